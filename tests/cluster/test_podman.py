@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.paths import ROOT
-from support.runs import Running
+from support.runs import RunProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 
@@ -52,6 +52,6 @@ def test_ranks_in_containers_find_each_other_and_leave_nothing(image, tmp_path):
     words = {"mounts": json.dumps(sorted(mounts)), "args": json.dumps(NARROW)}
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE.format(python=sys.executable, image=image, **words))
-    ended = Running(str(suite), home=tmp_path / "home").end()
+    ended = RunProcess(str(suite), home=tmp_path / "home").wait()
     assert ended.code == 0, ended.stdout + ended.stderr
     ended.assert_no_process_left()

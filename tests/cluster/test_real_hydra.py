@@ -18,14 +18,14 @@ from spbench.launch.jobs import Job, Launch, prepare_launch
 from spbench.launch.program import find_interpreter
 from spbench.suites.settings import LaunchSettings
 from support.launched_programs import (
-    END,
-    HIDDEN,
-    NASTY,
-    PASSED_ON,
-    RANK,
-    SHOWN,
-    completed,
-    gathered,
+    END_PROGRAM,
+    FIND_SECRETS_PROGRAM,
+    PASSED_VARIABLES,
+    RANK_PROGRAM,
+    SECRET_VALUES,
+    UNUSUAL_VALUES,
+    read_rank_files,
+    run_command,
 )
 
 pytestmark = pytest.mark.cluster
@@ -48,15 +48,22 @@ def launched(
     # the same command line, with this script in the worker's place
     split = launch.command.argv.index(find_interpreter(settings))
     argv = (*launch.command.argv[: split + 1], str(script), *words)
-    return launch, completed(argv, launch.command.env), gathered(tmp_path)
+    return launch, run_command(argv, launch.command.env), read_rank_files(tmp_path)
 
 
 @pytest.mark.parametrize("hosts", [None, "localhost:4"])
 def test_ranks_get_everything_intact(mpich, tmp_path, hosts):
-    words = tuple(NASTY.values())
+    words = tuple(UNUSUAL_VALUES.values())
     given = parse_hosts(hosts) if hosts else None
     launch, done, ranks = launched(
-        mpich, tmp_path, 4, given, RANK, (str(tmp_path), *words), env=NASTY, ranks_per_host=4
+        mpich,
+        tmp_path,
+        4,
+        given,
+        RANK_PROGRAM,
+        (str(tmp_path), *words),
+        env=UNUSUAL_VALUES,
+        ranks_per_host=4,
     )
     assert done.returncode == 0, done.stderr
     assert launch.launcher.name == "hydra"
@@ -64,13 +71,15 @@ def test_ranks_get_everything_intact(mpich, tmp_path, hosts):
     assert launch.library.name == "mpich"
     assert [(got["rank"], got["size"]) for got in ranks] == [(rank, 4) for rank in range(4)]
     assert all(got["argv"] == list(words) for got in ranks)
-    assert all(got["env"] == PASSED_ON for got in ranks)
+    assert all(got["env"] == PASSED_VARIABLES for got in ranks)
 
 
 def test_no_process_shows_the_values_of_variables_in_its_arguments(mpich, tmp_path):
-    _, done, ranks = launched(mpich, tmp_path, 2, None, SHOWN, (str(tmp_path),), env=HIDDEN)
+    _, done, ranks = launched(
+        mpich, tmp_path, 2, None, FIND_SECRETS_PROGRAM, (str(tmp_path),), env=SECRET_VALUES
+    )
     assert done.returncode == 0, done.stderr
-    assert [rank["env"] for rank in ranks] == [HIDDEN, HIDDEN]
+    assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
     assert [rank["shown"] for rank in ranks] == [[], []]
 
 
@@ -85,23 +94,30 @@ def test_a_value_replaces_that_of_another_host(mpich, tmp_path):
     agent.chmod(0o755)
     words = ["-launcher", "ssh", "-launcher-exec", str(agent), "-hosts", "elsewhere", "-n", "2"]
     _, done, ranks = launched(
-        mpich, tmp_path, 2, None, SHOWN, (str(tmp_path),), env=HIDDEN, args=words
+        mpich,
+        tmp_path,
+        2,
+        None,
+        FIND_SECRETS_PROGRAM,
+        (str(tmp_path),),
+        env=SECRET_VALUES,
+        args=words,
     )
     assert done.returncode == 0, done.stderr
-    assert [rank["env"] for rank in ranks] == [HIDDEN, HIDDEN]
+    assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
     assert [rank["shown"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.parametrize("bind", ["core", "numa", "none"])
 def test_binding(mpich, tmp_path, bind):
-    _, done, ranks = launched(mpich, tmp_path, 2, None, RANK, (str(tmp_path),), bind=bind)
+    _, done, ranks = launched(mpich, tmp_path, 2, None, RANK_PROGRAM, (str(tmp_path),), bind=bind)
     assert done.returncode == 0, done.stderr
     cpus = len(os.sched_getaffinity(0))
     assert [got["cpus"] for got in ranks] == [1, 1] if bind == "core" else [cpus, cpus]
 
 
 def test_a_killed_rank_is_explained(mpich, tmp_path):
-    launch, done, _ = launched(mpich, tmp_path, 2, None, END, ("killed",))
+    launch, done, _ = launched(mpich, tmp_path, 2, None, END_PROGRAM, ("killed",))
     assert done.returncode == 9
     sentence = launch.launcher.parse_output(done.stderr + done.stdout).message
     assert sentence is not None
@@ -110,7 +126,7 @@ def test_a_killed_rank_is_explained(mpich, tmp_path):
 
 def test_a_host_that_does_not_resolve_is_explained(mpich, tmp_path):
     hosts = parse_hosts("no-such-host.invalid:2")
-    launch, done, _ = launched(mpich, tmp_path, 2, hosts, RANK, (str(tmp_path),))
+    launch, done, _ = launched(mpich, tmp_path, 2, hosts, RANK_PROGRAM, (str(tmp_path),))
     assert done.returncode != 0
     sentence = launch.launcher.parse_output(done.stderr).message
     assert sentence is not None

@@ -18,7 +18,7 @@ import pytest
 from spbench.launch.detect import find_launcher
 from spbench.launch.launcher import JobSpec, RankBlock
 from spbench.suites.settings import LaunchSettings
-from support.launched_programs import NASTY, PASSED_ON, completed, gathered
+from support.launched_programs import PASSED_VARIABLES, UNUSUAL_VALUES, read_rank_files, run_command
 
 pytestmark = pytest.mark.cluster
 
@@ -26,7 +26,7 @@ RANK = f"""
 import json, os, sys
 got = {{"rank": int(os.environ["SLURM_PROCID"]), "node": os.environ["SLURMD_NODENAME"],
        "argv": sys.argv[3:],
-       "env": {{name: os.environ.get(name) for name in {[*PASSED_ON]!r}}}}}
+       "env": {{name: os.environ.get(name) for name in {[*PASSED_VARIABLES]!r}}}}}
 if sys.argv[2] == "mpi":
     from mpi4py import MPI
     got["world"] = [MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size]
@@ -49,7 +49,7 @@ def launched(
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, object]], str | None]:
     script = tmp_path / "rank.py"
     script.write_text(RANK)
-    settings = LaunchSettings.model_validate({"launcher": "srun", "env": NASTY})
+    settings = LaunchSettings.model_validate({"launcher": "srun", "env": UNUSUAL_VALUES})
     found = find_launcher(settings, None, os.environ)
     text = found.launcher.hostfile(placement)
     hostfile = None
@@ -68,8 +68,8 @@ def launched(
         library="mpich" if mpi else "",
     )
     command = found.launcher.command(found.executable, job, os.environ)
-    done = completed(command.argv, command.env)
-    return done, gathered(tmp_path), found.launcher.parse_output(done.stderr).message
+    done = run_command(command.argv, command.env)
+    return done, read_rank_files(tmp_path), found.launcher.parse_output(done.stderr).message
 
 
 @pytest.mark.parametrize("case", ["even", "uneven", "turned"])
@@ -80,12 +80,12 @@ def test_ranks_stand_where_they_were_placed(slurm, tmp_path, case):
         "uneven": (RankBlock(one, 2), RankBlock(two, 1)),
         "turned": (RankBlock(two, 1), RankBlock(one, 1)),
     }[case]
-    words = tuple(NASTY.values())
+    words = tuple(UNUSUAL_VALUES.values())
     done, ranks, _ = launched(tmp_path, sum(p.count for p in placement), placement, words)
     assert done.returncode == 0, done.stderr
     assert [got["node"] for got in ranks] == [p.host for p in placement for _ in range(p.count)]
     assert all(got["argv"] == list(words) for got in ranks)
-    assert all(got["env"] == PASSED_ON for got in ranks)
+    assert all(got["env"] == PASSED_VARIABLES for got in ranks)
 
 
 def test_a_killed_rank_ends_the_job_and_is_explained(slurm, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from spbench.engine.processes import find_processes
 from support.cluster.hosts import NetHost, NetHosts
 from support.cluster.isolated_console import collectors_told_to, signal_console
-from support.runs import Ended, Running, parent
+from support.runs import RunProcess, RunResult, read_parent_pid
 
 pytestmark = [
     pytest.mark.cluster,
@@ -54,12 +54,12 @@ def start(hosts: NetHosts, tmp_path: Path):
     if " " in sys.executable:
         pytest.skip(f"Open MPI cannot start ranks on other hosts from {sys.executable}")
 
-    def start(suite: str, hostfile: str = "", *words: str) -> Running:
+    def start(suite: str, hostfile: str = "", *words: str) -> RunProcess:
         (tmp_path / "suite.yaml").write_text(suite)
         (tmp_path / "hostfile").write_text(hostfile or hosts.lines())
         path = f"{hosts.bin}:{os.environ['PATH']}"
         named = (str(tmp_path / "suite.yaml"), "--hostfile", str(tmp_path / "hostfile"))
-        return Running(*named, *words, home=tmp_path / "home", env={"PATH": path})
+        return RunProcess(*named, *words, home=tmp_path / "home", env={"PATH": path})
 
     return start
 
@@ -73,33 +73,33 @@ def seconds_until_gone(run_id: str, limit: float) -> float:
     return time.monotonic() - begun
 
 
-def assert_gone_everywhere(ended: Ended, limit: float = 5.0) -> None:
+def assert_gone_everywhere(ended: RunResult, limit: float = 5.0) -> None:
     (run,) = (ended.home / "runs").iterdir()
     seconds_until_gone(run.name, limit)
 
 
-def between(ended: Ended) -> set[tuple[str, str]]:
+def between(ended: RunResult) -> set[tuple[str, str]]:
     """The hosts at the two ends of each measured link."""
     return {(row["host_a"], row["host_b"]) for row in ended.report["cases"][0]["measurements"]}
 
 
 def test_a_run_over_three_hosts_passes_and_names_hosts_and_links(hosts: NetHosts, start) -> None:
-    ended = start(LINKS).end()
+    ended = start(LINKS).wait()
     assert ended.code == 0, ended.stdout + ended.stderr
     one, two, three = (host.name for host in hosts.hosts)
     (case,) = ended.report["cases"]
     assert [rank["host"] for rank in case["ranks"]] == [one, two, three]
     assert between(ended) == {(one, two), (two, three)}
     assert_gone_everywhere(ended)
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
 
 
 def test_values_reach_ranks_on_other_hosts_and_are_in_no_arguments(hosts: NetHosts, start) -> None:
     """The hosts show their processes here, with those of ssh and of Open MPI's daemons."""
     value = """s3cret; it's "so" $HOME, a=b\n2"""
-    running = start(LONG, "", "--set", f"launch.env.NOTE={json.dumps(value)}").timing()
+    running = start(LONG, "", "--set", f"launch.env.NOTE={json.dumps(value)}").wait_for_timing()
     for rank in range(3):
-        environ = Path(f"/proc/{running.pid_of(rank)}/environ").read_bytes().split(b"\0")
+        environ = Path(f"/proc/{running.find_pid(rank)}/environ").read_bytes().split(b"\0")
         assert f"NOTE={value}".encode() in environ
     shown = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -108,27 +108,27 @@ def test_values_reach_ranks_on_other_hosts_and_are_in_no_arguments(hosts: NetHos
     # the console's own arguments have it, as this test gave it by --set
     assert [text for text in shown.values() if b"s3cret" in text and b"--set" not in text] == []
     signal_console(running, signal.SIGINT)
-    assert_gone_everywhere(running.end())
+    assert_gone_everywhere(running.wait())
 
 
 @pytest.mark.long
 def test_ctrl_c_ends_the_ranks_on_all_hosts(hosts: NetHosts, start) -> None:
-    running = start(LONG).timing()
+    running = start(LONG).wait_for_timing()
     # ranks elsewhere reach the console where this machine faces them, not on loopback
-    assert collectors_told_to(running.pid_of(1)) == [hosts.address]
+    assert collectors_told_to(running.find_pid(1)) == [hosts.address]
     signal_console(running, signal.SIGINT)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 130
     assert ended.statuses == {"long": "cancelled"}
     assert_gone_everywhere(ended)
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
 
 
 @pytest.mark.long
 def test_a_halo_exchange_passes_over_hosts_that_only_ssh_knows_by_name(
     hosts: NetHosts, start
 ) -> None:
-    ended = start(HALO, hosts.aliases(slots=2, count=2)).end()
+    ended = start(HALO, hosts.aliases(slots=2, count=2)).wait()
     assert ended.code == 0, ended.stdout + ended.stderr
     one, two = (host.name for host in hosts.hosts[:2])
     (case,) = ended.report["cases"]
@@ -140,26 +140,26 @@ def test_a_halo_exchange_passes_over_hosts_that_only_ssh_knows_by_name(
 def test_hosts_reach_the_console_by_tunnels_a_relay_each(hosts: NetHosts, start) -> None:
     """Its collector listens on loopback alone, which is another on each host."""
     words = ("--set", "launch.tunnel=ssh", "--set", "launch.fan_in=node")
-    running = start(LONG, "", *words).timing()
-    assert collectors_told_to(running.pid_of(1)) == ["127.0.0.1"]
+    running = start(LONG, "", *words).wait_for_timing()
+    assert collectors_told_to(running.find_pid(1)) == ["127.0.0.1"]
     signal_console(running, signal.SIGINT)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 130
     assert [rank["host"] for rank in ended.report["cases"][0]["ranks"]] == [
         host.name for host in hosts.hosts
     ]
     assert_gone_everywhere(ended)
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
 
 
 @pytest.mark.long
 def test_ranks_use_the_address_that_they_are_told(hosts: NetHosts, start) -> None:
     """The first one swallows packets; the second is this machine's, on a port of the range."""
     words = ("--console-address", f"192.0.2.1,{hosts.address}", "--port-range", "47000-47040")
-    running = start(LONG, "", *words).timing()
-    assert collectors_told_to(running.pid_of(1)) == ["192.0.2.1", hosts.address]
+    running = start(LONG, "", *words).wait_for_timing()
+    assert collectors_told_to(running.find_pid(1)) == ["192.0.2.1", hosts.address]
     signal_console(running, signal.SIGINT)
-    assert running.end().code == 130
+    assert running.wait().code == 130
 
 
 @pytest.mark.long
@@ -167,7 +167,7 @@ def test_ranks_use_the_address_that_they_are_told(hosts: NetHosts, start) -> Non
 def test_the_link_of_a_slow_host_is_named(hosts: NetHosts, start) -> None:
     slow = hosts.hosts[2]
     with hosts.slowed(slow, "10mbit"):
-        ended = start(LINKS).end()
+        ended = start(LINKS).wait()
     assert ended.code == 0, ended.stdout + ended.stderr
     findings = ended.report["run"]["findings"]  # others are on noise: these hosts share cores
     (finding,) = (sentence for sentence in findings if sentence.startswith("link from "))
@@ -177,7 +177,7 @@ def test_the_link_of_a_slow_host_is_named(hosts: NetHosts, start) -> None:
 @pytest.mark.long
 def test_a_host_that_cannot_be_reached_is_named_before_the_launch(hosts: NetHosts, start) -> None:
     nobody = hosts.address.replace(".254", ".99")
-    ended = start(LINKS, f"{nobody}\n" + hosts.lines()).end()
+    ended = start(LINKS, f"{nobody}\n" + hosts.lines()).wait()
     assert ended.code == 3
     assert nobody in ended.stderr
     assert ended.report["cases"] == []
@@ -186,7 +186,7 @@ def test_a_host_that_cannot_be_reached_is_named_before_the_launch(hosts: NetHost
 @pytest.mark.long
 def test_a_setup_line_that_fails_on_one_host_is_told(hosts: NetHosts, start) -> None:
     line = f"test $(hostname) != {hosts.hosts[1].name}"
-    ended = start(LINKS, "", "--set", f"launch.setup=['{line}']").end()
+    ended = start(LINKS, "", "--set", f"launch.setup=['{line}']").wait()
     assert ended.code == 4, ended.stdout + ended.stderr
     assert f"setup line failed: {line}" in ended.case("links")["reason"]
     assert_gone_everywhere(ended)
@@ -194,9 +194,9 @@ def test_a_setup_line_that_fails_on_one_host_is_told(hosts: NetHosts, start) -> 
 
 @pytest.mark.long
 def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
-    running = start(LONG).timing()
-    os.kill(running.pid_of(2), signal.SIGKILL)
-    ended = running.end()
+    running = start(LONG).wait_for_timing()
+    os.kill(running.find_pid(2), signal.SIGKILL)
+    ended = running.wait()
     assert ended.code == 4, ended.stdout + ended.stderr
     assert f"rank 2 on {hosts.hosts[2].name}" in ended.case("long")["reason"]
     assert_gone_everywhere(ended)
@@ -205,12 +205,12 @@ def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
 @pytest.mark.long
 def test_a_host_whose_ssh_session_is_killed_is_named(hosts: NetHosts, start) -> None:
     # ssh prints the address behind the alias
-    running = start(LONG, hosts.aliases(slots=1, count=3)).timing()
-    session = running.pid_of(1)
+    running = start(LONG, hosts.aliases(slots=1, count=3)).wait_for_timing()
+    session = running.find_pid(1)
     while b"@notty" not in Path(f"/proc/{session}/cmdline").read_bytes():
-        session = parent(session)
+        session = read_parent_pid(session)
     os.kill(session, signal.SIGKILL)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 4, ended.stdout + ended.stderr
     lost = hosts.hosts[1]
     reason = ended.case("long")["reason"]
@@ -220,12 +220,12 @@ def test_a_host_whose_ssh_session_is_killed_is_named(hosts: NetHosts, start) -> 
 
 
 def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: NetHosts, start) -> None:
-    running = start(LONG).timing()
+    running = start(LONG).wait_for_timing()
     lost: NetHost = hosts.hosts[2]
     with hosts.cut(lost):
         cut = time.monotonic()
         running.wait_for("job_end")
-        ended = running.end()
+        ended = running.wait()
         seconds = time.monotonic() - cut
         assert ended.code == 4, ended.stdout + ended.stderr
         assert f"rank 2 on {lost.name} silent for 10 s" in ended.case("long")["reason"]
@@ -235,10 +235,10 @@ def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: NetHosts, 
 
 @pytest.mark.long
 def test_ranks_on_other_hosts_end_with_a_console_that_is_killed(hosts: NetHosts, start) -> None:
-    running = start(LONG).timing()
+    running = start(LONG).wait_for_timing()
     run_id = running.folder.name
-    ranks = [running.pid_of(rank) for rank in range(3)]
+    ranks = [running.find_pid(rank) for rank in range(3)]
     assert [pid in host.pids for pid, host in zip(ranks, hosts.hosts, strict=True)] == [True] * 3
     signal_console(running, signal.SIGKILL)
     seconds_until_gone(run_id, 5)
-    assert running.end(limit=10).code == 256 - signal.SIGKILL
+    assert running.wait(limit=10).code == 256 - signal.SIGKILL

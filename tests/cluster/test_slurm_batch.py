@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from support.cluster.slurm import Slurm
-from support.paths import DATA, DOCS, ROOT
+from support.paths import DOCS, ROOT, TEST_SUITES
 from support.runs import SPBENCH
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-FAULTS = str(DATA / "faults.yaml")
-LONG = str(DATA / "long.yaml")
+FAULTS = str(TEST_SUITES / "faults.yaml")
+LONG = str(TEST_SUITES / "long.yaml")
 
 
 class OnSlurm:
@@ -88,7 +88,7 @@ class SubmittedJob:
                     return event
         return None
 
-    def timing(self) -> SubmittedJob:
+    def wait_for_timing(self) -> SubmittedJob:
         self.until(lambda: self.said(event="progress", phase="timing"))
         return self
 
@@ -140,7 +140,7 @@ def test_slurm_refuses_what_it_does_not_know_in_its_own_words(on: OnSlurm) -> No
 
 
 def test_a_killed_rank_is_named_and_the_case_behind_it_runs(on: OnSlurm) -> None:
-    job = on.submit(LONG).timing()
+    job = on.submit(LONG).wait_for_timing()
     ready = job.said(event="ready", rank=1)
     assert ready is not None
     os.kill(ready["pid"], signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_a_killed_rank_is_named_and_the_case_behind_it_runs(on: OnSlurm) -> None
 )
 def test_what_was_measured_before_the_job_is_ended_is_kept(on: OnSlurm, how: list[str]) -> None:
     """The early signal of a time limit is SIGTERM to the script alone."""
-    job = on.submit(LONG).timing()
+    job = on.submit(LONG).wait_for_timing()
     assert job.statuses(code=4) == {"long": "cancelled", "after": "cancelled"}  # it still runs
     on("scancel", *how, job.number)
     report = job.ended().collect(code=143)
@@ -182,7 +182,7 @@ def test_a_job_whose_script_is_killed_says_that_it_left_no_status(
 ) -> None:
     if slurm.conf is None:
         pytest.skip("processes of this machine's own Slurm are not ours to kill")
-    job = on.submit(LONG).timing()
+    job = on.submit(LONG).wait_for_timing()
     kill_all_of(job.number)
     job.until(lambda: job.number not in on("squeue", "-h"))
     for path in job.folder.rglob("*"):
@@ -193,7 +193,7 @@ def test_a_job_whose_script_is_killed_says_that_it_left_no_status(
 
 
 def test_a_requeued_job_goes_on_with_what_was_left(on: OnSlurm) -> None:
-    job = on.submit(LONG).timing()
+    job = on.submit(LONG).wait_for_timing()
     on("scontrol", "requeue", job.number)
     job.ended()
     planned = job.folder / "jobs/1/cases.json"

@@ -12,7 +12,7 @@ from mpi.programs.train_awkward import SIZE, STEPS, WORDS, network_of
 from spbench_core.layout.tiles import Box
 from spbench_parallel.models.imported.stochastic import DropBatch, DropByPositionMode
 from support.networks.awkward_networks import RIGHT
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -72,7 +72,7 @@ def train_in(request, tmp_path_factory):
         names = [name for name in RIGHT if name in selected]
         folder = tmp_path_factory.mktemp("awkward")
         case = {"ranks": ranks, "words": words, "networks": names, "folder": str(folder)}
-        (found,) = answers_of(ranks, "train_awkward.py", folder, [case], seconds=480)
+        (found,) = run_cases_on_ranks(ranks, "train_awkward.py", folder, [case], seconds=480)
         return found, folder
 
     return train

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spbench.record.runs.folder import find_run
-from support.paths import DATA, ROOT
+from support.paths import ROOT, TEST_SUITES
 from support.runs import SPBENCH, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
@@ -78,7 +78,7 @@ def kinds_of(events: list[dict[str, Any]]) -> set[str]:
 
 
 def test_a_collected_run_has_the_report_of_a_live_one(tmp_path: Path) -> None:
-    suite = str(DATA / "faults.yaml")
+    suite = str(TEST_SUITES / "faults.yaml")
     live = run(suite, home=tmp_path / "live")
     batch = BatchRun(tmp_path, suite)
     assert batch.run() == 0
@@ -99,7 +99,7 @@ def test_a_collected_run_has_the_report_of_a_live_one(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_killed_rank_is_an_error_and_the_case_behind_it_runs(tmp_path: Path) -> None:
-    batch = BatchRun(tmp_path, str(DATA / "long.yaml"))
+    batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"))
     with batch.start() as process:
         batch.wait_for(event="progress", phase="timing")
         os.kill(batch.wait_for(event="ready", rank=1)["pid"], signal.SIGKILL)
@@ -115,7 +115,7 @@ def test_a_killed_rank_is_an_error_and_the_case_behind_it_runs(tmp_path: Path) -
 def test_at_the_time_limit_what_is_measured_is_kept_and_a_second_start_goes_on(
     tmp_path: Path,
 ) -> None:
-    batch = BatchRun(tmp_path, str(DATA / "long.yaml"))
+    batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"))
     with batch.start() as process:
         batch.wait_for(event="progress", phase="timing")
         process.send_signal(signal.SIGTERM)
@@ -132,7 +132,7 @@ def test_at_the_time_limit_what_is_measured_is_kept_and_a_second_start_goes_on(
 @pytest.mark.long
 def test_a_case_that_exceeds_its_timeout_ends_without_a_console(tmp_path: Path) -> None:
     words = ("--set", "launch.timeout=1", "-k", "long")
-    batch = BatchRun(tmp_path, str(DATA / "long.yaml"), *words)
+    batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"), *words)
     assert batch.run() != 0
     (long,) = batch.collect(code=4)["cases"]
     assert long["status"] == "timeout"
@@ -141,7 +141,7 @@ def test_a_case_that_exceeds_its_timeout_ends_without_a_console(tmp_path: Path) 
 
 
 def test_an_interpreter_without_workers_is_named(tmp_path: Path) -> None:
-    batch = BatchRun(tmp_path, str(DATA / "faults.yaml"), "-k", "first")
+    batch = BatchRun(tmp_path, str(TEST_SUITES / "faults.yaml"), "-k", "first")
     script = batch.folder / "job.sh"
     script.write_text(
         script.read_text().replace(f" {shlex.quote(sys.executable)} ", " /nowhere/python ")

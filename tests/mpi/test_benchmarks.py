@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 import pytest
 
 from support.paths import ROOT
-from support.runs import answers_of, on_ranks
-from support.samples import Sample
+from support.runs import run_cases_on_ranks, run_on_ranks
+from support.samples import CaseSample
 
 # One launch runs nearly all cases; on a busy machine it takes a while.
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
@@ -203,7 +203,7 @@ IMPOSSIBLE = [
     compute("16x16", "1x1", "drop-gradient"),
 ]
 CASES = [*HALO, *OPERATOR, *OTHER, BURN, *FAULTY, *SPOILED, *IMPOSSIBLE]
-SAMPLE = Sample(
+SAMPLE = CaseSample(
     CASES, lambda case: (case.benchmark, case.inject, case.sampled), named=[BURN], every=12
 )
 
@@ -212,8 +212,8 @@ SAMPLE = Sample(
 def results(request, tmp_path_factory):
     """Starts MPI and torch once, and returns what the ranks said, case by case."""
     folder = tmp_path_factory.mktemp("cases")
-    cases = SAMPLE.asked(request)
-    said = answers_of(RANKS, "run_cases.py", folder, [asdict(case) for case in cases])
+    cases = SAMPLE.select_requested(request)
+    said = run_cases_on_ranks(RANKS, "run_cases.py", folder, [asdict(case) for case in cases])
     return dict(zip(map(str, cases), said, strict=True))
 
 
@@ -253,7 +253,7 @@ def failed_ranks(result):
     }
 
 
-@pytest.mark.parametrize("case", SAMPLE.of([*HALO, *OTHER]), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params([*HALO, *OTHER]), ids=str)
 def test_a_right_result_passes_on_every_rank(results, case):
     result = results[str(case)][: case.ranks]
     for events in result:
@@ -263,12 +263,12 @@ def test_a_right_result_passes_on_every_rank(results, case):
     assert all(not events for events in results[str(case)][case.ranks :])
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(FAULTY), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(FAULTY), ids=str)
 def test_a_fault_is_seen_on_the_victim_and_only_there(results, case):
     assert failed_ranks(results[str(case)]) == {case.ranks - 1}
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(OPERATOR), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(OPERATOR), ids=str)
 def test_an_operator_passes_each_check_on_every_rank(results, case):
     for events in results[str(case)][: case.ranks]:
         checks = of_kind(events, "check")
@@ -276,7 +276,7 @@ def test_an_operator_passes_each_check_on_every_rank(results, case):
         assert all(check["passed"] for check in checks), checks
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(SPOILED), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(SPOILED), ids=str)
 def test_the_checks_of_an_operator_see_what_was_spoiled(results, case):
     result = results[str(case)][: case.ranks]
     failed = [
@@ -291,14 +291,14 @@ def test_the_checks_of_an_operator_see_what_was_spoiled(results, case):
     assert all("halo" not in names for names in failed[:-1])
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(FAULTY), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(FAULTY), ids=str)
 def test_a_failed_check_says_where(results, case):
     events = results[str(case)][case.ranks - 1]
     detail = of_kind(events, "check")[0]["detail"]
     assert "not" in detail or "wrong" in detail
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(IMPOSSIBLE), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(IMPOSSIBLE), ids=str)
 def test_a_fault_that_cannot_be_planted_is_refused(results, case):
     events = results[str(case)][0]
     assert "receives nothing that could be spoiled" in of_kind(events, "exception")[0]["message"]
@@ -329,7 +329,7 @@ def halo_pixels(image, grid, halo_len):
     return counts
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(HALO), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(HALO), ids=str)
 def test_counted_bytes_and_messages_are_those_of_the_halo(results, case):
     params = case.params
     counts = halo_pixels(params["image_size"], params["grid"], params["halo_len"])
@@ -341,7 +341,7 @@ def test_counted_bytes_and_messages_are_those_of_the_halo(results, case):
         assert metric(events, "bytes_sent") == sum(sent) * each
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(HALO), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(HALO), ids=str)
 def test_a_halo_case_gives_one_limit_where_there_is_a_message(results, case):
     found = limits(results[str(case)], "time_ms")
     assert len(found) == (1 if case.ranks > 1 else 0)
@@ -351,7 +351,7 @@ def test_a_halo_case_gives_one_limit_where_there_is_a_message(results, case):
         assert "copies of rank" in limit["measured_by"]
 
 
-@pytest.mark.parametrize("case", SAMPLE.of([*HALO, *OPERATOR, *OTHER, *FAULTY]), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params([*HALO, *OPERATOR, *OTHER, *FAULTY]), ids=str)
 def test_every_rank_gives_every_iteration_once(results, case):
     for events in results[str(case)][: case.ranks]:
         values = [
@@ -381,7 +381,7 @@ AT_ONCE = {
 
 
 @pytest.mark.parametrize(
-    "case", SAMPLE.of([case for case in OTHER if case.benchmark in AT_ONCE]), ids=str
+    "case", SAMPLE.make_params([case for case in OTHER if case.benchmark in AT_ONCE]), ids=str
 )
 def test_figures_of_all_ranks_at_once_stand_beside_a_link_alone(results, case):
     result = results[str(case)]
@@ -392,7 +392,7 @@ def test_figures_of_all_ranks_at_once_stand_beside_a_link_alone(results, case):
         assert "ping-pong of ranks 0 and 1 alone" in limit["measured_by"]
 
 
-@pytest.mark.parametrize("case", SAMPLE.of([*HALO, *OPERATOR, *OTHER]), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params([*HALO, *OPERATOR, *OTHER]), ids=str)
 def test_nothing_but_what_the_catalog_names_is_given(results, case):
     from spbench_core.catalog import BENCHMARKS
 
@@ -403,7 +403,7 @@ def test_nothing_but_what_the_catalog_names_is_given(results, case):
         assert {event["name"] for event in of_kind(events, "check")} <= set(entry.checks)
 
 
-@pytest.mark.parametrize("case", SAMPLE.of([*HALO, *OPERATOR]), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params([*HALO, *OPERATOR]), ids=str)
 def test_all_metrics_of_a_tile_benchmark_are_given(results, case):
     from spbench_core.catalog import BENCHMARKS
 
@@ -443,7 +443,7 @@ def _check_reference(case, result):
 PINGPONG = [case for case in OTHER if case.benchmark == "link.pingpong"]
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(PINGPONG), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(PINGPONG), ids=str)
 def test_every_pair_and_size_is_measured_once(results, case):
     if case.params.get("pairs") == "neighbours":
         pairs = {(rank, rank + 1) for rank in range(case.ranks - 1)}
@@ -463,7 +463,7 @@ def test_every_pair_and_size_is_measured_once(results, case):
         assert found == sorted((*pair, size) for pair in pairs for size in case.params["sizes"])
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(PINGPONG), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(PINGPONG), ids=str)
 def test_rank_0_gives_the_slowest_pair_and_the_limit(results, case):
     result = results[str(case)]
     labelled = [event for events in result for event in of_kind(events, "metric")]
@@ -490,7 +490,7 @@ RATES = {"memory.copy": "bandwidth_gb_s", "compute.gemm": "gflops", "compute.con
 
 
 @pytest.mark.parametrize(
-    "case", SAMPLE.of([case for case in OTHER if case.benchmark in RATES]), ids=str
+    "case", SAMPLE.make_params([case for case in OTHER if case.benchmark in RATES]), ids=str
 )
 def test_each_rank_gives_its_rate_and_rank_0_the_limits(results, case):
     rate = RATES[case.benchmark]
@@ -503,7 +503,7 @@ def test_each_rank_gives_its_rate_and_rank_0_the_limits(results, case):
 
 
 def by_hand(ranks, words):
-    return on_ranks(ranks, "-m", "spbench_workers", *words.split())
+    return run_on_ranks(ranks, "-m", "spbench_workers", *words.split())
 
 
 def test_by_hand_prints_the_lines_of_the_reference_script():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.paths import DATA
+from support.paths import TEST_SUITES
 from support.runs import SPBENCH, run
 
 CORES = len(os.sched_getaffinity(0))
@@ -23,7 +23,7 @@ ALL = ",".join(map(str, sorted(os.sched_getaffinity(0))))
 
 def test_a_binding_that_took_stands_beside_the_ranks_numbers(tmp_path: Path) -> None:
     bound = ("--case", "second", "--set", "launch.bind=core")
-    ended = run(str(DATA / "faults.yaml"), *bound, home=tmp_path / "home")
+    ended = run(str(TEST_SUITES / "faults.yaml"), *bound, home=tmp_path / "home")
     assert not any("bind: core" in finding for finding in ended.report["run"]["findings"])
     ranks = ended.case("second")["ranks"]
     assert [rank["cores"] for rank in ranks] == [1, 1]
@@ -41,7 +41,9 @@ def test_a_binding_that_took_stands_beside_the_ranks_numbers(tmp_path: Path) -> 
 
 def test_a_binding_that_was_undone_is_a_finding(tmp_path: Path) -> None:
     undone = ("--set", "launch.bind=core", "--set", f"launch.setup=['taskset -cp {ALL} $$']")
-    ended = run(str(DATA / "faults.yaml"), "--case", "second", *undone, home=tmp_path / "home")
+    ended = run(
+        str(TEST_SUITES / "faults.yaml"), "--case", "second", *undone, home=tmp_path / "home"
+    )
     assert ended.code == 0, ended.stdout + ended.stderr
     host = ended.case("second")["ranks"][0]["host"]
     told = ended.report["run"]["findings"]

@@ -6,7 +6,7 @@ and the third in another layout, on other weights until it has read the checkpoi
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -95,7 +95,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def answers(folder):
-    return answers_of(RANKS, "resume_all.py", folder, CASES)
+    return run_cases_on_ranks(RANKS, "resume_all.py", folder, CASES)
 
 
 @pytest.mark.parametrize("case", RESUMED, ids=name_of)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 
 @pytest.mark.long
 def test_every_path_brings_every_byte(tmp_path):
-    assert answers_of(2, "ping_devices.py", tmp_path) == []
+    assert run_cases_on_ranks(2, "ping_devices.py", tmp_path) == []

@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from spbench.engine.processes import find_processes
-from support.paths import DATA, ROOT, SUITES
-from support.runs import SPBENCH, Ended, OnTerminal, Running, run, script_head
+from support.paths import ROOT, SUITES, TEST_SUITES
+from support.runs import SPBENCH, RunProcess, RunResult, TerminalRunProcess, build_script_head, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-FAULTS = str(DATA / "faults.yaml")
-LONG = str(DATA / "long.yaml")
-STUBBORN = str(DATA / "stubborn.yaml")
+FAULTS = str(TEST_SUITES / "faults.yaml")
+LONG = str(TEST_SUITES / "long.yaml")
+STUBBORN = str(TEST_SUITES / "stubborn.yaml")
 HALO = str(SUITES / "halo.yaml")
 HOST = socket.gethostname()
 PYTHON = shlex.quote(sys.executable)
@@ -40,12 +40,12 @@ cases:
 """
 
 
-def assert_only_second_hit(ended: Ended, status: str) -> dict[str, object]:
+def assert_only_second_hit(ended: RunResult, status: str) -> dict[str, object]:
     assert ended.code == 4, ended.stderr
     assert ended.statuses == {"first": "passed", "second": status, "third": "passed"}
     assert "Traceback" not in ended.stderr
     ended.assert_no_process_left()
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
     return ended.case("second")
 
 
@@ -97,9 +97,9 @@ def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home").timing()
-    os.kill(running.pid_of(0), signal.SIGKILL)
-    ended = running.end()
+    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
+    os.kill(running.find_pid(0), signal.SIGKILL)
+    ended = running.wait()
     assert ended.code == 4
     assert ended.statuses == {"long": "error", "after": "passed"}
     assert f"rank 0 on {HOST}" in ended.case("long")["reason"]
@@ -126,10 +126,10 @@ def test_a_rank_killed_before_the_first_case_takes_that_one_and_the_others_go_on
 def test_a_rank_stopped_while_it_loads_is_named_ten_seconds_after_the_others_started(
     tmp_path: Path,
 ) -> None:
-    running = Running(LONG, home=tmp_path / "home")
-    victim = running.pid_of(1)
+    running = RunProcess(LONG, home=tmp_path / "home")
+    victim = running.find_pid(1)
     os.kill(victim, signal.SIGSTOP)
-    ended = running.end()
+    ended = running.wait()
     assert ended.seconds < 30
     assert ended.statuses == {"long": "error", "after": "passed"}
     assert f"rank 1 on {HOST} silent for" in ended.case("long")["reason"]
@@ -146,17 +146,17 @@ def test_a_hung_rank_is_timed_out_and_named(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_stopped_rank_is_an_error_after_ten_seconds_of_silence(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home").timing()
-    victim = running.pid_of(1)
+    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
+    victim = running.find_pid(1)
     os.kill(victim, signal.SIGSTOP)
     stopped = time.monotonic()
-    ended = running.end()
+    ended = running.wait()
     assert time.monotonic() - stopped < 30
     assert ended.code == 4
     assert ended.statuses == {"long": "error", "after": "passed"}
     assert f"rank 1 on {HOST} silent for 10 s" in ended.case("long")["reason"]
     ended.assert_no_process_left()
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
 
 
 @pytest.mark.long
@@ -188,12 +188,12 @@ def test_ctrl_c_cancels_writes_the_report_and_exits_130(
     tmp_path: Path, times: int, least: float, most: float
 ) -> None:
     """Pressed once it leaves ranks 5 s to end, which a stubborn process uses up; twice, none."""
-    running = Running(STUBBORN, home=tmp_path / "home").timing()
+    running = RunProcess(STUBBORN, home=tmp_path / "home").wait_for_timing()
     for _ in range(times):
         time.sleep(0.7)
         running.interrupt()
     pressed = time.monotonic()
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 130
     assert least <= time.monotonic() - pressed < most
     assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
@@ -201,13 +201,13 @@ def test_ctrl_c_cancels_writes_the_report_and_exits_130(
     assert "Ctrl-C" in ended.case("long")["reason"]
     assert "Traceback" not in ended.stderr
     ended.assert_no_process_left()
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
 
 
 def test_sigterm_ends_with_143(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home").timing()
+    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
     running.interrupt(signal.SIGTERM)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 143
     ended.assert_no_process_left()
 
@@ -220,9 +220,9 @@ def test_sigterm_ends_with_143(tmp_path: Path) -> None:
 def test_a_closed_terminal_ends_the_run_with_143_and_its_report(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    running = OnTerminal(LONG, *words, home=tmp_path / "home").timing()
+    running = TerminalRunProcess(LONG, *words, home=tmp_path / "home").wait_for_timing()
     running.close_terminal()
-    ended = running.end(20.0)
+    ended = running.wait(20.0)
     assert ended.code == 143
     assert ended.stderr == ""
     assert ("0/2 cases" in ended.stdout) is not bool(words)
@@ -231,7 +231,7 @@ def test_a_closed_terminal_ends_the_run_with_143_and_its_report(
     assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
     assert "SIGHUP" in ended.case("long")["reason"]
     ended.assert_no_process_left()
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
 
 
 def test_a_budget_that_is_used_up_cancels_the_running_case_and_exits_124(tmp_path: Path) -> None:
@@ -246,13 +246,13 @@ def test_a_budget_that_is_used_up_cancels_the_running_case_and_exits_124(tmp_pat
 @pytest.mark.long
 def test_ctrl_c_while_a_used_up_budget_ends_the_ranks_exits_130(tmp_path: Path) -> None:
     """The budget leaves ranks the time to start on a busy machine."""
-    running = Running(STUBBORN, "--budget", "12s", home=tmp_path / "home")
-    rank = running.pid_of(0)
+    running = RunProcess(STUBBORN, "--budget", "12s", home=tmp_path / "home")
+    rank = running.find_pid(0)
     wait_until(lambda: not Path(f"/proc/{rank}").exists())
     running.interrupt()
     time.sleep(0.2)
     running.interrupt()
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == ended.report["run"]["exit_code"] == 130
     assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
     ended.assert_no_process_left()
@@ -297,10 +297,10 @@ def test_a_reader_of_the_report_that_has_gone_does_not_change_the_exit_code(
 
 
 def test_a_report_that_cannot_be_written_is_an_error_in_exit_code_and_json(tmp_path: Path) -> None:
-    running = Running(FAULTS, home=tmp_path / "home")
+    running = RunProcess(FAULTS, home=tmp_path / "home")
     wait_until(lambda: list(running.home.glob("runs/*")))
     (running.folder / "report.json").mkdir()
-    ended = running.end()
+    ended = running.wait()
     assert set(ended.statuses.values()) == {"passed"}
     assert ended.code == ended.report["run"]["exit_code"] == 4
     assert ended.report["run"]["verdict"] == "error"
@@ -335,11 +335,11 @@ def test_a_run_that_is_stopped_before_its_first_job_is_cancelled(
 ) -> None:
     env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     words = ("--hosts", "far.invalid:2", *words)
-    running = Running(FAULTS, *words, home=tmp_path / "home", env=env)
+    running = RunProcess(FAULTS, *words, home=tmp_path / "home", env=env)
     wait_until(hanging_ssh.exists)
     if code == 130:
         running.interrupt()
-    ended = running.end(10.0)
+    ended = running.wait(10.0)
     assert ended.code == ended.report["run"]["exit_code"] == code
     assert ended.report["cases"] == []
     assert ended.report["run"]["verdict"] == "cancelled"
@@ -353,10 +353,10 @@ def test_a_run_that_is_stopped_before_its_first_job_is_cancelled(
 def test_ctrl_c_while_a_setup_line_hangs_ends_it_at_once(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     line = f"echo $$ > {mark}; exec sleep 29.5"
-    running = Running(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
+    running = RunProcess(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
     wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
     running.interrupt()
-    ended = running.end(15.0)
+    ended = running.wait(15.0)
     assert ended.code == 130
     assert ended.seconds < 15
     assert ended.report["run"]["verdict"] == "cancelled"
@@ -364,7 +364,7 @@ def test_ctrl_c_while_a_setup_line_hangs_ends_it_at_once(tmp_path: Path) -> None
 
 
 def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home").timing()
+    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
     run_id = running.folder.name
     assert find_processes(run_id)
     running.process.kill()
@@ -373,7 +373,7 @@ def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: 
         time.sleep(0.1)
     assert find_processes(run_id) == []
     assert time.monotonic() - killed < 5
-    running.end()
+    running.wait()
     shown = subprocess.run(
         [SPBENCH, "results", "show", run_id, "--home", str(running.home)],
         capture_output=True,
@@ -386,8 +386,10 @@ def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: 
 
 @pytest.mark.long
 def test_strangers_at_the_collector_do_not_disturb_the_run(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home", env={"TMPDIR": str(tmp_path)}).timing()
-    environ = Path(f"/proc/{running.pid_of(0)}/environ").read_bytes().split(b"\0")
+    running = RunProcess(
+        LONG, home=tmp_path / "home", env={"TMPDIR": str(tmp_path)}
+    ).wait_for_timing()
+    environ = Path(f"/proc/{running.find_pid(0)}/environ").read_bytes().split(b"\0")
     variables = dict(item.split(b"=", 1) for item in environ if b"=" in item)
     host, _, port = variables[b"SPBENCH_COLLECTOR"].decode().rpartition(":")
     assert host == "127.0.0.1"
@@ -412,10 +414,10 @@ def test_strangers_at_the_collector_do_not_disturb_the_run(tmp_path: Path) -> No
         assert len(running.folder.joinpath("events.jsonl").read_bytes()) > before
         assert len(idle) == 500
     running.interrupt()
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 130
     assert ended.statuses["long"] == "cancelled"
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
     (job_end,) = [event for event in ended.events if event["event"] == "job_end"]
     assert job_end["strangers"] >= 3
 
@@ -427,7 +429,7 @@ def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
     bin_folder.mkdir()
     mpiexec = bin_folder / "mpiexec"
     mpiexec.write_text(
-        f"{script_head()}"
+        f"{build_script_head()}"
         "import subprocess, sys\n"
         "if '--version' in sys.argv:\n"
         "    print('HYDRA build details:\\n    Version: 5.0.2')\n"
@@ -527,10 +529,10 @@ def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_a_home_that_is_removed_under_a_run_is_an_error_and_stays_removed(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home").timing()
+    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
     run_id = running.folder.name
     shutil.rmtree(running.home)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 4, ended.stdout + ended.stderr
     assert set(ended.statuses.values()) == {"error"}
     assert f"{run_id}/events.jsonl was removed while the run went on" in ended.report["errors"][0]

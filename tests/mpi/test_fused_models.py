@@ -7,9 +7,9 @@ parameters, running statistics, and then the logits of an evaluation. One launch
 import pytest
 
 from spbench_core.layout.tiles import Grid, parse_pair
-from support.model_errors import assert_close, shown_by
-from support.runs import answers_of
-from support.samples import Sample
+from support.model_errors import assert_errors_below, find_large_errors
+from support.runs import run_cases_on_ranks
+from support.samples import CaseSample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -71,7 +71,7 @@ FAULTS = {
 WRONG = [case(V1, 2, "2x2", balance=(4, 1), fault=fault) for fault in FAULTS]
 RIGHT = COUNTED + OTHERS
 CASES = RIGHT + WRONG
-SAMPLE = Sample(CASES, lambda words: (words["model"], words["fault"]), named=COUNTED, every=8)
+SAMPLE = CaseSample(CASES, lambda words: (words["model"], words["fault"]), named=COUNTED, every=8)
 
 
 def ranks_of(words):
@@ -90,8 +90,8 @@ def name_of(words):
 def answers(request, tmp_path_factory):
     """What the ranks said of a case."""
     folder = tmp_path_factory.mktemp("fused")
-    cases = SAMPLE.asked(request)
-    said = answers_of(max(map(ranks_of, cases)), "fuse_models.py", folder, cases)
+    cases = SAMPLE.select_requested(request)
+    said = run_cases_on_ranks(max(map(ranks_of, cases)), "fuse_models.py", folder, cases)
     return lambda words: said[cases.index(words)]
 
 
@@ -100,9 +100,9 @@ def errors_of(answers, words):
     return [answer.get("errors", answer) for answer in answers(words)]
 
 
-@pytest.mark.parametrize("words", SAMPLE.of(RIGHT), ids=name_of)
+@pytest.mark.parametrize("words", SAMPLE.make_params(RIGHT), ids=name_of)
 def test_a_model_with_fused_layers_is_the_model_on_one_rank(answers, words):
-    assert_close(errors_of(answers, words), ranks_of(words), KINDS, CLOSE)
+    assert_errors_below(errors_of(answers, words), ranks_of(words), KINDS, CLOSE)
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -115,4 +115,4 @@ def test_fused_layers_save_messages(answers, name):
 
 @pytest.mark.parametrize("words", WRONG, ids=lambda words: words["fault"])
 def test_fused_layers_that_do_something_wrong_are_found_out(answers, words):
-    assert shown_by(errors_of(answers, words), KINDS, FAR) >= FAULTS[words["fault"]]
+    assert find_large_errors(errors_of(answers, words), KINDS, FAR) >= FAULTS[words["fault"]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -16,7 +16,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return answers_of(3, "limit_paths.py", tmp_path_factory.mktemp("limits"), seconds=100)
+    return run_cases_on_ranks(3, "limit_paths.py", tmp_path_factory.mktemp("limits"), seconds=100)
 
 
 @pytest.mark.parametrize("path", WORDS)

@@ -11,7 +11,7 @@ import pytest
 from spbench_core.programs.expectation import parse_expectation
 from spbench_core.programs.output import OutputReader
 from spbench_core.programs.presets import PRESETS
-from support.program_suites import suite_of
+from support.program_suites import write_suite
 from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
@@ -83,7 +83,7 @@ def test_fio_reads_and_writes_a_file_and_checks_it(tmp_path):
     program("fio")
     smaller = [word.replace("--size=64m", "--size=2m") for word in PRESETS["fio"].argv]
     fio = {"preset": "fio", "argv": smaller, "cwd": str(tmp_path)}
-    found = passed(run(suite_of({"fio": fio}, tmp_path), home=tmp_path / "home"))
+    found = passed(run(write_suite({"fio": fio}, tmp_path), home=tmp_path / "home"))
     assert found["read_mb_s"] > 0
     assert found["write_p99_us"] > 0
 
@@ -106,7 +106,7 @@ def client_and_server(port, *words):
 @pytest.mark.parametrize("udp", [[], ["--udp", "--bitrate", "100M"]], ids=["tcp", "udp"])
 def test_iperf3_measures_the_loopback(udp, tmp_path):
     program("iperf3")
-    suite = suite_of({"iperf3": client_and_server(free_port(), *udp)}, tmp_path)
+    suite = write_suite({"iperf3": client_and_server(free_port(), *udp)}, tmp_path)
     found = passed(run(suite, home=tmp_path / "home"))
     assert found["received_gbit_s"] > 0
     assert ("jitter_ms" in found) == bool(udp)
@@ -116,7 +116,7 @@ def test_iperf3_measures_the_loopback(udp, tmp_path):
 def test_iperf3_without_a_server_is_told(tmp_path):
     program("iperf3")
     client = {"preset": "iperf3", "argv": [*PRESETS["iperf3"].argv, "--port", free_port()]}
-    ended = run(suite_of({"iperf3": client}, tmp_path), home=tmp_path / "home")
+    ended = run(write_suite({"iperf3": client}, tmp_path), home=tmp_path / "home")
     assert ended.code == 1, ended.stdout + ended.stderr
     assert "unable to connect to server" in ended.case("iperf3")["reason"]
 
@@ -126,7 +126,7 @@ def test_hpcc_on_two_ranks_passes_its_checks(tmp_path):
     program("hpcc")
     (tmp_path / "hpccinf.txt").write_text(HPCC_INPUT)
     hpcc = {"preset": "hpcc", "cwd": str(tmp_path)}
-    found = passed(run(suite_of({"hpcc": hpcc}, tmp_path), home=tmp_path / "home"))
+    found = passed(run(write_suite({"hpcc": hpcc}, tmp_path), home=tmp_path / "home"))
     wanted = parse_expectation(PRESETS["hpcc"].expects).metrics
     assert set(found) - {"time_ms", "skew"} == set(wanted)
     output = (tmp_path / str(PRESETS["hpcc"].reads)).read_text()

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import pytest
 
 from support.benchmark_cases import BenchmarkCase
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -19,7 +19,7 @@ FEW = {"warmup": 1, "iterations": 3}
 @dataclass(frozen=True)
 class Case(BenchmarkCase):
     def __str__(self):
-        return " ".join([self.benchmark, *self.words(FEW), self.inject or ""]).strip()
+        return " ".join([self.benchmark, *self.list_arguments(FEW), self.inject or ""]).strip()
 
 
 def pingpong(path, inject=None):
@@ -83,7 +83,7 @@ def results(tmp_path_factory):
     """Start MPI once; return by case what each rank said."""
     folder = tmp_path_factory.mktemp("late")
     cases = [*RIGHT, *FAULTY, *UNEVEN]
-    said = answers_of(2, "late_cases.py", folder, [asdict(case) for case in cases])
+    said = run_cases_on_ranks(2, "late_cases.py", folder, [asdict(case) for case in cases])
     return dict(zip(map(str, cases), said, strict=True))
 
 

@@ -5,7 +5,7 @@ The device stands in for a GPU: a wait that is missing shows as NaN. In NCCL's p
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -29,7 +29,7 @@ LEARNT = {
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    return answers_of(2, "learn_late.py", tmp_path_factory.mktemp("late"))
+    return run_cases_on_ranks(2, "learn_late.py", tmp_path_factory.mktemp("late"))
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS | SUMS | LEARNT))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from support.paths import DATA
-from support.runs import Running, find_program, run
+from support.paths import TEST_SUITES
+from support.runs import RunProcess, find_program, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-LONG = str(DATA / "long.yaml")
-MIXED = str(DATA / "mixed.yaml")
+LONG = str(TEST_SUITES / "long.yaml")
+MIXED = str(TEST_SUITES / "mixed.yaml")
 
 
 @pytest.fixture
@@ -43,11 +43,13 @@ def test_files_of_a_killed_mpirun_with_the_same_pid(tmp_path: Path, temporary: P
 
 
 def test_files_of_a_killed_mpirun_are_removed(tmp_path: Path, temporary: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home", env={"TMPDIR": str(temporary)}).timing()
+    running = RunProcess(
+        LONG, home=tmp_path / "home", env={"TMPDIR": str(temporary)}
+    ).wait_for_timing()
     assert list(temporary.glob("*/ompi.*"))
-    rank = Path(f"/proc/{running.pid_of(0)}/stat").read_text()
+    rank = Path(f"/proc/{running.find_pid(0)}/stat").read_text()
     mpirun = int(rank.rpartition(")")[2].split()[1])
     os.kill(mpirun, signal.SIGKILL)
-    ended = running.end()
+    ended = running.wait()
     assert ended.statuses["long"] == "error"
     assert not list(temporary.glob("*/ompi.*"))

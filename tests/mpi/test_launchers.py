@@ -26,15 +26,15 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.program import wrap_argv
 from spbench.suites.settings import LaunchSettings
 from support.launched_programs import (
-    END,
-    HIDDEN,
-    NASTY,
-    PASSED_ON,
-    RANK,
-    RANK_NAMES,
-    SHOWN,
-    completed,
-    gathered,
+    END_PROGRAM,
+    FIND_SECRETS_PROGRAM,
+    PASSED_VARIABLES,
+    RANK_PROGRAM,
+    RANK_VARIABLES,
+    SECRET_VALUES,
+    UNUSUAL_VALUES,
+    read_rank_files,
+    run_command,
 )
 from support.paths import STANDINS
 
@@ -96,7 +96,7 @@ def run(
         library="openmpi",
     )
     command = found.launcher.command(found.executable, job, os.environ)
-    return completed(command.argv, command.env)
+    return run_command(command.argv, command.env)
 
 
 @pytest.mark.usefixtures("library")
@@ -109,21 +109,21 @@ def run(
 )
 def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_path):
     script = tmp_path / "rank.py"
-    script.write_text(RANK)
-    words = tuple(NASTY.values())
+    script.write_text(RANK_PROGRAM)
+    words = tuple(UNUSUAL_VALUES.values())
     program = (sys.executable, str(script), str(tmp_path), *words)
-    done = run(launcher, 3, program, tmp_path, env=NASTY, setup=setup)
+    done = run(launcher, 3, program, tmp_path, env=UNUSUAL_VALUES, setup=setup)
     assert done.returncode == 0, done.stderr
-    ranks = gathered(tmp_path)
+    ranks = read_rank_files(tmp_path)
     assert [(got["rank"], got["size"], got["sum"]) for got in ranks] == [
         (rank, 3, 3) for rank in range(3)
     ]
     for got in ranks:
         assert got["argv"] == list(words)
-        assert got["env"] == PASSED_ON
+        assert got["env"] == PASSED_VARIABLES
         assert got["named"] == {
-            name: str(got["rank"]) if name == RANK_NAMES[launcher] else None
-            for name in RANK_NAMES.values()
+            name: str(got["rank"]) if name == RANK_VARIABLES[launcher] else None
+            for name in RANK_VARIABLES.values()
         }
         assert (int(signal.SIGTERM) in got["blocked"]) == (launcher == "mpirun_rsh")
 
@@ -135,25 +135,27 @@ def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_p
 )
 def test_no_process_shows_the_values_of_variables_in_its_arguments(launcher, tmp_path):
     script = tmp_path / "rank.py"
-    script.write_text(SHOWN)
-    done = run(launcher, 2, (sys.executable, str(script), str(tmp_path)), tmp_path, env=HIDDEN)
+    script.write_text(FIND_SECRETS_PROGRAM)
+    done = run(
+        launcher, 2, (sys.executable, str(script), str(tmp_path)), tmp_path, env=SECRET_VALUES
+    )
     assert done.returncode == 0, done.stderr
-    ranks = gathered(tmp_path)
-    assert [rank["env"] for rank in ranks] == [HIDDEN, HIDDEN]
+    ranks = read_rank_files(tmp_path)
+    assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
     assert [rank["shown"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.usefixtures("library")
 def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
     script = tmp_path / "rank.py"
-    script.write_text(RANK)
+    script.write_text(RANK_PROGRAM)
     program = (sys.executable, str(script), str(tmp_path), "it's")
     hosts = (RankBlock(HOST, 1), RankBlock("127.0.0.2", 2))
-    done = run("mpirun_rsh", 3, program, tmp_path, hosts, env=NASTY)
+    done = run("mpirun_rsh", 3, program, tmp_path, hosts, env=UNUSUAL_VALUES)
     assert done.returncode == 0, done.stderr
-    ranks = gathered(tmp_path)
+    ranks = read_rank_files(tmp_path)
     assert [got["rank"] for got in ranks] == [0, 1, 2]
-    assert all(got["env"] == PASSED_ON for got in ranks)
+    assert all(got["env"] == PASSED_VARIABLES for got in ranks)
 
 
 @pytest.mark.usefixtures("library")
@@ -171,7 +173,7 @@ def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
 )
 def test_a_ranks_end_is_explained(launcher, how, sentence, tmp_path):
     script = tmp_path / "end.py"
-    script.write_text(END)
+    script.write_text(END_PROGRAM)
     done = run(launcher, 2, (sys.executable, str(script), how), tmp_path)
     assert done.returncode != 0
     assert load_launcher(launcher).parse_output(done.stderr).message == sentence
@@ -188,7 +190,7 @@ def test_a_missing_program_is_explained(launcher, tmp_path):
 
 
 def standin(name: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return completed([str(STANDINS / name), *words], {**os.environ, **env})
+    return run_command([str(STANDINS / name), *words], {**os.environ, **env})
 
 
 @pytest.mark.parametrize(

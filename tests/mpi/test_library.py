@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from mpi.programs import train_own
 from spbench_core.layout.tiles import Box
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -84,7 +84,7 @@ def said(tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
     cases = TRAINED | UNVERIFIED | {name: one for name, (one, _) in WRONG.items()}
     cases = {name: one | {"save": str(folder / f"{name}.pt")} for name, one in cases.items()}
-    answers = answers_of(RANKS, "train_own.py", folder, list(cases.values()))
+    answers = run_cases_on_ranks(RANKS, "train_own.py", folder, list(cases.values()))
     return folder, dict(zip(cases, answers, strict=True))
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from PIL import Image
 
-from support.measure_py import Batch, Size, parse
-from support.runs import answers_of, on_ranks
+from support.measure_py import BatchLine, SizeLine, parse_line
+from support.runs import run_cases_on_ranks, run_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -54,7 +54,7 @@ def results(tmp_path_factory):
         }
         for line, (ranks, _) in LINES.items()
     ]
-    said = answers_of(RANKS, "run_lines.py", folder, cases, seconds=560)
+    said = run_cases_on_ranks(RANKS, "run_lines.py", folder, cases, seconds=560)
     return dict(zip(LINES, said, strict=True))
 
 
@@ -108,10 +108,10 @@ def test_measure_prints_its_lines(results):
         head, *rest = first["stdout"].splitlines()
         assert head.startswith("Namespace(disp_batches=")
         assert "network='lenet'" in head
-        size, *batches = filter(None, map(parse, rest))
-        assert size == Size(8, 1.72432)
+        size, *batches = filter(None, map(parse_line, rest))
+        assert size == SizeLine(8, 1.72432)
         for batch in batches:
-            assert isinstance(batch, Batch)
+            assert isinstance(batch, BatchLine)
             expected = 1.72432 * 2 * (devices - 1) / devices / batch.seconds / 1e3
             assert batch.gb_s == pytest.approx(expected, rel=1e-2)
             assert batch.error < 1e-6
@@ -120,7 +120,7 @@ def test_measure_prints_its_lines(results):
 def test_a_fault_in_a_line_fails_it_and_a_flag_that_does_nothing_is_told_once():
     words = "halo_exchange --image-size 32 --num-spatial-parts 2 --slice-method vertical"
     extra = f"{_SHORT} --out-channels 3 --inject corrupt-halo"
-    ended = on_ranks(2, "-m", "spbench_workers", *words.split(), *extra.split(), **YIELDING)
+    ended = run_on_ranks(2, "-m", "spbench_workers", *words.split(), *extra.split(), **YIELDING)
     assert ended.returncode == 1
     assert "Validation failed Rank:1 halo" in ended.stdout
     told = "spbench_workers: warning: halo_exchange: --out-channels 3 does nothing"

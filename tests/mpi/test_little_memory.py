@@ -5,7 +5,7 @@ import json
 import pytest
 
 from support.paths import PROGRAMS
-from support.runs import answers_of, on_ranks
+from support.runs import run_cases_on_ranks, run_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -35,7 +35,9 @@ def limited(name, layout, room=1):
 @pytest.fixture(scope="module", params=NETWORKS)
 def said(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("limited")
-    return answers_of(4, "limit_memory.py", folder, limited(request.param, TILES), seconds=280)
+    return run_cases_on_ranks(
+        4, "limit_memory.py", folder, limited(request.param, TILES), seconds=280
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -43,7 +45,7 @@ def test_one_process_has_no_room_for_it(tmp_path, name):
     case = tmp_path / "case.json"
     results = tmp_path / "results.json"
     case.write_text(json.dumps(limited(name, ALONE)))
-    ended = on_ranks(1, str(PROGRAMS / "limit_memory.py"), str(case), str(results), seconds=280)
+    ended = run_on_ranks(1, str(PROGRAMS / "limit_memory.py"), str(case), str(results), seconds=280)
     assert not results.exists()
     # oneDNN has two words for it, and at some places none.
     said = ("memory", "could not create a primitive", "Segmentation fault", "bad_alloc")
@@ -53,7 +55,7 @@ def test_one_process_has_no_room_for_it(tmp_path, name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_process_with_room_ends_well(tmp_path, name):
     case = limited(name, ALONE, room=4)
-    (events,) = answers_of(1, "limit_memory.py", tmp_path, case, seconds=280)
+    (events,) = run_cases_on_ranks(1, "limit_memory.py", tmp_path, case, seconds=280)
     assert "time_ms" in {one["metric"] for one in events if one["event"] == "samples"}
 
 

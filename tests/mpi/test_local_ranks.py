@@ -2,14 +2,14 @@
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = pytest.mark.mpi
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    return answers_of(2, "open_alone.py", tmp_path_factory.mktemp("alone"))
+    return run_cases_on_ranks(2, "open_alone.py", tmp_path_factory.mktemp("alone"))
 
 
 @pytest.mark.parametrize(

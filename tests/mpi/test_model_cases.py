@@ -7,7 +7,7 @@ from torch.backends.cpu import get_cpu_capability
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
@@ -438,7 +438,7 @@ def said(request, tmp_path_factory):
     for name, (one, _) in AT_FULL_SIZE.items():
         if name in asked:
             cases[f"full:{name}"] = one | {"inject": f"full:{name.split(',')[0]}"}
-    said = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
+    said = run_cases_on_ranks(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
     return dict(zip(cases, said, strict=True))
 
 

@@ -6,9 +6,9 @@ against those of torch's own modules in float64. One launch does all.
 
 import pytest
 
-from support.model_errors import assert_close
-from support.runs import answers_of
-from support.samples import Sample
+from support.model_errors import assert_errors_below
+from support.runs import run_cases_on_ranks
+from support.samples import CaseSample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -48,7 +48,7 @@ FAULTS = {
 }
 WRONG = [V1 | {"grid": "2x2", "fault": fault} for fault in FAULTS]
 CASES = [*RIGHT[4], *RIGHT[6], *WRONG]
-SAMPLE = Sample(CASES, lambda case: (case["model"], case["fault"]), every=8)
+SAMPLE = CaseSample(CASES, lambda case: (case["model"], case["fault"]), every=8)
 
 
 def name_of(case):
@@ -61,15 +61,15 @@ def name_of(case):
 def answers(request, tmp_path_factory):
     """Starts MPI and torch once; returns what the ranks said of a case."""
     folder = tmp_path_factory.mktemp("models")
-    cases = SAMPLE.asked(request)
-    said = answers_of(6, "run_models.py", folder, cases)
+    cases = SAMPLE.select_requested(request)
+    said = run_cases_on_ranks(6, "run_models.py", folder, cases)
     return lambda case: said[cases.index(case)]
 
 
-@pytest.mark.parametrize("case", SAMPLE.of([*RIGHT[4], *RIGHT[6]]), ids=name_of)
+@pytest.mark.parametrize("case", SAMPLE.make_params([*RIGHT[4], *RIGHT[6]]), ids=name_of)
 def test_a_network_over_tiles_is_the_network_on_the_whole_image(answers, case):
     ranks = next(ranks for ranks in RIGHT if case in RIGHT[ranks])
-    assert_close(answers(case), ranks, KINDS, CLOSE)
+    assert_errors_below(answers(case), ranks, KINDS, CLOSE)
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case["fault"])

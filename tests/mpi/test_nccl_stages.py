@@ -5,7 +5,7 @@ No GPU takes part: gloo stands in for NCCL (see programs/learn_over_nccl.py).
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -62,7 +62,7 @@ CASES = {name: PLAIN | words for name, words in MODELS.items()} | SETTINGS
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nccl")
-    said = answers_of(4, "learn_over_nccl.py", folder, list(CASES.values()))
+    said = run_cases_on_ranks(4, "learn_over_nccl.py", folder, list(CASES.values()))
     return dict(zip(CASES, said, strict=True))
 
 

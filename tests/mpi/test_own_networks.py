@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from spbench_core.catalog import BENCHMARKS
 from support.networks.own_networks import UNet
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
@@ -402,7 +402,7 @@ def events_by_case(request, tmp_path_factory, cases):
     asked = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
     cases = {name: one for name, one in cases.items() if name in asked}
     folder = tmp_path_factory.mktemp("networks")
-    found = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
+    found = run_cases_on_ranks(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
     return dict(zip(cases, found, strict=True))
 
 
@@ -487,7 +487,7 @@ def test_weights_go_out_as_the_users_own_whatever_the_layout_and_come_in_again(t
         for name, params in layouts.items()
     ]
     again = case("UNet", weights=files["tiles"], **learnt, save_weights=str(tmp_path / "again.pt"))
-    answers_of(RANKS, "run_cases.py", tmp_path, [*cases, again])
+    run_cases_on_ranks(RANKS, "run_cases.py", tmp_path, [*cases, again])
     states = {
         name: torch.load(tmp_path / f"{name}.pt", weights_only=True)
         for name in ("one", "stages", "again")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -11,7 +11,7 @@ CHECKS = ("mpi", "gloo", "deadline", "nccl without a GPU", "unknown")
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    return answers_of(2, "carry_all.py", tmp_path_factory.mktemp("p2ps"))
+    return run_cases_on_ranks(2, "carry_all.py", tmp_path_factory.mktemp("p2ps"))
 
 
 @pytest.mark.parametrize("check", CHECKS)

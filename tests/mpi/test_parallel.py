@@ -9,9 +9,9 @@ import pytest
 
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid, parse_pair
-from support.model_errors import assert_close, shown_by
-from support.runs import answers_of
-from support.samples import Sample
+from support.model_errors import assert_errors_below, find_large_errors
+from support.runs import run_cases_on_ranks
+from support.samples import CaseSample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -108,7 +108,9 @@ FAULTS = {
 WRONG = [words | {"fault": fault} for fault, (words, _) in FAULTS.items()]
 RIGHT = [*PIPELINES, *TILES, *SHARED, *MIRRORED, *ONE_WAY, *OTHER_BACKENDS]
 CASES = RIGHT + WRONG
-SAMPLE = Sample(CASES, lambda words: (words["model"], words["fault"], words["mirrored"]), every=12)
+SAMPLE = CaseSample(
+    CASES, lambda words: (words["model"], words["fault"], words["mirrored"]), every=12
+)
 
 
 def ranks_of(words):
@@ -138,16 +140,16 @@ def name_of(words):
 def answers(request, tmp_path_factory):
     """What the ranks said of a case."""
     folder = tmp_path_factory.mktemp("parallel")
-    cases = SAMPLE.asked(request)
-    said = answers_of(max(map(ranks_of, cases)), "train_all.py", folder, cases)
+    cases = SAMPLE.select_requested(request)
+    said = run_cases_on_ranks(max(map(ranks_of, cases)), "train_all.py", folder, cases)
     return lambda words: said[cases.index(words)]
 
 
-@pytest.mark.parametrize("words", SAMPLE.of(RIGHT), ids=name_of)
+@pytest.mark.parametrize("words", SAMPLE.make_params(RIGHT), ids=name_of)
 def test_a_model_over_many_ranks_learns_what_it_learns_on_one(answers, words):
-    assert_close(answers(words), ranks_of(words), KINDS, CLOSE)
+    assert_errors_below(answers(words), ranks_of(words), KINDS, CLOSE)
 
 
 @pytest.mark.parametrize("words", WRONG, ids=lambda words: words["fault"])
 def test_ranks_that_do_something_wrong_are_found_out(answers, words):
-    assert shown_by(answers(words), KINDS, FAR) >= FAULTS[words["fault"]][1]
+    assert find_large_errors(answers(words), KINDS, FAR) >= FAULTS[words["fault"]][1]

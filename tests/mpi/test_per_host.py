@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.runs import SPBENCH, Ended, Running, run
+from support.runs import SPBENCH, RunProcess, RunResult, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -37,7 +37,7 @@ def program(words: str, **more: Any) -> dict[str, Any]:
     return entry | {"per_host": True} | more
 
 
-def starts_and_ends(ended: Ended) -> list[tuple[str, int]]:
+def starts_and_ends(ended: RunResult) -> list[tuple[str, int]]:
     kinds = ("job_start", "job_end")
     return [(one["event"], one["job"]) for one in ended.events if one["event"] in kinds]
 
@@ -112,11 +112,11 @@ def test_repeats_are_launches_by_turns_on_each_host(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_ctrl_c_ends_the_jobs_on_all_hosts(tmp_path: Path) -> None:
-    running = Running(suite_of(tmp_path, program("sleep 60")), *HOSTS, home=tmp_path / "home")
+    running = RunProcess(suite_of(tmp_path, program("sleep 60")), *HOSTS, home=tmp_path / "home")
     for rank in (0, 1):
         running.wait_for("progress", rank=rank)
     running.interrupt(signal.SIGINT)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 130, ended.stdout + ended.stderr
     assert ended.statuses == {"program": "cancelled"}
     ended.assert_no_process_left()
@@ -132,10 +132,10 @@ def test_without_hosts_it_is_one_job_here(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_run_resumes_on_the_hosts_where_it_is_missing(tmp_path: Path) -> None:
     slow = program("sleep 3", per_host=1)
-    running = Running(suite_of(tmp_path, copy(np=1), slow), *HOSTS, home=tmp_path / "home")
+    running = RunProcess(suite_of(tmp_path, copy(np=1), slow), *HOSTS, home=tmp_path / "home")
     running.wait_for("progress", rank=1, case="program", limit=60)
     running.process.kill()
-    running.end()
+    running.wait()
     words = [SPBENCH, "run", "--resume", "last", *HOSTS, "--headless"]
     done = subprocess.run(
         [*words, "--home", str(running.home)], capture_output=True, text=True, check=False

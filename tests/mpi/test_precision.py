@@ -11,7 +11,7 @@ lets a whole gradient through, or holds it back.
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -64,7 +64,9 @@ def name_of(words):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    found = answers_of(5, "compute_in_formats.py", tmp_path_factory.mktemp("formats"), CASES)
+    found = run_cases_on_ranks(
+        5, "compute_in_formats.py", tmp_path_factory.mktemp("formats"), CASES
+    )
     return lambda words: found[CASES.index(words)]
 
 

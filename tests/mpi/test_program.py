@@ -14,8 +14,8 @@ import pytest
 
 from spbench.engine.processes import find_processes
 from support.paths import STANDINS
-from support.program_suites import built_world, suite_of, suite_with_world
-from support.runs import SPBENCH, Ended, Running, run
+from support.program_suites import build_world, write_suite, write_world_suite
+from support.runs import SPBENCH, RunProcess, RunResult, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -67,15 +67,15 @@ PASS = (
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     folder = tmp_path_factory.mktemp("programs")
     (folder / "results.txt").write_text("DONE before\n")
     CASES["file"]["word"] = str(folder / "results.txt")
     more = {"twice": {"repeat": 2}, "stuck": {"launch": {"timeout": 2}}}
-    return run(suite_of(CASES, folder, **more), home=folder / "home")
+    return run(write_suite(CASES, folder, **more), home=folder / "home")
 
 
-def test_programs_pass_and_fail_by_what_they_print_and_how_they_end(programs: Ended) -> None:
+def test_programs_pass_and_fail_by_what_they_print_and_how_they_end(programs: RunResult) -> None:
     assert programs.code == 3, programs.stdout + programs.stderr
     expected = {name: "passed" if name in PASS else "failed" for name in CASES}
     assert programs.statuses == expected | {"lost": "error", "stuck": "timeout"}
@@ -100,13 +100,13 @@ def test_programs_pass_and_fail_by_what_they_print_and_how_they_end(programs: En
         ("stuck", "ranks 0, 1 on {host} are in sleep, asleep"),
     ],
 )  # fmt: skip
-def test_what_went_wrong_is_one_sentence(programs: Ended, case: str, sentence: str) -> None:
+def test_what_went_wrong_is_one_sentence(programs: RunResult, case: str, sentence: str) -> None:
     reason = programs.case(case)["reason"]
     host = programs.case("twice")["ranks"][0]["host"]
     assert sentence.format(host=host, folder=os.getcwd()) in reason
 
 
-def test_numbers_tables_and_samples_become_metrics(programs: Ended) -> None:
+def test_numbers_tables_and_samples_become_metrics(programs: RunResult) -> None:
     metric = programs.case("number")["metrics"]["latency_us"]
     assert (metric["value"], metric["unit"], metric["better"]) == (1.5, "us", "lower")
     points = programs.case("table")["measurements"]
@@ -121,13 +121,13 @@ def test_numbers_tables_and_samples_become_metrics(programs: Ended) -> None:
         assert programs.case(name)["metrics"]["time_ms"]["value"] > 0
 
 
-def test_each_case_and_repeat_has_a_launch_of_its_own(programs: Ended) -> None:
+def test_each_case_and_repeat_has_a_launch_of_its_own(programs: RunResult) -> None:
     starts = [event for event in programs.events if event["event"] == "job_start"]
     assert len(starts) == len(CASES) + 1
     assert all("mpi4py" not in word for start in starts for word in start["argv"])
 
 
-def test_a_rank_that_starts_nothing_has_no_time(programs: Ended) -> None:
+def test_a_rank_that_starts_nothing_has_no_time(programs: RunResult) -> None:
     timed = {
         event["rank"]
         for event in programs.events
@@ -136,7 +136,7 @@ def test_a_rank_that_starts_nothing_has_no_time(programs: Ended) -> None:
     assert timed == {0}
 
 
-def test_the_rest_of_a_flood_is_left_out_of_the_jobs_output(programs: Ended) -> None:
+def test_the_rest_of_a_flood_is_left_out_of_the_jobs_output(programs: RunResult) -> None:
     (folder,) = (programs.home / "runs").iterdir()
     job = programs.case("flood")["launch"]["job"]
     path = folder / "jobs" / str(job) / "stdout.log"
@@ -150,7 +150,7 @@ def test_the_rest_of_a_flood_is_left_out_of_the_jobs_output(programs: Ended) -> 
 )
 def test_each_check_is_seen_to_fail(fault: str, check: str, tmp_path: Path) -> None:
     case = {"argv": ["echo", "DONE"], "must": ["DONE"], "never": ["ERROR"]}
-    ended = run(suite_of({"case": case}, tmp_path), "--inject", fault, home=tmp_path / "home")
+    ended = run(write_suite({"case": case}, tmp_path), "--inject", fault, home=tmp_path / "home")
     assert ended.code == 1, ended.stdout + ended.stderr
     failed = [one["name"] for one in ended.case("case")["checks"] if one["ranks_passed"] < 2]
     assert failed == [check]
@@ -158,7 +158,7 @@ def test_each_check_is_seen_to_fail(fault: str, check: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("fault", ["slow", "kill", pytest.param("raise", marks=LONG)])
 def test_faults_of_every_benchmark_can_be_planted(fault: str, tmp_path: Path) -> None:
-    suite = suite_of({"case": {"argv": ["sleep", "0.1"]}}, tmp_path)
+    suite = write_suite({"case": {"argv": ["sleep", "0.1"]}}, tmp_path)
     ended = run(suite, "--inject", fault, home=tmp_path / "home")
     case = ended.case("case")
     if fault == "slow":
@@ -172,11 +172,11 @@ def test_faults_of_every_benchmark_can_be_planted(fault: str, tmp_path: Path) ->
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_program_outlives_a_run_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     stubborn = ["sh", "-c", "trap '' TERM INT; echo up; while :; do sleep 0.2; done"]
-    suite = suite_of({"case": {"argv": stubborn}}, tmp_path)
-    running = Running(suite, home=tmp_path / "home")
+    suite = write_suite({"case": {"argv": stubborn}}, tmp_path)
+    running = RunProcess(suite, home=tmp_path / "home")
     running.wait_for("progress")
     running.interrupt(number)
-    ended = running.end()
+    ended = running.wait()
     deadline = time.monotonic() + 10
     while find_processes(running.folder.name):
         assert time.monotonic() < deadline, find_processes(running.folder.name)
@@ -185,11 +185,11 @@ def test_no_program_outlives_a_run_that_is_ended(number: signal.Signals, tmp_pat
 
 
 def test_a_killed_worker_takes_its_program_along(tmp_path: Path) -> None:
-    suite = suite_of({"case": {"argv": ["sleep", "60"]}}, tmp_path)
-    running = Running(suite, home=tmp_path / "home")
+    suite = write_suite({"case": {"argv": ["sleep", "60"]}}, tmp_path)
+    running = RunProcess(suite, home=tmp_path / "home")
     running.wait_for("progress")
-    os.kill(running.pid_of(1), signal.SIGKILL)
-    ended = running.end()
+    os.kill(running.find_pid(1), signal.SIGKILL)
+    ended = running.wait()
     assert ended.code == 4, ended.stdout + ended.stderr
     assert "rank 1 on " in ended.case("case")["reason"]
     ended.assert_no_process_left()
@@ -197,7 +197,7 @@ def test_a_killed_worker_takes_its_program_along(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_world(Path(sys.executable).parent / "mpicc", tmp_path_factory.mktemp("world"))
+    return build_world(Path(sys.executable).parent / "mpicc", tmp_path_factory.mktemp("world"))
 
 
 @pytest.mark.parametrize(
@@ -205,12 +205,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ["openmpi", *(pytest.param(one, marks=LONG) for one in ("mpirun_rsh", "hydra", "srun"))],
 )
 def test_a_program_is_the_launchers_mpi_process(launcher: str, world: Path, tmp_path: Path) -> None:
-    suite = suite_with_world(world, tmp_path, np=3)
+    suite = write_world_suite(world, tmp_path, np=3)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     if launcher != "openmpi":
         path = f"{STANDINS}:{path}"
     env = {"PATH": path}
-    ended = Running(suite, "--launcher", launcher, home=tmp_path / "home", env=env).end()
+    ended = RunProcess(suite, "--launcher", launcher, home=tmp_path / "home", env=env).wait()
     assert ended.code == 0, ended.stdout + ended.stderr
     assert ended.case("world")["metrics"]["sum"]["value"] == 3
     assert ended.case("world")["launch"]["launcher"] == launcher
@@ -224,7 +224,7 @@ def test_an_mpi_program_that_breaks_off_is_named(
     word: str, code: int, status: str, world: Path, tmp_path: Path
 ) -> None:
     case = {"argv": [str(world), word], "must": ["DONE"]}
-    ended = run(suite_of({"case": case}, tmp_path), home=tmp_path / "home")
+    ended = run(write_suite({"case": case}, tmp_path), home=tmp_path / "home")
     assert ended.statuses == {"case": status}, ended.stdout
     assert f"world ended with exit code {code}" in ended.case("case")["reason"].replace(
         " of rank 1", ""
@@ -235,7 +235,7 @@ def test_an_mpi_program_that_breaks_off_is_named(
 
 def test_the_line_by_hand_is_the_program_under_the_launcher(world: Path, tmp_path: Path) -> None:
     case = {"argv": [str(world)], "env": {"A": "b c"}}
-    suite = suite_of({"case": case}, tmp_path)
+    suite = write_suite({"case": case}, tmp_path)
     done = subprocess.run([SPBENCH, "command", suite], capture_output=True, text=True, check=True)
     line = done.stdout.splitlines()[-1]
     ended = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from support.reference_lines import LINES
-from support.runs import answers_of
+from support.reference_commands import REFERENCE_COMMANDS
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
 
-RANKS = max(ranks for ranks, *_ in LINES)
+RANKS = max(ranks for ranks, *_ in REFERENCE_COMMANDS)
 _SHORT = "--warmup 0 --iterations 1"
 _RESNET = f"--baseline off --version 1 --depth 14 --image-size 64 --backend mpi {_SHORT}"
 _AMOEBANET = f"--baseline off --num-layers 3 --num-filters 16 --image-size 64 {_SHORT}"
@@ -41,14 +41,14 @@ def results(tmp_path_factory):
     cases = [{"ranks": 5, "words": ["resnet_sp", *small_words("resnet_sp", TRAINING, folder)]}]
     cases += [
         {"ranks": ranks, "words": [alias, *small_words(alias, line, folder)]}
-        for ranks, _, _, alias, line in LINES
+        for ranks, _, _, alias, line in REFERENCE_COMMANDS
     ]
-    first, *said = answers_of(RANKS, "run_lines.py", folder, cases, seconds=560)
+    first, *said = run_cases_on_ranks(RANKS, "run_lines.py", folder, cases, seconds=560)
     assert not any(answer["failed"] for answer in first[:5])
-    return dict(zip(LINES, said, strict=True))
+    return dict(zip(REFERENCE_COMMANDS, said, strict=True))
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[3]} {line[4]}")
+@pytest.mark.parametrize("line", REFERENCE_COMMANDS, ids=lambda line: f"{line[3]} {line[4]}")
 def test_each_printed_line_runs_and_its_results_are_right(results, line):
     ranks, _, _, alias, _ = line
     answers = results[line][:ranks]

@@ -11,7 +11,7 @@ import pytest
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
-from support.runs import Ended, run
+from support.runs import RunResult, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -39,7 +39,7 @@ def suite_of(tmp_path: Path, expect: str) -> str:
     return str(path)
 
 
-def folder_of(ended: Ended) -> RunFolder:
+def folder_of(ended: RunResult) -> RunFolder:
     (path,) = (ended.home / "runs").iterdir()
     return RunFolder(path)
 

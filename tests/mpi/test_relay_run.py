@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from spbench.engine.processes import find_processes
-from support.paths import DATA
-from support.runs import Running
+from support.paths import TEST_SUITES
+from support.runs import RunProcess
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-LONG = str(DATA / "long.yaml")
+LONG = str(TEST_SUITES / "long.yaml")
 
 
 def relays(run: str) -> list[int]:
@@ -26,12 +26,12 @@ def relays(run: str) -> list[int]:
 
 def test_a_relay_that_dies_is_named_and_the_next_job_has_its_own(tmp_path: Path) -> None:
     words = ("--set", "launch.fan_in=node")
-    running = Running(LONG, *words, home=tmp_path / "home").timing()
+    running = RunProcess(LONG, *words, home=tmp_path / "home").wait_for_timing()
     (relay,) = relays(running.folder.name)
     os.kill(relay, signal.SIGKILL)
-    ended = running.end()
+    ended = running.wait()
     assert ended.code == 4, ended.stderr
     assert ended.statuses == {"long": "error", "after": "passed"}
     assert ended.case("long")["reason"].startswith(f"the relay of {socket.gethostname()} ended")
     ended.assert_no_process_left()
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()

@@ -11,8 +11,8 @@ from benchmarks.resume import kill_and_resume
 
 from spbench.record.runs.folder import RunFolder
 from spbench.report.model import report_schema
-from support.paths import DATA
-from support.runs import Running, run
+from support.paths import TEST_SUITES
+from support.runs import RunProcess, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -45,16 +45,16 @@ def test_a_run_that_was_killed_goes_on_and_each_case_is_there_once() -> None:
 @pytest.mark.long
 def test_a_run_that_was_interrupted_goes_on_after_its_report(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    running = Running(str(DATA / "long.yaml"), home=home).timing()
+    running = RunProcess(str(TEST_SUITES / "long.yaml"), home=home).wait_for_timing()
     running.interrupt()
-    running.cancelled()
+    running.check_cancelled()
     (path,) = (home / "runs").iterdir()
-    resumed = Running("--resume", "last", home=home)
+    resumed = RunProcess("--resume", "last", home=home)
     resumed.wait_for("run_resumed", cases=["long", "after"])
     resumed.wait_for("ready", job=2)
     resumed.interrupt()
-    ended = resumed.cancelled()
-    ended.assert_events_whole()
+    ended = resumed.check_cancelled()
+    ended.assert_no_event_missing()
     [told] = ended.report["environment"]["resumed"]
     assert told["cases"] == 2
     assert RunFolder(path).replay().jobs.keys() == {1, 2}
@@ -65,9 +65,9 @@ def test_a_run_that_was_interrupted_goes_on_after_its_report(tmp_path: Path) -> 
 def test_a_resumed_run_writes_nothing_through_planted_links(tmp_path: Path) -> None:
     home = tmp_path / "home"
     outside = tmp_path / "outside"
-    running = Running(str(DATA / "long.yaml"), home=home).timing()
+    running = RunProcess(str(TEST_SUITES / "long.yaml"), home=home).wait_for_timing()
     running.interrupt()
-    running.cancelled()
+    running.check_cancelled()
     (path,) = (home / "runs").iterdir()
     outside.mkdir()
     (outside / "3").mkdir()
@@ -78,10 +78,10 @@ def test_a_resumed_run_writes_nothing_through_planted_links(tmp_path: Path) -> N
     (path / "jobs" / "2").mkdir()
     for name in ("argv.json", "env.json", "hostfile", "stdout.log", "stderr.log"):
         (path / "jobs" / "2" / name).symlink_to(outside / name)
-    resumed = Running("--resume", "last", home=home)
+    resumed = RunProcess("--resume", "last", home=home)
     resumed.wait_for("ready", job=2)
     resumed.interrupt()
-    resumed.cancelled()
+    resumed.check_cancelled()
     assert not (path / "jobs" / "2" / "stdout.log").is_symlink()
 
     (path / "jobs" / "3").symlink_to(outside / "3")

@@ -17,31 +17,31 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS
-from support.paths import DATA, ROOT
-from support.runs import SPBENCH, Ended, printed_by, run
+from support.paths import ROOT, TEST_SUITES
+from support.runs import SPBENCH, RunResult, run, run_python
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-MIXED = str(DATA / "mixed.yaml")
+MIXED = str(TEST_SUITES / "mixed.yaml")
 HALO = "suites/halo.yaml"
 
 
 @pytest.fixture(scope="module")
-def halo(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def halo(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return run(HALO, home=tmp_path_factory.mktemp("halo") / "home")
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return run(MIXED, home=tmp_path_factory.mktemp("mixed") / "home")
 
 
-def folder_of(ended: Ended) -> RunFolder:
+def folder_of(ended: RunResult) -> RunFolder:
     (path,) = (ended.home / "runs").iterdir()
     return RunFolder(path)
 
 
-def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: Ended) -> None:
+def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: RunResult) -> None:
     assert halo.code == 0, halo.stdout + halo.stderr
     jsonschema.validate(halo.report, report_schema())
     assert 0 < len(halo.report["cases"]) <= 12
@@ -58,7 +58,7 @@ def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: Ended) -> No
             assert case["limits"]["time_ms"]["measured_by"]
 
 
-def test_the_lines_in_a_pipe_fit_and_each_row_has_a_time_with_its_unit(halo: Ended) -> None:
+def test_the_lines_in_a_pipe_fit_and_each_row_has_a_time_with_its_unit(halo: RunResult) -> None:
     lines = [line for line in halo.stdout.splitlines() if not line.startswith("report: ")]
     assert max(map(len, lines)) <= 120
     rows = [line for line in lines if re.match(r"\[ *\d+/12\] ✓ passed", line)]
@@ -69,7 +69,7 @@ def test_the_lines_in_a_pipe_fit_and_each_row_has_a_time_with_its_unit(halo: End
     assert sum(line.startswith("next: ") for line in lines[-2:]) == 1
 
 
-def test_an_ended_run_tells_its_counts_and_the_index_its_launches(halo: Ended) -> None:
+def test_an_ended_run_tells_its_counts_and_the_index_its_launches(halo: RunResult) -> None:
     cases = halo.report["cases"]
     assert folder_of(halo).read_json("run.json")["counts"] == {"passed": len(cases)}
     case = cases[0]
@@ -81,11 +81,11 @@ def test_an_ended_run_tells_its_counts_and_the_index_its_launches(halo: Ended) -
         assert [value for (value,) in rows] == median
 
 
-def test_one_job_runs_all_cases_that_can_share_it(halo: Ended) -> None:
+def test_one_job_runs_all_cases_that_can_share_it(halo: RunResult) -> None:
     assert {case["launch"]["job"] for case in halo.report["cases"]} == {1}
 
 
-def test_a_slow_iteration_is_the_slowest_ranks(halo: Ended) -> None:
+def test_a_slow_iteration_is_the_slowest_ranks(halo: RunResult) -> None:
     samples: dict[tuple[str, int], list[float]] = {}
     for event in halo.events:
         if event["event"] == "samples" and event["metric"] == "time_ms":
@@ -95,19 +95,19 @@ def test_a_slow_iteration_is_the_slowest_ranks(halo: Ended) -> None:
         assert case["samples"]["time_ms"] == [[max(column) for column in columns]]
 
 
-def test_the_events_replay_to_the_same_report(halo: Ended) -> None:
+def test_the_events_replay_to_the_same_report(halo: RunResult) -> None:
     assert build_report(folder_of(halo).replay()) == halo.report
     assert folder_of(halo).read_json("report.json") == halo.report
 
 
-def test_the_report_keeps_the_files_order_whatever_jobs_there_are(mixed: Ended) -> None:
+def test_the_report_keeps_the_files_order_whatever_jobs_there_are(mixed: RunResult) -> None:
     cases = mixed.report["cases"]
     assert [case["id"] for case in cases] == ["wide", "narrow", "wide-again", "strict"]
     # The two repeats that are left of narrow come when each job has had its turn.
     assert [case["launch"]["job"] for case in cases] == [1, 5, 1, 3]
 
 
-def test_a_broken_expectation_fails_the_run(mixed: Ended) -> None:
+def test_a_broken_expectation_fails_the_run(mixed: RunResult) -> None:
     assert mixed.code == 1
     assert mixed.statuses["strict"] == "failed"
     (broken,) = mixed.case("strict")["expectations"]
@@ -116,14 +116,14 @@ def test_a_broken_expectation_fails_the_run(mixed: Ended) -> None:
     assert mixed.case("narrow")["expectations"][0]["status"] == "passed"
 
 
-def test_repeats_share_an_id_and_keep_their_samples_apart(mixed: Ended) -> None:
+def test_repeats_share_an_id_and_keep_their_samples_apart(mixed: RunResult) -> None:
     case = mixed.case("narrow")
     assert [len(samples) for samples in case["samples"]["time_ms"]] == [5, 5, 5]
     assert case["metrics"]["time_ms"]["n"] == 15
     assert case["metrics"]["latency_us"]["n"] == 3
 
 
-def test_each_repeat_is_a_launch_of_its_own(mixed: Ended) -> None:
+def test_each_repeat_is_a_launch_of_its_own(mixed: RunResult) -> None:
     case = mixed.case("narrow")
     assert case["launches"] == [2, 4, 5]
     assert len(case["medians"]["time_ms"]) == len(case["medians"]["latency_us"]) == 3
@@ -177,7 +177,7 @@ def test_no_repeat_runs_twice_after_a_fault_and_some_repeat_until_they_are_known
     assert len(on["launches"]) >= 6
     assert f"it ran {len(on['launches'])} times: the 95 % interval of its median" in ended.stdout
     assert build_report(folder_of(ended).replay()) == ended.report
-    ended.assert_events_whole()
+    ended.assert_no_event_missing()
 
 
 @pytest.mark.long
@@ -229,7 +229,7 @@ def test_a_run_of_which_nothing_is_judged_is_no_silent_pass(tmp_path: Path) -> N
     assert never.stdout.endswith("against baseline main: 0 of 1 case judged, 1 not judged\n")
 
 
-def test_command_prints_what_was_run(mixed: Ended) -> None:
+def test_command_prints_what_was_run(mixed: RunResult) -> None:
     printed = subprocess.run(
         [SPBENCH, "command", MIXED, "--home", str(mixed.home)],
         capture_output=True,
@@ -243,13 +243,13 @@ def test_command_prints_what_was_run(mixed: Ended) -> None:
         assert any(line.endswith(shlex.join(argv)) for line in lines)
 
 
-def test_a_ranks_environment_is_the_cases(mixed: Ended) -> None:
+def test_a_ranks_environment_is_the_cases(mixed: RunResult) -> None:
     for job, colour in ((1, "blue"), (3, "red $HOME; it's")):
         assert "COLOUR" in folder_of(mixed).read_json(f"jobs/{job}/argv.json")["argv"]
         assert folder_of(mixed).read_json(f"jobs/{job}/env.json")["COLOUR"] == colour
 
 
-def test_the_token_is_in_no_file_and_no_word(mixed: Ended) -> None:
+def test_the_token_is_in_no_file_and_no_word(mixed: RunResult) -> None:
     hellos = [event for event in mixed.events if event["event"] == "hello"]
     assert {event["token"] for event in hellos} == {"shown"}
     text = "".join(path.read_text() for path in folder_of(mixed).path.rglob("*.json"))
@@ -285,7 +285,7 @@ finally:
 
 def test_a_console_that_runs_ranks_imports_neither_torch_nor_mpi(tmp_path: Path) -> None:
     words = ["run", "suites/smoke.yaml", "--case", "link", "--headless", "--home", str(tmp_path)]
-    printed = printed_by(IMPORTED, *words)
+    printed = run_python(IMPORTED, *words)
     assert "passed: 1 passed" in printed
     assert json.loads(printed.splitlines()[-1]) == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.runs import SPBENCH, Ended, run
+from support.runs import SPBENCH, RunResult, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -43,7 +43,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ended(suite: Path, tmp_path: Path) -> Ended:
+def ended(suite: Path, tmp_path: Path) -> RunResult:
     ended = run(str(suite), *OVERRIDE, "--verbose", home=tmp_path / "home", env=ENVIRON)
     assert ended.code == 0, ended.stdout + ended.stderr
     return ended
@@ -55,7 +55,7 @@ def files_with(value: str, folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in paths if value.encode() in path.read_bytes()}
 
 
-def test_no_file_of_a_run_has_a_credential(ended: Ended) -> None:
+def test_no_file_of_a_run_has_a_credential(ended: RunResult) -> None:
     assert list(ended.home.rglob("argv.json"))
     assert files_with(VALUE, ended.home) == set()
     # Lines of launch.setup stay in the copy of the suite.
@@ -65,7 +65,7 @@ def test_no_file_of_a_run_has_a_credential(ended: Ended) -> None:
     assert VALUE not in ended.stdout + ended.stderr
 
 
-def test_a_repeated_run_takes_credentials_from_the_environment(ended: Ended) -> None:
+def test_a_repeated_run_takes_credentials_from_the_environment(ended: RunResult) -> None:
     (folder,) = (ended.home / "runs").iterdir()
     events = folder / "events.jsonl"
     # As after a console that was killed when its first case had ended.

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from support.paths import DATA
+from support.paths import TEST_SUITES
 from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-MIXED = str(DATA / "mixed.yaml")
+MIXED = str(TEST_SUITES / "mixed.yaml")
 SET_BACK = """
 import time
 _time, _start = time.time, time.monotonic()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from support.paths import DATA, STANDINS
-from support.runs import Running, find_program, run
+from support.paths import STANDINS, TEST_SUITES
+from support.runs import RunProcess, find_program, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-LONG = str(DATA / "long.yaml")
-MIXED = str(DATA / "mixed.yaml")
+LONG = str(TEST_SUITES / "long.yaml")
+MIXED = str(TEST_SUITES / "mixed.yaml")
 
 
 def segments_of(pid: int) -> set[Path]:
@@ -30,12 +30,12 @@ def namespace_of(pid: int) -> str:
 
 
 @pytest.fixture
-def long(tmp_path: Path) -> Running:
-    return Running(LONG, home=tmp_path / "long").timing()
+def long(tmp_path: Path) -> RunProcess:
+    return RunProcess(LONG, home=tmp_path / "long").wait_for_timing()
 
 
-def test_jobs_with_the_same_number_share_no_segment(long: Running, tmp_path: Path) -> None:
-    namespace = namespace_of(long.pid_of(0))
+def test_jobs_with_the_same_number_share_no_segment(long: RunProcess, tmp_path: Path) -> None:
+    namespace = namespace_of(long.find_pid(0))
     prterun = find_program("prterun")
     assert prterun is not None
     env = {
@@ -46,15 +46,15 @@ def test_jobs_with_the_same_number_share_no_segment(long: Running, tmp_path: Pat
     other = run(MIXED, "-k", "narrow", home=tmp_path / "other", env=env)
     assert other.code == 0, other.stderr
     assert long.process.poll() is None
-    assert len(segments_of(long.pid_of(0))) == 2
+    assert len(segments_of(long.find_pid(0))) == 2
     long.interrupt()
-    long.cancelled()
+    long.check_cancelled()
 
 
-def test_segments_of_a_killed_rank_are_gone_after_the_next_job(long: Running) -> None:
-    segments = segments_of(long.pid_of(0))
+def test_segments_of_a_killed_rank_are_gone_after_the_next_job(long: RunProcess) -> None:
+    segments = segments_of(long.find_pid(0))
     assert segments
-    os.kill(long.pid_of(0), signal.SIGKILL)
-    ended = long.end()
+    os.kill(long.find_pid(0), signal.SIGKILL)
+    ended = long.wait()
     assert ended.statuses == {"long": "error", "after": "passed"}
     assert not [path for path in segments if path.parent.exists()]

@@ -12,7 +12,7 @@ import torch
 from mpi.programs import train_own
 from spbench_core.layout.tiles import Box
 from support.networks import shared_weights_networks
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
@@ -115,7 +115,7 @@ def said(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     files = {key: str(folder / f"{' '.join(key)}.pt") for key in dict.fromkeys(keys)}
     cases = [case_of(*key) | {"save": file} for key, file in files.items()]
-    answers = answers_of(RANKS, "train_own.py", folder, cases, seconds=500)
+    answers = run_cases_on_ranks(RANKS, "train_own.py", folder, cases, seconds=500)
     return {key: (files[key], answer) for key, answer in zip(files, answers, strict=True)}
 
 

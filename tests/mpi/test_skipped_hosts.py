@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from support.paths import DATA
+from support.paths import TEST_SUITES
 from support.runs import run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(60)]
 
-SUITE = str(DATA / "faults.yaml")
+SUITE = str(TEST_SUITES / "faults.yaml")
 HOSTS = ("--hosts", "localhost:2,nowhere.invalid:2", "--case", "second")
 
 

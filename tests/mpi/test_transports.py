@@ -7,7 +7,7 @@ logic is tested here, what they ask of CUDA and NCCL is not.
 
 import pytest
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
@@ -169,7 +169,7 @@ CASES = [
 def results(tmp_path_factory):
     """Starts MPI and torch once; returns what was wrong, by case, on each rank."""
     folder = tmp_path_factory.mktemp("exchanges")
-    said = answers_of(RANKS, "exchange_all.py", folder, CASES, seconds=220)
+    said = run_cases_on_ranks(RANKS, "exchange_all.py", folder, CASES, seconds=220)
     return dict(zip(map(name_of, CASES), said, strict=True))
 
 
@@ -180,7 +180,7 @@ def test_every_rank_finds_it_right(results, name):
 
 def test_cuda_ipc_keeps_many_transports_open(tmp_path):
     """Drivers limit open events and mappings: both must not grow with the transports."""
-    sender, reader = answers_of(2, "open_many.py", tmp_path, seconds=100)
+    sender, reader = run_cases_on_ranks(2, "open_many.py", tmp_path, seconds=100)
     # Each rank opens one event of the other: for what it has read, or packed.
     expected = {"error": "", "transports": 1100, "wrong": [], "events": 1, "mappings_after": 0}
     assert sender == expected | {"mappings": 0}

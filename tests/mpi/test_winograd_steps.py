@@ -5,14 +5,19 @@
 
 import pytest
 
-from support.winograd_steps import FAULTS, check_winograd_steps, largest_error, winograd_step
+from support.winograd_steps import (
+    FAULTS,
+    find_largest_error,
+    make_winograd_case,
+    run_winograd_cases,
+)
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
 CASES = {
-    "right": winograd_step(0),
-    "right, bounds of the CPU": winograd_step(0, on_gpu=False),
-    **{fault: winograd_step(0, fault) for fault in FAULTS},
+    "right": make_winograd_case(0),
+    "right, bounds of the CPU": make_winograd_case(0, on_gpu=False),
+    **{fault: make_winograd_case(0, fault) for fault in FAULTS},
 }
 
 
@@ -20,7 +25,7 @@ CASES = {
 def results(tmp_path_factory):
     """The errors of all ranks, by case."""
     folder = tmp_path_factory.mktemp("winograd")
-    return dict(zip(CASES, check_winograd_steps(list(CASES.values()), folder), strict=True))
+    return dict(zip(CASES, run_winograd_cases(list(CASES.values()), folder), strict=True))
 
 
 def test_right_step_passes_with_bounds_of_gpu(results):
@@ -32,10 +37,10 @@ def test_right_step_passes_with_bounds_of_gpu(results):
 
 def test_right_step_exceeds_bounds_of_cpu(results):
     ranks = results["right, bounds of the CPU"]
-    assert largest_error(ranks, "operators") > 2
-    assert largest_error(ranks, "scales") < 0.5
+    assert find_largest_error(ranks, "operators") > 2
+    assert find_largest_error(ranks, "scales") < 0.5
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_finds_fault_in_windows(results, fault):
-    assert largest_error(results[fault], FAULTS[fault]) > 1
+    assert find_largest_error(results[fault], FAULTS[fault]) > 1

@@ -6,7 +6,7 @@ from spbench_workers.benchmarks.allreduce.findings import SweepRow
 from support.typed_params import TypedParams
 
 
-class Said(TypedParams):
+class RecordingSweepContext(TypedParams):
     """A context that keeps what it is told to say."""
 
     def __init__(self, first=True, last=True):
@@ -20,7 +20,7 @@ class Said(TypedParams):
         self.lines.append(line)
 
 
-def row(busbw, wrong=0, native=None, in_place=True):
+def make_sweep_row(busbw, wrong=0, native=None, in_place=True):
     return SweepRow(
         size=1048576,
         count=262144,

@@ -15,6 +15,6 @@ class BenchmarkCase:
     params: dict[str, Any]
     inject: str | None = None
 
-    def words(self, hidden: Container[str]) -> list[str]:
+    def list_arguments(self, hidden: Container[str]) -> list[str]:
         """Return its parameters as words, without those hidden."""
         return [f"{key}={value}" for key, value in self.params.items() if key not in hidden]

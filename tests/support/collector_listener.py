@@ -2,10 +2,10 @@
 
 import asyncio
 
-PATIENCE = 30.0
+DEADLINE = 30.0
 
 
-class Heard:
+class RecordingListener:
     """The events that the collector has told."""
 
     def __init__(self):
@@ -40,7 +40,7 @@ class Heard:
         return [event["seq"] for event in self.events]
 
 
-async def until(condition):
-    async with asyncio.timeout(PATIENCE):
+async def wait_until(condition):
+    async with asyncio.timeout(DEADLINE):
         while not condition():
             await asyncio.sleep(0.002)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Done(NamedTuple):
+class CommandResult(NamedTuple):
     """A command that has ended: its exit code, and what it wrote."""
 
     status: int
@@ -13,7 +13,7 @@ class Done(NamedTuple):
     err: str
 
     @property
-    def refusal(self) -> str:
+    def error_line(self) -> str:
         """The one line on stderr of a command that was refused.
 
         After an error of the command line come only its usage and where its help is.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-NASTY = {
+UNUSUAL_VALUES = {
     "BLANKS": " two  words ",
     "QUOTES": """it's "so" and don't""",
     "SHELL": "$HOME `id` $(id); exit 3 & | * ? ~ # { } ! \\ <>",
@@ -18,21 +18,21 @@ NASTY = {
     "LETTERS": "größe",
 }
 """Values that a shell or a launcher could break."""
-PASSED_ON = NASTY | {"SPBENCH_TOKEN": "t0ken"}
-RANK_NAMES = {
+PASSED_VARIABLES = UNUSUAL_VALUES | {"SPBENCH_TOKEN": "t0ken"}
+RANK_VARIABLES = {
     "openmpi": "OMPI_COMM_WORLD_RANK",
     "mpirun_rsh": "MV2_COMM_WORLD_RANK",
     "hydra": "PMI_RANK",
     "srun": "SLURM_PROCID",
 }
-RANK = f"""
+RANK_PROGRAM = f"""
 import json, os, signal, sys
 from mpi4py import MPI
 world = MPI.COMM_WORLD
 got = {{
     "rank": world.rank, "size": world.size, "sum": world.allreduce(world.rank),
-    "argv": sys.argv[2:], "env": {{n: os.environ.get(n) for n in {[*PASSED_ON]!r}}},
-    "named": {{n: os.environ.get(n) for n in {sorted(RANK_NAMES.values())!r}}},
+    "argv": sys.argv[2:], "env": {{n: os.environ.get(n) for n in {[*PASSED_VARIABLES]!r}}},
+    "named": {{n: os.environ.get(n) for n in {sorted(RANK_VARIABLES.values())!r}}},
     "blocked": sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, [])),
     "cpus": len(os.sched_getaffinity(0)),
 }}
@@ -40,8 +40,8 @@ with open(f"{{sys.argv[1]}}/{{world.rank}}.json", "w") as file:
     json.dump(got, file)
 """
 """Writes what a rank got to a file in a folder, for launchers tear output."""
-HIDDEN = {"LICENSE": "s3cret-value of a licence", "OMP_PLACES": "s3cret-value"}
-SHOWN = f"""
+SECRET_VALUES = {"LICENSE": "s3cret-value of a licence", "OMP_PLACES": "s3cret-value"}
+FIND_SECRETS_PROGRAM = f"""
 import json, os, pathlib, sys
 from mpi4py import MPI
 rank = MPI.COMM_WORLD.rank
@@ -53,13 +53,13 @@ for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         continue
     if "s3cret-value" in text:
         shown.append(text.split(chr(0)))
-env = {{name: os.environ.get(name) for name in {[*HIDDEN]!r}}}
+env = {{name: os.environ.get(name) for name in {[*SECRET_VALUES]!r}}}
 with open(f"{{sys.argv[1]}}/{{rank}}.json", "w") as file:
     json.dump({{"rank": rank, "shown": shown, "env": env}}, file)
 MPI.COMM_WORLD.Barrier()
 """
 """Writes the arguments of processes of this host that show a value of `HIDDEN`."""
-END = """
+END_PROGRAM = """
 import os, sys
 from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()
@@ -69,7 +69,7 @@ MPI.COMM_WORLD.Barrier()
 """
 
 
-def completed(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def run_command(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, without input."""
     return subprocess.run(
         argv,
@@ -82,7 +82,7 @@ def completed(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Complet
     )
 
 
-def gathered(folder: Path) -> list[dict[str, Any]]:
+def read_rank_files(folder: Path) -> list[dict[str, Any]]:
     """Return what the ranks have written to a folder, in their order."""
     found = [json.loads(path.read_text()) for path in folder.glob("[0-9]*.json")]
     return sorted(found, key=lambda got: int(got["rank"]))

@@ -8,28 +8,28 @@ _NUMBER = r"(-?\d+\.\d{6}|inf|nan)"
 _BATCH = re.compile(rf"iter (\d+), {_NUMBER} sec, {_NUMBER} GB/sec per gpu, error {_NUMBER}")
 
 
-class Size(NamedTuple):
+class SizeLine(NamedTuple):
     arrays: int
     total_mb: float
 
 
-class Batch(NamedTuple):
+class BatchLine(NamedTuple):
     batch: int
     seconds: float
     gb_s: float
     error: float
 
 
-def parse(line):
+def parse_line(line):
     """Return what a line says; None where it is no line of measure.py."""
     line = line.removeprefix("INFO:root:")
     if match := _SIZE.fullmatch(line):
-        return Size(int(match[1]), float(match[2]))
+        return SizeLine(int(match[1]), float(match[2]))
     if match := _BATCH.fullmatch(line):
-        return Batch(int(match[1]), *map(float, match.groups()[1:]))
+        return BatchLine(int(match[1]), *map(float, match.groups()[1:]))
     return None
 
 
-def batches(text):
+def parse_batches(text):
     """Return all lines of batches in a text, in their order."""
-    return [said for line in text.splitlines() if isinstance(said := parse(line), Batch)]
+    return [said for line in text.splitlines() if isinstance(said := parse_line(line), BatchLine)]

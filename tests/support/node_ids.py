@@ -22,7 +22,7 @@ class Move:
     new: str
     reason: str
 
-    def applied(self, test: str) -> str | None:
+    def find_new_id(self, test: str) -> str | None:
         """Return the new id of a test, empty where it was dropped; None where it is another's."""
         whole = test == self.old
         if not whole and not test.startswith((f"{self.old}::", f"{self.old.rstrip('/')}/")):
@@ -59,7 +59,7 @@ def compare(before: list[str], after: list[str], moves: list[Move]) -> tuple[lis
     lost = 0
     kept = set()
     for test in before:
-        found = [(new, move) for move in moves if (new := move.applied(test)) is not None]
+        found = [(new, move) for move in moves if (new := move.find_new_id(test)) is not None]
         new, reason = (found[0][0], found[0][1].reason) if found else (test, "")
         kept.add(new)
         if new == test and test in there:

@@ -15,7 +15,7 @@ from support.paths import TESTS
 WORLD = TESTS / "data" / "programs" / "world.c"
 
 
-def built_world(mpicc: Path, folder: Path) -> Path:
+def build_world(mpicc: Path, folder: Path) -> Path:
     """Return the MPI program that tells how many ranks there are; without a compiler skip."""
     if not mpicc.exists() or shutil.which("gcc") is None:
         pytest.skip(f"no {mpicc}, or no gcc: no MPI program can be built")
@@ -24,7 +24,7 @@ def built_world(mpicc: Path, folder: Path) -> Path:
     return program
 
 
-def suite_of(cases: dict[str, dict[str, Any]], folder: Path, **more: Any) -> str:
+def write_suite(cases: dict[str, dict[str, Any]], folder: Path, **more: Any) -> str:
     """Write a suite of programs by their names, each on two ranks; ``more`` has further keys."""
     entries = [
         {"name": name, "benchmark": "program.run", "np": 2, "params": params} | more.get(name, {})
@@ -36,11 +36,11 @@ def suite_of(cases: dict[str, dict[str, Any]], folder: Path, **more: Any) -> str
     return str(path)
 
 
-def suite_with_world(program: Path, folder: Path, np: int = 2) -> str:
+def write_world_suite(program: Path, folder: Path, np: int = 2) -> str:
     """Write a suite whose case runs the program twice, each time on so many ranks."""
     world = {
         "argv": [str(program)],
         "must": [f"^ranks {np} ", "DONE"],
         "metrics": {"sum": {"pattern": r"sum (?P<value>\d+)"}},
     }
-    return suite_of({"world": world}, folder, world={"np": np, "repeat": 2})
+    return write_suite({"world": world}, folder, world={"np": np, "repeat": 2})

@@ -3,7 +3,7 @@
     mpirun -n 6 python -m mpi4py PROGRAM.py CASES.json RESULTS.json
 
 Ranks are more than cores here: those that wait for others sleep. On SIGUSR1 a rank prints its
-stacks: see running.stacks_of.
+stacks: see `end_with_stacks` in support.runs.
 """
 
 import faulthandler
@@ -19,12 +19,12 @@ from mpi4py import MPI
 from spbench_parallel.groups import sleep_at_barrier
 
 
-def cases():
+def read_cases():
     """The cases in the file that the first word names."""
     return json.loads(Path(sys.argv[1]).read_text())
 
 
-def answer_each(ranks_of, answer_of, idle=None):
+def run_each_case(ranks_of, answer_of, idle=None):
     """Write to the file of the second word, for each case, what its ranks answer, by rank.
 
     A rank without a part in a case answers ``idle``, and nothing where that is None.
@@ -32,7 +32,7 @@ def answer_each(ranks_of, answer_of, idle=None):
     faulthandler.register(signal.SIGUSR1)
     world = MPI.COMM_WORLD
     said = []
-    for case in cases():
+    for case in read_cases():
         start = time.monotonic()
         takes_part = world.rank < ranks_of(case)
         comm = world.Split(0 if takes_part else MPI.UNDEFINED)
@@ -48,7 +48,7 @@ def answer_each(ranks_of, answer_of, idle=None):
         Path(sys.argv[2]).write_text(json.dumps(said))
 
 
-def or_exception(compare):
+def return_exceptions(compare):
     """Return ``compare``, which answers with its exception where it raises one."""
 
     def answer_of(case, comm):
@@ -63,7 +63,7 @@ def or_exception(compare):
     return answer_of
 
 
-def made_by_first(comm, make):
+def make_on_first_rank(comm, make):
     """Return what the first rank makes, and leaves to the others."""
     made = make() if comm.rank == 0 else None
     sleep_at_barrier(comm)

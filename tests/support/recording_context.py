@@ -17,12 +17,14 @@ class RecordingChannel:
         self.events.append(json.loads(json.dumps({"event": event, **fields})))
 
 
-def context_of(benchmark, inject=None, **params):
+def make_context(benchmark, inject=None, **params):
     """Return a context with these parameters, on a world of this process alone."""
-    return context_on(World(MPI.COMM_SELF, 0, 1, 0, "here", (0,), 1), benchmark, params, inject)
+    return make_rank_context(
+        World(MPI.COMM_SELF, 0, 1, 0, "here", (0,), 1), benchmark, params, inject
+    )
 
 
-def context_on(world, benchmark, params, inject=None):
+def make_rank_context(world, benchmark, params, inject=None):
     """Return the context of a rank of a world."""
     return Context(
         world,
@@ -34,21 +36,23 @@ def context_on(world, benchmark, params, inject=None):
     )
 
 
-def events_of(context, *kinds):
+def select_events(context, *kinds):
     """Return the events that a context has sent, of these kinds where some are given."""
     return [one for one in context._channel.events if not kinds or one["event"] in kinds]
 
 
-def said(context, event, **fields):
+def find_events(context, event, **fields):
     """Return the events of a kind, and with these fields, that a context has sent."""
-    return [one for one in events_of(context, event) if fields.items() <= one.items()]
+    return [one for one in select_events(context, event) if fields.items() <= one.items()]
 
 
-def value_of(context, metric):
-    (event,) = (one for one in said(context, "metric", name=metric) if "measured_by" not in one)
+def get_metric(context, metric):
+    (event,) = (
+        one for one in find_events(context, "metric", name=metric) if "measured_by" not in one
+    )
     return event["value"]
 
 
-def choice_of(context, name):
-    (event,) = said(context, "choice", name=name)
+def get_choice(context, name):
+    (event,) = find_events(context, "choice", name=name)
     return event["value"], event["reason"]

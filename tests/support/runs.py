@@ -28,7 +28,7 @@ from support.paths import PROGRAMS, ROOT, TESTS
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 
 
-def script_head(*options: str) -> str:
+def build_script_head(*options: str) -> str:
     """Return the first lines of a program for this Python, wherever that lies.
 
     A `#!` line takes no path with a space. The shell runs the second line as a command, and Python
@@ -39,7 +39,7 @@ def script_head(*options: str) -> str:
 
 
 @dataclass
-class Ended:
+class RunResult:
     """A command that has ended."""
 
     code: int
@@ -71,7 +71,7 @@ class Ended:
         for run in (self.home / "runs").iterdir():
             assert find_processes(run.name) == []
 
-    def assert_events_whole(self) -> None:
+    def assert_no_event_missing(self) -> None:
         """Of each rank's events none is missing from the log: seq counts up from 0."""
         seen: dict[tuple[int, int | None, int], int] = {}
         sources: dict[tuple[int, int | None], int] = {}
@@ -87,7 +87,7 @@ class Ended:
         assert seen
 
 
-_started: list[Running] = []
+_started: list[RunProcess] = []
 
 
 def kill_leftovers() -> None:
@@ -102,7 +102,7 @@ def kill_leftovers() -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-class Running:
+class RunProcess:
     """A run under way."""
 
     def __init__(
@@ -145,27 +145,27 @@ class Running:
             time.sleep(0.05)
         raise AssertionError(f"no {kind} event with {fields} in {limit} s")
 
-    def timing(self) -> Self:
+    def wait_for_timing(self) -> Self:
         """Wait until the ranks measure."""
         self.wait_for("progress", phase="timing")
         return self
 
-    def pid_of(self, rank: int) -> int:
+    def find_pid(self, rank: int) -> int:
         return int(self.wait_for("ready", rank=rank)["pid"])
 
-    def killed(self, rank: int, where: str) -> Ended:
+    def check_rank_kill(self, rank: int, where: str) -> RunResult:
         """Kill a rank of ``long.yaml``: it is named, and the case after it runs."""
-        os.kill(self.timing().pid_of(rank), signal.SIGKILL)
-        ended = self.end()
+        os.kill(self.wait_for_timing().find_pid(rank), signal.SIGKILL)
+        ended = self.wait()
         assert ended.code == 4, ended.stdout + ended.stderr
         assert ended.statuses == {"long": "error", "after": "passed"}
         assert f"rank {rank} on {where}" in ended.case("long")["reason"]
         assert "signal 9" in ended.case("long")["reason"]
         return ended
 
-    def cancelled(self) -> Ended:
+    def check_cancelled(self) -> RunResult:
         """Wait for the end of a run of ``long.yaml`` that somebody has interrupted."""
-        ended = self.end()
+        ended = self.wait()
         assert ended.code == 130, ended.stdout + ended.stderr
         assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
         return ended
@@ -173,13 +173,15 @@ class Running:
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
         self.process.send_signal(number)
 
-    def end(self, limit: float = 100.0) -> Ended:
+    def wait(self, limit: float = 100.0) -> RunResult:
         stdout, stderr = self.process.communicate(timeout=limit)
         seconds = time.monotonic() - self.started
-        return Ended(self.process.returncode, stdout, stderr, seconds, self.home, self.report_path)
+        return RunResult(
+            self.process.returncode, stdout, stderr, seconds, self.home, self.report_path
+        )
 
 
-class OnTerminal(Running):
+class TerminalRunProcess(RunProcess):
     """A run on a terminal of its own, which can be closed under it."""
 
     def __init__(self, *words: str, home: Path) -> None:
@@ -220,25 +222,29 @@ class OnTerminal(Running):
         self._reader.join()
         os.close(self._master)
 
-    def end(self, limit: float = 100.0) -> Ended:
+    def wait(self, limit: float = 100.0) -> RunResult:
         self.process.wait(timeout=limit)
         seconds = time.monotonic() - self.started
         shown = self._shown.decode(errors="replace")
         errors = self._errors.read_text()
-        return Ended(self.process.returncode, shown, errors, seconds, self.home, self.report_path)
+        return RunResult(
+            self.process.returncode, shown, errors, seconds, self.home, self.report_path
+        )
 
 
-def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float = 100.0) -> Ended:
+def run(
+    *words: str, home: Path, env: dict[str, str] | None = None, limit: float = 100.0
+) -> RunResult:
     """Run a suite to its end."""
-    return Running(*words, home=home, env=env).end(limit)
+    return RunProcess(*words, home=home, env=env).wait(limit)
 
 
-def parent(pid: int) -> int:
+def read_parent_pid(pid: int) -> int:
     """Return the pid of a process's parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def printed_by(program: str, *words: str) -> str:
+def run_python(program: str, *words: str) -> str:
     """Run a program of Python in the repository; return what it prints."""
     return subprocess.run(
         [sys.executable, "-c", program, *words],
@@ -250,7 +256,7 @@ def printed_by(program: str, *words: str) -> str:
     ).stdout
 
 
-def python_path() -> str:
+def build_python_path() -> str:
     """Return what lets a program import what tests share."""
     return f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
 
@@ -260,7 +266,7 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
-def on_ranks(
+def run_on_ranks(
     ranks: int, *program: str, seconds: float = 280, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a program with mpi4py on ranks of this host, without the console."""
@@ -270,7 +276,7 @@ def on_ranks(
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     # As the console starts ranks of this host.
     defaults = {"OMPI_MCA_osc": "^ucx", "OMPI_MCA_btl": "^ofi,openib,uct", "OMP_NUM_THREADS": "1"}
-    defaults["PYTHONPATH"] = python_path()
+    defaults["PYTHONPATH"] = build_python_path()
     # Not in /dev/shm itself: another test's job may have the same number (docs/launching.md).
     with tempfile.TemporaryDirectory(prefix="spbench-tests-", dir="/dev/shm") as segments:
         defaults["OMPI_MCA_btl_sm_backing_directory"] = segments
@@ -284,7 +290,7 @@ def on_ranks(
         try:
             stdout, stderr = ranks_program.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"not done after {seconds:.0f} s:\n{stacks_of(ranks_program)}")
+            pytest.fail(f"not done after {seconds:.0f} s:\n{end_with_stacks(ranks_program)}")
         finally:
             ranks_program.kill()
         return subprocess.CompletedProcess(
@@ -292,7 +298,7 @@ def on_ranks(
         )
 
 
-def stacks_of(mpirun: subprocess.Popen[str]) -> str:
+def end_with_stacks(mpirun: subprocess.Popen[str]) -> str:
     """End a job that takes too long; return what it printed, with the stack of each rank."""
     mpirun.send_signal(signal.SIGUSR1)  # mpirun passes it on to support/rank_cases.py
     time.sleep(5)
@@ -303,7 +309,7 @@ def stacks_of(mpirun: subprocess.Popen[str]) -> str:
         return f"{error.stdout!r}\n{error.stderr!r}"
 
 
-def answers_of(
+def run_cases_on_ranks(
     ranks: int, program: str | Path, folder: Path, cases: Any = None, *, seconds: float = 280
 ) -> Any:
     """Run a program, one of `PROGRAMS` or any path, on ranks; return its answers to the cases."""
@@ -315,6 +321,6 @@ def answers_of(
         files = [str(wanted), str(said)]
     # Ranks are more than cores here: those that wait for a message give way.
     yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"}
-    ended = on_ranks(ranks, str(PROGRAMS / program), *files, seconds=seconds, **yielding)
+    ended = run_on_ranks(ranks, str(PROGRAMS / program), *files, seconds=seconds, **yielding)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return json.loads(said.read_text())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 
-class Sample:
+class CaseSample:
     """A sample of cases: the first of each kind, each so many of all, and those that are named.
 
     Args:
@@ -32,12 +32,12 @@ class Sample:
         chosen = [case for at, case in enumerate(cases) if at in firsts or at % every == 0]
         self._always = chosen + self._named
 
-    def of(self, cases: Iterable[Any]) -> list[Any]:
+    def make_params(self, cases: Iterable[Any]) -> list[Any]:
         """Return cases as the parameters of tests: long ones, but for those of the sample."""
         long = pytest.mark.long
         return [pytest.param(case, marks=() if case in self._always else long) for case in cases]
 
-    def asked(self, request: pytest.FixtureRequest) -> list[Any]:
+    def select_requested(self, request: pytest.FixtureRequest) -> list[Any]:
         """Return the cases, in their order, that tests of the fixture's file are to run."""
         given = [
             value

@@ -7,7 +7,7 @@ from mpi4py import MPI
 from spbench_core.catalog import BENCHMARKS
 
 
-class LoneCase:
+class SingleRankCase:
     """The context of a case that validates a model of five classes by itself.
 
     Attributes:

@@ -35,7 +35,7 @@ class SshHosts:
         """Make a host that runs shell lines before any command."""
         (self.folder / "hosts" / name).write_text("\n".join(lines))
 
-    def equip(
+    def add_with_packages(
         self,
         name: str,
         *lines: str,
@@ -65,7 +65,7 @@ class SshHosts:
         return packages
 
 
-def idle_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SshHosts:
+def make_idle_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SshHosts:
     """Return hosts that are never busy, and of which all names but ``nowhere`` are known."""
 
     async def resolves(host: str) -> bool:

@@ -17,7 +17,7 @@ from spbench_parallel.pipeline import stage_runner
 from spbench_parallel.plan import ModelPlan
 
 CLASSES = 5
-LAYOUT = "members", "replicas", "mirrored", "rounds"
+LAYOUT_KEYS = "members", "replicas", "mirrored", "rounds"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RandomImages:
 
     def pixels(self, replica, images, box):
         found, _ = self.all_of(replica)
-        return cut(found[slice(*images)], box).clone()
+        return cut_tile(found[slice(*images)], box).clone()
 
     step = 0
 
@@ -43,30 +43,34 @@ class RandomImages:
         return self.all_of(replica)[1][slice(*images)]
 
 
-def cut(images, box):
+def cut_tile(images, box):
     """A tile of images."""
     return images[:, :, slice(*box.rows), slice(*box.cols)]
 
 
-def layout_of(case):
+def make_layout(case):
     grids = [Grid(*parse_pair(grid)) for grid in case.get("grids", ())]
-    return build_layout(case["stages"], grids, **{key: case[key] for key in LAYOUT if key in case})
+    return build_layout(
+        case["stages"], grids, **{key: case[key] for key in LAYOUT_KEYS if key in case}
+    )
 
 
-def network_of(case):
+def make_network(case):
     return make_model(
         case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"]
     )
 
 
-def plan_of(network, layout, batches, **more):
+def make_plan(network, layout, batches, **more):
     """A plan whose stages have layers by their multiply-adds."""
     costs = [float(count.multiply_adds) for count in network.counts]
     balance = balance_layers(costs, [stage.ranks for stage in layout.stages])
     return ModelPlan(network, layout, balance, batches, **more)
 
 
-def sequential(network, batches, optimizer_of, *, dtype, seed, steps, slower=1.0, replicas=1):
+def train_sequentially(
+    network, batches, optimizer_of, *, dtype, seed, steps, slower=1.0, replicas=1
+):
     """Results of training in one process, by kind: of each replica, whose gradients' mean is taken.
 
     ``optimizer_of`` makes the optimizer of parameters. Each step takes all micro-batches in their
@@ -99,13 +103,13 @@ def sequential(network, batches, optimizer_of, *, dtype, seed, steps, slower=1.0
             mean = sum(parameter.grad for parameter in several) / replicas
             for parameter in several:
                 parameter.grad = mean.clone()
-        found["gradients"] = gradients_of(copies[0])
+        found["gradients"] = copy_gradients(copies[0])
         for optimizer in optimizers:
             optimizer.step()
             optimizer.param_groups[0]["lr"] *= slower
-    found["weights"] = weights_of(copies[0])
+    found["weights"] = read_weights(copies[0])
     for replica, copy in enumerate(copies):
-        found["statistics"][replica] = statistics_of(copy)
+        found["statistics"][replica] = read_statistics(copy)
         images, _ = source.all_of(replica)
         with torch.no_grad():
             for index, batch in enumerate(batches):
@@ -114,15 +118,15 @@ def sequential(network, batches, optimizer_of, *, dtype, seed, steps, slower=1.0
     return found
 
 
-def gradients_of(module):
+def copy_gradients(module):
     return {name: one.grad.clone() for name, one in module.named_parameters()}
 
 
-def weights_of(module):
+def read_weights(module):
     return {name: one.detach() for name, one in module.named_parameters()}
 
 
-def statistics_of(module):
+def read_statistics(module):
     """Running statistics, and how many batches they are of."""
     return {
         name: value
@@ -149,7 +153,7 @@ def largest_error(found, expected, among=None):
     return worst
 
 
-def gradients_lost(comm):
+def patch_lost_gradients(comm):
     """A fault: the last rank sends zeros in place of gradients."""
     right = stage_runner.StageRunner._send
 

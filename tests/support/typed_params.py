@@ -12,9 +12,9 @@ class TypedParams:
     params: dict[str, Any]
 
     def read_params(self, cls):
-        return typed(cls, self.params)
+        return fill_params(cls, self.params)
 
 
-def typed(cls, given):
+def fill_params(cls, given):
     """Return an instance of the parameters' dataclass with these values, and None for others."""
     return read_params(cls, {field.name: given.get(field.name) for field in fields(cls)})

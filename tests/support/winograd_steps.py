@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.runs import answers_of
+from support.runs import run_cases_on_ranks
 
 RANKS = 2
 PARAMS = {
@@ -32,7 +32,9 @@ FAULTS = {
 """The faults at full size that change a window over tiles, and the check that must find each."""
 
 
-def winograd_step(seed: int, fault: str | None = None, *, on_gpu: bool = True) -> dict[str, Any]:
+def make_winograd_case(
+    seed: int, fault: str | None = None, *, on_gpu: bool = True
+) -> dict[str, Any]:
     """Return a case of ``check_winograd.py``; ``on_gpu``: its bounds are those of a GPU."""
     return {
         "benchmark": "model.resnet",
@@ -43,16 +45,16 @@ def winograd_step(seed: int, fault: str | None = None, *, on_gpu: bool = True) -
     }
 
 
-def check_winograd_steps(
+def run_winograd_cases(
     cases: list[dict[str, Any]], folder: Path, *, seconds: float = 280
 ) -> list[list[dict[str, Any]]]:
     """Take the steps in one launch; return by case what each rank found."""
-    results: list[list[dict[str, Any]]] = answers_of(
+    results: list[list[dict[str, Any]]] = run_cases_on_ranks(
         RANKS, "check_winograd.py", folder, cases, seconds=seconds
     )
     return results
 
 
-def largest_error(ranks: list[dict[str, Any]], check: str) -> float:
+def find_largest_error(ranks: list[dict[str, Any]], check: str) -> float:
     """Return the largest error over its bound of a check, of all ranks."""
     return max(float(rank["errors"][check]) for rank in ranks)

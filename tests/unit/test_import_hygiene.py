@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.paths import ROOT
-from support.runs import printed_by
+from support.runs import run_python
 
 STANDARD = sys.stdlib_module_names | {"__main__", "sitecustomize", "_distutils_hack"}
 ROOTS = ("core", "console", "workers")
@@ -67,7 +67,7 @@ print(json.dumps(sorted(sys.modules)))
 
 def modules_after(program, *words):
     """The modules that a program has imported when it ends; its last line says so."""
-    return set(json.loads(printed_by(program, *words).splitlines()[-1]))
+    return set(json.loads(run_python(program, *words).splitlines()[-1]))
 
 
 def packages(modules):

@@ -22,7 +22,7 @@ from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.native import registered_operation
 from spbench_workers.collectives.reduction import StagedReduction, open_collective, open_reduction
 from standins.late_device import install
-from support.rank_cases import answer_each
+from support.rank_cases import run_each_case
 
 MODES = ("blocking", "persistent", "nonblocking")
 COUNTS = (0, 1, 2, 3, 5, 13, 64, 1009)
@@ -277,7 +277,7 @@ def collect_problems(_, communicator):
 def main():
     torch.set_num_threads(1)
     install()
-    answer_each(lambda size: size, collect_problems)
+    run_each_case(lambda size: size, collect_problems)
 
 
 main()

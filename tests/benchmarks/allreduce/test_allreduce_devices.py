@@ -20,8 +20,8 @@ from spbench_workers.benchmarks.allreduce.model.prediction import predict
 from spbench_workers.collectives.distributed import DistributedReduction
 from standins.late_device import elem_of, install
 from standins.late_nccl import LateGroup
-from support.allreduce_rows import Said, row
-from support.typed_params import typed
+from support.allreduce_rows import RecordingSweepContext, make_sweep_row
+from support.typed_params import fill_params
 
 pytestmark = pytest.mark.usefixtures("late")
 
@@ -87,11 +87,11 @@ def test_nccl_reduces_in_place_by_default():
 
 
 def test_a_table_marks_the_change_to_in_place():
-    first = Said(last=False)
-    second = Said(first=False)
+    first = RecordingSweepContext(last=False)
+    second = RecordingSweepContext(first=False)
     first.params = first.params | {"in_place": False}
-    print_row(first, row(2.0, in_place=False))
-    print_row(second, row(4.0))
+    print_row(first, make_sweep_row(2.0, in_place=False))
+    print_row(second, make_sweep_row(4.0))
     assert first.lines[0] == "# allreduce, blocking, out of place, 2 ranks"
     assert second.lines[0] == "# from here on in place"
 
@@ -157,7 +157,9 @@ def test_interleaved_turns_have_the_length_of_the_slower(clock, monkeypatch, alg
     world = SimpleNamespace(comm=SingleRank())
     params = {"algorithm": algorithm, "op": "sum", "iterations": 5}
     case = SimpleNamespace(
-        read_params=lambda cls: typed(cls, params), world=world, largest=lambda seconds: seconds
+        read_params=lambda cls: fill_params(cls, params),
+        world=world,
+        largest=lambda seconds: seconds,
     )
     buffers = SimpleNamespace(source=None, result=None)
     sweep_benchmark._compare_with_native(case, SingleRank(), buffers, Later(1e-3), 1e-3)
@@ -186,7 +188,7 @@ def complete_params(**params):
 
 
 def sweep_params(**params):
-    return typed(SweepParams, complete_params(**params))
+    return fill_params(SweepParams, complete_params(**params))
 
 
 def test_a_staged_prediction_includes_both_copies():
@@ -206,7 +208,7 @@ def test_empty_copies_take_no_time():
     assert COPIES.predict_seconds((0, 0)) == 0.0
     assert COPIES.predict_interval((0, 0)) == (0.0, 0.0)
     empty = ENTRY.complete({"size": 0, "algorithm": "ring", "device": "cuda"})
-    params = typed(SweepParams, empty)
+    params = fill_params(SweepParams, empty)
     assert predict(params, 4, 0, make_link(COPIES), (0, 0)).seconds == 0.0
 
 
@@ -267,7 +269,7 @@ def test_links_of_the_device_are_timed_to_completion(monkeypatch):
     assert finished == [True] * 3
 
 
-class Case(Said):
+class Case(RecordingSweepContext):
     """A case on rank 0 of two that keeps its reports."""
 
     def __init__(self, **params):

@@ -16,8 +16,8 @@ from spbench_workers.benchmarks.allreduce.model.prediction import (
     predict,
 )
 from spbench_workers.benchmarks.allreduce.paired_comparison import compare_times
-from support.allreduce_rows import Said, row
-from support.typed_params import typed
+from support.allreduce_rows import RecordingSweepContext, make_sweep_row
+from support.typed_params import fill_params
 
 
 def draw_times(mean, spread=0.05, count=24, seed=0):
@@ -103,7 +103,7 @@ def complete_params(**params):
 
 
 def sweep_params(**params):
-    return typed(SweepParams, complete_params(**params))
+    return fill_params(SweepParams, complete_params(**params))
 
 
 def test_predictions_out_of_place_include_a_copy():
@@ -155,10 +155,10 @@ def test_describes_crossovers():
 
 
 def test_prints_the_columns_of_nccl_tests():
-    first = Said(last=False)
-    second = Said(first=False)
-    print_row(first, row(2.0, native=90e-6))
-    print_row(second, row(4.0, wrong=3))
+    first = RecordingSweepContext(last=False)
+    second = RecordingSweepContext(first=False)
+    print_row(first, make_sweep_row(2.0, native=90e-6))
+    print_row(second, make_sweep_row(4.0, wrong=3))
     heading, _, names, units, line = first.lines
     assert heading == "# allreduce, blocking, in place, 2 ranks"
     columns = "size count type redop algorithm time algbw busbw #wrong p99 skew predicted native"

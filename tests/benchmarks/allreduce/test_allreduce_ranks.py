@@ -7,8 +7,8 @@ import pytest
 
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS
-from support.runs import answers_of, on_ranks, run
-from support.samples import Sample
+from support.runs import run, run_cases_on_ranks, run_on_ranks
+from support.samples import CaseSample
 
 PROGRAM = Path(__file__).with_name("reduce_all.py")
 
@@ -20,19 +20,19 @@ ENTRY = BENCHMARKS["allreduce.sweep"]
 
 
 SIZES = [2, 3, 4, 5, 6]
-SAMPLE = Sample(SIZES, lambda ranks: None)
+SAMPLE = CaseSample(SIZES, lambda ranks: None)
 
 
 @pytest.fixture(scope="module")
 def problems(request, tmp_path_factory):
     """Return the problems by number of ranks, from one launch."""
     folder = tmp_path_factory.mktemp("reductions")
-    sizes = SAMPLE.asked(request)
-    results = answers_of(max(sizes), PROGRAM, folder, sizes)
+    sizes = SAMPLE.select_requested(request)
+    results = run_cases_on_ranks(max(sizes), PROGRAM, folder, sizes)
     return dict(zip(sizes, results, strict=True))
 
 
-@pytest.mark.parametrize("ranks", SAMPLE.of(SIZES))
+@pytest.mark.parametrize("ranks", SAMPLE.make_params(SIZES))
 def test_every_algorithm_reduces_and_counts_correctly(problems, ranks):
     assert problems[ranks] == [[]] * ranks
 
@@ -99,7 +99,7 @@ def test_a_wrong_element_fails_every_case(tmp_path):
 
 def run_standalone(ranks, *arguments):
     benchmark = ("-m", "spbench_workers", "allreduce.sweep", "--iterations", "2")
-    return on_ranks(ranks, *benchmark, *arguments, **YIELDING)
+    return run_on_ranks(ranks, *benchmark, *arguments, **YIELDING)
 
 
 def test_a_standalone_run_prints_one_table():

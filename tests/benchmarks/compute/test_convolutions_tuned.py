@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from spbench_core.catalog import BENCHMARKS
-from support.recording_context import context_of, said
+from support.recording_context import find_events, make_context
 
 SMALL = {"image_size": 12, "warmup": 1, "iterations": 1, "device": "cpu"}
 CASES = {
@@ -29,9 +29,9 @@ def test_benchmarks_convolve_with_tuned_cudnn_in_fp32(name, monkeypatch):
         return convolve(*args, **kwargs)
 
     monkeypatch.setattr(functional, "conv2d", convolve_and_record)
-    context = context_of(name, **SMALL, **CASES[name])
+    context = make_context(name, **SMALL, **CASES[name])
     importlib.import_module(BENCHMARKS[name].module).run(context)
     assert settings
     assert set(settings) == {(True, True, False)}
     assert (cudnn.enabled, cudnn.benchmark) == before
-    assert all(check["passed"] for check in said(context, "check"))
+    assert all(check["passed"] for check in find_events(context, "check"))

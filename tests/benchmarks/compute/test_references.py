@@ -26,7 +26,7 @@ from spbench_workers.exact_numbers import (
 )
 from standins.late_device import install
 from standins.winograd import winograd
-from support.recording_context import choice_of, context_of, said
+from support.recording_context import find_events, get_choice, make_context
 
 IMAGE = RandomImage(batch=2, channels=3, height=40, width=30, seed=12345)
 WHOLE_NUMBERS = IntegerImage(2, 3, 40, 30, seed=7, largest=3)
@@ -184,7 +184,7 @@ def test_the_stand_in_rounds_like_tf32():
 
 def check_products(monkeypatch, **params):
     """Return the results of the check for a correct and for a rounded product."""
-    context = context_of("compute.gemm", device="cpu", **params)
+    context = make_context("compute.gemm", device="cpu", **params)
     multiply = torch.mm
     multiply_rounded = lambda a, b, out: multiply(round_to_tf32(a), round_to_tf32(b), out=out)  # noqa: E731
     matrices = gemm.Matrices(*(torch.empty((params["n"], params["n"])) for _ in range(3)))
@@ -336,34 +336,34 @@ def test_detects_any_wrong_value_of_a_large_convolution(position, wrong):
 
 def test_checks_a_large_convolution_by_rows(monkeypatch):
     monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
-    context = context_of("compute.conv", image_size=16, iterations=1, device="cpu")
+    context = make_context("compute.conv", image_size=16, iterations=1, device="cpu")
     conv.run(context)
-    assert choice_of(context, "checked")[0] == "every row"
-    assert said(context, "check")[0]["passed"]
+    assert get_choice(context, "checked")[0] == "every row"
+    assert find_events(context, "check")[0]["passed"]
 
 
 def test_checks_a_small_convolution_by_values():
-    context = context_of("compute.conv", image_size=16, iterations=1, device="cpu")
+    context = make_context("compute.conv", image_size=16, iterations=1, device="cpu")
     conv.run(context)
-    assert not said(context, "choice", name="checked")
+    assert not find_events(context, "choice", name="checked")
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_always_detects_the_fault_of_a_large_convolution(seed, monkeypatch):
     monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
     params = {"image_size": 9, "in_channels": 4, "iterations": 1, "warmup": 0, "seed": seed}
-    context = context_of("compute.conv", "corrupt-result", device="cpu", **params)
+    context = make_context("compute.conv", "corrupt-result", device="cpu", **params)
     conv.run(context)
-    assert not said(context, "check")[0]["passed"]
+    assert not find_events(context, "check")[0]["passed"]
 
 
 @pytest.mark.parametrize("name", ["compute.gemm", "compute.conv"])
 def test_rejects_tf32_on_the_cpu(name, monkeypatch):
     monkeypatch.setattr(choice, "explain_missing_gpu", lambda: "there is no GPU")
     with pytest.raises(ExceptionGroup) as caught:
-        context_of(name, dtype="tf32", device="cpu")
+        make_context(name, dtype="tf32", device="cpu")
     assert "tf32 needs a GPU, and device is cpu" in str(caught.value.exceptions[0])
-    context = context_of(name, dtype="tf32")
+    context = make_context(name, dtype="tf32")
     runner = gemm.run if name == "compute.gemm" else conv.run
     with pytest.raises(CannotRunError, match="tf32 needs a GPU, and the device is cpu"):
         runner(context)

@@ -8,7 +8,7 @@ from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_workers.benchmarks.halo import compute
 from spbench_workers.exact_numbers import largest_convolved
 from standins.tf32 import Tf32Products
-from support.recording_context import context_of, said
+from support.recording_context import find_events, make_context
 
 CASES = [
     {"kernel": 3, "in_channels": 2, "out_channels": 3},
@@ -21,14 +21,14 @@ CASES = [
 FORMATS = ["fp64", "fp32", "fp16", "bf16"]
 
 
-def make_context(**params):
+def make_compute_context(**params):
     defaults = {"image_size": 24, "grid": "1x1", "iterations": 1, "warmup": 0, "device": "cpu"}
-    return context_of("halo.compute", **defaults | params)
+    return make_context("halo.compute", **defaults | params)
 
 
 def list_failed_checks(context):
-    assert len(said(context, "check")) == 4
-    return {check["name"] for check in said(context, "check") if not check["passed"]}
+    assert len(find_events(context, "check")) == 4
+    return {check["name"] for check in find_events(context, "check") if not check["passed"]}
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def tf32(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("params", CASES, ids=str)
 def test_fp32_passes_and_tf32_fails(params, tf32):
-    context = make_context(**params)
+    context = make_compute_context(**params)
     compute.run(context)
     assert not list_failed_checks(context)
     with Tf32Products() as products:
-        context = make_context(**params)
+        context = make_compute_context(**params)
         compute.run(context)
     assert products.products > 0
     assert list_failed_checks(context) == {"conv", "grad"}
@@ -60,7 +60,7 @@ def test_all_sums_are_exact(params, dtype, gpu, monkeypatch):
     """Sums of outputs, and of input gradients for output gradients of 1 or -1."""
     monkeypatch.setattr(compute, "is_gpu", lambda _: gpu)
     with torch.no_grad():
-        convolution, case = compute._open_case(make_context(dtype=dtype, **params))
+        convolution, case = compute._open_case(make_compute_context(dtype=dtype, **params))
     limit = largest_convolved(case.template.dtype, convolution.module.kernel_size, gpu=gpu)
     plain = case.plain
     plain.weight.data.abs_()

@@ -18,7 +18,7 @@ from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
 from spbench_workers.benchmarks.halo.reference import Reference, compute_reach
 from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling, count_flop
 from standins.late_device import install
-from support.recording_context import choice_of, context_of, said
+from support.recording_context import find_events, get_choice, make_context
 
 install()
 
@@ -178,21 +178,21 @@ RUNS = {"halo.compute": compute.run, "halo.fused": fused.run}
 def run_benchmark(name, monkeypatch, **params):
     monkeypatch.setattr(sampling, "MAX_COMPARED_FLOP", 0.0)
     settings = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"} | params
-    context = context_of(name, **settings)
+    context = make_context(name, **settings)
     RUNS[name](context)
     return context
 
 
 def list_failed_checks(context):
-    return {check["name"] for check in said(context, "check") if not check["passed"]}
+    return {check["name"] for check in find_events(context, "check") if not check["passed"]}
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_large_tile_passes_and_reports_the_compared_part(name, monkeypatch):
     context = run_benchmark(name, monkeypatch)
-    assert len(said(context, "check")) == 4
+    assert len(find_events(context, "check")) == 4
     assert not list_failed_checks(context)
-    value, reason = choice_of(context, "checked")
+    value, reason = get_choice(context, "checked")
     assert value.startswith("borders and boxes, ")
     assert value.endswith(" % of the values")
     assert "operations a round, more than" in reason
@@ -200,9 +200,9 @@ def test_a_large_tile_passes_and_reports_the_compared_part(name, monkeypatch):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_reports_nothing_for_a_small_tile(name):
-    context = context_of(name, **SMALL, iterations=1, warmup=0, device="cpu")
+    context = make_context(name, **SMALL, iterations=1, warmup=0, device="cpu")
     RUNS[name](context)
-    assert not said(context, "choice", name="checked")
+    assert not find_events(context, "choice", name="checked")
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ def test_detects_gradients_of_unreached_pixels(name, wrong, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
     context = run_benchmark(name, monkeypatch, image_size="80x90")
     assert list_failed_checks(context) == {"grad"}
-    (check,) = said(context, "check", name="grad")
+    (check,) = find_events(context, "check", name="grad")
     assert check["detail"].startswith("row 40, col 45 (image 0, channel 1) is ")
 
 

@@ -10,7 +10,7 @@ from spbench_core.layout.tiles import Box
 from spbench_parallel.device import streams
 from spbench_workers.benchmarks.halo import conv_times, report
 from standins.late_device import install
-from support.recording_context import choice_of, context_of, said, value_of
+from support.recording_context import find_events, get_choice, get_metric, make_context
 
 LATE = install()
 DEVICE = torch.device("late", 0)
@@ -28,7 +28,7 @@ def _clock(monkeypatch):
 
 @pytest.fixture
 def context():
-    return context_of("halo.compute", **PARAMS)
+    return make_context("halo.compute", **PARAMS)
 
 
 class Output:
@@ -63,8 +63,8 @@ def make_convolution(**fields):
 def test_times_backward_without_the_forward(context, monkeypatch):
     monkeypatch.setattr(conv_times, "allreduce_sum", lambda *_: LATE.work(0.001))
     conv_times.report_backward(context, make_convolution())
-    assert value_of(context, "backward_ms") == pytest.approx(2.0)
-    assert value_of(context, "gradient_sum_ms") == pytest.approx(1.0)
+    assert get_metric(context, "backward_ms") == pytest.approx(2.0)
+    assert get_metric(context, "gradient_sum_ms") == pytest.approx(1.0)
 
 
 def test_forward_waits_for_its_work():
@@ -116,8 +116,8 @@ def test_times_an_exchange_without_queued_work(context, monkeypatch):
 
 def test_a_rank_that_sends_nothing_reports_no_wait(context):
     report.report_phases(context, report.ExchangePhases(1.0, 2.0, 3.0), [], DEVICE)
-    assert value_of(context, "pack_ms") == 0.0
-    assert not said(context, "metric", name="wait_ms")
+    assert get_metric(context, "pack_ms") == 0.0
+    assert not find_events(context, "metric", name="wait_ms")
 
 
 def record_medians(monkeypatch, module):
@@ -190,19 +190,19 @@ def test_the_limit_is_a_ping_pong_on_the_same_path(
     report.report_limits(context, exchange, pixels, pixels, 7.0, "exchange_ms", device)
     assert pings == [(path, device, 4096)]
     assert opened_paths == ([] if path == "host" else [path])
-    (limit,) = said(context, "metric", name="exchange_ms")
+    (limit,) = find_events(context, "metric", name="exchange_ms")
     assert expected in limit["measured_by"]
     assert limit["value"] == pytest.approx(1.0, abs=0.2 if path == "host" else 1e-6)
 
 
 def test_reports_the_memory_of_mpi_as_a_choice(context):
     report.report_choice(context, Exchange(memory_path=("device pointers", "Open MPI says so")))
-    assert choice_of(context, "gpu_memory") == ("device pointers", "Open MPI says so")
+    assert get_choice(context, "gpu_memory") == ("device pointers", "Open MPI says so")
 
 
 def test_reports_no_memory_choice_on_the_host(context):
     report.report_choice(context, Exchange("packed", None))
-    assert not said(context, "choice", name="gpu_memory")
+    assert not find_events(context, "choice", name="gpu_memory")
 
 
 def make_image(values):
@@ -231,15 +231,15 @@ def sequential(monkeypatch):
 
 def test_reports_speedup_over_one_process(context, sequential):
     conv_times.report_speedup(context, make_convolution(), CASE, 2.0)
-    assert value_of(context, "sequential_ms") == pytest.approx(5.0)
-    assert value_of(context, "speedup") == pytest.approx(2.5)
+    assert get_metric(context, "sequential_ms") == pytest.approx(5.0)
+    assert get_metric(context, "speedup") == pytest.approx(2.5)
 
 
 def test_skips_one_process_without_enough_gpu_memory(context, sequential, monkeypatch):
     monkeypatch.setattr(conv_times, "free_bytes", lambda device: (1 << 20) * (device == DEVICE))
     conv_times.report_speedup(context, make_convolution(), CASE, 2.0)
-    assert not said(context, "metric")
-    (log,) = said(context, "log")
+    assert not find_events(context, "metric")
+    (log,) = find_events(context, "log")
     assert log["message"] == "sequential_ms: 16 MiB are needed, 1 are free"
 
 
@@ -257,8 +257,8 @@ def test_skips_one_process_without_enough_gpu_memory(context, sequential, monkey
 def test_running_out_of_memory_does_not_end_the_case(context, sequential, error):
     sequential.append(error)
     conv_times.report_speedup(context, make_convolution(), CASE, 2.0)
-    assert not said(context, "metric")
-    (log,) = said(context, "log")
+    assert not find_events(context, "metric")
+    (log,) = find_events(context, "log")
     assert log["message"] == "sequential_ms: there was no memory, 1024 MiB were free"
 
 

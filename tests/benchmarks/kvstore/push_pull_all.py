@@ -12,18 +12,18 @@ from unittest import mock
 from spbench_workers.benchmarks.kvstore import case as cases_of_kvstore
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
-from support.rank_cases import answer_each
-from support.recording_context import context_on, events_of
+from support.rank_cases import run_each_case
+from support.recording_context import make_rank_context, select_events
 
 NAME = "kvstore.push_pull"
 
 
 def run_case(world, case, runner):
-    context = context_on(world, NAME, {"network": "lenet", **case["params"]}, case["inject"])
+    context = make_rank_context(world, NAME, {"network": "lenet", **case["params"]}, case["inject"])
     elements = tuple(case["elements"])
     with mock.patch.object(cases_of_kvstore, "_count_elements", return_value=elements):
         runner(context)
-    return events_of(context, "check", "metric", "samples", "log", "choice")
+    return select_events(context, "check", "metric", "samples", "log", "choice")
 
 
 def main():
@@ -33,7 +33,7 @@ def main():
     def run_case_on_ranks(case, comm):
         return run_case(replace(world, comm=comm, size=comm.size), case, runner)
 
-    answer_each(lambda case: case["ranks"], run_case_on_ranks, idle=[])
+    run_each_case(lambda case: case["ranks"], run_case_on_ranks, idle=[])
 
 
 main()

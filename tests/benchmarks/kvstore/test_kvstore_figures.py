@@ -59,15 +59,15 @@ def test_formats_the_lines_of_measure_py():
 
 
 def test_parses_formatted_lines():
-    assert measure_lines.parse(f"INFO:root:{format_size_line(96, INCEPTION_V3)}") == (
+    assert measure_lines.parse_line(f"INFO:root:{format_size_line(96, INCEPTION_V3)}") == (
         96,
         INCEPTION_V3,
     )
     text = "\n".join(
         [format_size_line(1, 4.0), format_batch_line(1, 0.25, 3.5, 0.125), "iter 2, soon"]
     )
-    assert measure_lines.batches(text) == [(1, 0.25, 3.5, 0.125)]
-    assert measure_lines.batches(format_batch_line(2, 1.0, 1.0, math.inf)) == [
+    assert measure_lines.parse_batches(text) == [(1, 0.25, 3.5, 0.125)]
+    assert measure_lines.parse_batches(format_batch_line(2, 1.0, 1.0, math.inf)) == [
         (2, 1.0, 1.0, math.inf)
     ]
 

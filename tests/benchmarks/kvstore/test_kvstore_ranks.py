@@ -7,9 +7,9 @@ import pytest
 
 from spbench_workers.benchmarks.kvstore import params as store_params
 from support.benchmark_cases import BenchmarkCase
-from support.measure_py import Batch, Size, parse
-from support.runs import answers_of, on_ranks, run
-from support.samples import Sample
+from support.measure_py import BatchLine, SizeLine, parse_line
+from support.runs import run, run_cases_on_ranks, run_on_ranks
+from support.samples import CaseSample
 
 PROGRAM = Path(__file__).with_name("push_pull_all.py")
 
@@ -33,7 +33,7 @@ class Case(BenchmarkCase):
     elements: tuple[int, ...] = ODD
 
     def __str__(self):
-        arguments = self.words(SHORT)
+        arguments = self.list_arguments(SHORT)
         arguments += [f"elements={self.elements}"] if self.elements != ODD else []
         return " ".join([*arguments, self.inject or ""]).strip()
 
@@ -173,7 +173,7 @@ FAULTY = [
     *(make_device_case("device", 2, fault, test_results=False) for fault in FAULTS),
 ]
 RIGHT = [*ONE_WORKER, *SERVED, *SUMMED]
-SAMPLE = Sample(
+SAMPLE = CaseSample(
     [*RIGHT, *FAULTY],
     lambda case: (case.params["kv_store"], case.params.get("gc_type"), case.inject),
     named=[
@@ -194,8 +194,8 @@ SAMPLE = Sample(
 def case_results(request, tmp_path_factory):
     """Start MPI once; return the events of all ranks, by case."""
     folder = tmp_path_factory.mktemp("stores")
-    cases = SAMPLE.asked(request)
-    results = answers_of(RANKS, PROGRAM, folder, [asdict(case) for case in cases])
+    cases = SAMPLE.select_requested(request)
+    results = run_cases_on_ranks(RANKS, PROGRAM, folder, [asdict(case) for case in cases])
     return dict(zip(map(str, cases), results, strict=True))
 
 
@@ -203,7 +203,7 @@ def select(events, kind):
     return [event for event in events if event["event"] == kind]
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(RIGHT), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(RIGHT), ids=str)
 def test_stores_are_correct(case_results, case):
     for rank, events in enumerate(case_results[str(case)][: case.ranks]):
         checks = select(events, "check")
@@ -214,7 +214,7 @@ def test_stores_are_correct(case_results, case):
         assert min(times) > 0 or case.elements != ODD
 
 
-@pytest.mark.parametrize("case", SAMPLE.of(FAULTY), ids=str)
+@pytest.mark.parametrize("case", SAMPLE.make_params(FAULTY), ids=str)
 def test_faults_are_detected(case_results, case):
     by_rank = [
         {check["name"] for check in select(events, "check") if not check["passed"]}
@@ -307,7 +307,7 @@ def test_the_error_of_codes_refers_to_uncompressed_sums(case_results):
 
 
 def run_standalone(ranks, arguments):
-    return on_ranks(
+    return run_on_ranks(
         ranks,
         "-m",
         "spbench_workers",
@@ -327,9 +327,9 @@ def test_a_standalone_run_prints_the_lines_of_measure():
     assert completed.returncode == 0, completed.stderr
     lines = completed.stdout.splitlines()
     assert lines[0] == "num of arrays = 8, total size = 3.708280 MB"
-    parsed = [parse(line) for line in lines]
-    assert parsed[0] == Size(8, 3.70828)
-    batches = [batch for batch in parsed if isinstance(batch, Batch)]
+    parsed = [parse_line(line) for line in lines]
+    assert parsed[0] == SizeLine(8, 3.70828)
+    batches = [batch for batch in parsed if isinstance(batch, BatchLine)]
     # The last round is reported as well, even in an incomplete group.
     assert [batch.batch for batch in batches] == [2, 4, 5]
     for batch in batches:
@@ -346,8 +346,8 @@ def test_a_standalone_run_reports_a_fault_without_tests():
     assert completed.returncode == 1
     (batch,) = (
         choice_event
-        for choice_event in map(parse, completed.stdout.splitlines())
-        if isinstance(choice_event, Batch)
+        for choice_event in map(parse_line, completed.stdout.splitlines())
+        if isinstance(choice_event, BatchLine)
     )
     assert batch.error == -1
     assert "Validation failed Rank:1 result" in completed.stdout

@@ -8,7 +8,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.link.device_messages import choose_path
 from spbench_workers.benchmarks.link.messages import open_messages
-from support.recording_context import context_of, said
+from support.recording_context import find_events, make_context
 from support.typed_params import TypedParams
 
 ENTRY = BENCHMARKS["link.pingpong"]
@@ -27,10 +27,10 @@ def test_default_sizes_depend_on_the_device():
 
 
 def test_reports_the_host_as_device():
-    context = context_of("link.pingpong", sizes=[8])
+    context = make_context("link.pingpong", sizes=[8])
     with open_messages(context):
         pass
-    (event,) = said(context, "device")
+    (event,) = find_events(context, "device")
     assert (event["device"], event["reason"]) == ("cpu", "asked for")
 
 

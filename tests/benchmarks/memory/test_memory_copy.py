@@ -16,7 +16,7 @@ from spbench_workers import device_choice as choice
 from spbench_workers.benchmarks.memory import copy
 from spbench_workers.binding import numa
 from standins.late_device import install
-from support.recording_context import choice_of, context_of, said, value_of
+from support.recording_context import find_events, get_choice, get_metric, make_context
 
 pytestmark = pytest.mark.usefixtures("late")
 
@@ -44,7 +44,7 @@ def allocations(monkeypatch):
 
 def catch_param_error(**params):
     with pytest.raises(ExceptionGroup) as group:
-        context_of("memory.copy", **params)
+        make_context("memory.copy", **params)
     (error,) = group.value.exceptions
     return error.param, str(error)
 
@@ -67,7 +67,7 @@ def test_rejects_ineffective_parameters(params, param, expected):
 
 def test_copies_of_the_host_are_pinned_by_default():
     pinned = {
-        params: context_of("memory.copy", **dict(params)).params["pinned"]
+        params: make_context("memory.copy", **dict(params)).params["pinned"]
         for params in (
             (("path", "device"),),
             (("path", "to_host"),),
@@ -82,23 +82,23 @@ def test_copies_of_the_host_are_pinned_by_default():
 def test_rejects_a_path_to_a_gpu_without_one(path, monkeypatch):
     monkeypatch.setattr(choice, "explain_missing_gpu", lambda: "there is no GPU")
     with pytest.raises(NoDeviceError, match=f"path {path} needs a GPU, and rank 0 on here"):
-        copy.run(context_of("memory.copy", path=path, **SMALL))
+        copy.run(make_context("memory.copy", path=path, **SMALL))
 
 
 def test_rejects_a_path_to_a_missing_second_gpu(allocations, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(NoDeviceError, match="path peer needs two GPUs, and rank 0 on here sees 1"):
-        copy.run(context_of("memory.copy", path="peer", **SMALL))
+        copy.run(make_context("memory.copy", path="peer", **SMALL))
 
 
 @pytest.mark.parametrize("direct", [True, False])
 def test_reports_the_path_to_a_second_gpu(monkeypatch, direct):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda device, peer: direct)
-    context = context_of("memory.copy", path="peer", **SMALL)
+    context = make_context("memory.copy", path="peer", **SMALL)
     ends = copy.choose_endpoints(context, torch.device("cuda", 3))
     assert ends == (torch.device("cuda", 3), torch.device("cuda", 0))
-    value, reason = choice_of(context, "peer")
+    value, reason = get_choice(context, "peer")
     assert value == "cuda:3 to cuda:0"
     assert reason == ("peer access" if direct else "no peer access: by way of the host")
 
@@ -108,32 +108,34 @@ def test_reports_the_path_to_a_second_gpu(monkeypatch, direct):
     ("path", "ends"), [("to_host", ["late", "cpu"]), ("to_device", ["cpu", "late"])]
 )
 def test_checks_every_byte_between_host_and_device(path, ends, pinned, allocations):
-    context = context_of("memory.copy", path=path, pinned=pinned, **SMALL)
+    context = make_context("memory.copy", path=path, pinned=pinned, **SMALL)
     copy.run(context)
     assert allocations == [(end, pinned and end == "cpu") for end in ends]
-    (check,) = said(context, "check")
+    (check,) = find_events(context, "check")
     assert check["passed"]
-    assert value_of(context, "bandwidth_gb_s") > 0
+    assert get_metric(context, "bandwidth_gb_s") > 0
     (limit,) = (
-        event for event in said(context, "metric", name="bandwidth_gb_s") if "measured_by" in event
+        event
+        for event in find_events(context, "metric", name="bandwidth_gb_s")
+        if "measured_by" in event
     )
     assert limit["value"] > 0
 
 
 @pytest.mark.parametrize("path", ["device", "to_host", "to_device"])
 def test_detects_a_wrong_byte(path, allocations):
-    context = context_of("memory.copy", "corrupt-copy", path=path, **SMALL)
+    context = make_context("memory.copy", "corrupt-copy", path=path, **SMALL)
     copy.run(context)
-    (check,) = said(context, "check")
+    (check,) = find_events(context, "check")
     assert not check["passed"]
     assert "byte 500 is" in check["detail"]
 
 
 def test_detects_a_missing_wait(allocations, monkeypatch):
     monkeypatch.setattr(copy, "synchronize_stream", lambda device: None)
-    context = context_of("memory.copy", path="to_host", **SMALL)
+    context = make_context("memory.copy", path="to_host", **SMALL)
     copy.run(context)
-    assert not said(context, "check")[0]["passed"]
+    assert not find_events(context, "check")[0]["passed"]
 
 
 @pytest.fixture
@@ -183,12 +185,12 @@ def test_a_rank_copies_on_requested_cores_and_returns(
 ):
     requests, own_cores = requested_cores
     threads = torch.get_num_threads()
-    context = context_of("memory.copy", path="to_host", cores=cores, **SMALL)
+    context = make_context("memory.copy", path="to_host", cores=cores, **SMALL)
     copy.run(context)
     assert requests == [{5000} if offset is None else {two_sockets + offset}, own_cores]
-    assert choice_of(context, "cores")[0] == f"{cores}: NUMA node {node}"
+    assert get_choice(context, "cores")[0] == f"{cores}: NUMA node {node}"
     assert torch.get_num_threads() == threads
-    assert said(context, "check")[0]["passed"]
+    assert find_events(context, "check")[0]["passed"]
 
 
 def test_rejects_cores_that_the_rank_may_not_use(two_sockets, requested_cores, monkeypatch):
@@ -196,7 +198,7 @@ def test_rejects_cores_that_the_rank_may_not_use(two_sockets, requested_cores, m
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    context = context_of("memory.copy", path="to_host", cores="far", **SMALL)
+    context = make_context("memory.copy", path="to_host", cores="far", **SMALL)
     with (
         pytest.raises(CannotRunError, match=r"may not run on NUMA node 3 \(Invalid argument\)"),
         copy.bind_to_cores(context, DEVICE),
@@ -206,7 +208,7 @@ def test_rejects_cores_that_the_rank_may_not_use(two_sockets, requested_cores, m
 
 def test_rejects_a_gpu_without_a_known_node(two_sockets, requested_cores):
     (numa.PCI / "0000:81:00.0/numa_node").write_text("-1\n")
-    context = context_of("memory.copy", path="to_host", cores="near", **SMALL)
+    context = make_context("memory.copy", path="to_host", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="the system does not tell on which NUMA node"),
         copy.bind_to_cores(context, DEVICE),
@@ -215,7 +217,7 @@ def test_rejects_a_gpu_without_a_known_node(two_sockets, requested_cores):
 
 
 def test_rejects_near_cores_without_a_gpu():
-    context = context_of("memory.copy", cores="near", **SMALL)
+    context = make_context("memory.copy", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="cores near are those of a GPU, and the device is cpu"),
         copy.bind_to_cores(context, torch.device("cpu")),

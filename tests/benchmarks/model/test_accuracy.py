@@ -10,7 +10,7 @@ from spbench_workers.benchmarks.model.inference.accuracy import (
     report_accuracy,
     report_agreement,
 )
-from support.recording_context import context_of, said, value_of
+from support.recording_context import find_events, get_metric, make_context
 
 PARAMS = {"scheme": "sequential", "version": 1, "depth": 8, "enable_evaluation": True}
 RIGHT = torch.tensor([0, 1, 2, 3])
@@ -35,40 +35,40 @@ SOME = make_answers(
 
 @pytest.fixture
 def context():
-    return context_of("model.resnet", **PARAMS)
+    return make_context("model.resnet", **PARAMS)
 
 
 def test_reports_shares_of_images_and_the_mean_loss(context):
     report_accuracy(context, SOME)
-    assert value_of(context, "judged_images") == 4
-    assert value_of(context, "top1") == 0.25
-    assert value_of(context, "top5") == 0.75
-    assert said(context, "metric", name="mean_iou") == []
+    assert get_metric(context, "judged_images") == 4
+    assert get_metric(context, "top1") == 0.25
+    assert get_metric(context, "top5") == 0.75
+    assert find_events(context, "metric", name="mean_iou") == []
     probabilities = SOME.logits.softmax(1)[range(4), RIGHT]
-    assert value_of(context, "eval_loss") == pytest.approx(-float(probabilities.log().mean()))
+    assert get_metric(context, "eval_loss") == pytest.approx(-float(probabilities.log().mean()))
 
 
 def test_reports_shares_of_pixels_and_a_mean_iou(context):
     # Predicted classes are 0, 0, 3, 0 and correct classes are 0, 1, 2, 3.
     report_accuracy(context, InferredAnswers((0,), SOME.logits, RIGHT, pixels=4))
-    assert value_of(context, "judged_images") == 1
-    assert value_of(context, "top1") == 0.25
-    assert value_of(context, "mean_iou") == pytest.approx((1 / 3) / 4)
+    assert get_metric(context, "judged_images") == 1
+    assert get_metric(context, "top1") == 0.25
+    assert get_metric(context, "mean_iou") == pytest.approx((1 / 3) / 4)
 
 
 def test_reports_no_top5_with_five_classes(context):
     report_accuracy(context, InferredAnswers((0,), SOME.logits[:, :5], RIGHT))
-    assert said(context, "metric", name="top5") == []
+    assert find_events(context, "metric", name="top5") == []
 
 
 def test_an_image_with_nan_counts_as_wrong(context):
     broken = SOME.logits.clone()
     broken[0, 6] = math.nan
     report_accuracy(context, InferredAnswers((0,), broken, RIGHT))
-    assert value_of(context, "top1") == 0
-    assert value_of(context, "eval_loss") is None
+    assert get_metric(context, "top1") == 0
+    assert get_metric(context, "eval_loss") is None
     report_agreement(context, InferredAnswers((0,), broken, RIGHT), SOME)
-    assert value_of(context, "logit_error") is None
+    assert get_metric(context, "logit_error") is None
 
 
 def test_reports_agreement_of_classes_and_error_of_logits(context):
@@ -76,5 +76,5 @@ def test_reports_agreement_of_classes_and_error_of_logits(context):
     other[0, 0] -= 0.9  # the class stays the same
     other[1, :2] = other[1, :2].flip(0)
     report_agreement(context, InferredAnswers((0,), other, RIGHT), SOME)
-    assert value_of(context, "agreement") == 0.75
-    assert value_of(context, "logit_error") == pytest.approx(1.0 / 9)
+    assert get_metric(context, "agreement") == 0.75
+    assert get_metric(context, "logit_error") == pytest.approx(1.0 / 9)

@@ -9,7 +9,7 @@ from spbench_parallel.pipeline import stage_runner
 from spbench_parallel.pipeline.stage_runner import RunningSum
 from spbench_workers.benchmarks.model.epochs import count_epoch_steps
 from support.single_rank_engine import make_engine
-from support.typed_params import typed
+from support.typed_params import fill_params
 
 
 def test_a_running_sum_keeps_few_values(monkeypatch):
@@ -56,7 +56,7 @@ def test_means_of_an_epoch_cover_only_its_steps():
 def test_an_epoch_is_a_pass_unless_iterations_is_set(iterations, count, steps, expected):
     choices = []
     context = SimpleNamespace(
-        read_params=lambda cls: typed(cls, {"iterations": iterations}),
+        read_params=lambda cls: fill_params(cls, {"iterations": iterations}),
         world=SimpleNamespace(rank=0),
         choice=lambda *choice: choices.append(choice),
     )

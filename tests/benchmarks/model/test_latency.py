@@ -13,7 +13,7 @@ from spbench_workers.benchmarks.model.inference.latency import (
     report_open_latency,
     serve,
 )
-from support.recording_context import context_of, said, value_of
+from support.recording_context import find_events, get_metric, make_context
 
 PARAMS = {"scheme": "sequential", "version": 1, "depth": 8, "enable_evaluation": True}
 # The second waits for the first, the third for the second, the fourth for no request.
@@ -21,8 +21,8 @@ QUEUED = Requests((1.0, 1.5, 2.0, 9.0), (1.0, 3.0, 4.0, 9.0), (3.0, 4.0, 4.5, 9.
 UNQUEUED = Requests((1.0, 9.0), (1.0, 9.0), (3.0, 9.5))
 
 
-def make_context(inject=None):
-    return context_of("model.resnet", inject, **PARAMS, arrival="poisson", arrival_rate=0.5)
+def make_latency_context(inject=None):
+    return make_context("model.resnet", inject, **PARAMS, arrival="poisson", arrival_rate=0.5)
 
 
 def test_gaps_are_exponential_and_follow_the_seed():
@@ -43,17 +43,22 @@ def test_latency_includes_the_queueing_time():
 
 
 def test_reports_latency_and_offered_load():
-    context = make_context()
+    context = make_latency_context()
     report_open_latency(context, QUEUED)
-    assert said(context, "check", name="latency", passed=True)
-    assert said(context, "samples", metric="latency_ms")[0]["values"] == [2000, 2500, 2500, 500]
-    assert value_of(context, "offered_load") == 0.5
+    assert find_events(context, "check", name="latency", passed=True)
+    assert find_events(context, "samples", metric="latency_ms")[0]["values"] == [
+        2000,
+        2500,
+        2500,
+        500,
+    ]
+    assert get_metric(context, "offered_load") == 0.5
 
 
 def test_the_check_detects_uncounted_waits():
-    context = make_context("uncounted-wait")
+    context = make_latency_context("uncounted-wait")
     report_open_latency(context, QUEUED)
-    (check,) = said(context, "check", name="latency")
+    (check,) = find_events(context, "check", name="latency")
     assert not check["passed"]
     assert check["max_abs_error"] == 2000
     assert check["detail"] == "request 2: 500 ms, and not below 2500 ms"
@@ -61,11 +66,11 @@ def test_the_check_detects_uncounted_waits():
 
 def test_rejects_the_fault_without_queueing():
     with pytest.raises(FaultWithoutEffectError, match="take a higher arrival_rate"):
-        report_open_latency(make_context("uncounted-wait"), UNQUEUED)
+        report_open_latency(make_latency_context("uncounted-wait"), UNQUEUED)
 
 
 def test_starts_requests_in_order_after_their_arrival():
-    context = make_context()
+    context = make_latency_context()
     calls = []
     arrivals = [0.0, 0.0, 0.01, 0.02]
     requests = serve(context, lambda: calls.append(len(calls)), arrivals)
@@ -79,9 +84,9 @@ def test_starts_requests_in_order_after_their_arrival():
 
 
 def test_logs_percentiles():
-    context = context_of("model.resnet", **PARAMS)
+    context = make_context("model.resnet", **PARAMS)
     report_latency(context, [float(number) for number in range(101)])
     report_latency(context, [7.0])
-    first, second = (event["message"] for event in said(context, "log"))
+    first, second = (event["message"] for event in find_events(context, "log"))
     assert first == "Latency (ms) p50 50 p95 95 p99 99"
     assert second == "Latency (ms) p50 7 p95 7 p99 7"

@@ -10,7 +10,7 @@ from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
 from spbench_workers.benchmarks.model import validation as validate
 from spbench_workers.benchmarks.model.validation import Validation
-from support.single_rank_case import LoneCase
+from support.single_rank_case import SingleRankCase
 
 pytestmark = pytest.mark.slow
 AMOEBANET = make_model(
@@ -21,7 +21,7 @@ RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, dep
 
 def validate_model(network, optimizer, spoil=lambda *_: None):
     """Validate one process against itself with another order of additions."""
-    context = LoneCase()
+    context = SingleRankCase()
     batches = split_batch(1, 1, mirrored=False, times=1)
     layers = (len(network.layers),)
     cpu = torch.device("cpu")

@@ -23,8 +23,8 @@ from spbench_workers.benchmarks.model.case import build_case
 from spbench_workers.benchmarks.model.regime_checks import check_full_size
 from spbench_workers.comm import open_world
 from standins.winograd import WinogradConvolutions
-from support.rank_cases import answer_each
-from support.recording_context import context_on, said
+from support.rank_cases import run_each_case
+from support.recording_context import find_events, make_rank_context
 
 
 class WinogradWindowCheck(WindowCheck):
@@ -37,7 +37,7 @@ class WinogradWindowCheck(WindowCheck):
 
 def check_step(world, case):
     """Take the step of a case; return what this rank has of its result."""
-    context = context_on(world, case["benchmark"], case["params"], case["inject"])
+    context = make_rank_context(world, case["benchmark"], case["params"], case["inject"])
     model_case = build_case(context)
     plan = check.full_size_plan(model_case.make_small_plan(context.params["batch_size"]))
     plant = partial(fault_injection.inject_fault, prefix="full:")
@@ -48,7 +48,7 @@ def check_step(world, case):
     ):
         check_full_size(context, plan, model_case.training, plant)
     fault_injection.remove_faults()
-    errors = {event["name"]: event["max_abs_error"] for event in said(context, "check")}
+    errors = {event["name"]: event["max_abs_error"] for event in find_events(context, "check")}
     return {
         "forward": convolutions.forward,
         "backward": convolutions.backward,
@@ -63,7 +63,7 @@ def main():
     def answer_of(case, comm):
         return check_step(replace(world, comm=comm, rank=comm.rank, size=comm.size), case)
 
-    answer_each(lambda case: case["ranks"], answer_of)
+    run_each_case(lambda case: case["ranks"], answer_of)
 
 
 main()

@@ -23,8 +23,15 @@ from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision import arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.precision.loss_scale import START
-from support.rank_cases import answer_each, made_by_first
-from support.trained_models import CLASSES, cut, gradients_lost, layout_of, network_of, plan_of
+from support.rank_cases import make_on_first_rank, run_each_case
+from support.trained_models import (
+    CLASSES,
+    cut_tile,
+    make_layout,
+    make_network,
+    make_plan,
+    patch_lost_gradients,
+)
 
 SEED = 1
 STEPS = 2
@@ -33,9 +40,9 @@ LEARNING = TrainingConfig("sgd", 0.05, 0.01, 0.5)
 
 
 def plan_of_case(case):
-    return plan_of(
-        network_of(case),
-        layout_of(case),
+    return make_plan(
+        make_network(case),
+        make_layout(case),
         split_batch(BATCH, 2, mirrored=case["mirrored"]),
         seed=SEED,
         precision=PRECISIONS[case["precision"]],
@@ -120,7 +127,7 @@ def errors_of(found, expected, plan, place):
             wanted = expected[kind][key].double()
             if kind == "input":
                 box = plan.layout.stages[0].grid.tile(place.tile, *wanted.shape[2:])
-                wanted = cut(wanted, box)
+                wanted = cut_tile(wanted, box)
             off += float((one.double() - wanted).square().sum())
         errors[kind] = (off / total) ** 0.5
     return errors
@@ -131,7 +138,7 @@ def compare(case, comm):
     plan = plan_of_case(case)
     words = json.dumps({key: case[key] for key in ("model", "image", "config", "learns")})
     formats = (case["precision"], "fp64")
-    same, exact = made_by_first(comm, lambda: [on_one_rank(words, one) for one in formats])
+    same, exact = make_on_first_rank(comm, lambda: [on_one_rank(words, one) for one in formats])
     with planted(case["fault"], comm):
         engine, found = run(comm, plan, case["learns"])
     answer = {
@@ -179,7 +186,7 @@ def planted(fault, comm):
     if fault == "own-ranges":
         return patch.object(arithmetic, "merge_ranges", lambda _, ranges: ranges)
     if fault == "lost-gradient":
-        return gradients_lost(comm)
+        return patch_lost_gradients(comm)
     return nullcontext()
 
 
@@ -189,7 +196,7 @@ def answer_of(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    answer_each(lambda case: layout_of(case).ranks, answer_of)
+    run_each_case(lambda case: make_layout(case).ranks, answer_of)
 
 
 main()

@@ -26,16 +26,16 @@ from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.fused import graph_blocks
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.norm import Moments
-from support.rank_cases import answer_each, made_by_first, or_exception
+from support.rank_cases import make_on_first_rank, return_exceptions, run_each_case
 from support.trained_models import (
     RandomImages,
-    cut,
-    gradients_of,
+    copy_gradients,
+    cut_tile,
     largest_error,
-    layout_of,
-    network_of,
-    sequential,
-    statistics_of,
+    make_layout,
+    make_network,
+    read_statistics,
+    train_sequentially,
 )
 
 SEED = 1
@@ -45,8 +45,8 @@ KEYS = "model", "config", "image", "mirrored"
 
 def plan_of_case(case):
     return ModelPlan(
-        network_of(case),
-        layout_of(case),
+        make_network(case),
+        make_layout(case),
         tuple(case["balance"]),
         split_batch(IMAGES, 1 if case["mirrored"] else 2, mirrored=case["mirrored"]),
         seed=SEED,
@@ -60,9 +60,9 @@ def plan_of_case(case):
 @cache
 def on_one_rank(words, batches):
     """Results of one process that learns nothing, by kind, and in the names that a rank has."""
-    network = network_of(json.loads(words))
+    network = make_network(json.loads(words))
     stay = partial(torch.optim.SGD, lr=0.0)
-    found = sequential(network, batches, stay, dtype=torch.float64, seed=SEED, steps=1)
+    found = train_sequentially(network, batches, stay, dtype=torch.float64, seed=SEED, steps=1)
     by_batch = {
         kind: {index: one for (_, index), one in found[kind].items()}
         for kind in ("input", "logits")
@@ -81,7 +81,7 @@ def compare(case, comm):
     run.step()
     messages = COMM_STATS.messages - before
     words = json.dumps({key: case[key] for key in KEYS})
-    expected = dict(made_by_first(comm, lambda: on_one_rank(words, plan.batches)))
+    expected = dict(make_on_first_rank(comm, lambda: on_one_rank(words, plan.batches)))
     loss = expected.pop("loss")
     errors = {"loss": abs(run.loss() - loss) / loss} | dict.fromkeys(expected, 0.0)
 
@@ -91,10 +91,10 @@ def compare(case, comm):
 
     _, height, width = plan.model.image.shape
     for place, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
-        note("gradients", gradients_of(stage), expected["gradients"])
-        note("statistics", statistics_of(stage), expected["statistics"])
+        note("gradients", copy_gradients(stage), expected["gradients"])
+        note("statistics", read_statistics(stage), expected["statistics"])
         box = plan.layout.stages[place.stage].grid.tile(place.tile, height, width)
-        tiles = {index: cut(one, box) for index, one in expected["input"].items()}
+        tiles = {index: cut_tile(one, box) for index, one in expected["input"].items()}
         note("input", runner.image_gradients, tiles)
     note("logits", run.evaluate(), expected["logits"])
     run.free()
@@ -134,7 +134,7 @@ def with_fault(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    answer_each(lambda case: layout_of(case).ranks, or_exception(with_fault))
+    run_each_case(lambda case: make_layout(case).ranks, return_exceptions(with_fault))
 
 
 main()

@@ -23,7 +23,7 @@ from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
 from standins.late_device import install
 from standins.late_nccl import acquire, refusal, release
-from support.recording_context import context_on, events_of
+from support.recording_context import make_rank_context, select_events
 
 KEPT = ("check", "choice", "metric", "samples", "log")
 
@@ -39,7 +39,7 @@ def late_device_of(context, *, preference=None, **_):
 
 def run_case(world, case, runners):
     name = case["benchmark"]
-    context = context_on(world, name, case["params"], case.get("inject"))
+    context = make_rank_context(world, name, case["params"], case.get("inject"))
     refused = []
     install().reset()
     try:
@@ -49,7 +49,7 @@ def run_case(world, case, runners):
             raise
         refused.append({"event": "refused", "reason": str(error)})
     return [
-        *events_of(context, *KEPT),
+        *select_events(context, *KEPT),
         *refused,
         {"event": "waits", "device_wide": install().device_wide},
     ]

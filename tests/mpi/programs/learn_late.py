@@ -42,7 +42,7 @@ from spbench_parallel.training import master_comm as mirrors
 from spbench_parallel.training.gradients import create_sharings
 from standins.late_device import install
 from standins.late_weights import LateFlatWeights
-from support.trained_models import cut, plan_of
+from support.trained_models import cut_tile, make_plan
 
 LATE = install()
 ROUNDS = 3
@@ -116,7 +116,7 @@ def operators(device, comm):
     for _ in range(ROUNDS):
         images = torch.randn(2, 3, 14, 22)
         tile = tiling.tile
-        mine = copy_to_device(cut(images, tile).contiguous(), device).requires_grad_()
+        mine = copy_to_device(cut_tile(images, tile).contiguous(), device).requires_grad_()
         values = body(mine)
         whole, mean = (end(values) for end in ends)
         (whole.square().mean() + (mean**3).sum()).backward()
@@ -146,7 +146,7 @@ def learnt(device, comm, backend="mpi", one_way=False, **layout):
     """Losses, weights and statistics of a model, and the phases of its steps."""
     network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     made = build_layout(layout.pop("stages", 1), **layout)
-    plan = plan_of(
+    plan = make_plan(
         network,
         made,
         split_batch(4, 2, mirrored=made.mirrored),

@@ -30,8 +30,8 @@ from spbench_parallel.p2p.opening import NcclP2P
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial.exchange import Exchange
-from support.rank_cases import answer_each
-from support.trained_models import CLASSES, RandomImages, layout_of, plan_of
+from support.rank_cases import run_each_case
+from support.trained_models import CLASSES, RandomImages, make_layout, make_plan
 
 STEPS = 2
 NETWORK = make_model(
@@ -109,11 +109,11 @@ def gloo_for_nccl(problems):
 
 def plan_over(backend, case):
     words = {"classes": CLASSES}
-    plan = plan_of(
+    plan = make_plan(
         import_network("support.networks.own_networks:Levels", words, NETWORK.image, 1)
         if case["skips"]
         else NETWORK,
-        layout_of(case),
+        make_layout(case),
         split_batch(case["batch"], case["parts"], mirrored=case["mirrored"]),
         seed=1,
         precision=PRECISIONS[case["precision"]],
@@ -173,8 +173,8 @@ def refused(comm, name, value, rank, words):
 
 def main():
     torch.set_num_threads(1)
-    answer_each(
-        lambda case: 2 if "words" in case else layout_of(case).ranks,
+    run_each_case(
+        lambda case: 2 if "words" in case else make_layout(case).ranks,
         lambda case, comm: (refused if "words" in case else compare)(comm, **case),
         idle="",
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
-from support.recording_context import context_on, events_of
+from support.recording_context import make_rank_context, select_events
 
 
 def taken():
@@ -29,12 +29,12 @@ def main():
     world = open_world()
     run = load_runners({case["benchmark"]})[case["benchmark"]]
     # Threads, libraries and buffers that are made at first use are no part of a step.
-    run(context_on(world, case["benchmark"], case["params"] | {"image_size": 64}))
+    run(make_rank_context(world, case["benchmark"], case["params"] | {"image_size": 64}))
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (taken() + case["megabytes"] * 10**6, hard))
-    context = context_on(world, case["benchmark"], case["params"])
+    context = make_rank_context(world, case["benchmark"], case["params"])
     run(context)
-    said = world.comm.gather(events_of(context))
+    said = world.comm.gather(select_events(context))
     if world.rank == 0:
         results.write_text(json.dumps(said))
 

@@ -19,13 +19,13 @@ from spbench_workers.benchmarks.halo import exchange, report
 from spbench_workers.comm import open_world
 from standins.late_device import install
 from standins.late_ipc import install_ipc
-from support.recording_context import context_on, events_of
+from support.recording_context import make_rank_context, select_events
 
 PARAMS = {"image_size": 32, "grid": "1x3", "iterations": 2, "warmup": 1, "device": "cpu"}
 
 
 def limits_of(world, path):
-    context = context_on(world, "halo.exchange", PARAMS)
+    context = make_rank_context(world, "halo.exchange", PARAMS)
     with patch.object(report, "find_message_path", lambda _: path):
         exchange.run(context)
     return told_by(world, context)
@@ -33,7 +33,7 @@ def limits_of(world, path):
 
 def told_by(world, context):
     """Return what each rank said of limits and checks."""
-    told = events_of(context, "check", "metric")
+    told = select_events(context, "check", "metric")
     return world.comm.gather([one for one in told if "measured_by" in one or "tolerance" in one])
 
 
@@ -41,7 +41,7 @@ def on_a_stand_in(world):
     install()
     install_ipc()
     params = PARAMS | {"device": "cuda", "transport": "cuda-ipc"}
-    context = context_on(world, "halo.exchange", params)
+    context = make_rank_context(world, "halo.exchange", params)
     with (
         patch.object(exchange, "choose_device", lambda _: torch.device("late", 0)),
         patch.object(choose, "find_refusals", lambda _: {}),

@@ -26,7 +26,7 @@ from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.images.sources import open_images
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
-from support.trained_models import CLASSES, layout_of, network_of, plan_of
+from support.trained_models import CLASSES, make_layout, make_network, make_plan
 
 BATCH = 4
 PARTS = 2
@@ -42,16 +42,16 @@ class Trained:
     """A model on the first ranks of the job; on the others nothing."""
 
     def __init__(self, world, case, words, learns=True):
-        self.layout = layout_of(words)
+        self.layout = make_layout(words)
         self.comm = world.Split(0 if world.rank < self.layout.ranks else MPI.UNDEFINED)
         self.takes_part = self.comm != MPI.COMM_NULL
         if not self.takes_part:
             return
-        network = network_of({"image": [32, 32], **case})
+        network = make_network({"image": [32, 32], **case})
         # Each half of a mirrored step is one micro-batch: together they are those of the others.
         mirrored = self.layout.mirrored
         batches = split_batch(BATCH, 1 if mirrored else PARTS, mirrored=mirrored)
-        plan = plan_of(
+        plan = make_plan(
             network,
             self.layout,
             batches,

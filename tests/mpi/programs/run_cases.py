@@ -14,12 +14,12 @@ from unittest.mock import patch
 from spbench_workers.benchmarks.halo import sampling
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
-from support.rank_cases import answer_each, cases
-from support.recording_context import context_on, events_of
+from support.rank_cases import read_cases, run_each_case
+from support.recording_context import make_rank_context, select_events
 
 
 def run_case(world, case, runners):
-    context = context_on(world, case["benchmark"], case["params"], case["inject"])
+    context = make_rank_context(world, case["benchmark"], case["params"], case["inject"])
     small = (
         {"MAX_COMPARED_FLOP": 0.0, "MIN_BORDER": 3, "BOX_SIDE": 5} if case.get("sampled") else {}
     )
@@ -31,18 +31,18 @@ def run_case(world, case, runners):
     except Exception as error:
         if world.size > 1:
             raise
-        return [*events_of(context), {"event": "exception", "message": str(error)}]
-    return events_of(context)
+        return [*select_events(context), {"event": "exception", "message": str(error)}]
+    return select_events(context)
 
 
 def main():
     world = open_world()
-    runners = load_runners({case["benchmark"] for case in cases()})
+    runners = load_runners({case["benchmark"] for case in read_cases()})
 
     def answer_of(case, comm):
         return run_case(replace(world, comm=comm, size=comm.size), case, runners)
 
-    answer_each(lambda case: case["ranks"], answer_of, idle=[])
+    run_each_case(lambda case: case["ranks"], answer_of, idle=[])
 
 
 main()

@@ -13,12 +13,12 @@ from dataclasses import replace
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
 from spbench_workers.standalone.program import read_command_line, run_line
-from support.rank_cases import answer_each, cases
+from support.rank_cases import read_cases, run_each_case
 
 
 def main():
     world = open_world()
-    lines = [read_command_line(case["words"], case["ranks"]) for case in cases()]
+    lines = [read_command_line(case["words"], case["ranks"]) for case in read_cases()]
     runners = load_runners({line.entry.name for line in lines})
 
     def answer_of(case, comm):
@@ -30,7 +30,7 @@ def main():
             failed = run_line(here, line, runners[line.entry.name])
         return {"stdout": printed.getvalue(), "stderr": told.getvalue(), "failed": failed}
 
-    answer_each(lambda case: case["ranks"], answer_of, idle=None)
+    run_each_case(lambda case: case["ranks"], answer_of, idle=None)
 
 
 main()

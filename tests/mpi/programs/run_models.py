@@ -19,14 +19,14 @@ from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_parallel.models.build import build_stage, free
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
 from spbench_parallel.spatial.tiling import Tiling
-from support.rank_cases import answer_each, made_by_first, or_exception
+from support.rank_cases import make_on_first_rank, return_exceptions, run_each_case
 from support.trained_models import (
     CLASSES,
-    cut,
-    gradients_of,
+    copy_gradients,
+    cut_tile,
     largest_error,
-    network_of,
-    statistics_of,
+    make_network,
+    read_statistics,
 )
 
 BATCH = 2
@@ -73,8 +73,8 @@ def results_of(stage, image, gradient):
     found = {
         "output": {"output": output.detach()},
         "input": {"input": data.grad},
-        "gradients": gradients_of(stage),
-        "statistics": statistics_of(stage),
+        "gradients": copy_gradients(stage),
+        "statistics": read_statistics(stage),
     }
     with torch.no_grad():
         found["evaluation"] = {"output": stage.eval()(image)}
@@ -85,7 +85,7 @@ def results_of(stage, image, gradient):
 def whole(words):
     """The initial state of a network, one batch with the gradients of its logits, and results."""
     case = json.loads(words)
-    network = network_of(case)
+    network = make_network(case)
     stage = build_stage(network, 0, len(network.layers), DenseBuilder(), **WORDS)
     initial = copy.deepcopy(stage.state_dict())
     generator = torch.Generator().manual_seed(WORDS["seed"])
@@ -95,20 +95,20 @@ def whole(words):
 
 
 def compare(case, comm):
-    network = network_of(case)
+    network = make_network(case)
     tiling = Tiling.of_grid(
         comm, Grid(*parse_pair(case["grid"])), *case["image"], transport="packed"
     )
     builder = KITS[case["fault"]](tiling)
     tiled = build_stage(network, 0, len(network.layers), builder, **WORDS)
     words = {key: case[key] for key in ("model", "config", "image")}
-    made = made_by_first(comm, lambda: whole(json.dumps(words)))
+    made = make_on_first_rank(comm, lambda: whole(json.dumps(words)))
     initial, (image, gradient), expected = made
     state = tiled.state_dict()
     if list(state) != list(initial) or not all(torch.equal(state[k], initial[k]) for k in state):
         raise AssertionError("the initial states differ")
-    expected = expected | {"input": {"input": cut(expected["input"]["input"], tiling.tile)}}
-    found = results_of(tiled, cut(image, tiling.tile).contiguous(), gradient)
+    expected = expected | {"input": {"input": cut_tile(expected["input"]["input"], tiling.tile)}}
+    found = results_of(tiled, cut_tile(image, tiling.tile).contiguous(), gradient)
     free(tiled)
     for kind, wanted in expected.items():
         if found[kind].keys() != wanted.keys():
@@ -118,7 +118,7 @@ def compare(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    answer_each(lambda case: Grid(*parse_pair(case["grid"])).size, or_exception(compare))
+    run_each_case(lambda case: Grid(*parse_pair(case["grid"])).size, return_exceptions(compare))
 
 
 main()

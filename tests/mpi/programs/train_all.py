@@ -24,19 +24,19 @@ from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import Precision
 from spbench_parallel.training import gradients, master_comm, trainer
 from spbench_parallel.training.running_statistics import MirroredStatistics
-from support.rank_cases import answer_each, made_by_first, or_exception
+from support.rank_cases import make_on_first_rank, return_exceptions, run_each_case
 from support.trained_models import (
     RandomImages,
-    cut,
-    gradients_lost,
-    gradients_of,
+    copy_gradients,
+    cut_tile,
     largest_error,
-    layout_of,
-    network_of,
-    plan_of,
-    sequential,
-    statistics_of,
-    weights_of,
+    make_layout,
+    make_network,
+    make_plan,
+    patch_lost_gradients,
+    read_statistics,
+    read_weights,
+    train_sequentially,
 )
 
 SEED = 1
@@ -54,9 +54,9 @@ OPTIMIZERS: dict[str, Any] = {
 
 
 def plan_of_case(case):
-    return plan_of(
-        network_of(case),
-        layout_of(case),
+    return make_plan(
+        make_network(case),
+        make_layout(case),
         batches_of(case),
         schedule=case["schedule"],
         seed=SEED,
@@ -78,8 +78,8 @@ def dtype_of(case):
 @cache
 def on_one_rank(words, batches, replicas):
     case = json.loads(words)
-    return sequential(
-        network_of(case),
+    return train_sequentially(
+        make_network(case),
         batches,
         partial(OPTIMIZERS[case["optimizer"]], lr=RATE, weight_decay=DECAY),
         dtype=dtype_of(case),
@@ -96,7 +96,7 @@ def share_of(tensor, batch, stage, place, *, tiled):
     images = tensor[first - batch.images[0] : last - batch.images[0]]
     if not tiled:
         return images
-    return cut(images, stage.grid.tile(place.tile, *tensor.shape[2:]))
+    return cut_tile(images, stage.grid.tile(place.tile, *tensor.shape[2:]))
 
 
 def compare(case, comm):
@@ -112,7 +112,7 @@ def compare(case, comm):
             run.end_epoch()
             losses.append(run.loss())
     words = json.dumps({key: case[key] for key in KEYS})
-    expected = made_by_first(comm, lambda: on_one_rank(words, plan.batches, case["replicas"]))
+    expected = make_on_first_rank(comm, lambda: on_one_rank(words, plan.batches, case["replicas"]))
     errors = {
         "loss": max(abs(a - b) / b for a, b in zip(losses, expected["loss"], strict=True)),
         **dict.fromkeys(("input", "gradients", "statistics", "weights", "logits"), 0.0),
@@ -125,9 +125,9 @@ def compare(case, comm):
     for place, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
         own = plan.layout.stages[place.stage]
         if place.direction in owners:
-            note("gradients", gradients_of(stage), expected["gradients"])
-        note("weights", weights_of(stage), expected["weights"])
-        note("statistics", statistics_of(stage), expected["statistics"][place.replica])
+            note("gradients", copy_gradients(stage), expected["gradients"])
+        note("weights", read_weights(stage), expected["weights"])
+        note("statistics", read_statistics(stage), expected["statistics"][place.replica])
         if place.stage == 0:
             images = {
                 index: share_of(
@@ -188,7 +188,7 @@ def planted(fault, comm):
     if fault == "weights-not-sent":
         return patch.object(trainer.Trainer, "share_weights", lambda _: None)
     if fault == "lost-gradient":
-        return gradients_lost(comm)
+        return patch_lost_gradients(comm)
     return nullcontext()
 
 
@@ -196,7 +196,7 @@ def main():
     torch.set_num_threads(1)
     # So small that a stage has several, the last of them not full.
     with patch.object(gradients, "BUCKET", 1000), patch.object(master_comm, "BUCKET", 1000):
-        answer_each(lambda case: layout_of(case).ranks, or_exception(compare))
+        run_each_case(lambda case: make_layout(case).ranks, return_exceptions(compare))
 
 
 main()

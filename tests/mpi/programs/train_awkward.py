@@ -12,7 +12,7 @@ from mpi.programs import train_own
 from spbench_parallel.api import ParallelNetwork
 from spbench_parallel.errors import CannotRunError
 from support.networks.awkward_networks import RIGHT
-from support.rank_cases import answer_each
+from support.rank_cases import run_each_case
 
 SIZE = train_own.SIZE
 STEPS = train_own.STEPS
@@ -50,4 +50,4 @@ def answer_of(case, comm):
 
 
 if __name__ == "__main__":
-    answer_each(lambda case: case["ranks"], answer_of)
+    run_each_case(lambda case: case["ranks"], answer_of)

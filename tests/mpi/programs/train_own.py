@@ -23,7 +23,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.validation import module_check
 from spbench_parallel.validation.reference import ReferenceModel
-from support.rank_cases import answer_each
+from support.rank_cases import run_each_case
 
 SIZE = 24, 36
 STEPS = 3
@@ -135,4 +135,4 @@ def answer_of(case, comm):
 
 
 if __name__ == "__main__":
-    answer_each(lambda case: case["ranks"], answer_of)
+    run_each_case(lambda case: case["ranks"], answer_of)

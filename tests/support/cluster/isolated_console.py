@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from spbench_core.events.rank_events import ENV_COLLECTOR
-from support.runs import SPBENCH, Running
+from support.runs import SPBENCH, RunProcess
 
 # The namespace's first process ends when all others have, with the console's exit status: what a
 # killed console leaves behind goes on, as it would on a login node.
@@ -45,13 +45,13 @@ def write_apart(folder: Path) -> Path:
     return command
 
 
-def console_pid(running: Running) -> int:
+def console_pid(running: RunProcess) -> int:
     """Return the console's own process: the first child of the namespace's first process."""
     first = _children(running.process.pid)[0]
     return _children(first)[0]
 
 
-def signal_console(running: Running, number: signal.Signals) -> None:
+def signal_console(running: RunProcess, number: signal.Signals) -> None:
     """Send the console, and nothing else, a signal."""
     os.kill(console_pid(running), number)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from spbench.planner.profile.layers import LayerProfile, Profile
-from support.paths import SHARED
+from support.paths import SHARED_DATA
 
 
 def shared(name: str) -> Path:
     """Return the path of a file of the shared data; skip the test if it is missing."""
-    path = SHARED / name
+    path = SHARED_DATA / name
     if not path.exists():
         pytest.skip(f"the shared data has no {name} here")
     return path
@@ -21,7 +21,7 @@ def shared(name: str) -> Path:
 
 def goldens():
     """Return the rows of HPGO's outputs; empty if the shared data is missing."""
-    path = SHARED / "planner_goldens.json"
+    path = SHARED_DATA / "planner_goldens.json"
     return json.loads(path.read_text())["rows"] if path.exists() else []
 
 

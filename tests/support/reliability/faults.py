@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from support.reliability import processes, records, remote, surroundings
 from support.reliability.trial import LONG, Trial
-from support.runs import Ended
+from support.runs import RunResult
 
 ALL = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
 HERE_ONLY = ("openmpi", "hydra", "mpirun_rsh")
@@ -48,7 +48,7 @@ class Fault:
     """
 
     name: str
-    act: Callable[[Trial], Ended]
+    act: Callable[[Trial], RunResult]
     code: int
     told: tuple[str, ...]
     places: tuple[str, ...] = ONE
@@ -59,7 +59,7 @@ class Fault:
 
 def _on_victim(
     name: str,
-    act: Callable[[Trial], Ended],
+    act: Callable[[Trial], RunResult],
     *told: str,
     places: tuple[str, ...] = ALL,
     chance: bool = False,

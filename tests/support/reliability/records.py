@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from support.paths import DATA
+from support.paths import TEST_SUITES
 from support.reliability.trial import Trial
-from support.runs import Ended
+from support.runs import RunResult
 
-FAULTS = (DATA / "faults.yaml").read_text()
+FAULTS = (TEST_SUITES / "faults.yaml").read_text()
 
 
-def damaged(damage: Callable[[Path], object], *words: str) -> Callable[[Trial], Ended]:
+def damaged(damage: Callable[[Path], object], *words: str) -> Callable[[Trial], RunResult]:
     """Record a run, damage its folder, and show it by a command of `spbench results`."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         trial.start(FAULTS)
-        assert trial.end().code == 0
+        assert trial.wait().code == 0
         damage(trial.run.folder)
         ended = trial.command("results", *(words or ("show",)), "--home", str(trial.run.home))
         assert "\x1b" not in ended.stdout
@@ -54,10 +54,10 @@ def escapes(folder: Path) -> None:
             path.write_text(text.replace('"second"', '"=cmd()\\u001b[2J\\u001b]0;x\\u0007"'))
 
 
-def suite(text: str, *words: str) -> Callable[[Trial], Ended]:
+def suite(text: str, *words: str) -> Callable[[Trial], RunResult]:
     """Validate, or run, a suite of this text."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         path = trial.folder / "suite.yaml"
         path.write_text(text)
         return trial.command("validate", str(path), *words)
@@ -65,14 +65,14 @@ def suite(text: str, *words: str) -> Callable[[Trial], Ended]:
     return act
 
 
-def hostfile(text: str) -> Callable[[Trial], Ended]:
+def hostfile(text: str) -> Callable[[Trial], RunResult]:
     """Run a suite with a hostfile of this text."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         path = trial.folder / "hosts"
         path.write_text(text)
         trial.start(FAULTS, "--hostfile", str(path))
-        ended = trial.end()
+        ended = trial.wait()
         assert len(ended.stderr) < 10_000, len(ended.stderr)
         return ended
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spbench.engine.processes import find_processes
 from support.reliability.trial import LONG, MEDIUM, Trial
-from support.runs import Ended, parent
+from support.runs import RunResult, read_parent_pid
 
 TWO_JOBS = """\
 schema: spbench.suite/1
@@ -25,7 +25,7 @@ cases:
 """
 
 
-def link_cut(trial: Trial) -> Ended:
+def link_cut(trial: Trial) -> RunResult:
     """Cut the link of the victim's host until the job has ended."""
     trial.start(LONG)
     trial.measuring()
@@ -34,24 +34,24 @@ def link_cut(trial: Trial) -> Ended:
     with trial.place.hosts.cut(lost):
         trial.since = time.monotonic()
         trial.run.wait_for("job_end")
-    return trial.end()
+    return trial.wait()
 
 
-def first_host(number: str) -> Callable[[Trial], Ended]:
+def first_host(number: str) -> Callable[[Trial], RunResult]:
     """Run a suite on one host more, first of all, whose address ends with this number."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         assert trial.place.hosts is not None
         hostfile = trial.folder / "hostfile"
         more = trial.place.hosts.address.replace(".254", number)
         hostfile.write_text(f"{more}\n" + trial.place.hosts.lines())
         trial.start(LONG, "--hostfile", str(hostfile))
-        return trial.end()
+        return trial.wait()
 
     return act
 
 
-def wrong_key(trial: Trial) -> Ended:
+def wrong_key(trial: Trial) -> RunResult:
     """Show the hosts a key that they do not know."""
     assert trial.place.hosts is not None
     key = trial.folder / "key"
@@ -61,10 +61,10 @@ def wrong_key(trial: Trial) -> Ended:
     (trial.folder / "config").write_text(config.replace(str(own), str(key)))
     path = _ssh(trial.folder, f'exec {shutil.which("ssh")} -F {trial.folder}/config "$@"')
     trial.start(LONG, env={"PATH": path})
-    return trial.end()
+    return trial.wait()
 
 
-def gone_between_jobs(trial: Trial) -> Ended:
+def gone_between_jobs(trial: Trial) -> RunResult:
     """Let no ssh reach a host any more once the first of two jobs measures."""
     assert trial.place.hosts is not None
     gone = trial.folder / "gone"
@@ -74,10 +74,10 @@ def gone_between_jobs(trial: Trial) -> Ended:
         f'exec {trial.place.hosts.bin}/ssh "$@"',
     )
     trial.start(TWO_JOBS, env={"PATH": path})
-    trial.run.timing()
+    trial.run.wait_for_timing()
     gone.touch()
     trial.since = time.monotonic()
-    return trial.end()
+    return trial.wait()
 
 
 def _ssh(folder: Path, script: str) -> str:
@@ -92,7 +92,7 @@ NODES = ("127.0.0.2", "127.0.0.3")
 """Hosts that the stand-in of mpirun_rsh takes for nodes reached by ssh, a rank on each."""
 
 
-def ssh_session_killed(trial: Trial) -> Ended:
+def ssh_session_killed(trial: Trial) -> RunResult:
     """Kill the ssh session of the victim's node: a stand-in's, or a real one."""
     if trial.place.hosts is None:
         _measure_on_nodes(trial)
@@ -103,20 +103,20 @@ def ssh_session_killed(trial: Trial) -> Ended:
         trial.start(LONG)
         session = trial.measuring()
         while b"@notty" not in _command(session):
-            session = parent(session)
+            session = read_parent_pid(session)
     trial.strike(session, signal.SIGKILL)
-    return trial.end()
+    return trial.wait()
 
 
-def mpispawn_killed(trial: Trial) -> Ended:
+def mpispawn_killed(trial: Trial) -> RunResult:
     """Kill the mpispawn that has started the victim."""
     rank = _measure_on_nodes(trial)
-    mpispawn = parent(rank)
+    mpispawn = read_parent_pid(rank)
     assert Path(f"/proc/{mpispawn}/comm").read_text() == "mpispawn\n"
     trial.strike(mpispawn, signal.SIGKILL)
     trial.run.wait_for("job_end")
     trial.named = time.monotonic() - trial.since
-    return trial.end()
+    return trial.wait()
 
 
 def _measure_on_nodes(trial: Trial) -> int:
@@ -132,17 +132,17 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def setup_fails_on_one_host(trial: Trial) -> Ended:
+def setup_fails_on_one_host(trial: Trial) -> RunResult:
     """Let a line of the set-up fail on the second host."""
     assert trial.place.hosts is not None
     second = trial.place.hosts.hosts[1]
     trial.victim = 1
     trial.host = second.address
     trial.start(LONG, "--set", f"launch.setup=['test $(hostname) != {second.name}']")
-    return trial.end()
+    return trial.wait()
 
 
-def ends_early_on_one_host(trial: Trial) -> Ended:
+def ends_early_on_one_host(trial: Trial) -> RunResult:
     """Let the rank of the second host end before it connects."""
     assert trial.place.hosts is not None
     second = trial.place.hosts.hosts[1]
@@ -150,25 +150,25 @@ def ends_early_on_one_host(trial: Trial) -> Ended:
     trial.host = second.address
     line = f'[ -z "$SPBENCH_TOKEN" ] || [ $(hostname) != {second.name} ] || exit 7'
     trial.start(LONG, "--set", f"launch.setup=['{line}']")
-    return trial.end()
+    return trial.wait()
 
 
-def aliases(trial: Trial) -> Ended:
+def aliases(trial: Trial) -> RunResult:
     """Name hosts as only ssh knows them to a launcher that resolves names itself."""
     path = f"{_ssh(trial.folder, 'exit 0')}:{dict(trial.place.env)['PATH']}"
     trial.start(LONG, "--hosts", "alias.invalid:2", env={"PATH": path})
-    return trial.end()
+    return trial.wait()
 
 
-def without_mvapich2(trial: Trial) -> Ended:
+def without_mvapich2(trial: Trial) -> RunResult:
     """Name a host that has no MVAPICH2."""
     ssh = _ssh(trial.folder, 'for word; do last=$word; done\nexec sh -c "$last"')
     path = f"{ssh}:{dict(trial.place.env)['PATH']}"
     trial.start(LONG, "--hosts", "192.0.2.7:2", env={"PATH": path})
-    return trial.end()
+    return trial.wait()
 
 
-def job_cancelled(trial: Trial) -> Ended:
+def job_cancelled(trial: Trial) -> RunResult:
     """Cancel the job of the batch system under a run."""
     trial.start(LONG)
     trial.measuring()
@@ -176,7 +176,7 @@ def job_cancelled(trial: Trial) -> Ended:
     for line in trial.place.slurm.jobs().splitlines():
         trial.since = time.monotonic()
         subprocess.run(["scancel", line.split()[0]], env=_env(trial), check=True)
-    return trial.end()
+    return trial.wait()
 
 
 def _env(trial: Trial) -> dict[str, str]:
@@ -196,7 +196,7 @@ class BatchJob:
         self.number, folder = done.stdout.split()
         self.folder = Path(folder)
 
-    def _spbench(self, *words: str) -> Ended:
+    def _spbench(self, *words: str) -> RunResult:
         return self._trial.command(*words, "--home", str(self._trial.folder / "home"))
 
     def measuring(self) -> None:
@@ -215,7 +215,7 @@ class BatchJob:
             assert time.monotonic() < deadline, (self.folder / "job.log").read_text()
             time.sleep(0.1)
 
-    def collected(self) -> Ended:
+    def collected(self) -> RunResult:
         """Wait for the end of the job; return what `spbench collect` says."""
         self.until((self.folder / "ended").exists)
         return self._spbench(
@@ -223,7 +223,7 @@ class BatchJob:
         )
 
 
-def batch_rank_killed(trial: Trial) -> Ended:
+def batch_rank_killed(trial: Trial) -> RunResult:
     """Kill a rank of a batch job, which has no console."""
     job = BatchJob(trial, LONG)
     job.measuring()
@@ -236,7 +236,7 @@ def batch_rank_killed(trial: Trial) -> Ended:
     return job.collected()
 
 
-def batch_job_cancelled(trial: Trial) -> Ended:
+def batch_job_cancelled(trial: Trial) -> RunResult:
     """Cancel a batch job."""
     job = BatchJob(trial, LONG)
     job.measuring()
@@ -245,7 +245,7 @@ def batch_job_cancelled(trial: Trial) -> Ended:
     return job.collected()
 
 
-def batch_time_limit(trial: Trial) -> Ended:
+def batch_time_limit(trial: Trial) -> RunResult:
     """Send the batch job the signal that comes some seconds before its time is used up."""
     job = BatchJob(trial, LONG)
     job.measuring()
@@ -255,7 +255,7 @@ def batch_time_limit(trial: Trial) -> Ended:
     return job.collected()
 
 
-def batch_job_requeued(trial: Trial) -> Ended:
+def batch_job_requeued(trial: Trial) -> RunResult:
     """Put a batch job that measures back into the queue."""
     job = BatchJob(trial, MEDIUM)
     job.measuring()

@@ -15,11 +15,11 @@ from pathlib import Path
 from spbench.engine.processes import find_processes
 from support.cluster.isolated_console import collectors_told_to
 from support.cluster.unfit import UnfitError
-from support.paths import DATA, STANDINS
+from support.paths import STANDINS, TEST_SUITES
 from support.reliability.trial import LONG, MEDIUM, Trial
-from support.runs import SPBENCH, Ended
+from support.runs import SPBENCH, RunResult
 
-FAULTS = (DATA / "faults.yaml").read_text()
+FAULTS = (TEST_SUITES / "faults.yaml").read_text()
 MEMORY = Path("/sys/fs/cgroup/memory")
 CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 GEMM = """\
@@ -33,86 +33,86 @@ cases:
 NUMBER = "${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}${MV2_COMM_WORLD_RANK-}"
 
 
-def home_removed(trial: Trial) -> Ended:
+def home_removed(trial: Trial) -> RunResult:
     """Remove the home of a run."""
     trial.start(LONG)
     trial.measuring()
     trial.since = time.monotonic()
     shutil.rmtree(trial.run.home)
-    return trial.end()
+    return trial.wait()
 
 
-def on_disk(options: str) -> Callable[[Trial], Ended]:
+def on_disk(options: str) -> Callable[[Trial], RunResult]:
     """Run a suite with a home on a file system that is mounted with these options."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         home = trial.folder / "home"
         home.mkdir()
         with ExitStack() as stack:
             subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(home)], check=True)
             stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
             trial.start(FAULTS)
-            return trial.end()
+            return trial.wait()
 
     return act
 
 
-def report_in_the_way(trial: Trial) -> Ended:
+def report_in_the_way(trial: Trial) -> RunResult:
     """Put a folder where the report goes."""
     trial.start(MEDIUM)
     trial.measuring()
     (trial.run.folder / "report.json").mkdir()
     trial.since = time.monotonic()
-    return trial.end()
+    return trial.wait()
 
 
-def wrapped(before: str, after: str = "", suite: str = FAULTS) -> Callable[[Trial], Ended]:
+def wrapped(before: str, after: str = "", suite: str = FAULTS) -> Callable[[Trial], RunResult]:
     """Run a suite by a shell line: what stands before spbench, and behind its arguments."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         command = trial.folder / "spbench"
         command.write_text(f'#!/bin/sh\n{before}\nexec {SPBENCH} "$@" {after}\n')
         command.chmod(0o755)
         trial.start(suite, spbench=str(command))
-        return trial.end()
+        return trial.wait()
 
     return act
 
 
-def paused(rank: bool, seconds: float) -> Callable[[Trial], Ended]:
+def paused(rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
     """Stop the victim, or the console, for some seconds; the run goes on."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         trial.start(MEDIUM)
         victim = trial.measuring()
         pid = victim if rank else trial.place.console(trial.run)
         trial.strike(pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
-        return trial.end()
+        return trial.wait()
 
     return act
 
 
-def clock_apart(trial: Trial) -> Ended:
+def clock_apart(trial: Trial) -> RunResult:
     """Put the clock of rank 1 an hour ahead."""
     if not CLOCK.exists():
         raise UnfitError("libfaketime is not installed")
     trial.victim = 1
     ahead = f"LD_PRELOAD={CLOCK} FAKETIME=+3600s"
     trial.start(FAULTS, "--set", f"launch.setup=['[ \"{NUMBER}\" != 1 ] || export {ahead}']")
-    return trial.end()
+    return trial.wait()
 
 
-def memory_short(trial: Trial) -> Ended:
+def memory_short(trial: Trial) -> RunResult:
     """Leave a rank 8 MiB before it makes its matrices: the kernel kills it."""
     trial.start(GEMM)
-    pid = trial.pid_of(trial.victim)
+    pid = trial.find_pid(trial.victim)
     with _memory(trial.run.folder.name, 8 << 20) as group:
         trial.since = time.monotonic()
         with suppress(ProcessLookupError):
             (group / "cgroup.procs").write_text(str(pid))
-        return trial.end()
+        return trial.wait()
 
 
 @contextmanager
@@ -138,18 +138,18 @@ def _leave(group: Path) -> None:
         time.sleep(0.1)
 
 
-def strangers(trial: Trial) -> Ended:
+def strangers(trial: Trial) -> RunResult:
     """Hold 400 connections without a word, and say a wrong token on another."""
     trial.start(MEDIUM)
     first = collectors_told_to(trial.measuring())[0]
-    port = int(_port_of(trial.pid_of(0)))
+    port = int(_port_of(trial.find_pid(0)))
     trial.since = time.monotonic()
     wrong = b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n'
     with ExitStack() as stack:
         for _ in range(400):
             stack.enter_context(socket.create_connection((first, port)))
         stack.enter_context(socket.create_connection((first, port))).sendall(wrong)
-        return trial.end()
+        return trial.wait()
 
 
 def _port_of(pid: int) -> str:
@@ -158,7 +158,7 @@ def _port_of(pid: int) -> str:
     return told.partition("=")[2].split(",")[0].rpartition(":")[2]
 
 
-def launcher_floods(trial: Trial) -> Ended:
+def launcher_floods(trial: Trial) -> RunResult:
     """Let the launcher print 100 MB before it starts ranks."""
     launcher = trial.folder / "bin" / "mpirun_rsh"
     launcher.parent.mkdir()
@@ -169,20 +169,20 @@ def launcher_floods(trial: Trial) -> Ended:
     launcher.chmod(0o755)
     path = f"{launcher.parent}:{dict(trial.place.env)['PATH']}"
     trial.start(FAULTS, env={"PATH": path})
-    return trial.end()
+    return trial.wait()
 
 
-def relay_killed(trial: Trial) -> Ended:
+def relay_killed(trial: Trial) -> RunResult:
     """Kill the relay that carries the lines of all ranks."""
     trial.start(LONG, "--set", "launch.fan_in=node")
     trial.measuring()
     words = ((pid, Path(f"/proc/{pid}/cmdline")) for pid in find_processes(trial.run.folder.name))
     relay = next(pid for pid, path in words if b"relay" in path.read_bytes())
     trial.strike(relay, signal.SIGKILL)
-    return trial.end()
+    return trial.wait()
 
 
-def without_its_library(trial: Trial) -> Ended:
+def without_its_library(trial: Trial) -> RunResult:
     """Hide spbench's workers from rank 1 alone."""
     trial.victim = 1
     (trial.folder / "hidden").mkdir()
@@ -191,21 +191,21 @@ def without_its_library(trial: Trial) -> Ended:
     )
     line = f'[ "{NUMBER}" != 1 ] || export PYTHONPATH={trial.folder}/hidden'
     trial.start(FAULTS, "--set", f"launch.setup=['{line}']")
-    ended = trial.end()
+    ended = trial.wait()
     trial.host = socket.gethostname()
     return ended
 
 
-def patched(program: str) -> Callable[[Trial], Ended]:
+def patched(program: str) -> Callable[[Trial], RunResult]:
     """Run a suite whose ranks run a program of Python first."""
 
-    def act(trial: Trial) -> Ended:
+    def act(trial: Trial) -> RunResult:
         trial.victim = 1
         trial.host = socket.gethostname()
         (trial.folder / "patch").mkdir()
         (trial.folder / "patch/sitecustomize.py").write_text(program)
         line = f"launch.setup=['export PYTHONPATH={trial.folder}/patch:$PYTHONPATH']"
         trial.start(FAULTS, "--set", line)
-        return trial.end()
+        return trial.wait()
 
     return act

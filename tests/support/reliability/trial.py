@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from spbench.engine.processes import find_processes
-from support.paths import DATA, ROOT
+from support.paths import ROOT, TEST_SUITES
 from support.reliability.where import Place
-from support.runs import SPBENCH, Ended, Running
+from support.runs import SPBENCH, RunProcess, RunResult
 
-LONG = (DATA / "long.yaml").read_text()
+LONG = (TEST_SUITES / "long.yaml").read_text()
 MEDIUM = LONG.replace("5000000", "60000")
 """A suite whose first case goes on for some seconds."""
 
@@ -62,10 +62,10 @@ class Trial:
         self.host = ""
         self.since = time.monotonic()
         self.named: float | None = None
-        self._run: Running | None = None
+        self._run: RunProcess | None = None
 
     @property
-    def run(self) -> Running:
+    def run(self) -> RunProcess:
         """The run under way."""
         assert self._run is not None
         return self._run
@@ -76,7 +76,7 @@ class Trial:
         *words: str,
         env: dict[str, str] | None = None,
         spbench: str | None = None,
-    ) -> Running:
+    ) -> RunProcess:
         """Start the suite of this text, by another command than the place's where one is given."""
         path = self.folder / "suite.yaml"
         path.write_text(suite)
@@ -85,11 +85,11 @@ class Trial:
         given = {**own, **dict(self.place.env), **(env or {})}
         words = (str(path), *self.place.words, *words)
         command = spbench or self.place.spbench
-        self._run = Running(*words, home=self.folder / "home", env=given, spbench=command)
+        self._run = RunProcess(*words, home=self.folder / "home", env=given, spbench=command)
         self.since = time.monotonic()
         return self._run
 
-    def command(self, *words: str) -> Ended:
+    def command(self, *words: str) -> RunResult:
         """Run another command of spbench's to its end; its report, if any, is the run's."""
         began = time.monotonic()
         done = subprocess.run(
@@ -104,17 +104,17 @@ class Trial:
         )
         seconds = time.monotonic() - began
         home = self.folder / "home"
-        return Ended(
+        return RunResult(
             done.returncode, done.stdout, done.stderr, seconds, home, self.folder / "home.json"
         )
 
     def measuring(self) -> int:
         """Wait for a random moment of the timed part; return the victim's pid."""
-        self.run.timing()
+        self.run.wait_for_timing()
         time.sleep(self.rng.random())
-        return self.pid_of(self.victim)
+        return self.find_pid(self.victim)
 
-    def pid_of(self, rank: int) -> int:
+    def find_pid(self, rank: int) -> int:
         """Return the pid of a rank, and note the victim's host."""
         ready = self.run.wait_for("ready", rank=rank)
         if rank == self.victim:
@@ -126,12 +126,12 @@ class Trial:
         self.since = time.monotonic()
         os.kill(pid, number)
 
-    def end(self, limit: float = 200.0) -> Ended:
+    def wait(self, limit: float = 200.0) -> RunResult:
         """Wait for the end of the run."""
-        return self.run.end(limit)
+        return self.run.wait(limit)
 
 
-def sentence_of(ended: Ended) -> str:
+def sentence_of(ended: RunResult) -> str:
     """Return the first reason that a user reads."""
     told: list[str] = []
     if ended.report_path.exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 from support.reliability.faults import Fault
 from support.reliability.trial import Seen, Trial, leftovers, sentence_of
 from support.reliability.where import Place
-from support.runs import Ended
+from support.runs import RunResult
 
 NAMED_WITHIN = 15.0
 """Seconds within which a fault that no launcher notices has to end its job."""
@@ -33,7 +33,7 @@ def tried(fault: Fault, place: Place, folder: Path, seed: int) -> Seen:
     return Seen(fault.name, place.name, sentence, ended.code, round(seconds, 1), wrong, run)
 
 
-def _wrong(fault: Fault, trial: Trial, ended: Ended, sentence: str) -> Iterable[str]:
+def _wrong(fault: Fault, trial: Trial, ended: RunResult, sentence: str) -> Iterable[str]:
     # A process in a namespace of its own that a signal kills has a status and no signal.
     if ended.code % 256 != fault.code:
         yield f"exit {ended.code} in place of {fault.code}"

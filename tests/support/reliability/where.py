@@ -14,7 +14,7 @@ from support.cluster.isolated_console import console_pid, write_apart
 from support.cluster.slurm import Slurm, private_slurm
 from support.cluster.unfit import UnfitError
 from support.paths import ROOT, STANDINS
-from support.runs import Running
+from support.runs import RunProcess
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Place:
         """Whether the console is in a process namespace of its own."""
         return self.spbench != running.SPBENCH
 
-    def console(self, run: Running) -> int:
+    def console(self, run: RunProcess) -> int:
         """Return the pid of the console of a run."""
         return console_pid(run) if self.apart else run.process.pid
 

@@ -10,7 +10,7 @@ from spbench_core.models.registry import make_model
 from spbench_parallel.checkpoints import file
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.model import run as benchmark
-from support.recording_context import context_of
+from support.recording_context import make_context
 
 
 def make_network(**config):
@@ -124,7 +124,7 @@ def test_rejects_an_unusable_checkpoint_before_any_work(
 ):
     file.write(tmp_path / "another", make_checkpoint())
     monkeypatch.setattr(benchmark, "_open_images", lambda *_: pytest.fail("work has begun"))
-    context = context_of("model.resnet", **params, checkpoint=str(tmp_path / name))
+    context = make_context("model.resnet", **params, checkpoint=str(tmp_path / name))
     with pytest.raises(CannotRunError) as caught:
         benchmark.run(context)
     assert expected in str(caught.value).replace(str(tmp_path), "FOLDER")
@@ -133,7 +133,7 @@ def test_rejects_an_unusable_checkpoint_before_any_work(
 
 def test_rejects_nccl_without_a_gpu_before_any_work(monkeypatch):
     monkeypatch.setattr(benchmark, "_open_images", lambda *_: pytest.fail("work has begun"))
-    context = context_of("model.resnet", **LEARNING | {"scheme": "lp", "backend": "nccl"})
+    context = make_context("model.resnet", **LEARNING | {"scheme": "lp", "backend": "nccl"})
     context.params["device"] = "cpu"
     with pytest.raises(CannotRunError, match="backend nccl needs a GPU for each rank") as caught:
         benchmark.run(context)

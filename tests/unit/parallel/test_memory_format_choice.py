@@ -7,7 +7,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.autotune import memory_format
 from spbench_parallel.device.formats import convert_maps, set_memory_format
 from spbench_workers.benchmarks.model.case import build_case
-from support.recording_context import choice_of, context_of, said
+from support.recording_context import find_events, get_choice, make_context
 
 SMALL = {"scheme": "sequential", "depth": 20, "image_size": 32, "batch_size": 2, "num_classes": 5}
 
@@ -34,12 +34,14 @@ def test_converts_only_maps_and_weights():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_times_layers_in_both_formats(precision):
-    context = context_of("model.resnet", memory_format="auto", precision=precision, **SMALL)
+    context = make_context("model.resnet", memory_format="auto", precision=precision, **SMALL)
     chosen = build_case(context).plan.memory_format
-    value, reason = choice_of(context, "memory_format")
+    value, reason = get_choice(context, "memory_format")
     assert value == chosen
     assert reason.startswith("layers of a micro-batch, on the slowest rank: channels_last ")
-    events = [event for event in said(context, "progress") if event["phase"] == "memory format"]
+    events = [
+        event for event in find_events(context, "progress") if event["phase"] == "memory format"
+    ]
     done = [event["done"] for event in events]
     assert done == sorted(done)
     assert done[-1] == events[-1]["total"]
@@ -51,7 +53,7 @@ def test_times_layers_in_both_formats(precision):
 )
 def test_chooses_the_faster_format_above_noise(monkeypatch, seconds, expected):
     monkeypatch.setattr(memory_format, "_time_formats", lambda *_, **__: seconds)
-    context = context_of("model.resnet", memory_format="auto", **SMALL)
+    context = make_context("model.resnet", memory_format="auto", **SMALL)
     assert build_case(context).plan.memory_format == expected
 
 
@@ -63,18 +65,18 @@ def test_times_equal_layers_once(monkeypatch):
         return 1.0, 2.0
 
     monkeypatch.setattr(memory_format, "_time_section", time_section)
-    context = context_of("model.resnet", memory_format="auto", **SMALL | {"depth": 56})
+    context = make_context("model.resnet", memory_format="auto", **SMALL | {"depth": 56})
     plan = build_case(context).plan
     # The stem, the first block and the others of each of three stacks, and the head.
     assert len(timed) == 8
-    _, reason = choice_of(context, "memory_format")
+    _, reason = get_choice(context, "memory_format")
     count = len(plan.model.layers)
     assert f"contiguous {count}.0 s" in reason
 
 
 def test_times_nothing_unless_format_is_auto():
-    context = context_of("model.resnet", **SMALL)
+    context = make_context("model.resnet", **SMALL)
     assert build_case(context).plan.memory_format == "contiguous"
-    assert not said(context, "choice", name="memory_format")
+    assert not find_events(context, "choice", name="memory_format")
     params = BENCHMARKS["model.resnet"].complete({"memory_format": "channels_last"})
     assert params["memory_format"] == "channels_last"

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from spbench_workers import faults
-from support.recording_context import context_of
+from support.recording_context import make_context
 
 
 @pytest.fixture
@@ -49,6 +49,6 @@ def test_only_an_injected_slowdown_changes_an_iteration():
     def body():
         pass
 
-    assert context_of("memory.copy", "slow=1.1").with_fault(body, 0.1) is not body
-    assert context_of("memory.copy", "corrupt-copy").with_fault(body, 0.1) is body
-    assert context_of("memory.copy").with_fault(body, 0.1) is body
+    assert make_context("memory.copy", "slow=1.1").with_fault(body, 0.1) is not body
+    assert make_context("memory.copy", "corrupt-copy").with_fault(body, 0.1) is body
+    assert make_context("memory.copy").with_fault(body, 0.1) is body

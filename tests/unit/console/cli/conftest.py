@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from spbench.cli.app import run_command_line
-from support.commands import Done
+from support.commands import CommandResult
 
 
 @pytest.fixture
@@ -24,6 +24,6 @@ def spbench(home, capsys, monkeypatch):
     def command(*args):
         monkeypatch.setattr(sys, "argv", ["spbench", *args])
         status = run_command_line(list(args))
-        return Done(status, *capsys.readouterr())
+        return CommandResult(status, *capsys.readouterr())
 
     return command

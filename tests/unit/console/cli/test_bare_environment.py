@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from spbench.__main__ import _name_home
-from support.runs import python_path
+from support.runs import build_python_path
 from support.sample_events import recorded, whole_run
 
 
 def run_with_closed_streams(args, closed, *, cwd):
     """Return exit status and output of a command; the shell closes these streams."""
     shell = f'exec "$@" {closed}'
-    env = os.environ | {"PYTHONPATH": python_path()}
+    env = os.environ | {"PYTHONPATH": build_python_path()}
     command = ["sh", "-c", shell, "sh", sys.executable, "-m", "spbench", *args]
     process = subprocess.run(command, cwd=cwd, env=env, capture_output=True, check=False)
     return process.returncode, (process.stdout + process.stderr).decode()
@@ -88,7 +88,7 @@ print(os.environ["HOME"])
 
 
 def test_private_folder_is_removed_at_exit(tmp_path):
-    env = {"PYTHONPATH": python_path(), "TMPDIR": str(tmp_path)}
+    env = {"PYTHONPATH": build_python_path(), "TMPDIR": str(tmp_path)}
     args = [sys.executable, "-c", HOMELESS]
     process = subprocess.run(args, env=env, capture_output=True, text=True, check=True)
     assert Path(process.stdout).parent == tmp_path

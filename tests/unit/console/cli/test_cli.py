@@ -19,7 +19,7 @@ from spbench.cli.runs.run import parse_time
 from spbench.errors import ExitCode, UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
-from support.commands import Done
+from support.commands import CommandResult
 from support.paths import HOSTFILES, ROOT, SUITES
 from support.sample_events import judged, recorded, run_end, run_start, started, whole_run
 
@@ -36,7 +36,7 @@ def run_spbench_process(*args, **environ):
         cwd=ROOT,
         check=False,
     )
-    return Done(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 # Arguments
@@ -113,15 +113,15 @@ def test_help_lists_the_exit_codes(spbench):
 def test_invalid_argument_is_a_one_line_error(spbench, args, message):
     done = spbench(*args)
     assert (done.status, done.out) == (2, "")
-    assert done.refusal.startswith("spbench: error: ")
-    assert message in done.refusal
+    assert done.error_line.startswith("spbench: error: ")
+    assert message in done.error_line
 
 
 @pytest.mark.slow
 def test_process_exits_with_the_status_of_the_command():
     done = run_spbench_process("run", HALO, "--headles")
     assert (done.status, done.out) == (2, "")
-    assert "--headles" in done.refusal
+    assert "--headles" in done.error_line
 
 
 # Suites and the catalog
@@ -175,7 +175,7 @@ def test_missing_suite_hides_no_errors_of_another(spbench, tmp_path):
 def test_unreadable_suite_is_a_one_line_error(spbench, name):
     done = spbench("validate", name)
     assert done.status == 2
-    assert name in done.refusal
+    assert name in done.error_line
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_schema_path_is_printed(spbench):
     assert Path(done.out.strip()).read_text() == spbench("schema").out
     done = spbench("schema", "report", "--path")
     assert done.status == 2
-    assert "is no file" in done.refusal
+    assert "is no file" in done.error_line
 
 
 def test_benchmarks_are_listed_with_summaries(spbench):
@@ -302,7 +302,7 @@ def test_empty_selection_exits_with_5_and_a_report(spbench, tmp_path):
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "-k", "nothing", "--json", str(path))
     assert (done.status, done.out) == (5, "")
-    assert "-k 'nothing' selects none of the 12 cases" in done.refusal
+    assert "-k 'nothing' selects none of the 12 cases" in done.error_line
     report = json.loads(path.read_text())
     jsonschema.validate(report, report_schema())
     assert report["cases"] == []
@@ -314,7 +314,7 @@ def test_empty_selection_exits_with_5_and_a_report(spbench, tmp_path):
 def test_case_and_keyword_must_both_match(spbench):
     done = spbench("run", HALO, "--case", "small", "-k", "uneven")
     assert done.status == 5
-    assert "-k 'uneven' selects none of the 3 cases" in done.refusal
+    assert "-k 'uneven' selects none of the 3 cases" in done.error_line
 
 
 @pytest.mark.parametrize("word", ["--bogus", "more.yaml"])
@@ -322,7 +322,7 @@ def test_run_with_unknown_arguments_writes_a_report(spbench, tmp_path, word):
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "--json", str(path), word)
     assert (done.status, done.out) == (2, "")
-    assert word in done.refusal
+    assert word in done.error_line
     report = json.loads(path.read_text())
     jsonschema.validate(report, report_schema())
     assert (report["cases"], report["run"]["exit_code"]) == ([], 2)
@@ -340,7 +340,7 @@ def test_dry_run_rejects_json(spbench, tmp_path):
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "--dry-run", "--json", str(path))
     assert (done.status, done.out) == (2, "")
-    assert "--dry-run runs nothing that --json could report" in done.refusal
+    assert "--dry-run runs nothing that --json could report" in done.error_line
     assert json.loads(path.read_text())["run"]["exit_code"] == 2
 
 
@@ -354,13 +354,13 @@ def test_dry_run_warns_of_too_many_ranks(spbench, monkeypatch):
     assert spbench(*args, "--dry-run", "--oversubscribe").err == ""
     refused = spbench(*args)
     assert refused.status == 3
-    assert refused.refusal.endswith("or add --oversubscribe")
+    assert refused.error_line.endswith("or add --oversubscribe")
 
 
 def test_rejected_run_prints_only_json_to_stdout(spbench):
     done = spbench("run", HALO, "-k", "nothing", "--json", "-")
     assert json.loads(done.out)["run"]["verdict"] == "skipped"
-    assert "selects none" in done.refusal
+    assert "selects none" in done.error_line
 
 
 @pytest.mark.slow
@@ -393,7 +393,7 @@ def test_run_rejects_invalid_options(spbench, home, tmp_path, args, message, mon
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "--headless", "--json", str(path), *args)
     assert (done.status, done.out) == (2, "")
-    assert message in done.refusal
+    assert message in done.error_line
     report = json.loads(path.read_text())
     jsonschema.validate(report, report_schema())
     assert (report["cases"], report["run"]["exit_code"]) == ([], 2)
@@ -406,7 +406,7 @@ def test_bad_line_of_a_hostfile_is_reported(spbench, tmp_path):
     hosts.write_text("node01 slots=many\n")
     done = spbench("run", HALO, "--hostfile", str(hosts))
     assert done.status == 2
-    assert f"{hosts}:1" in done.refusal
+    assert f"{hosts}:1" in done.error_line
 
 
 def test_assumed_library_is_shown_and_not_run(spbench, home):
@@ -446,7 +446,7 @@ def test_missing_launcher_exits_with_3(spbench, home, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     done = spbench("run", HALO, "--launcher", "mpirun_rsh", "--json", str(path))
     assert (done.status, done.out) == (3, "")
-    assert "launcher mpirun_rsh is not installed" in done.refusal
+    assert "launcher mpirun_rsh is not installed" in done.error_line
     report = json.loads(path.read_text())
     assert (report["cases"], report["run"]["exit_code"]) == ([], 3)
     assert not home.exists()
@@ -455,7 +455,7 @@ def test_missing_launcher_exits_with_3(spbench, home, tmp_path, monkeypatch):
 def test_broken_interpreter_exits_with_3(spbench, home):
     done = spbench("run", HALO, "--set", "launch.python=/missing/python", "--json", "-")
     assert done.status == 3
-    assert "/missing/python cannot run" in done.refusal
+    assert "/missing/python cannot run" in done.error_line
     assert json.loads(done.out)["run"]["exit_code"] == 3
     assert not home.exists()
 
@@ -632,7 +632,7 @@ def test_rejects_a_log_without_its_beginning(spbench, home):
     folder.events.write_bytes(b"".join(lines[1:]))
     done = spbench("results", "show")
     assert (done.status, done.out) == (2, "")
-    assert done.refusal.startswith(
+    assert done.error_line.startswith(
         f"spbench: error: the beginning of this run is lost: {folder.events}:1: "
     )
 
@@ -643,7 +643,7 @@ def test_unreadable_log_is_a_one_line_error(spbench, home):
     folder.events.mkdir()
     done = spbench("results", "show")
     assert done.status != 0
-    assert str(folder.events) in done.refusal
+    assert str(folder.events) in done.error_line
 
 
 @pytest.mark.parametrize("library", ["openmpi-5.0", "mpich-4.2", "mvapich2-2.3.7", "mvapich-4.0"])

@@ -34,7 +34,7 @@ def test_baseline_is_set_listed_shown_and_removed(spbench, home, main):
 
 
 def test_baseline_is_replaced_only_with_force(spbench, main):
-    assert "--force replaces a baseline" in spbench("baseline", "set", "main").refusal
+    assert "--force replaces a baseline" in spbench("baseline", "set", "main").error_line
     assert spbench("baseline", "set", "main", "--force").status == 0
 
 
@@ -50,7 +50,7 @@ def test_html_report_compares_with_the_baseline(spbench, main):
     page = spbench("report", "--format", "html", "--baseline", "main").out
     assert "Comparison with the baseline" in page
     assert "Comparison with the baseline" not in spbench("report", "--format", "html").out
-    refused = spbench("report", "--format", "csv", "--baseline", "main").refusal
+    refused = spbench("report", "--format", "csv", "--baseline", "main").error_line
     assert "--baseline is for html, md" in refused
 
 
@@ -64,7 +64,7 @@ def test_html_report_compares_with_the_baseline(spbench, main):
 )
 def test_run_rejects_invalid_baseline_options(spbench, home, args, message):
     done = spbench("run", HALO, *args)
-    assert (done.status, message in done.refusal) == (2, True)
+    assert (done.status, message in done.error_line) == (2, True)
     assert not (home / "runs").exists()
 
 

@@ -17,12 +17,12 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey.facts import HostFacts
 from spbench_core import host_facts
 from support.paths import ROOT
-from support.ssh_hosts import SshHosts, idle_hosts
+from support.ssh_hosts import SshHosts, make_idle_hosts
 
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch) -> SshHosts:
-    hosts = idle_hosts(tmp_path / "ssh", monkeypatch)
+    hosts = make_idle_hosts(tmp_path / "ssh", monkeypatch)
     for name in ("PATH", "STANDIN_SSH_HOSTS"):
         monkeypatch.setenv(name, hosts.env[name])
     return hosts
@@ -40,7 +40,7 @@ def doctor(ssh, capsys):
 @pytest.mark.slow
 def test_healthy_hosts_have_one_aligned_line_each(ssh, doctor, tmp_path):
     for name in ("node1", "longer-name-2"):
-        ssh.equip(name)
+        ssh.add_with_packages(name)
     (tmp_path / "hosts").write_text("longer-name-2 slots=4\nnode1\n")
     status, out, _ = doctor("--hostfile", str(tmp_path / "hosts"))
     assert status == 0
@@ -54,7 +54,7 @@ def test_healthy_hosts_have_one_aligned_line_each(ssh, doctor, tmp_path):
 @pytest.mark.slow
 def test_findings_are_listed_below_the_hosts_with_fixes(ssh, doctor):
     for name in ("node1", "node2", "node3"):
-        ssh.equip(name, torch="2.5.1" if name == "node3" else "2.6.0")
+        ssh.add_with_packages(name, torch="2.5.1" if name == "node3" else "2.6.0")
     status, out, _ = doctor("--hosts", "node[1-3],nowhere")
     assert status == 3
     lines = out.splitlines()
@@ -74,7 +74,7 @@ def test_findings_are_listed_below_the_hosts_with_fixes(ssh, doctor):
 
 
 def test_note_is_no_failure(ssh, doctor):
-    ssh.equip("node1", spbench="0.0.1")
+    ssh.add_with_packages("node1", spbench="0.0.1")
     status, out, _ = doctor("--hosts", "node1")
     assert status == 0
     assert out.splitlines()[0].startswith("! note        node1 ")
@@ -82,7 +82,7 @@ def test_note_is_no_failure(ssh, doctor):
 
 
 def test_missing_package_exits_with_3(ssh, doctor):
-    packages = ssh.equip("node1")
+    packages = ssh.add_with_packages("node1")
     (packages / "mpi4py/__init__.py").write_text("raise ImportError('no mpi4py here')")
     status, out, _ = doctor("--hosts", "node1")
     assert status == 3
@@ -93,8 +93,8 @@ def test_missing_package_exits_with_3(ssh, doctor):
 
 @pytest.mark.slow
 def test_json_is_the_only_output_on_stdout(ssh, doctor):
-    ssh.equip("node1", "echo Welcome")
-    ssh.equip("node2", torch="2.5")
+    ssh.add_with_packages("node1", "echo Welcome")
+    ssh.add_with_packages("node2", torch="2.5")
     status, out, _ = doctor("--hosts", "node1,node2,nowhere", "--json")
     assert status == 3
     document = json.loads(out)
@@ -187,7 +187,7 @@ def test_each_gpu_of_this_machine_has_a_line(doctor, monkeypatch, tmp_path):
 
 
 def test_python_option_selects_the_interpreter(ssh, doctor):
-    ssh.equip("node1", f"PATH={ssh.folder}/bin:$PATH")
+    ssh.add_with_packages("node1", f"PATH={ssh.folder}/bin:$PATH")
     status, out, _ = doctor("--hosts", "node1", "--python", "/opt/py")
     assert status == 3
     assert "/opt/py is not there; python3" in out

@@ -75,7 +75,7 @@ def test_newest_option_limits_the_history(spbench, record_runs):
     assert spbench("results", "history", "a", "--newest", "5").out.endswith(
         "; 9 runs before these left out\n"
     )
-    refused = spbench("results", "history", "a", "--newest", "501").refusal
+    refused = spbench("results", "history", "a", "--newest", "501").error_line
     assert "--newest 501: a history is of 500 runs at most" in refused
 
 
@@ -88,7 +88,7 @@ def test_zero_median_disables_the_search_for_steps(spbench, record_runs):
 def test_unknown_case_exits_with_5(spbench, record_runs):
     record_runs([1.0])
     done = spbench("results", "history", "b")
-    assert (done.status, done.refusal) == (
+    assert (done.status, done.error_line) == (
         5,
         "spbench: error: no run has passed a case 'b' with the metric 'time_ms'",
     )

@@ -109,7 +109,7 @@ def test_run_with_a_huge_run_json_is_rejected(spbench, runs, args):
     names = {"RUN": huge.id, "OTHER": intact.id}
     done = spbench(*(names.get(word, word) for word in args))
     assert done.status == 2
-    assert f"cannot read run {huge.id}: {path} has 40.0 GB, more than 64 MiB" in done.refusal
+    assert f"cannot read run {huge.id}: {path} has 40.0 GB, more than 64 MiB" in done.error_line
 
 
 def test_other_runs_are_still_compared_and_plotted(spbench, runs, home):
@@ -134,7 +134,7 @@ def test_huge_report_is_rejected(spbench, runs, args):
     inflate(huge.report)
     done = spbench(*(intact.id if word == "OTHER" else word for word in args), huge.id)
     assert done.status == 2
-    assert f"cannot read a report: {huge.report} has 40.0 GB, more than 1 GiB" in done.refusal
+    assert f"cannot read a report: {huge.report} has 40.0 GB, more than 1 GiB" in done.error_line
     assert spbench("results", "show", huge.id).status == 0  # it is built from the events
 
 
@@ -144,7 +144,7 @@ def test_huge_report_hides_no_other_run(spbench, runs):
     assert len(spbench("results", "list").out.splitlines()) == 3
     assert spbench("results", "reindex").status == 0
     done = spbench("report", str(huge.report))
-    assert (done.status, "has 40.0 GB" in done.refusal) == (2, True)
+    assert (done.status, "has 40.0 GB" in done.error_line) == (2, True)
     assert spbench("report", intact.id).status == 0
 
 
@@ -158,7 +158,7 @@ def test_log_with_an_endless_line_is_rejected(spbench, runs, has_start):
         (huge.report).unlink(missing_ok=True)
         done = spbench("results", *args, huge.id)
         assert done.status == 2
-        assert f"cannot read {huge.events}: it has 40.0 GB, and a line of more" in done.refusal
+        assert f"cannot read {huge.events}: it has 40.0 GB, and a line of more" in done.error_line
 
 
 def test_too_long_line_is_skipped(runs, monkeypatch):
@@ -195,7 +195,7 @@ def test_huge_suite_is_not_resumed(spbench, runs):
     huge.write_json("run.json", run | {"request": request, "cwd": "/", "file": "x.yaml"})
     done = spbench("run", "--resume", huge.id)
     assert done.status == 2
-    assert f"{path} has 40.0 GB, more than 4 MiB" in done.refusal
+    assert f"{path} has 40.0 GB, more than 4 MiB" in done.error_line
 
 
 # Files of the home
@@ -218,9 +218,12 @@ def test_huge_baseline_is_rejected(spbench, runs, home):
     inflate(path)
     for args in (("baseline", "show", "main"), ("compare", "main", intact.id)):
         done = spbench(*args)
-        assert (done.status, f"{path} has 40.0 GB, more than 64 MiB" in done.refusal) == (2, True)
+        assert (done.status, f"{path} has 40.0 GB, more than 64 MiB" in done.error_line) == (
+            2,
+            True,
+        )
     listed = spbench("baseline", "list")
     assert (listed.status, "has 40.0 GB" in listed.out) == (0, True)
     pruned = spbench("results", "prune", "--keep", "0", "--yes")
-    assert (pruned.status, "has 40.0 GB" in pruned.refusal) == (2, True)
+    assert (pruned.status, "has 40.0 GB" in pruned.error_line) == (2, True)
     assert spbench("report", huge.id).status == 0

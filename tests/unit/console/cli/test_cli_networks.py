@@ -8,7 +8,7 @@ import pytest
 
 from spbench.cli.app import run_command_line
 from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
-from support.commands import Done
+from support.commands import CommandResult
 
 
 @pytest.fixture
@@ -87,4 +87,4 @@ def test_invalid_input_is_a_one_line_error(networks, args, message):
     assert (status, out) == (2, "")
     assert err.startswith("spbench: error: ")
     assert message in err
-    assert Done(status, out, err).refusal
+    assert CommandResult(status, out, err).error_line

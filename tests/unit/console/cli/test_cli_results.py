@@ -289,8 +289,8 @@ def test_suffix_of_the_output_selects_the_export_format(
 def test_invalid_request_is_a_one_line_error(spbench, two_runs, args, status, message):
     done = spbench(*args)
     assert (done.status, done.out) == (status, "")
-    assert done.refusal.startswith("spbench: error: ")
-    assert message.lower() in done.refusal.lower()
+    assert done.error_line.startswith("spbench: error: ")
+    assert message.lower() in done.error_line.lower()
 
 
 # compare

@@ -109,8 +109,8 @@ def test_unwritable_configuration_is_reported(spbench, user_home):
     (user_home / ".bashrc").mkdir()
     done = spbench("completion", "bash", "--install")
     assert done.status == 4
-    assert f"cannot write {user_home}/.bashrc" in done.refusal
+    assert f"cannot write {user_home}/.bashrc" in done.error_line
 
 
 def test_rejects_install_with_show(spbench):
-    assert "give one of them" in spbench("completion", "--install", "--show").refusal
+    assert "give one of them" in spbench("completion", "--install", "--show").error_line

@@ -18,6 +18,6 @@ def test_run_exits_with_3_and_writes_its_report(spbench, tmp_path):
     report = tmp_path / "report.json"
     done = spbench("run", str(suite), "--headless", "--home", str(home), "--json", str(report))
     assert done.status == 3
-    assert f"cannot write {home}" in done.refusal
-    assert "choose another folder by --home" in done.refusal
+    assert f"cannot write {home}" in done.error_line
+    assert "choose another folder by --home" in done.error_line
     assert json.loads(report.read_text())["run"]["exit_code"] == 3

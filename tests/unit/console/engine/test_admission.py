@@ -13,7 +13,7 @@ from benchmarks.admission import measure_burst
 from spbench.engine.connections import admission
 from spbench.engine.connections.admission import Admission
 from spbench_core.events.rank_events import encode
-from support.collector_listener import until
+from support.collector_listener import wait_until
 from support.sample_events import rank_event
 
 TOKEN = "s3cret"
@@ -90,7 +90,7 @@ async def test_admits_all_ranks_despite_earlier_unauthenticated_peers(server, st
         server.connect(stack)
     for rank in range(300):
         server.connect(stack, hello(rank))
-    await until(lambda: len(server.admitted) == 300)
+    await wait_until(lambda: len(server.admitted) == 300)
     assert sorted(server.admitted) == list(range(300))
     assert (server.pending, server.rejected) == (300, [])
 
@@ -99,13 +99,13 @@ async def test_full_admission_drops_the_oldest_silent_connection(stack):
     server = ListeningAdmission(max_pending=3)
     silent = [server.connect(stack) for _ in range(2)]
     slow = server.connect(stack, hello(7)[:20])
-    await until(lambda: server.pending == 3)
+    await wait_until(lambda: server.pending == 3)
     more = [server.connect(stack) for _ in range(2)]
-    await until(lambda: len(server.rejected) == 2)
+    await wait_until(lambda: len(server.rejected) == 2)
     assert [peer for peer, _ in server.rejected] == format_addresses(silent)
     assert "when connections ran short" in server.rejected[0][1]
     slow.sendall(hello(7)[20:])
-    await until(lambda: server.admitted == [7])
+    await wait_until(lambda: server.admitted == [7])
     assert server.pending == len(more)
     server.admission.close()
 
@@ -114,7 +114,7 @@ async def test_reads_received_data_before_dropping_a_connection(stack):
     """The loop sees new connections first, but still reads data of older ones."""
     server = ListeningAdmission(max_pending=1)
     rank = server.connect(stack)
-    await until(lambda: server.pending == 1)
+    await wait_until(lambda: server.pending == 1)
     rank.sendall(hello(5))
     for _ in range(3):
         server.connect(stack)
@@ -128,26 +128,26 @@ async def test_drops_addresses_with_a_wrong_token_first(
 ):
     server = ListeningAdmission(max_pending=2)
     older = server.connect(stack)
-    await until(lambda: server.pending == 1)
+    await wait_until(lambda: server.pending == 1)
     suspected = server.connect(stack, source=ELSEWHERE)
     server.connect(stack, hello(token="wrong"), source=ELSEWHERE)
-    await until(lambda: len(server.rejected) == 1)
+    await wait_until(lambda: len(server.rejected) == 1)
     server.connect(stack)
-    await until(lambda: len(server.rejected) == 2)
+    await wait_until(lambda: len(server.rejected) == 2)
     assert server.rejected[1][0] == f"{ELSEWHERE}:{suspected.getsockname()[1]}"
     older.sendall(hello(1))
     server.connect(stack, hello(2), source=ELSEWHERE)
-    await until(lambda: sorted(server.admitted) == [1, 2])
+    await wait_until(lambda: sorted(server.admitted) == [1, 2])
     server.admission.close()
 
 
 async def test_drops_silent_connections_by_their_age(server, stack, monkeypatch):
     monkeypatch.setattr(admission, "CONNECT_TIMEOUT", 0.1)
     first = server.connect(stack)
-    await until(lambda: server.pending == 1)
+    await wait_until(lambda: server.pending == 1)
     await asyncio.sleep(0.05)
     second = server.connect(stack, b'{"event"')
-    await until(lambda: len(server.rejected) == 2)
+    await wait_until(lambda: len(server.rejected) == 2)
     assert [peer for peer, _ in server.rejected] == format_addresses([first, second])
     assert {reason for _, reason in server.rejected} == {"said nothing for 0.1 s"}
 
@@ -159,11 +159,11 @@ async def test_without_descriptors_drops_silent_peers_and_admits_ranks(server, s
     with limit_descriptors(10):
         for peer in peers[:30]:
             peer.connect((LOOPBACK, server.port))
-        await until(lambda: len(server.rejected) >= 20)
+        await wait_until(lambda: len(server.rejected) >= 20)
         for rank, peer in enumerate(peers[30:]):
             peer.connect((LOOPBACK, server.port))
             peer.sendall(hello(rank))
-        await until(lambda: len(server.admitted) == 10)
+        await wait_until(lambda: len(server.admitted) == 10)
     assert sorted(server.admitted) == list(range(10))
 
 
@@ -182,11 +182,11 @@ async def test_without_any_descriptor_waits_and_logs_nothing(server, stack, monk
     monkeypatch.setattr(server.admission, "_listening", FullListening())
     monkeypatch.setattr(admission, "PAUSE", 0.02)
     server.connect(stack, hello(4))
-    await until(lambda: len(attempts) >= 3)
+    await wait_until(lambda: len(attempts) >= 3)
     await asyncio.sleep(0.1)
     assert len(attempts) < 12
     monkeypatch.setattr(server.admission, "_listening", listening)
-    await until(lambda: server.admitted == [4])
+    await wait_until(lambda: server.admitted == [4])
     assert caplog.records == []
 
 
@@ -196,7 +196,7 @@ async def test_passes_on_data_after_the_hello(stack):
     port = admitting.listen(LOOPBACK)
     peer = stack.enter_context(socket.create_connection((LOOPBACK, port)))
     peer.sendall(hello(1) + b"and more")
-    await until(lambda: calls)
+    await wait_until(lambda: calls)
     (connection, peer_address, event, remainder), *_ = calls
     connection.close()
     admitting.close()

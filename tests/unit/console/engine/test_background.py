@@ -27,14 +27,14 @@ from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.record.runs.folder import RunFolder
 from support.paths import SUITES
-from support.runs import script_head
+from support.runs import build_script_head
 from support.sample_events import recorded, run_start
 
 HALO = SUITES / "halo.yaml"
 TIMEOUT = 30.0
 
 CONSOLE = f"""\
-{script_head("-IS")}
+{build_script_head("-IS")}
 import json, os, signal, socket, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 home = sys.argv[sys.argv.index("--home") + 1]

@@ -10,7 +10,7 @@ from spbench.engine.connections import admission
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankIdentity
 from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
-from support.collector_listener import PATIENCE, Heard, until
+from support.collector_listener import DEADLINE, RecordingListener, wait_until
 from support.sample_events import rank_event
 
 TOKEN = "s3cret"
@@ -31,12 +31,12 @@ class Peer:
         await self._writer.drain()
 
     async def read_line(self):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             return json.loads(await self._reader.readline())
 
     async def wait_until_closed(self):
         """Wait until the collector has ended the connection."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             try:
                 while await self._reader.read(1 << 16):
                     pass
@@ -53,7 +53,7 @@ class Console:
     """A collector that listens, and peers that connect to it."""
 
     def __init__(self):
-        self.listener = Heard()
+        self.listener = RecordingListener()
         self.collector = Collector(TOKEN, self.listener)
         self.port = 0
         self._peers = []
@@ -107,7 +107,7 @@ async def test_events_of_a_rank_arrive_in_order_with_their_lines(console, listen
     peer = await console.connect_rank(3)
     await peer.send(*heartbeats(1, 2))
     await peer.send(*heartbeats(3, 3))
-    await until(lambda: len(listener.events) == 4)
+    await wait_until(lambda: len(listener.events) == 4)
     assert listener.seqs == [0, 1, 2, 3]
     assert [json.loads(line) for line in listener.lines] == listener.events
     assert set(listener.sources) == set(console.collector.ranks)
@@ -128,16 +128,16 @@ async def test_accepts_a_hello_in_two_parts(console, listener):
     await asyncio.sleep(0.02)
     assert listener.events == []
     await peer.send_bytes(line[20:])
-    await until(lambda: listener.seqs == [0])
+    await wait_until(lambda: listener.seqs == [0])
 
 
 async def test_accepts_hello_and_events_in_one_write(console, listener):
     peer = await console.connect()
     data = b"".join(map(encode, [hello(), *heartbeats(1, 500)]))
     await peer.send_bytes(data[:-5])
-    await until(lambda: len(listener.events) == 500)
+    await wait_until(lambda: len(listener.events) == 500)
     await peer.send_bytes(data[-5:])
-    await until(lambda: len(listener.events) == 501)
+    await wait_until(lambda: len(listener.events) == 501)
     assert listener.seqs == list(range(501))
 
 
@@ -145,7 +145,7 @@ async def test_accepts_a_line_of_maximum_length(console, listener):
     peer = await console.connect_rank()
     length = MAX_LINE - len(encode(rank_event("log", seq=1, message="")))
     await peer.send(rank_event("log", seq=1, message="x" * length), *heartbeats(2, 2))
-    await until(lambda: listener.seqs == [0, 1, 2])
+    await wait_until(lambda: listener.seqs == [0, 1, 2])
     assert listener.violations == []
 
 
@@ -158,7 +158,7 @@ async def test_rank_receives_replies(console, listener):
 async def test_ignores_a_reply_to_a_lost_rank(console, listener):
     peer = await console.connect_rank()
     await peer.close()
-    await until(lambda: listener.lost)
+    await wait_until(lambda: listener.lost)
     listener.sources[0].reply(reply="bye")
     listener.sources[0].close()
 
@@ -166,7 +166,7 @@ async def test_ignores_a_reply_to_a_lost_rank(console, listener):
 async def test_reports_a_lost_connection_once(console, listener):
     peer = await console.connect_rank()
     await peer.close()
-    await until(lambda: listener.lost)
+    await wait_until(lambda: listener.lost)
     assert listener.lost == [listener.sources[0]]
     assert console.collector.ranks == ()
 
@@ -203,7 +203,7 @@ async def test_disconnects_a_rank_that_violates_the_protocol(console, listener, 
     peer = await console.connect_rank()
     await peer.send_bytes(lines)
     await peer.wait_until_closed()
-    await until(lambda: listener.lost)
+    await wait_until(lambda: listener.lost)
     assert len(listener.violations) == 1
     assert reason in listener.violations[0]
 
@@ -217,7 +217,7 @@ async def test_delivers_events_before_an_invalid_line(console, listener, invalid
         b"".join(map(encode, heartbeats(1, 2))) + invalid + encode(heartbeats(3, 3)[0])
     )
     await peer.wait_until_closed()
-    await until(lambda: listener.lost)
+    await wait_until(lambda: listener.lost)
     assert listener.seqs == [0, 1, 2]
     assert len(listener.lines) == 3
     assert len(listener.violations) == 1
@@ -242,7 +242,7 @@ async def test_accepts_a_hello_without_a_rank(console, listener):
     del event["rank"]
     peer = await console.connect()
     await peer.send(event)
-    await until(lambda: listener.sources or listener.strangers)
+    await wait_until(lambda: listener.sources or listener.strangers)
     assert not listener.sources or listener.sources[0].identity.rank is None
 
 
@@ -251,7 +251,7 @@ async def test_accepts_a_hello_without_a_rank(console, listener):
 
 async def flood(peer):
     """Send a line of 10 MiB; the collector must not wait for its end."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         for _ in range(160):
             await peer.send_bytes(b"x" * (1 << 16))
 
@@ -299,7 +299,7 @@ async def test_disconnects_a_peer_without_the_token(console, listener, data):
     assert len(listener.strangers) == 1
     assert listener.lost == listener.violations == []
     await rank.send(*heartbeats(1, 1))
-    await until(lambda: listener.seqs == [0, 1])
+    await wait_until(lambda: listener.seqs == [0, 1])
 
 
 async def test_endless_line_disconnects_an_unauthenticated_peer(console, listener):
@@ -327,4 +327,4 @@ async def test_disconnects_silent_peers_after_the_timeout(console, listener, mon
     await slow.wait_until_closed()
     assert listener.strangers == ["said nothing for 0.05 s"] * 2
     await rank.send(*heartbeats(1, 1))
-    await until(lambda: listener.seqs == [0, 1])
+    await wait_until(lambda: listener.seqs == [0, 1])

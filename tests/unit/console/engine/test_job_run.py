@@ -20,7 +20,7 @@ from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
-from support.runs import python_path
+from support.runs import build_python_path
 from support.sample_events import described, run_start
 
 RANKS = """
@@ -83,7 +83,7 @@ def run_job(tmp_path):
         return fault, {name: case.status for name, case in state.cases.items()}
 
     def launch(program, parse_output):
-        env = os.environ | {"PYTHONPATH": python_path()}
+        env = os.environ | {"PYTHONPATH": build_python_path()}
         command = Command((sys.executable, "-c", RANKS + program), env)
         return SimpleNamespace(
             command=command,

@@ -17,7 +17,7 @@ from spbench.engine.connections.collector import Collector
 from spbench_core.events import rank_events
 from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_core.events.rank_events import encode
-from support.collector_listener import Heard, until
+from support.collector_listener import RecordingListener, wait_until
 from support.paths import ROOT
 from support.sample_events import rank_event
 
@@ -40,7 +40,7 @@ class Node:
     def __init__(self):
         self.run = f"test-{secrets.token_hex(8)}"
         self.token = secrets.token_hex(16)
-        self.listener = Heard()
+        self.listener = RecordingListener()
         self.collector = Collector(self.token, self.listener, 4)
         self.port = 0
         self.ranks = []
@@ -58,7 +58,7 @@ class Node:
                 )
             )
             # a rank without its reply would reconnect through another relay
-            await until(lambda: self.admitted_count == len(self.ranks))
+            await wait_until(lambda: self.admitted_count == len(self.ranks))
 
     @property
     def admitted_count(self):
@@ -78,7 +78,7 @@ class Node:
         """Return the exit statuses of the ranks, once they and the relay have ended."""
         async with asyncio.timeout(20):
             statuses = [await rank.wait() for rank in self.ranks]
-        await until(lambda: not processes.find_processes(self.run))
+        await wait_until(lambda: not processes.find_processes(self.run))
         return statuses
 
 
@@ -112,7 +112,7 @@ async def test_ranks_of_a_node_share_a_connection(node):
     assert os.getpriority(os.PRIO_PROCESS, node.relays[0]) > 0
     for rank in (2, 0, 1):
         node.find_connection(rank).reply(reply="cases", cases=[{"id": f"case {rank}"}])
-    await until(lambda: sum(event["event"] == "bye" for event in listener.events) == 3)
+    await wait_until(lambda: sum(event["event"] == "bye" for event in listener.events) == 3)
     messages = {
         event["rank"]: event["message"] for event in listener.events if event["event"] == "log"
     }
@@ -130,10 +130,10 @@ async def test_ranks_of_a_node_share_a_connection(node):
 async def test_lost_rank_does_not_end_its_relay_or_other_ranks(node):
     await node.start(2)
     node.ranks[0].kill()
-    await until(lambda: node.listener.lost)
+    await wait_until(lambda: node.listener.lost)
     assert [connection.identity.rank for connection in node.listener.lost] == [0]
     node.find_connection(1).reply(reply="cases", cases=[{"id": "on"}])
-    await until(lambda: node.listener.events[-1]["event"] == "bye")
+    await wait_until(lambda: node.listener.events[-1]["event"] == "bye")
     node.find_connection(1).reply(reply="bye")
     assert await node.wait_for_end() == [-signal.SIGKILL, 0]
     assert node.listener.relays_lost == []
@@ -142,7 +142,7 @@ async def test_lost_rank_does_not_end_its_relay_or_other_ranks(node):
 async def test_lost_relay_is_reported_and_not_its_ranks(node):
     await node.start(2)
     os.kill(node.relays[0], signal.SIGKILL)
-    await until(lambda: node.listener.relays_lost)
+    await wait_until(lambda: node.listener.relays_lost)
     assert node.listener.relays_lost == [(socket.gethostname(), 2, "ended")]
     assert await node.wait_for_end() == [75, 75]
     assert node.listener.lost == node.listener.violations == []
@@ -203,7 +203,7 @@ async def test_relay_is_not_a_rank(node, relay):
 async def test_accepts_a_hello_in_several_frames(node, relay):
     line = hello(node, 4) + encode(rank_event("heartbeat", 4, seq=1))
     relay.writer.write(encode_frame(3, line[:30]) + HEARTBEAT_FRAME + encode_frame(3, line[30:]))
-    await until(lambda: len(node.listener.events) == 2)
+    await wait_until(lambda: len(node.listener.events) == 2)
     assert await relay.read_frames(1) == [(3, b'{"reply":"hello"}\n')]
     assert node.token not in repr(node.listener.events)
 
@@ -214,7 +214,7 @@ async def test_accepts_a_hello_in_several_frames(node, relay):
 async def test_admits_ranks_behind_a_relay_only_with_the_token(node, relay, line):
     rejected = hello(node, 0, token="wrong") if line is None else line
     relay.writer.write(encode_frame(1, rejected) + encode_frame(2, hello(node, 2)))
-    await until(lambda: node.listener.events)
+    await wait_until(lambda: node.listener.events)
     assert await relay.read_frames(2) == [(1, b""), (2, b'{"reply":"hello"}\n')]
     assert len(node.listener.strangers) == 1
     assert [event["rank"] for event in node.listener.events] == [2]
@@ -223,17 +223,17 @@ async def test_admits_ranks_behind_a_relay_only_with_the_token(node, relay, line
 async def test_gap_behind_a_relay_disconnects_only_that_rank(node, relay):
     relay.writer.write(encode_frame(1, hello(node, 1)) + encode_frame(2, hello(node, 2)))
     relay.writer.write(encode_frame(1, encode(rank_event("heartbeat", 1, seq=5))))
-    await until(lambda: node.listener.violations)
+    await wait_until(lambda: node.listener.violations)
     assert node.listener.violations == ["sent event 5 where 1 was due"]
     assert (1, b"") in await relay.read_frames(3)
     relay.writer.write(encode_frame(2, encode(rank_event("heartbeat", 2, seq=1))))
-    await until(lambda: len(node.listener.events) == 3)
+    await wait_until(lambda: len(node.listener.events) == 3)
 
 
 async def test_disconnects_a_relay_that_violates_the_protocol(node, relay):
     relay.writer.write(encode_frame(1, hello(node, 1)) + b"no head of any piece at all\n")
     await relay.wait_until_closed()
-    await until(lambda: node.listener.relays_lost)
+    await wait_until(lambda: node.listener.relays_lost)
     (_, ranks, reason), *_ = node.listener.relays_lost
     assert ranks == 1
     assert reason.startswith("sent what no relay sends")
@@ -243,17 +243,17 @@ async def test_silent_relay_is_reported_before_its_ranks(node, relay, monkeypatc
     assert node.collector.relay_silence < rank_events.SILENCE_LIMIT - 1
     monkeypatch.setattr(node.collector, "relay_silence", 0.1)
     relay.writer.write(encode_frame(1, hello(node, 1)))
-    await until(lambda: node.listener.relays_lost)
+    await wait_until(lambda: node.listener.relays_lost)
     assert node.listener.relays_lost == [("node01", 1, "has been silent for 1 s")]
     assert node.listener.lost == []
 
 
 async def test_relay_may_disconnect_after_bye_of_all_ranks(node, relay):
     relay.writer.write(encode_frame(1, hello(node, 1)))
-    await until(lambda: node.listener.sources)
+    await wait_until(lambda: node.listener.sources)
     node.listener.sources[0].ended = True
     relay.writer.close()
-    await until(lambda: node.collector.ranks == ())
+    await wait_until(lambda: node.collector.ranks == ())
     assert node.listener.relays_lost == node.listener.lost == []
 
 

@@ -9,7 +9,7 @@ from spbench.engine.connections.endpoint import parse_addresses, parse_ports, re
 from spbench.engine.connections.tunnel import Tunnels
 from spbench.errors import ExitCode, MissingError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
-from support.collector_listener import Heard
+from support.collector_listener import RecordingListener
 
 LOOPBACK = "127.0.0.1"
 HOSTS = ("localhost", "192.0.2.7", "192.0.2.8")
@@ -59,7 +59,7 @@ def test_rejects_an_invalid_address(text):
 async def test_takes_the_first_free_port_of_the_range():
     with socket.create_server((LOOPBACK, 0)) as listener:
         port = listener.getsockname()[1]
-        collector = Collector("t0ken", Heard())
+        collector = Collector("t0ken", RecordingListener())
         with pytest.raises(MissingError, match=f"--port-range {port}-{port} is free") as caught:
             await collector.listen(LOOPBACK, (port,))
         assert caught.value.exit_code == ExitCode.MISSING

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from spbench.launch.containers import build_container_prefix
 from spbench.suites.settings import Container
-from support.launched_programs import NASTY
+from support.launched_programs import UNUSUAL_VALUES
 
 MOUNTS = ["/data", "/a b:/inside:ro"]
 
@@ -59,7 +59,7 @@ def test_docker_gets_the_name_of_every_variable(tmp_path: Path):
         f"env -0 > {tmp_path}/env\n"
     )
     docker.chmod(0o755)
-    env = {**NASTY, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PMI_RANK": "3"}
+    env = {**UNUSUAL_VALUES, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PMI_RANK": "3"}
     subprocess.run([*build_prefix("docker", mounts=MOUNTS), "python3", "a b"], env=env, check=True)
     args = (tmp_path / "words").read_text().split("\0")[:-1]
     assert args[0] == "run"
@@ -76,7 +76,7 @@ def test_docker_gets_the_name_of_every_variable(tmp_path: Path):
     assert "/a b:/inside:ro" in args
     lines = (tmp_path / "env").read_text().split("\0")[:-1]
     passed = dict(line.split("=", 1) for line in lines)
-    assert {name: passed[name] for name in NASTY} == NASTY
+    assert {name: passed[name] for name in UNUSUAL_VALUES} == UNUSUAL_VALUES
 
 
 @pytest.mark.parametrize("mount", ["data", "/a:b", "/a:/b:ro:x", ""])

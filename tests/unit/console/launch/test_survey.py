@@ -24,14 +24,14 @@ from spbench.launch.survey.facts import HostFacts, group_findings, parse_facts
 from spbench.launch.survey.reach import ANSWER_TIMEOUT
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
-from support.ssh_hosts import SshHosts, idle_hosts
+from support.ssh_hosts import SshHosts, make_idle_hosts
 
 PYTHON = sys.executable
 
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch) -> SshHosts:
-    return idle_hosts(tmp_path / "ssh", monkeypatch)
+    return make_idle_hosts(tmp_path / "ssh", monkeypatch)
 
 
 async def survey_named(ssh: SshHosts, *names: str, **keys: object) -> dict[str, HostFacts]:
@@ -57,7 +57,7 @@ def has_ended(path: Path) -> bool:
 
 
 async def test_survey_returns_the_facts_of_a_host(ssh):
-    ssh.equip("node01")
+    ssh.add_with_packages("node01")
     facts = await survey_host(ssh, "node01")
     assert (facts.status, facts.reason, facts.findings) == ("ok", "", ())
     assert (facts.mpi, facts.mpi4py, facts.torch) == ("Open MPI v5.0.11", "4.1.0", "2.6.0")
@@ -105,7 +105,7 @@ def install_torch(packages: Path, built: str) -> None:
 
 
 async def test_reports_gpus_and_mismatch_of_torch_and_driver(ssh, kernel):
-    install_torch(ssh.equip("node01", "export CUDA_VISIBLE_DEVICES=1"), "'13.0'")
+    install_torch(ssh.add_with_packages("node01", "export CUDA_VISIBLE_DEVICES=1"), "'13.0'")
     facts = await survey_host(ssh, "node01")
     assert [(card.address, card.node) for card in facts.gpus.cards] == [
         ("0000:1a:00.0", 0),
@@ -123,7 +123,7 @@ async def test_reports_gpus_and_mismatch_of_torch_and_driver(ssh, kernel):
 
 
 async def test_reports_a_cpu_build_of_torch_on_a_gpu_host(ssh, kernel):
-    install_torch(ssh.equip("node01"), "None")
+    install_torch(ssh.add_with_packages("node01"), "None")
     facts = await survey_host(ssh, "node01")
     assert facts.torch_cuda == ""
     assert facts.reason == (
@@ -137,11 +137,11 @@ async def test_cuda_awareness_of_mpi_has_its_evidence(ssh):
     name = "spbench_parallel.device.mpi_memory"
     function = "lambda *, started: (None, f'Open MPI: asked with {started}')"
     module = f"import sys, types\nsys.modules[{name!r}] = module = types.ModuleType({name!r})\n"
-    ssh.equip("node01", more=f"{module}module.detect_cuda_awareness = {function}\n")
+    ssh.add_with_packages("node01", more=f"{module}module.detect_cuda_awareness = {function}\n")
     raising = (
         "def detect_cuda_awareness(started):\n    raise RuntimeError('SPBENCH_CUDA_AWARE is 7')\n"
     )
-    ssh.equip(
+    ssh.add_with_packages(
         "node02", more=f"{module}{raising}module.detect_cuda_awareness = detect_cuda_awareness\n"
     )
     facts = await survey_named(ssh, "node01", "node02")
@@ -150,7 +150,7 @@ async def test_cuda_awareness_of_mpi_has_its_evidence(ssh):
 
 
 async def test_unknown_build_of_torch_gives_no_finding(ssh, kernel):
-    packages = ssh.equip("node01")
+    packages = ssh.add_with_packages("node01")
     install_torch(packages, "None")
     (packages / "torch/version.py").write_text("__version__ = '2.6.0'\n")
     facts = await survey_host(ssh, "node01")
@@ -179,7 +179,9 @@ async def test_missing_ssh_is_reported(ssh):
 
 async def test_banners_of_a_login_shell_are_ignored(ssh):
     long = "head -c 1200000 /dev/zero | tr '\\0' x; echo"
-    ssh.equip("node01", "echo 'spbench-host {no JSON}'", long, "printf 'quota> '", "echo no >&2")
+    ssh.add_with_packages(
+        "node01", "echo 'spbench-host {no JSON}'", long, "printf 'quota> '", "echo no >&2"
+    )
     facts = await survey_host(ssh, "node01")
     assert (facts.status, facts.mpi) == ("ok", "Open MPI v5.0.11")
 
@@ -229,9 +231,9 @@ async def test_hanging_host_times_out_and_is_killed(ssh, monkeypatch):
 @pytest.mark.slow
 async def test_facts_arrive_as_answered_and_closing_kills_the_others(ssh):
     wait = "while [ ! -e {} ]; do sleep 0.02; done"
-    ssh.equip("second", wait.format(ssh.folder / "go"))
+    ssh.add_with_packages("second", wait.format(ssh.folder / "go"))
     ssh.add("never", f"echo $$ > {ssh.folder}/pid", "exec sleep 60")
-    ssh.equip("first", wait.format(ssh.folder / "pid"))
+    ssh.add_with_packages("first", wait.format(ssh.folder / "pid"))
     names = ["second", "never", "first", "second"]
     settings = LaunchSettings.model_validate({})
     surveyed: Any = survey.survey_hosts(names, settings, ssh.env)
@@ -266,7 +268,7 @@ async def test_number_of_concurrent_queries_is_limited(ssh, monkeypatch):
 
 
 async def test_python3_answers_if_the_interpreter_is_missing(ssh):
-    ssh.equip("node01", f"PATH={ssh.folder}/bin:$PATH")
+    ssh.add_with_packages("node01", f"PATH={ssh.folder}/bin:$PATH")
     facts = await survey_host(ssh, "node01", python="/opt/nowhere/python")
     assert facts.status == "missing"
     version = ".".join(map(str, sys.version_info[:3]))
@@ -300,7 +302,7 @@ async def test_disabled_login_shell_is_reported(ssh):
 
 @pytest.mark.slow
 async def test_setup_and_environment_reach_the_host_unchanged(ssh):
-    packages = ssh.equip("node01")
+    packages = ssh.add_with_packages("node01")
     ssh.add("node01")
     strange = packages.rename(packages.parent / "it's $HOME; a")
     facts = await survey_host(ssh, "node01", env={"PYTHONPATH": str(strange)})
@@ -319,14 +321,14 @@ async def test_rejects_an_invalid_container_command(ssh):
 
 
 async def test_relative_interpreter_does_not_depend_on_the_shell(ssh, monkeypatch):
-    ssh.equip("node01", "cd /")
+    ssh.add_with_packages("node01", "cd /")
     monkeypatch.chdir(Path(PYTHON).parent)
     facts = await survey_host(ssh, "node01", python=f"./{Path(PYTHON).name}")
     assert (facts.status, facts.interpreter) == ("ok", PYTHON)
 
 
 async def test_missing_packages_are_reported_with_a_fix(ssh):
-    packages = ssh.equip("node01", spbench="0.0.1")
+    packages = ssh.add_with_packages("node01", spbench="0.0.1")
     (packages / "mpi4py/MPI.py").write_text("raise RuntimeError('cannot load libmpi.so')")
     facts = await survey_host(ssh, "node01")
     assert facts.status == "missing"
@@ -344,7 +346,7 @@ async def test_missing_packages_are_reported_with_a_fix(ssh):
 
 async def survey_host_with_mpi(ssh: SshHosts, module: str) -> HostFacts:
     """Return the facts of a host on which mpi4py is this module."""
-    (ssh.equip("node01") / "mpi4py/MPI.py").write_text(module)
+    (ssh.add_with_packages("node01") / "mpi4py/MPI.py").write_text(module)
     return await survey_host(ssh, "node01")
 
 
@@ -366,8 +368,8 @@ async def test_hanging_mpi_library_keeps_the_other_facts(ssh, monkeypatch):
 @pytest.mark.slow
 async def test_wrong_clock_is_a_note_at_any_latency(ssh):
     late = "import time\nreal = time.time\ntime.time = lambda: real() - 90\n"
-    ssh.equip("late", more=late)
-    ssh.equip("far", "sleep 0.3")
+    ssh.add_with_packages("late", more=late)
+    ssh.add_with_packages("far", "sleep 0.3")
     facts = await survey_named(ssh, "late", "far")
     assert facts["late"].clock_s == pytest.approx(-90, abs=0.1)
     assert facts["late"].status == "note"

@@ -18,7 +18,7 @@ from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.planner.profile.work import compute_work
 from spbench.suites.settings import build_json_schema
-from support.paths import EXAMPLES, SHARED
+from support.paths import EXAMPLES, SHARED_DATA
 from support.planner.sample_profiles import chain, diamond, layer, write_torchgraph
 
 NODE = (
@@ -102,7 +102,7 @@ def test_cycle_is_reported_at_one_of_its_edges():
     assert "b -> c -> b" in line or "c -> b -> c" in line
 
 
-@pytest.mark.parametrize("path", sorted(SHARED.glob("profiles/*/*.txt")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(SHARED_DATA.glob("profiles/*/*.txt")), ids=lambda p: p.stem)
 def test_shared_profiles_round_trip(path):
     if path.name == "LICENSE.txt":
         return

@@ -13,7 +13,7 @@ from spbench.planner.profile.graph import build_graph, find_cycle, iterate_bits,
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import drop_unplanned_layers
-from support.paths import SHARED
+from support.paths import SHARED_DATA
 from support.planner.sample_profiles import chain, diamond, layer, shared
 
 BRANCHES = Profile(
@@ -23,7 +23,7 @@ BRANCHES = Profile(
 
 def read_state_counts():
     """Return the files of the shared profiles with the state counts from their README."""
-    readme = SHARED / "profiles" / "README.md"
+    readme = SHARED_DATA / "profiles" / "README.md"
     text = readme.read_text() if readme.exists() else ""
     rows = re.findall(r"^\| (\S+\.txt) \| \d+ \| \d+ \| \w+ \| (\d+) \|", text, re.MULTILINE)
     return [(name, int(count)) for name, count in rows]

@@ -7,13 +7,13 @@ import pytest
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report, validate_document
 from spbench.report.recorded import load_run
-from support.paths import RUNS
+from support.paths import RECORDED_RUNS
 
-RECORDED_RUNS = sorted(path.name for path in RUNS.iterdir())
+NAMES = sorted(path.name for path in RECORDED_RUNS.iterdir())
 
 
 def test_run_of_the_current_formats_exists():
-    assert "schema-1" in RECORDED_RUNS
+    assert "schema-1" in NAMES
 
 
 def restrict_to(document, newer):
@@ -28,9 +28,9 @@ def restrict_to(document, newer):
     return newer
 
 
-@pytest.mark.parametrize("name", RECORDED_RUNS)
+@pytest.mark.parametrize("name", NAMES)
 def test_report_and_events_give_the_same_run(name, tmp_path):
-    folder = RunFolder(shutil.copytree(RUNS / name, tmp_path / name))
+    folder = RunFolder(shutil.copytree(RECORDED_RUNS / name, tmp_path / name))
     document = folder.read_json("report.json")
     assert restrict_to(document, validate_document(document)) == document
     assert list(load_run(folder).cases) == [case["id"] for case in document["cases"]]
@@ -41,7 +41,7 @@ def test_report_and_events_give_the_same_run(name, tmp_path):
 
 
 def test_recorded_results_do_not_change():
-    cases = load_run(RunFolder(RUNS / "schema-1")).cases
+    cases = load_run(RunFolder(RECORDED_RUNS / "schema-1")).cases
     assert {id: case.status for id, case in cases.items()} == {
         "gemm[n=32]": "passed",
         "gemm[n=64]": "passed",

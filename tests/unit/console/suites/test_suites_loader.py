@@ -11,7 +11,7 @@ from spbench.suites.case import RepeatPolicy
 from spbench.suites.loader import load_suite_file, load_suite_text
 from spbench.suites.model import CaseEntry
 from spbench.suites.settings import LaunchSettings, SuiteLaunch, parse_time_limit
-from support.paths import DATA
+from support.paths import TEST_SUITES
 
 HEAD = "schema: spbench.suite/1\nname: s\n"
 
@@ -27,15 +27,15 @@ def errors_of(cases, head=HEAD, overrides=()):
 
 
 def test_every_error_of_a_file_in_one_pass():
-    text = (DATA / "wrong.yaml").read_text()
+    text = (TEST_SUITES / "wrong.yaml").read_text()
     with pytest.raises(SuiteError) as caught:
         load_suite_text(text, Path("wrong.yaml"))
-    assert str(caught.value).splitlines() == (DATA / "wrong.txt").read_text().splitlines()
+    assert str(caught.value).splitlines() == (TEST_SUITES / "wrong.txt").read_text().splitlines()
     assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_no_message_speaks_as_pydantic_does():
-    told = (DATA / "wrong.txt").read_text().lower()
+    told = (TEST_SUITES / "wrong.txt").read_text().lower()
     for jargon in ("input should", "extra inputs", "pydantic", "http", "valid (", "[type="):
         assert jargon not in told
 

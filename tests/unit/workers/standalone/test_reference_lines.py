@@ -9,7 +9,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_workers.standalone.program import list_names, read_command_line
 from spbench_workers.standalone.script_command_line import SCRIPTS, create_script_parser
 from support.paths import DOCS
-from support.reference_lines import LINES
+from support.reference_commands import REFERENCE_COMMANDS
 
 
 def parse_line(alias, arguments="", ranks=None):
@@ -28,7 +28,7 @@ def find_rank_count(arguments):
     return 1
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[3]} {line[4]}")
+@pytest.mark.parametrize("line", REFERENCE_COMMANDS, ids=lambda line: f"{line[3]} {line[4]}")
 def test_parses_each_documented_line(line):
     ranks, file, script_arguments, alias, arguments = line
     assert SCRIPTS[alias].file.split("/")[-1] == file
@@ -41,7 +41,7 @@ def test_parses_each_documented_line(line):
 
 def test_lines_include_each_row_of_the_page():
     rows = re.findall(r"^\| \d+ \|", (DOCS / "references.md").read_text(), re.MULTILINE)
-    assert len(rows) == len(LINES)
+    assert len(rows) == len(REFERENCE_COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_reports_an_invalid_number_as_typed(arguments, expected):
 
 
 def test_each_script_has_a_line():
-    assert {alias for _, _, _, alias, _ in LINES} == set(SCRIPTS)
+    assert {alias for _, _, _, alias, _ in REFERENCE_COMMANDS} == set(SCRIPTS)
 
 
 @pytest.mark.parametrize(

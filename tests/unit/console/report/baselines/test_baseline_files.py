@@ -10,7 +10,7 @@ from spbench.report.baselines import files
 from spbench.report.baselines.making import make_baseline, make_baseline_run
 from spbench.report.comparison.compare import compare
 from spbench.report.recorded import load_run
-from support.paths import RUNS
+from support.paths import RECORDED_RUNS
 from support.sample_runs import case, run
 
 BASELINE, _ = make_baseline("main", run(case("a", {"time_ms": 1.0})))
@@ -104,8 +104,8 @@ def test_lists_all_baselines_if_one_is_damaged(tmp_path):
 
 
 def test_first_baseline_format_can_be_read_and_compared(tmp_path):
-    path = RUNS.parent / "baselines" / "schema-1.json"
+    path = RECORDED_RUNS.parent / "baselines" / "schema-1.json"
     first = make_baseline_run(files.load_baseline(tmp_path, str(path)), path)
-    comparison = compare(first, load_run(RunFolder(RUNS / "schema-1")))
+    comparison = compare(first, load_run(RunFolder(RECORDED_RUNS / "schema-1")))
     assert {row.case for row in comparison.rows} == set(first.cases)
     assert all(row.ratio == 1 for row in comparison.rows if row.ratio)
