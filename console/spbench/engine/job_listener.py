@@ -31,7 +31,7 @@ class JobListener:
     Attributes:
         wake: Set when the job has to decide something: a fault, or a rank that is done.
         ranks: The ranks' connections, once they are ready.
-        where: The position in the program that each rank reported on request.
+        positions: The position in the program that each rank reported on request.
         failure: An exception of spbench, which is raised when the job is ended.
         num_rejected: The number of rejected connections without the token.
         closed: Whether the fault has been judged, so that connections which end now were ended by

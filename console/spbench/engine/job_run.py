@@ -152,8 +152,6 @@ class JobRun:
             self._hurry.set()
         self._listener.wake.set()
 
-    # Starting
-
     async def _start(self, variables: Mapping[str, str]) -> asyncio.subprocess.Process | None:
         """Start the launcher with these variables; None if the job was cancelled before."""
         plan = self._plan
@@ -214,8 +212,6 @@ class JobRun:
             opening.result()
         opening.cancel()
 
-    # Supervising
-
     async def _supervise(self, process: asyncio.subprocess.Process) -> None:
         """Wait until all ranks are done, or there is a fault."""
         exited = asyncio.create_task(process.wait())
@@ -250,7 +246,7 @@ class JobRun:
             if self._watch.tentative:
                 await self._await_evidence(process)
             evidence = self._collect_evidence(process)
-            if names_unknown_host(evidence.launcher_report.lost, evidence.spellings):
+            if names_unknown_host(evidence.launcher_report.lost, evidence.host_names):
                 self._aliases = await read_ssh_names(_list_rank_hosts(self._plan))
                 evidence = self._collect_evidence(process)
             explained = await self._check_unreached_hosts(self._find_fault(fault, evidence))
@@ -302,7 +298,7 @@ class JobRun:
             describe_rank=lambda rank: watch.describe_rank(rank, now),
             waited_for=watch.unconnected,
             planned_hosts=watch.expected_hosts,
-            spellings=self._collect_spellings(),
+            host_names=self._collect_host_names(),
             quiet=watch.find_quiet(now),
             launcher=launcher.name,
             host=socket.gethostname(),
@@ -311,7 +307,7 @@ class JobRun:
             stderr_text=extract_rank_stderr(output),
         )
 
-    def _collect_spellings(self) -> dict[int, set[str]]:
+    def _collect_host_names(self) -> dict[int, set[str]]:
         """Return the names of each rank's host: its own, the placement's and ssh's."""
         names = {rank: {host} for rank, host in self._watch.hosts.items()}
         for rank, host in enumerate(_list_rank_hosts(self._plan)):

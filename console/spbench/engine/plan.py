@@ -281,9 +281,10 @@ async def check_networks(run: RunPlan, progress: Progress = ignore_progress) -> 
 
 
 def count_connections_at_once(jobs: Iterable[Job], launches: list[Launch]) -> Iterator[int]:
-    """Yield the number of connections of each job.
+    """Yield the number of connections that the console has while each job runs.
 
-    With a job on each host, it is the number of all jobs of the same cases that run at once.
+    For a job on its own host, these are also the connections and files of the jobs of the same
+    cases that run at once with it: at worst, those of the largest ones so far.
     """
     by_cases: dict[frozenset[str], list[int]] = {}
     for job, launch in zip(jobs, launches, strict=True):

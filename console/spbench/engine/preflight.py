@@ -80,7 +80,10 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
 
 
 def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:
-    """Return a reason for each host that lacks something or has a rare MPI library."""
+    """Return a reason for each host that is unfit, by host.
+
+    It lacks something, or its MPI library is not that of more than half of the hosts.
+    """
     answers = list(hosts)
     reasons = {
         facts.host: facts.reason for facts in answers if facts.status in ("missing", "unreachable")

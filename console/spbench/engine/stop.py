@@ -35,7 +35,7 @@ class Stop:
     def __init__(self, budget: float | None) -> None:
         self.message: str | None = None
         self.code: ExitCode | None = None
-        self.find_canceller: Callable[[], str | None] = _find_nobody
+        self.find_canceller: Callable[[], str | None] = _find_no_canceller
         self._budget = budget
         self._timer: asyncio.TimerHandle | None = None
         self._started = time.monotonic()
@@ -106,7 +106,7 @@ class Stop:
             self._listener(self.message, False)
 
 
-def _find_nobody() -> None:
+def _find_no_canceller() -> None:
     """Find no canceller, before the run has a folder with such requests."""
 
 

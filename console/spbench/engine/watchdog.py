@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
 from spbench_core.events.fields import Event
@@ -28,11 +29,26 @@ def _report_unknown(host: str) -> str:
     return ""
 
 
+class _StartTimes(NamedTuple):
+    """The times at which the first and the last rank started an item."""
+
+    first: float
+    last: float
+
+
+class _DeadlineRestart(NamedTuple):
+    """The time at which progress restarted the deadline of an item, and the rank's phase."""
+
+    time: float
+    phase: str
+
+
 @dataclass(slots=True)
 class _Rank:
     host: str
     pid: int
     since: float
+    """The time at which it was ready, or started its item."""
     last_heard: float
     case: str | None = None
     loading: bool = False
@@ -91,8 +107,8 @@ class Watchdog:
         self._misfit: Fault | None = None
         self._observations: list[Observation] = []
         self._first_start: float | None = None
-        self._starts: dict[Item, tuple[float, float]] = {}
-        self._restarts: dict[Item, tuple[float, str]] = {}
+        self._starts: dict[Item, _StartTimes] = {}
+        self._restarts: dict[Item, _DeadlineRestart] = {}
         self._ended: dict[Item, set[int]] = {}
 
     @property
@@ -157,11 +173,9 @@ class Watchdog:
     @property
     def unconnected(self) -> frozenset[int] | None:
         """The ranks that have not connected; None if a connected rank has no number."""
-        return (
-            None
-            if None in self._connected_hosts
-            else frozenset(range(self.np)) - self._connected_hosts.keys()
-        )
+        if None in self._connected_hosts:
+            return None
+        return frozenset(range(self.np)) - self._connected_hosts.keys()
 
     def on_launch(self, names: str, library: str, now: float) -> None:
         """Note that the job is launched.
@@ -236,8 +250,8 @@ class Watchdog:
         The deadline counts from the last rank to start it.
         """
         item = event["case"], event["repeat"]
-        first_start, _ = self._starts.get(item, (now, now))
-        self._starts[item] = first_start, now
+        earlier = self._starts.get(item)
+        self._starts[item] = _StartTimes(now if earlier is None else earlier.first, now)
         self._first_start = now if self._first_start is None else self._first_start
         self._ranks[event["rank"]].case = event["case"]
         self._ranks[event["rank"]].since = now
@@ -247,9 +261,10 @@ class Watchdog:
         """Note a rank's progress, which may restart the deadline."""
         rank = self._ranks[event["rank"]]
         item = (event["case"], event.get("repeat", 0))
-        before, rank.progress = rank.progress, (event["phase"], event["done"])
-        if item in self._starts and restarts_deadline(before, rank.progress):
-            self._restarts[item] = now, event["phase"]
+        previous_progress = rank.progress
+        rank.progress = (event["phase"], event["done"])
+        if item in self._starts and restarts_deadline(previous_progress, rank.progress):
+            self._restarts[item] = _DeadlineRestart(now, event["phase"])
 
     def on_case_end(self, event: Event, now: float) -> None:
         """Note that a rank has ended an item, with or without an error."""
@@ -349,13 +364,13 @@ class Watchdog:
     @property
     def start_spread(self) -> float:
         """Seconds between the first and the last rank's start of the current item."""
-        first, last = self._starts.get(self.current, (0.0, 0.0)) if self.current else (0.0, 0.0)
-        return last - first
+        starts = self._starts.get(self.current) if self.current is not None else None
+        return starts.last - starts.first if starts is not None else 0.0
 
     def find_overdue(self, now: float, slack: float = 0.0) -> Fault | None:
         """Return the fault of an overdue step, or the fault that was noted before.
 
-        ``slack`` is the number of seconds by which a deadline is moved forward.
+        A deadline that is at most ``slack`` seconds ahead counts as passed.
         """
         if self._fault is None:
             self._fault = self._find_silent(now) or self._find_late(now + slack)
@@ -416,10 +431,12 @@ class Watchdog:
             return None
         if item in self._starts:
             limit = self._case_timeouts[item[0]]
-            started = self._starts[item][1]
-            since, phase = self._restarts.get(item, (started, ""))
-            waited = now - max(started, since)
-            phase_text = f" of {phase}" if phase else ""
+            deadline_start = self._starts[item].last
+            phase_text = ""
+            if (restart := self._restarts.get(item)) is not None:
+                deadline_start = max(deadline_start, restart.time)
+                phase_text = f" of {restart.phase}" if restart.phase else ""
+            waited = now - deadline_start
             late = sorted(set(self._ranks) - self._ended.get(item, set()))
             if waited > limit:
                 message = (
@@ -454,12 +471,9 @@ class Watchdog:
         return f"; {self._name_ranks(loading)} connected and {_are(loading)} not ready"
 
     def _find_host(self, rank: int) -> str:
-        rank_state = self._ranks.get(rank)
-        return (
-            rank_state.host
-            if rank_state
-            else self._connected_hosts.get(rank, self._expected_hosts.get(rank, ""))
-        )
+        if rank in self._ranks:
+            return self._ranks[rank].host
+        return self._connected_hosts.get(rank, self._expected_hosts.get(rank, ""))
 
     def _name_ranks(self, ranks: list[int]) -> str:
         hosts = sorted({self._find_host(rank) for rank in ranks} - {""})

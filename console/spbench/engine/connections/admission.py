@@ -105,8 +105,6 @@ class Admission:
             self._forget(pending)
             pending.connection.close()
 
-    # Accepting
-
     def _accept(self) -> None:
         for _ in range(ACCEPTS):
             try:
@@ -155,8 +153,6 @@ class Admission:
     def _find_group(self, pending: PendingConnection) -> dict[PendingConnection, None]:
         return self._suspected if pending.address in self._suspects else self._silent
 
-    # Reading
-
     def _read(self, pending: PendingConnection) -> None:
         try:
             received = pending.connection.recv(MAX_HELLO + 1 - len(pending.received))
@@ -191,8 +187,6 @@ class Admission:
         for pending in [other for other in self._silent if other.address == address]:
             del self._silent[pending]
             self._suspected[pending] = None
-
-    # Ending
 
     def _end_expired(self) -> None:
         """End connections that are too old, and schedule the next call."""

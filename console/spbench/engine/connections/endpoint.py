@@ -144,7 +144,6 @@ def _find_own_addresses() -> Iterator[str]:
 
 
 def _list_interface_addresses() -> Iterator[str]:
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode())

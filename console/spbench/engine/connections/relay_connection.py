@@ -138,8 +138,6 @@ class RelayConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
-    # Silence
-
     def _schedule_check(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(HEARTBEAT_INTERVAL, self._check_silence)

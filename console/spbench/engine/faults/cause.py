@@ -33,7 +33,7 @@ from spbench.launch.launcher import FORWARDED_SIGNALS, LauncherReport, RankEnd, 
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
-MAX_SHOWN = 2
+MAX_CONSEQUENCES = 2
 """The number of consequences that are shown; others are counted."""
 
 
@@ -47,7 +47,7 @@ class Evidence:
         describe_rank: Describes a rank without observations: its host and the time.
         waited_for: Ranks that have not connected; None if unknown.
         planned_hosts: The ranks' hosts by the placement, as far as known before the launch.
-        spellings: Names of ranks' hosts: those of the placement and the hosts' own.
+        host_names: All names of each rank's host: those of the placement and of ssh, and its own.
         quiet: Seconds of silence of ranks that have been silent for longer than others.
         launcher: The launcher's name.
         host: The host on which it runs.
@@ -62,7 +62,7 @@ class Evidence:
     describe_rank: Callable[[int], str] = "rank {}".format
     waited_for: frozenset[int] | None = None
     planned_hosts: Mapping[int, str] = field(default_factory=dict)
-    spellings: Mapping[int, Collection[str]] = field(default_factory=dict)
+    host_names: Mapping[int, Collection[str]] = field(default_factory=dict)
     quiet: Mapping[int, float] = field(default_factory=dict)
     launcher: str = "?"
     host: str = "?"
@@ -126,7 +126,7 @@ def _find_lost_connection(evidence: Evidence) -> Fault | None:
         unnamed = "the launcher lost its connection to a host"
         reason = report.reason if report.reason and not report.follows else unnamed
         return Fault(CaseStatus.ERROR, f"{reason}: {first.message}")
-    ranks = find_ranks(first.host, evidence.spellings)
+    ranks = find_ranks(first.host, evidence.host_names)
     message = "the launcher lost its connection to "
     message += "this host" if ranks else f"host {first.host}"
     if len(ranks) > 1:
@@ -322,7 +322,10 @@ def _add_details(evidence: Evidence, message: str) -> str:
 
 
 def _describe_consequences(evidence: Evidence, cause: Fault) -> str:
-    """Describe the first error of each other rank."""
+    """Describe the first error of each other rank.
+
+    If the cause is a rank's own error, an own error of another rank is independent and left out.
+    """
     errors: dict[int, str] = {}
     is_own_error = any(error.to_fault() == cause for error in evidence.errors)
     for error in evidence.errors:
@@ -332,7 +335,7 @@ def _describe_consequences(evidence: Evidence, cause: Fault) -> str:
             errors.setdefault(error.rank, f"{error.description}: {error.message}")
     if not errors:
         return ""
-    shown = "; ".join(list(errors.values())[:MAX_SHOWN])
-    hidden = len(errors) - MAX_SHOWN
+    shown = "; ".join(list(errors.values())[:MAX_CONSEQUENCES])
+    hidden = len(errors) - MAX_CONSEQUENCES
     more = f"; {format_quantity(hidden, 'more rank')}" if hidden > 0 else ""
     return f"; as a consequence {shown}{more}"

@@ -8,32 +8,33 @@ from collections.abc import Collection, Iterable, Mapping
 from spbench.launch.launcher import LostConnection
 
 
-def find_ranks(host: str, spellings: Mapping[int, Collection[str]]) -> list[int]:
+def find_ranks(host: str, host_names: Mapping[int, Collection[str]]) -> list[int]:
     """Return the ranks on a host, in order; none if no rank's host has such a name.
 
     Short and full names of a host match if no rank's host has exactly the given name.
+
+    Args:
+        host: The name of the host.
+        host_names: The names of each rank's host.
     """
-    name = _normalize(host)
-    names = {
-        rank: {_normalize(spelling) for spelling in spellings[rank]} for rank in sorted(spellings)
-    }
-    exact = [rank for rank, spelling in names.items() if name in spelling]
-    if exact or _is_address(name):
+    wanted = _normalize(host)
+    names_by_rank = {rank: set(map(_normalize, host_names[rank])) for rank in sorted(host_names)}
+    exact = [rank for rank, names in names_by_rank.items() if wanted in names]
+    if exact or _is_address(wanted):
         return exact
-    short = name.partition(".")[0]
     return [
         rank
-        for rank, spelling in names.items()
-        if any(_matches_shortened(name, short, other) for other in spelling)
+        for rank, names in names_by_rank.items()
+        if any(_matches_shortened(wanted, name) for name in names)
     ]
 
 
 def names_unknown_host(
-    lost: Iterable[LostConnection], spellings: Mapping[int, Collection[str]]
+    lost: Iterable[LostConnection], host_names: Mapping[int, Collection[str]]
 ) -> bool:
     """Return whether a lost connection names a host on which no rank is known."""
     return any(
-        connection.host is not None and not find_ranks(connection.host, spellings)
+        connection.host is not None and not find_ranks(connection.host, host_names)
         for connection in lost
     )
 
@@ -43,9 +44,11 @@ def _normalize(host: str) -> str:
     return host.rpartition("@")[2].lower().rstrip(".")
 
 
-def _matches_shortened(name: str, short: str, other: str) -> bool:
+def _matches_shortened(name: str, other: str) -> bool:
     """Return whether one of two names is the other one's first label."""
-    return short in (name, other) and other.partition(".")[0] == short and not _is_address(other)
+    label = name.partition(".")[0]
+    same_label = other.partition(".")[0] == label
+    return same_label and label in (name, other) and not _is_address(other)
 
 
 def _is_address(name: str) -> bool:

@@ -332,7 +332,7 @@ def build_evidence(observations, report, **more):
         "planned_hosts": HOSTS,
         "host": "login",
     }
-    names["spellings"] = {rank: {host} for rank, host in HOSTS.items()}
+    names["host_names"] = {rank: {host} for rank, host in HOSTS.items()}
     return Evidence(tuple(observations), report, **names | more)
 
 
