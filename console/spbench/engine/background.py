@@ -26,8 +26,8 @@ from spbench.safe_files import create_file, make_folders
 
 _MAX_LINES = 20
 """The number of last log lines that are shown if a run did not begin."""
-_VALUED = ("--home", "--json")
-_BARE = ("--headless", "--no-samples")
+_VALUE_OPTIONS = ("--home", "--json")
+_FLAGS = ("--headless", "--no-samples")
 """Options, with and without a value, for the output of a run and not for its content."""
 _started: list[subprocess.Popen[bytes]] = []
 """Consoles that this process started, kept until they have ended."""
@@ -210,9 +210,9 @@ def find_start_folder(folder: RunFolder) -> Path | None:
 def _remove_output_options(args: list[str]) -> Iterable[str]:
     remaining = iter(args)
     for arg in remaining:
-        if arg in _VALUED:
+        if arg in _VALUE_OPTIONS:
             next(remaining, None)
-        elif arg not in _BARE and arg.partition("=")[0] not in _VALUED:
+        elif arg not in _FLAGS and arg.partition("=")[0] not in _VALUE_OPTIONS:
             yield arg
 
 

@@ -35,13 +35,13 @@ def find_rejection(plan: RunPlan) -> str | None:
         for job in plan.jobs
         if runs_locally(plan, job) and job.settings.oversubscribe != "force"
     ]
-    available = count_cores()
+    cores = count_cores()
     # jobs that may not share cores at all are left to `devices.check_devices`
     sharing = [job for job in checked if job.settings.oversubscribe]
-    largest = max(sharing, key=lambda job: job.np, default=None)
-    if largest is not None and largest.np // available > MAX_RANKS_PER_CORE:
-        return _too_many_ranks(largest, available)
-    return _too_little_memory(checked)
+    largest_job = max(sharing, key=lambda job: job.np, default=None)
+    if largest_job is not None and largest_job.np // cores > MAX_RANKS_PER_CORE:
+        return _describe_excess_ranks(largest_job, cores)
+    return _describe_lacking_memory(checked)
 
 
 def reject_over_capacity(plan: RunPlan) -> None:
@@ -55,32 +55,32 @@ def reject_over_capacity(plan: RunPlan) -> None:
         raise MissingError(f"{rejection}; {REMEDY}")
 
 
-def _too_many_ranks(job: Job, available: int) -> str:
+def _describe_excess_ranks(job: Job, cores: int) -> str:
     return (
         f"case {job.cases[0].id} wants {job.np} ranks, and this machine has "
-        f"{format_quantity(available, 'core')}: {job.np / available:.3g} ranks per core, more than "
+        f"{format_quantity(cores, 'core')}: {job.np / cores:.3g} ranks per core, more than "
         f"{MAX_RANKS_PER_CORE}"
     )
 
 
-def _too_little_memory(jobs: list[Job]) -> str | None:
+def _describe_lacking_memory(jobs: list[Job]) -> str | None:
     """Return a message if a case needs more memory than is available."""
     needs = [(_estimate_bytes(job, case), job, case) for job in jobs for case in job.cases]
     if not needs:
         return None
-    needed, job, case = max(needs, key=lambda need: need[0])
-    available = read_available_memory()
-    if available is None or needed <= available:
+    needed_bytes, job, case = max(needs, key=lambda need: need[0])
+    available_bytes = read_available_memory()
+    if available_bytes is None or needed_bytes <= available_bytes:
         return None
     return (
-        f"case {case.id} needs at least {format_size(needed)} of memory for its "
-        f"{format_quantity(job.np, 'rank')}, and this machine has {format_size(available)} "
+        f"case {case.id} needs at least {format_size(needed_bytes)} of memory for its "
+        f"{format_quantity(job.np, 'rank')}, and this machine has {format_size(available_bytes)} "
         "available"
     )
 
 
 def _estimate_bytes(job: Job, case: Case) -> float:
     """Return a lower bound of the memory of all ranks of a case."""
-    ranks = job.np * (TORCH_BYTES if case.imports_torch else RANK_BYTES)
+    rank_bytes = job.np * (TORCH_BYTES if case.imports_torch else RANK_BYTES)
     work = None if may_use_gpu(case) else case.estimate_work(job.np)
-    return ranks + (work.memory if work is not None else 0.0)
+    return rank_bytes + (work.memory if work is not None else 0.0)

@@ -110,27 +110,27 @@ async def _check_group(
     argv = wrap_argv(settings, (find_interpreter(settings), *CHECKER))
     requests = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
     env = {**environ, **settings.env}
-    work = asyncio.ensure_future(_run_program(argv, env, json.dumps(requests)))
+    check = asyncio.ensure_future(_run_program(argv, env, json.dumps(requests)))
     try:
-        done, _ = await asyncio.wait({work}, timeout=_SILENT_SECONDS)
+        done, _ = await asyncio.wait({check}, timeout=_SILENT_SECONDS)
         if not done:
             progress(f"importing the networks of {format_quantity(len(cases), 'case')}")
-        stdout, last = await asyncio.wait_for(work, _TIMEOUT)
+        stdout, last_line = await asyncio.wait_for(check, _TIMEOUT)
     except TimeoutError:
         stdout = ""
-        last = f"{_describe_interpreter(settings)} gave no answer within {_TIMEOUT:g} s"
+        last_line = f"{_describe_interpreter(settings)} gave no answer within {_TIMEOUT:g} s"
     except OSError as error:
         stdout = ""
-        last = f"cannot start {argv[0]}: {error.strerror}"
+        last_line = f"cannot start {argv[0]}: {error.strerror}"
     finally:
-        await _cancel(work)
+        await _cancel(check)
     for line in stdout.splitlines():
-        _, mark, text = line.partition(_MARK)
-        if mark:
-            answers: list[str | None] = json.loads(text)
+        _, marker, answer_text = line.partition(_MARK)
+        if marker:
+            answers: list[str | None] = json.loads(answer_text)
             return answers
-    missing = _NO_MODULE.search(last)
-    return f"{_describe_interpreter(settings)} has no {missing[1]}" if missing else last
+    missing = _NO_MODULE.search(last_line)
+    return f"{_describe_interpreter(settings)} has no {missing[1]}" if missing else last_line
 
 
 def _describe_interpreter(settings: LaunchSettings) -> str:

@@ -40,9 +40,9 @@ MAX_RUNS = 5
 # EPYC: 114 were within a factor of 5 of their duration, 97 within 2. See benchmarks/estimates.py.
 # Messages were fitted on 2026-11-28 to halo, links, kvstore, resnet_sp and gems there: 48 of 49
 # were within 5.
-FLOPS = 45e9
+FLOP_PER_SECOND = 45e9
 """Operations per second of a core, in convolutions and products of fp32."""
-BYTES = 1.2e9
+BYTES_PER_SECOND = 1.2e9
 """Bytes per second that a core copies, sends or compares."""
 MESSAGE_SECONDS = 3e-6
 """Seconds per message, times the square of the ranks per core, because each waits for a core."""
@@ -62,39 +62,46 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     It reads the index of the home. Call it in a thread if a user must not wait.
     """
     cases = _list_cases(plan.jobs)
-    ranks = _count_ranks(plan.jobs)
-    works = {case.id: _hash_case_work(plan, case, ranks[case.id]) for case in cases}
-    history = _read_history(plan, home, works.values())
-    repeats = {case.id: _estimate_repeats(case, history.get(works[case.id])) for case in cases}
+    np_by_case = _count_ranks(plan.jobs)
+    work_by_case = {case.id: _hash_case_work(plan, case, np_by_case[case.id]) for case in cases}
+    history = _read_history(plan, home, work_by_case.values())
+    repeats_by_case = {
+        case.id: _estimate_repeats(case, history.get(work_by_case[case.id])) for case in cases
+    }
 
-    totals: dict[str, float] = defaultdict(float)
-    starts: dict[str, float] = defaultdict(float)
-    launches: Counter[str] = Counter()
-    sources: dict[str, EstimateSource] = {}
+    seconds_by_case: dict[str, float] = defaultdict(float)
+    start_seconds_by_case: dict[str, float] = defaultdict(float)
+    launches_by_case: Counter[str] = Counter()
+    source_by_case: dict[str, EstimateSource] = {}
     jobs = plan.launch_order
-    concurrent = _count_concurrent(jobs)
+    concurrent_jobs = _count_concurrent(jobs)
     for job in jobs:
-        jobs_at_once = concurrent[_group_key(job)]
-        start = _estimate_start(plan, job, history.get(works[job.cases[0].id]))
-        start_share = start / len(job.cases) / jobs_at_once
+        jobs_at_once = concurrent_jobs[_group_key(job)]
+        start_seconds = _estimate_start(plan, job, history.get(work_by_case[job.cases[0].id]))
+        # a launch starts once for all its cases, and once for jobs that run at the same time
+        start_share = start_seconds / len(job.cases) / jobs_at_once
         for case in job.cases:
-            seconds, source = _estimate_repeat(plan, job, case, history.get(works[case.id]))
-            sources[case.id] = source
+            past_durations = history.get(work_by_case[case.id])
+            repeat_seconds, source = _estimate_repeat(plan, job, case, past_durations)
+            source_by_case[case.id] = source
             repeats_in_job = 1 if job.repeat is not None else case.repeat
             # launches that a case needs beyond those of the plan take as long as these
-            scale = repeats[case.id] / case.repeat
-            starts[case.id] += scale * start_share
-            launches[case.id] += 1
-            if seconds is not None:
-                totals[case.id] += scale * (start_share + repeats_in_job * seconds / jobs_at_once)
+            launch_ratio = repeats_by_case[case.id] / case.repeat
+            start_seconds_by_case[case.id] += launch_ratio * start_share
+            launches_by_case[case.id] += 1
+            if repeat_seconds is not None:
+                job_seconds = start_share + repeats_in_job * repeat_seconds / jobs_at_once
+                seconds_by_case[case.id] += launch_ratio * job_seconds
 
     estimates = {}
     for case in cases:
-        source = sources[case.id]
-        total = totals[case.id] if source is not EstimateSource.UNKNOWN else None
-        if total is not None and case.until and works[case.id] not in history:
-            total = max(total, case.until.max_time)
-        estimates[case.id] = CaseEstimate(total, source, starts[case.id], launches[case.id])
+        source = source_by_case[case.id]
+        seconds = seconds_by_case[case.id] if source is not EstimateSource.UNKNOWN else None
+        if seconds is not None and case.until and work_by_case[case.id] not in history:
+            seconds = max(seconds, case.until.max_time)
+        estimates[case.id] = CaseEstimate(
+            seconds, source, start_seconds_by_case[case.id], launches_by_case[case.id]
+        )
     return RunEstimate(estimates)
 
 
@@ -159,13 +166,13 @@ def _read_history(plan: RunPlan, home: Path, works: Iterable[str]) -> _History:
     host_names = _list_host_names(plan)
     if host_names is None:
         return {}
-    count = os.cpu_count() if host_names == {socket.gethostname()} else None
+    common_cores = os.cpu_count() if host_names == {socket.gethostname()} else None
     rows: list[PastDuration] = []
     # a Python may lack sqlite3, and a home may be unreadable
     with suppress(ImportError, OSError):
         from spbench.record.runs.index import find_past_durations
 
-        rows = find_past_durations(home, set(works), host_names, count)
+        rows = find_past_durations(home, set(works), host_names, common_cores)
     if not rows:
         return {}
     # Another MPI library, torch or processor counts as another machine. The newest row is that of
@@ -206,16 +213,16 @@ def _estimate_start(
     plan: RunPlan, job: Job, past_durations: Sequence[PastDuration] | None
 ) -> float:
     """Return the seconds from a launch until its first case begins."""
-    starts = [row.start for row in past_durations or () if row.start is not None]
-    if starts:
-        return median(starts)
+    past_seconds = [row.start for row in past_durations or () if row.start is not None]
+    if past_seconds:
+        return median(past_seconds)
     ranks_per_core = max(1.0, job.np / _count_job_cores(plan, job))
     imports_torch = any(case.imports_torch for case in job.cases)
-    rank = TORCH_SECONDS if imports_torch else RANK_SECONDS
-    return START_SECONDS + ranks_per_core * rank * _slowdown(plan, job)
+    seconds_per_rank = TORCH_SECONDS if imports_torch else RANK_SECONDS
+    return START_SECONDS + ranks_per_core * seconds_per_rank * _estimate_slowdown(plan, job)
 
 
-def _slowdown(plan: RunPlan, job: Job) -> float:
+def _estimate_slowdown(plan: RunPlan, job: Job) -> float:
     """Return the factor by which other work on this machine slows a job down now.
 
     All processes that are ready to run get an equal share of the cores.
@@ -223,30 +230,33 @@ def _slowdown(plan: RunPlan, job: Job) -> float:
     load = read_load() if runs_locally(plan, job) else None
     if load is None:
         return 1.0
-    others = min(load.minute, load.now)
-    undisturbed = max(1.0, job.np / load.cores)
-    return max(1.0, (job.np + others) / load.cores) / undisturbed
+    other_processes = min(load.minute, load.now)
+    processes_per_core = max(1.0, (job.np + other_processes) / load.cores)
+    return processes_per_core / max(1.0, job.np / load.cores)
 
 
 def _estimate_repeat(
     plan: RunPlan, job: Job, case: Case, past_durations: Sequence[PastDuration] | None
 ) -> tuple[float | None, EstimateSource]:
+    """Return the seconds of one repeat of a case, or None, and the origin of the estimate."""
     if past_durations:
         return median(row.seconds for row in past_durations), EstimateSource.HISTORY
     work = None if may_use_gpu(case) else case.estimate_work(job.np)
     if work is None:
         return None, EstimateSource.UNKNOWN
-    seconds = work_seconds(work, job.np, _count_job_cores(plan, job)) - work.seconds
-    return work.seconds + _slowdown(plan, job) * seconds, EstimateSource.WORK
+    total_seconds = estimate_work_seconds(work, job.np, _count_job_cores(plan, job))
+    computing_seconds = total_seconds - work.seconds
+    slowed_seconds = _estimate_slowdown(plan, job) * computing_seconds
+    return work.seconds + slowed_seconds, EstimateSource.WORK
 
 
-def work_seconds(work: Work, np: int, cores: int) -> float:
+def estimate_work_seconds(work: Work, np: int, cores: int) -> float:
     """Return the seconds of some work on ``np`` ranks and ``cores`` cores."""
     ranks_per_core = max(1.0, np / cores)
     return (
-        work.flops / (FLOPS * cores)
-        + work.single_flops / FLOPS
-        + work.bytes / (BYTES * cores)
+        work.flops / (FLOP_PER_SECOND * cores)
+        + work.single_flops / FLOP_PER_SECOND
+        + work.bytes / (BYTES_PER_SECOND * cores)
         + work.messages * MESSAGE_SECONDS * ranks_per_core**2
         + work.calls * CALL_SECONDS / min(np, cores)
         + work.seconds

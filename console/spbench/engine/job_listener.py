@@ -49,8 +49,8 @@ class JobListener:
         self._recorder = recorder
         self._watch = watch
         self._clock = clock
-        self._answered = False
-        self._items = {(case.id, repeat) for case, repeat in job.items}
+        self._has_sent_cases = False
+        self._case_repeats = {(case.id, repeat) for case, repeat in job.items}
         self._cases = {case.id for case in job.cases}
         self.wake = asyncio.Event()
         self.ranks: dict[int, RankPeer] = {}
@@ -69,7 +69,7 @@ class JobListener:
             self._record(lines[:num_valid], events[:num_valid])
             now = self._clock()
             for event in events[:num_valid]:
-                self._act(source, event, now)
+                self._react(source, event, now)
         except SpbenchError as error:
             # In a callback of the event loop it would be lost. The job raises it after its end.
             self.failure = self.failure or error
@@ -84,9 +84,11 @@ class JobListener:
 
     def _record(self, lines: list[bytes], events: list[Event]) -> None:
         """Record events, with ranks numbered like in their cases."""
-        first = self._job.first_rank
-        if first:
-            numbered = ((e, e["rank"] if e["rank"] is None else e["rank"] + first) for e in events)
+        first_rank = self._job.first_rank
+        if first_rank:
+            numbered = (
+                (e, e["rank"] if e["rank"] is None else e["rank"] + first_rank) for e in events
+            )
             events = [event | {"rank": rank} for event, rank in numbered]
             lines = [encode(event)[:-1] for event in events]
         self._recorder.record_batch(self._job.number, lines, events)
@@ -107,32 +109,32 @@ class JobListener:
     def _find_violation(self, event: Event, rank: int | None) -> str | None:
         """Return why a rank may not send an event; ``rank`` is None until it is ready."""
         kind = event["event"]
-        number = event["rank"]
+        claimed_rank = event["rank"]
         if "job" in event:
             return "sent a field 'job', which only the console adds"
         if kind == "hello" and (schema := event.get("schema", SCHEMA)) != SCHEMA:
             return f"speaks {str(schema)[:40]!r}, this console {SCHEMA!r}: {_ONE_VERSION}"
         if kind == "ready":
-            if not 0 <= number < event["size"]:
-                return f"says it is rank {number} of {event['size']}"
+            if not 0 <= claimed_rank < event["size"]:
+                return f"says it is rank {claimed_rank} of {event['size']}"
             return "was ready twice" if rank is not None else None
-        if number is not None and number < 0:
-            return f"says it is rank {number}"
+        if claimed_rank is not None and claimed_rank < 0:
+            return f"says it is rank {claimed_rank}"
         if rank is None:
             return None if kind in EVENTS_BEFORE_READY else f"sent {kind} before it was ready"
-        if number != rank:
-            return f"spoke as rank {number}"
+        if claimed_rank != rank:
+            return f"spoke as rank {claimed_rank}"
         if kind not in CASE_EVENTS:
             return None
-        case = event["case"]
-        if case not in self._cases:
-            return f"spoke of a case {case[:80]!r} that it does not run"
+        case_id = event["case"]
+        if case_id not in self._cases:
+            return f"spoke of a case {case_id[:80]!r} that it does not run"
         repeat = event.get("repeat")
-        if repeat is None or (case, repeat) in self._items:
+        if repeat is None or (case_id, repeat) in self._case_repeats:
             return None
-        return f"spoke of repeat {repeat} of {case}"
+        return f"spoke of repeat {repeat} of {case_id}"
 
-    def _act(self, source: RankPeer, event: Event, now: float) -> None:
+    def _react(self, source: RankPeer, event: Event, now: float) -> None:
         kind = event["event"]
         if source.rank is not None:
             self._watch.on_sign_of_life(source.rank, now)
@@ -175,8 +177,8 @@ class JobListener:
         )
         source.rank = event["rank"]
         self.ranks[event["rank"]] = source
-        if self._watch.ready and not self._answered and 0 in self.ranks:
-            self._answered = True
+        if self._watch.ready and not self._has_sent_cases and 0 in self.ranks:
+            self._has_sent_cases = True
             if self._job.starts_program:
                 self._hand_out_program()
             else:
@@ -211,15 +213,19 @@ class JobListener:
 
     def _on_error(self, event: Event, now: float) -> None:
         message = event["message"]
-        lacking = message.startswith(("ModuleNotFoundError", "ImportError"))
-        hint = "; pip install 'spbench[workers,mpi]' into the ranks' interpreter" if lacking else ""
+        lacks_module = message.startswith(("ModuleNotFoundError", "ImportError"))
+        hint = (
+            "; pip install 'spbench[workers,mpi]' into the ranks' interpreter"
+            if lacks_module
+            else ""
+        )
         self._watch.on_error(
             RankError(
                 event["rank"],
                 self._watch.describe_rank(event["rank"], now),
                 message,
                 hint,
-                missing=lacking,
+                missing=lacks_module,
                 traceback=event.get("traceback"),
             )
         )

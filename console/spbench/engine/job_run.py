@@ -35,15 +35,15 @@ from spbench_core.credentials import hide_credentials, select_secrets
 from spbench_core.events import rank_events
 from spbench_core.events.statuses import CaseStatus
 
-TICK = 0.1
+CHECK_INTERVAL = 0.1
 """Seconds between two checks of the deadlines."""
-DRAIN = 1.5
+DRAIN_TIMEOUT = 1.5
 """Seconds that events may still arrive after the launcher has ended."""
-SETTLE = 2.0
+EVIDENCE_TIMEOUT = 2.0
 """Seconds in which launcher and ranks may still report the cause of a tentative fault."""
-ANSWER = 1.0
+ANSWER_TIMEOUT = 1.0
 """Seconds that ranks have to report their position in the program."""
-GRACE = 5.0
+KILL_DELAY = 5.0
 """Seconds between SIGTERM and SIGKILL: mpirun_rsh ends ranks up to 3 s after itself."""
 _MAX_HOSTS = 4
 
@@ -77,12 +77,12 @@ class JobRun:
         self._job = plan.job
         self._folder = folder
         self._recorder = recorder
-        self._hurry = asyncio.Event()
+        self._kill_at_once = asyncio.Event()
         self._token = secrets.token_hex(16)
-        items = [(case.id, repeat) for case, repeat in self._job.items]
+        case_repeats = [(case.id, repeat) for case, repeat in self._job.items]
         self._watch = Watchdog(
             np=self._job.np,
-            items=items,
+            items=case_repeats,
             start_timeout=self._job.settings.start_timeout,
             case_timeouts={case.id: case.launch.timeout for case in self._job.cases},
             launched=time.monotonic(),
@@ -104,10 +104,10 @@ class JobRun:
         Raises:
             SpbenchError: The launcher cannot be started, or the run folder cannot be written.
         """
-        with processes.launcher_folder(self._plan.launch.command) as variables:
+        with processes.launcher_folder(self._plan.launch.command) as folder_variables:
             process = None
             try:
-                process = await self._start(variables)
+                process = await self._start(folder_variables)
             finally:
                 if process is None:
                     await self._collector.close()
@@ -124,8 +124,10 @@ class JobRun:
                 await self._drain_events(process)
                 await self._collector.close()
                 await self._tunnels.close()
-                await self._find_segments()
-                await processes.end_processes(process, self._folder.id, GRACE, self._hurry)
+                await self._note_segments()
+                await processes.end_processes(
+                    process, self._folder.id, KILL_DELAY, self._kill_at_once
+                )
                 await asyncio.to_thread(processes.remove_unused_segments, self._segments)
         if self._listener.failure is not None:
             raise self._listener.failure
@@ -149,38 +151,42 @@ class JobRun:
         """End the job and cancel its running case. ``at_once`` leaves ranks no time."""
         self._watch.cancel(message)
         if at_once:
-            self._hurry.set()
+            self._kill_at_once.set()
         self._listener.wake.set()
 
-    async def _start(self, variables: Mapping[str, str]) -> asyncio.subprocess.Process | None:
+    async def _start(
+        self, folder_variables: Mapping[str, str]
+    ) -> asyncio.subprocess.Process | None:
         """Start the launcher with these variables; None if the job was cancelled before."""
         plan = self._plan
         launch = self._plan.launch
-        names = plan.hosts.names if plan.hosts else ()
-        unknown = may_choose_hosts(plan.job.settings, plan.hosts, plan.environ)
+        host_names = plan.hosts.names if plan.hosts else ()
+        has_unknown_hosts = may_choose_hosts(plan.job.settings, plan.hosts, plan.environ)
         tunnel = plan.job.settings.tunnel
-        endpoint = resolve_endpoint(names, plan.launch_choice, tunnel, unknown=unknown)
+        endpoint = resolve_endpoint(
+            host_names, plan.launch_choice, tunnel, unknown=has_unknown_hosts
+        )
         port = await self._collector.listen(endpoint.bind, endpoint.ports)
         await self._open_tunnels(endpoint.tunnels, port)
         if self._watch.fault is not None:
             return None
 
-        private = {
+        private_env = {
             rank_events.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in endpoint.advertised),
             rank_events.ENV_TOKEN: self._token,
             rank_events.ENV_RUN: self._folder.id,
         }
-        command = replace(launch.command, env={**launch.command.env, **private})
-        folder = self._folder.job(self._job.number)
+        command = replace(launch.command, env={**launch.command.env, **private_env})
+        job_folder = self._folder.job(self._job.number)
         env = select_variables(command.env, launch.spec.hidden_env)
         argv = hide_credentials(command.argv, select_secrets(launch.spec.rank_env))
         launcher = launch.launcher.name
         library = launch.library.version_text
-        name = f"jobs/{self._job.number}"
-        self._folder.write_json(f"{name}/argv.json", {"argv": argv, "cwd": working_folder()})
-        self._folder.write_json(f"{name}/env.json", env)
+        job_path = f"jobs/{self._job.number}"
+        self._folder.write_json(f"{job_path}/argv.json", {"argv": argv, "cwd": working_folder()})
+        self._folder.write_json(f"{job_path}/env.json", env)
         if launch.hostfile_text is not None:
-            self._folder.write_text(f"{name}/hostfile", launch.hostfile_text)
+            self._folder.write_text(f"{job_path}/hostfile", launch.hostfile_text)
         self._recorder.record(
             "job_start",
             job=self._job.number,
@@ -199,8 +205,8 @@ class JobRun:
         programs = f"{launcher} ({launch.version}) and {library}"
         self._watch.on_launch(programs, library, time.monotonic())
         # The variables are not recorded, because the folder has another name in each job.
-        command = replace(command, env={**command.env, **variables})
-        return await processes.start_launcher(command, folder, self._folder.path)
+        command = replace(command, env={**command.env, **folder_variables})
+        return await processes.start_launcher(command, job_folder, self._folder.path)
 
     async def _open_tunnels(self, hosts: Sequence[str], port: int) -> None:
         """Open the tunnels, unless the job is cancelled before."""
@@ -223,17 +229,17 @@ class JobRun:
             if exited.done():
                 exit_time = exit_time or time.monotonic()
                 # events that ranks had sent may arrive after the launcher's exit
-                if time.monotonic() - exit_time > DRAIN:
+                if time.monotonic() - exit_time > DRAIN_TIMEOUT:
                     self._watch.fail(_format_launcher_exit(process, self._watch), tentative=True)
             self._listener.wake.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._listener.wake.wait(), TICK)
+                await asyncio.wait_for(self._listener.wake.wait(), CHECK_INTERVAL)
             if self._watch.ready and not segments_found:
                 segments_found = True
-                await self._find_segments()
+                await self._note_segments()
         exited.cancel()
 
-    async def _find_segments(self) -> None:
+    async def _note_segments(self) -> None:
         """Find the shared memory of the ranks, which is impossible after their end."""
         self._segments |= await asyncio.to_thread(processes.find_segments, self._folder.id)
 
@@ -270,20 +276,20 @@ class JobRun:
         hosts = [block.host for block in launch.placement]
         program = launch.installed.executable.with_name(helper)
         reasons = await find_unfit(hosts, working_folder(), program)
-        shown = list(reasons.items())[:_MAX_HOSTS]
-        text = "; ".join(f"host {host}: {reason}" for host, reason in shown)
-        return replace(fault, message=f"{text}; {fault.message}") if text else fault
+        shown_reasons = list(reasons.items())[:_MAX_HOSTS]
+        problems = "; ".join(f"host {host}: {reason}" for host, reason in shown_reasons)
+        return replace(fault, message=f"{problems}; {fault.message}") if problems else fault
 
     async def _await_evidence(self, process: asyncio.subprocess.Process) -> None:
         """Wait for further evidence, because the launcher's report takes time."""
-        deadline = time.monotonic() + SETTLE
-        while time.monotonic() < deadline and not self._hurry.is_set():
+        deadline = time.monotonic() + EVIDENCE_TIMEOUT
+        while time.monotonic() < deadline and not self._kill_at_once.is_set():
             evidence = self._collect_evidence(process)
             ended = process.returncode is not None
             if is_settled(evidence):
                 return
             # in this time, events that ranks had sent before the launcher's end are read
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(CHECK_INTERVAL)
             if ended and not is_doubtful(evidence):
                 return
 
@@ -309,20 +315,20 @@ class JobRun:
 
     def _collect_host_names(self) -> dict[int, set[str]]:
         """Return the names of each rank's host: its own, the placement's and ssh's."""
-        names = {rank: {host} for rank, host in self._watch.hosts.items()}
+        names_by_rank = {rank: {host} for rank, host in self._watch.hosts.items()}
         for rank, host in enumerate(_list_rank_hosts(self._plan)):
-            names.setdefault(rank, set()).update((host, self._aliases.get(host, host)))
-        return names
+            names_by_rank.setdefault(rank, set()).update((host, self._aliases.get(host, host)))
+        return names_by_rank
 
     async def _locate_ranks(self, fault: Fault) -> None:
         """Ask ranks for their position in the program, and name those at an unusual one."""
         for connection in self._listener.ranks.values():
             connection.reply(reply="where")
-        deadline = time.monotonic() + ANSWER
+        deadline = time.monotonic() + ANSWER_TIMEOUT
         positions = self._listener.positions
         ranks = self._listener.ranks
         while len(positions) < len(ranks) and time.monotonic() < deadline:
-            await asyncio.sleep(TICK / 2)
+            await asyncio.sleep(CHECK_INTERVAL / 2)
         self._watch.explain(self._watch.add_locations(fault, positions))
 
     async def _drain_events(self, process: asyncio.subprocess.Process) -> None:
@@ -330,13 +336,13 @@ class JobRun:
         fault = self._watch.fault
         if fault is None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), GRACE)
-        await asyncio.sleep(TICK / 2)
-        deadline = time.monotonic() + DRAIN
+                await asyncio.wait_for(process.wait(), KILL_DELAY)
+        await asyncio.sleep(CHECK_INTERVAL / 2)
+        deadline = time.monotonic() + DRAIN_TIMEOUT
         while process.returncode is not None and self._collector.ranks:
-            if time.monotonic() > deadline or self._hurry.is_set():
+            if time.monotonic() > deadline or self._kill_at_once.is_set():
                 return
-            await asyncio.sleep(TICK / 10)
+            await asyncio.sleep(CHECK_INTERVAL / 10)
 
 
 def _find_expected_hosts(plan: JobPlan) -> dict[int, str]:

@@ -223,8 +223,8 @@ def _share_cases(job: Job, other: Job) -> bool:
     """Whether two jobs on separate hosts belong to the same launch of the same cases."""
     have_hosts = job.host is not None and other.host is not None
     same_launch = (job.repeat, job.deaths) == (other.repeat, other.deaths)
-    names = {case.id for case in other.cases}
-    return have_hosts and same_launch and not names.isdisjoint(case.id for case in job.cases)
+    other_ids = {case.id for case in other.cases}
+    return have_hosts and same_launch and not other_ids.isdisjoint(case.id for case in job.cases)
 
 
 def _can_run_with(job: Job, others: Sequence[Job]) -> bool:

@@ -98,10 +98,10 @@ def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:
 
 def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     """Return ``node[03-04]: no answer in 8 s`` for each reason, the largest first."""
-    groups: dict[str, list[str]] = {}
+    hosts_by_reason: dict[str, list[str]] = {}
     for host, reason in reasons.items():
-        groups.setdefault(replace_host_name(reason, host), []).append(host)
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+        hosts_by_reason.setdefault(replace_host_name(reason, host), []).append(host)
+    ordered = sorted(hosts_by_reason.items(), key=lambda group: -len(group[1]))
     return [
         f"{fold(sorted(hosts))}: {reason if len(hosts) > 1 else reasons[hosts[0]]}"
         for reason, hosts in ordered
@@ -134,10 +134,10 @@ def _exclude_from_finder(hosts_finder: HostsFinder, names: frozenset[str]) -> Ho
 
 def _group_hosts(run: RunPlan) -> list[tuple[LaunchSettings, dict[str, None]]]:
     """Return hosts that ssh must reach, grouped by settings with the same survey key."""
-    groups: dict[str, tuple[LaunchSettings, dict[str, None]]] = {}
+    group_by_key: dict[str, tuple[LaunchSettings, dict[str, None]]] = {}
     for job in run.jobs:
         hosts = run.find_hosts(job)
         if hosts is not None and not load_traits(job.settings.launcher).places_ranks:
-            _, names = groups.setdefault(survey_key(job.settings), (job.settings, {}))
+            _, names = group_by_key.setdefault(survey_key(job.settings), (job.settings, {}))
             names.update(dict.fromkeys(hosts.names))
-    return list(groups.values())
+    return list(group_by_key.values())

@@ -63,16 +63,16 @@ async def start_launcher(command: Command, folder: Path, root: Path) -> asyncio.
     mode = file_mode(folder)
     try:
         with (
-            create_file(folder / "stdout.log", mode, root=root) as out,
-            create_file(folder / "stderr.log", mode, root=root) as err,
+            create_file(folder / "stdout.log", mode, root=root) as stdout,
+            create_file(folder / "stderr.log", mode, root=root) as stderr,
         ):
             try:
                 return await asyncio.create_subprocess_exec(
                     *command.argv,
                     env=dict(command.env),
                     stdin=asyncio.subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
+                    stdout=stdout,
+                    stderr=stderr,
                     start_new_session=True,
                 )
             except (FileNotFoundError, PermissionError) as error:
@@ -97,7 +97,7 @@ def find_processes(run_id: str) -> list[int]:
 
 def find_segments(run_id: str) -> set[Path]:
     """Return the shared memory of MPI that processes of the run have mapped."""
-    return {path for pid in find_processes(run_id) for path in _mapped_segments(pid)}
+    return {path for pid in find_processes(run_id) for path in _read_mapped_segments(pid)}
 
 
 def remove_unused_segments(segments: Collection[Path]) -> None:
@@ -109,13 +109,13 @@ def remove_unused_segments(segments: Collection[Path]) -> None:
     unused = {path for path in segments if _is_own(path)}
     for entry in os.scandir("/proc") if unused else ():
         if entry.name.isdigit():
-            unused -= _mapped_segments(int(entry.name))
+            unused -= _read_mapped_segments(int(entry.name))
     for path in unused:
         with suppress(OSError):
             path.unlink()
 
 
-def _mapped_segments(pid: int) -> set[Path]:
+def _read_mapped_segments(pid: int) -> set[Path]:
     try:
         maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except OSError:

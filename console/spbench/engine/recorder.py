@@ -43,46 +43,46 @@ class Recorder:
         clock: Callable[[], float] = now,
     ) -> None:
         self._clock = clock
-        self._ahead = 0.0
+        self._clock_offset = 0.0
         self._log = log
         self.state = state
         self._view = view
-        self._broken = False
-        self._next_check = 0.0
+        self._log_failed = False
+        self._next_path_check = 0.0
 
     def record(self, kind: str, **fields: Any) -> None:
         """Record an event of the console."""
-        time = round(self._clock() + self._ahead, 6)
+        time = round(self._clock() + self._clock_offset, 6)
         line = encode(make_run_event(kind, time=time, **fields))
         self._write(line, check=True)
         self._show(decode(line))
 
     def continue_after(self, time: float) -> None:
         """Make the times of the console's further events later than this."""
-        self._ahead = max(self._ahead, time - self._clock())
+        self._clock_offset = max(self._clock_offset, time - self._clock())
 
     def record_batch(self, job: int, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch of a rank's events, with the job's number added to each.
 
         The events must not have a field ``job``, and their texts must be printable.
         """
-        head = b'{"job":%d,' % job
-        self._write(b"".join([b"%b%b\n" % (head, line[1:]) for line in lines]))
+        job_field = b'{"job":%d,' % job
+        self._write(b"".join([b"%b%b\n" % (job_field, line[1:]) for line in lines]))
         for event in events:
             event["job"] = job
             self._show(event)
 
     def _write(self, lines: bytes, *, check: bool = False) -> None:
         # After the first failure the state continues without the log, so that there is a report.
-        if self._broken:
+        if self._log_failed:
             return
         try:
             self._log.append(lines)
-            if check or time.monotonic() >= self._next_check:
-                self._next_check = time.monotonic() + PATH_CHECK_INTERVAL
+            if check or time.monotonic() >= self._next_path_check:
+                self._next_path_check = time.monotonic() + PATH_CHECK_INTERVAL
                 self._log.check_path()
         except FailedRunError:
-            self._broken = True
+            self._log_failed = True
             raise
 
     def _show(self, event: Event) -> None:

@@ -10,12 +10,12 @@ from spbench.record.messages.phases import estimate_phase_seconds
 from spbench.record.state import RunState
 from spbench_core.events.statuses import CaseStatus
 
-_MIN_FACTOR = 0.1
-_MAX_FACTOR = 10.0
+_MIN_CORRECTION = 0.1
+_MAX_CORRECTION = 10.0
 """Bounds of the correction by the measured durations."""
-_PRIOR = 0.1
+_PRIOR_SHARE = 0.1
 """The weight of the estimate against the first measured durations: a share of the estimate."""
-_OVERRUN = 0.1
+_OVERRUN_SHARE = 0.1
 """The remaining time of a launch that takes longer than estimated: a share of its time."""
 
 
@@ -33,46 +33,52 @@ def estimate_remaining(state: RunState, estimate: RunEstimate, now: float) -> fl
     run = state.run
     if run is None or run.finished is not None or not estimate.cases:
         return None
-    begin = run.resumed[-1]["time"] if run.resumed else run.started
-    num_begun = _count_begun_launches(state, begin)
-    starting = _find_starting_cases(state)
+    begin_time = run.resumed[-1]["time"] if run.resumed else run.started
+    launches_begun = _count_begun_launches(state, begin_time)
+    starting_cases = _find_starting_cases(state)
 
-    done = 0.0
-    remaining = 0.0
-    current_launch = 0.0
-    current_start = 0.0
+    done_seconds = 0.0
+    remaining_seconds = 0.0
+    current_launch_seconds = 0.0
+    current_start_seconds = 0.0
     for name, case in estimate.cases.items():
-        if _took_no_time(state, name, begin):
+        if _took_no_time(state, name, begin_time):
             continue
-        share = _compute_share_done(state, name)
+        share_done = _compute_share_done(state, name)
         if case.seconds is None:
-            if share < 1:
+            if share_done < 1:
                 return None
             continue
         # The start of a launch is over before its first case has ended, and counts as done.
-        started = max(share, min(1.0, num_begun[name] / case.launches))
-        measuring = max(0.0, case.seconds - case.start)
-        case_remaining = (1 - share) * measuring + (1 - started) * case.start
-        done += case.seconds - case_remaining
-        remaining += case_remaining
-        if share < 1 and (current_launch == 0.0 or _is_running(state, name)):
-            current_launch = min(case_remaining, measuring / _count_repeats(state, name))
-        if name in starting:
-            current_start += case.start / case.launches
-    current_launch += current_start
+        share_started = max(share_done, min(1.0, launches_begun[name] / case.launches))
+        measuring_seconds = max(0.0, case.seconds - case.start)
+        case_seconds_left = (1 - share_done) * measuring_seconds + (1 - share_started) * case.start
+        done_seconds += case.seconds - case_seconds_left
+        remaining_seconds += case_seconds_left
+        if share_done < 1 and (current_launch_seconds == 0.0 or _is_running(state, name)):
+            current_launch_seconds = min(
+                case_seconds_left, measuring_seconds / _count_repeats(state, name)
+            )
+        if name in starting_cases:
+            current_start_seconds += case.start / case.launches
+    current_launch_seconds += current_start_seconds
 
-    elapsed = max(0.0, now - begin)
-    since_end = max(0.0, now - _find_last_end(state, begin, now))
-    prior = _PRIOR * (done + remaining)
-    if prior == 0:
+    elapsed_seconds = max(0.0, now - begin_time)
+    seconds_since_end = max(0.0, now - _find_last_end(state, begin_time, now))
+    prior_seconds = _PRIOR_SHARE * (done_seconds + remaining_seconds)
+    if prior_seconds == 0:
         return 0.0
-    factor = (elapsed - since_end + prior) / (done + prior)
-    factor = min(_MAX_FACTOR, max(_MIN_FACTOR, factor))
+    correction = (elapsed_seconds - seconds_since_end + prior_seconds) / (
+        done_seconds + prior_seconds
+    )
+    correction = min(_MAX_CORRECTION, max(_MIN_CORRECTION, correction))
     # A launch that takes longer than estimated does not make the launches after it shorter.
-    overrun = _OVERRUN * since_end if remaining else 0.0
-    launch_remaining = max(factor * current_launch - since_end, overrun)
-    total = factor * (remaining - current_launch) + launch_remaining
-    return max(total, estimate_phase_seconds(state, now) or 0.0)
+    overrun_seconds = _OVERRUN_SHARE * seconds_since_end if remaining_seconds else 0.0
+    launch_seconds_left = max(
+        correction * current_launch_seconds - seconds_since_end, overrun_seconds
+    )
+    total_seconds = correction * (remaining_seconds - current_launch_seconds) + launch_seconds_left
+    return max(total_seconds, estimate_phase_seconds(state, now) or 0.0)
 
 
 def format_remaining(seconds: float | None) -> str:
@@ -118,8 +124,8 @@ def _compute_share_done(state: RunState, name: str) -> float:
         return 0.0
     if case.status.is_final:
         return 1.0
-    ended = len(case.measured.ended) / max(1, case.identity.np * case.repeats)
-    return min(1.0, ended)
+    share_ended = len(case.measured.ended) / max(1, case.identity.np * case.repeats)
+    return min(1.0, share_ended)
 
 
 def _find_last_end(state: RunState, begin: float, now: float) -> float:

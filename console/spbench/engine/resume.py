@@ -49,15 +49,15 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
             f"run {folder.id} went to its end: {verdicts}; "
             f"for those that failed there is --failed {folder.id}"
         )
-    by_id = {case.id: case for job in plan.jobs for case in job.cases}
-    if unknown := sorted(missing - by_id.keys()):
+    case_by_id = {case.id: case for job in plan.jobs for case in job.cases}
+    if unknown := sorted(missing - case_by_id.keys()):
         raise UsageError(
             f"run {folder.id} has the case {unknown[0]}, which its suite no longer gives: it was "
             "made by another version of spbench; start it again"
         )
     # as many ranks as in the cases that are done, even if the slots of hosts have changed
     cases = (
-        replace(by_id[case.id], np=state.cases[case.id].identity.np)
+        replace(case_by_id[case.id], np=state.cases[case.id].identity.np)
         for case in suite.cases
         if case.id in missing
     )
@@ -96,16 +96,16 @@ def plan_recorded(request: Request, folder: RunFolder) -> RunPlan:
 
 def _add_referred(ids: Iterable[str], cases: Iterable[Case]) -> list[str]:
     """Add the ids of all cases on which the expectations of the given ones depend."""
-    by_id = {case.id: case for case in cases}
+    case_by_id = {case.id: case for case in cases}
     all_ids = dict.fromkeys(ids)
     pending = list(all_ids)
     while pending:
-        case = by_id.get(pending.pop())
+        case = case_by_id.get(pending.pop())
         expressions = [item.expression for item in case.expect if item.expression] if case else []
-        figures = (figure for text in expressions for figure in parse_expression(text).metrics)
-        new = [figure.case for figure in figures if figure.case not in all_ids]
-        all_ids |= dict.fromkeys(new)
-        pending += new
+        case_metrics = (metric for text in expressions for metric in parse_expression(text).metrics)
+        new_ids = [metric.case for metric in case_metrics if metric.case not in all_ids]
+        all_ids |= dict.fromkeys(new_ids)
+        pending += new_ids
     return list(all_ids)
 
 

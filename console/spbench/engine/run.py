@@ -195,23 +195,23 @@ class Run:
         cases, unreportable = build_cases(self._state)
         for case_id, reason in unreportable:
             judge_case(recorder, case_id, Fault(CaseStatus.ERROR, reason))
-        end = self._build_run_end()
+        end_fields = self._build_run_end()
         try:
-            recorder.record("run_end", **end)
+            recorder.record("run_end", **end_fields)
             report = build_document(self._state, cases)
             folder.write_chunks("report.json", report.chunks())
-            self._write_end(folder, end)
+            self._write_end(folder, end_fields)
             index_ended_run(folder, report.head, report.cases)
         except SpbenchError as error:
             self._errors.append(error)
-            end = self._build_run_end()
+            end_fields = self._build_run_end()
             # write as much as possible
             with suppress(SpbenchError):
-                recorder.record("run_end", **end)
-                self._write_end(folder, end)
-            self._state.apply(make_run_event("run_end", **end))
+                recorder.record("run_end", **end_fields)
+                self._write_end(folder, end_fields)
+            self._state.apply(make_run_event("run_end", **end_fields))
             report = build_document(self._state, cases)
-        return EndedRun(folder, ExitCode(end["exit_code"]), report)
+        return EndedRun(folder, ExitCode(end_fields["exit_code"]), report)
 
     def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:
         fields = {name: end[name] for name in ("verdict", "exit_code")}
@@ -222,12 +222,12 @@ class Run:
     def _build_run_end(self) -> dict[str, Any]:
         verdict, code = self._judge()
         flaky = self._describe_flaky()
-        fails = self._plan.request.fail_on_flaky
+        flaky_fails = self._plan.request.fail_on_flaky
         return {
             "verdict": verdict,
             "exit_code": int(code),
-            "errors": [*self._excluded, *map(str, self._errors), *(flaky if fails else ())],
-            "findings": [*collect_findings_or_defect(self._state), *(() if fails else flaky)],
+            "errors": [*self._excluded, *map(str, self._errors), *(flaky if flaky_fails else ())],
+            "findings": [*collect_findings_or_defect(self._state), *(() if flaky_fails else flaky)],
             "load": read_load(),
         }
 
@@ -236,10 +236,10 @@ class Run:
         flaky = [case for case in cases if case.verdict.shown_status == CaseStatus.FLAKY]
         findings = []
         for case in flaky:
-            last = case.verdict.previous_attempts[-1]
+            last_attempt = case.verdict.previous_attempts[-1]
             findings.append(
                 f"case {case.id} is flaky: it passed at try {case.verdict.attempts}, after: "
-                f"{last.reason or last.status}"
+                f"{last_attempt.reason or last_attempt.status}"
             )
         return findings
 

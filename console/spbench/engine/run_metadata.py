@@ -51,13 +51,16 @@ def build_resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def build_run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the event ``run_start``."""
-    ranks_by_case: dict[str, tuple[Case, dict[int, int]]] = {}
+    case_by_id: dict[str, Case] = {}
+    np_by_first_rank: dict[str, dict[int, int]] = {}
     for job in plan.jobs:
-        # a case has one job, one on each host, or one for each repeat
+        # A case has one job, one on each host, or one for each repeat. Those for repeats have the
+        # same first rank, so that they count once.
         for case in job.cases:
-            ranks_by_case.setdefault(case.id, (case, {}))[1][job.first_rank] = job.np
+            case_by_id[case.id] = case
+            np_by_first_rank.setdefault(case.id, {})[job.first_rank] = job.np
     # the report keeps the order of the file, also if jobs run in another order
-    ids = [case.id for case in plan.suite.cases if case.id in ranks_by_case]
+    ids = [case.id for case in plan.suite.cases if case.id in case_by_id]
     return {
         "id": run_id,
         "suite": plan.suite.name,
@@ -65,10 +68,7 @@ def build_run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> 
         "argv": hide_arguments(plan.request.argv),
         "seed": _find_common_seed(plan),
         "environment": environment,
-        "cases": [
-            describe_case(case, [*nps.values()])
-            for case, nps in map(ranks_by_case.__getitem__, ids)
-        ],
+        "cases": [describe_case(case_by_id[id_], [*np_by_first_rank[id_].values()]) for id_ in ids],
     }
 
 
@@ -78,20 +78,22 @@ def _find_common_seed(plan: RunPlan) -> int | None:
     return seeds.pop() if len(seeds) == 1 else None
 
 
-def describe_case(case: Case, nps: Sequence[int]) -> dict[str, Any]:
+def describe_case(case: Case, ranks_per_job: Sequence[int]) -> dict[str, Any]:
     """Return the description of a case, with which readers of the run need no catalog.
 
-    ``nps`` are the numbers of ranks of its jobs: of one, or of one on each host.
+    ``ranks_per_job`` are the numbers of ranks of its jobs: of one, or of one on each host.
     """
     until = {} if case.until is None else {"until": asdict(case.until)}
-    shares = {"shares": list(nps)} if len(nps) > 1 else {}
+    shares = {"shares": list(ranks_per_job)} if len(ranks_per_job) > 1 else {}
     scaled = {} if case.scaled is None else {"scaled": asdict(case.scaled)}
-    return _describe_identity(case, nps) | until | shares | scaled
+    return _describe_identity(case, ranks_per_job) | until | shares | scaled
 
 
-def _describe_identity(case: Case, nps: Sequence[int]) -> dict[str, Any]:
+def _describe_identity(case: Case, ranks_per_job: Sequence[int]) -> dict[str, Any]:
     entry = case.entry
-    coordinates = [entry.place(dict(case.params), rank) for np in nps for rank in range(np)]
+    coordinates = [
+        entry.place(dict(case.params), rank) for np in ranks_per_job for rank in range(np)
+    ]
     metrics = entry.list_metrics(dict(case.params))
     units = {metric.name: metric.unit for metric in (*metrics, *DERIVED_METRICS)}
     return {
@@ -100,7 +102,7 @@ def _describe_identity(case: Case, nps: Sequence[int]) -> dict[str, Any]:
         "benchmark": case.benchmark,
         "version": entry.version,
         "params": hide_params(case.params),
-        "np": sum(nps),
+        "np": sum(ranks_per_job),
         "repeat": case.repeat,
         "inject": case.inject,
         "measures": entry.measures,

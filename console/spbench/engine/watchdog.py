@@ -16,10 +16,10 @@ from spbench_core.number_text import format_quantity
 EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has sent its bye."""
 
-QUIET = 3.0
+MIN_SILENCE = 3.0
 """Seconds without a heartbeat that are not chance, because it is sent once per second."""
 
-SILENT = "not answering"
+NO_ANSWER = "not answering"
 
 Item = tuple[str, int]
 """A case's id and a repeat, which ranks start and end together."""
@@ -212,12 +212,12 @@ class Watchdog:
         """
         number = event["rank"]
         if event["size"] != self.np or number in self._ranks:
-            self._mismatch(event, host, launched_as)
+            self._note_mismatch(event, host, launched_as)
             return
         self._ranks[number] = _Rank(host, pid, now, now)
         self._waiting_since = now
 
-    def _mismatch(self, event: Event, host: str, launched_as: int | None) -> None:
+    def _note_mismatch(self, event: Event, host: str, launched_as: int | None) -> None:
         subject = host if launched_as is None else f"rank {launched_as} on {host}"
         claim = f"rank {event['rank']} of {event['size']}"
         reason = f"{self._names} do not match"
@@ -355,11 +355,12 @@ class Watchdog:
 
     def find_quiet(self, now: float) -> dict[int, float]:
         """Return seconds of silence of ranks that miss heartbeats while others do not."""
-        silence = {
+        silence_by_rank = {
             number: now - rank.last_heard for number, rank in self._ranks.items() if not rank.ended
         }
-        any_heard = any(seconds <= QUIET for seconds in silence.values())
-        return {rank: s for rank, s in silence.items() if s > QUIET} if any_heard else {}
+        if all(seconds > MIN_SILENCE for seconds in silence_by_rank.values()):
+            return {}
+        return {rank: seconds for rank, seconds in silence_by_rank.items() if seconds > MIN_SILENCE}
 
     @property
     def start_spread(self) -> float:
@@ -382,34 +383,30 @@ class Watchdog:
         A rank that does not answer, that sleeps, or that is at a rare position makes the others
         wait.
         """
-        groups: dict[str, list[int]] = {}
+        ranks_by_position: dict[str, list[int]] = {}
         for rank in sorted(self._ranks):
-            groups.setdefault(positions.get(rank, SILENT), []).append(rank)
-        order = sorted(
-            groups,
-            key=lambda position: (
-                position != SILENT,
-                ASLEEP not in position,
-                len(groups[position]),
-            ),
+            ranks_by_position.setdefault(positions.get(rank, NO_ANSWER), []).append(rank)
+        groups = sorted(
+            ranks_by_position.items(),
+            key=lambda group: (group[0] != NO_ANSWER, ASLEEP not in group[0], len(group[1])),
         )
-        parts = [
-            f"{self._name_ranks(groups[position])} {_are(groups[position])} {position}"
-            for position in order
+        descriptions = [
+            f"{self._name_ranks(ranks)} {_are(ranks)} {position}" for position, ranks in groups
         ]
-        more = f" and {len(parts) - 3} more places" if len(parts) > 3 else ""
-        message = f"{', '.join(parts[:3])}{more}: {fault.message}"
-        return replace(fault, message=message, rank=groups[order[0]][0])
+        more = f" and {len(descriptions) - 3} more places" if len(descriptions) > 3 else ""
+        message = f"{', '.join(descriptions[:3])}{more}: {fault.message}"
+        _, first_ranks = groups[0]
+        return replace(fault, message=message, rank=first_ranks[0])
 
     def _find_silent(self, now: float) -> Fault | None:
         for number, rank in self._ranks.items():
             silence = now - rank.last_heard
             # Loading torch can delay a heartbeat for longer than this on a slow file system. Until
             # the first rank has loaded it, start_timeout is the limit.
-            loading = rank.loading and rank.case is None
-            if loading and self._first_start is not None:
-                loading = now - self._first_start <= self._silence_timeout
-            if silence > self._silence_timeout and not loading and not rank.ended:
+            is_loading = rank.loading and rank.case is None
+            if is_loading and self._first_start is not None:
+                is_loading = now - self._first_start <= self._silence_timeout
+            if silence > self._silence_timeout and not is_loading and not rank.ended:
                 message = f"rank {number} on {rank.host} silent for {silence:.0f} s"
                 if load := self._busy(rank.host):
                     setting = f"launch.silence_timeout ({self._silence_timeout:g} s)"
@@ -418,44 +415,46 @@ class Watchdog:
         return None
 
     def _find_late(self, now: float) -> Fault | None:
-        waited = now - self._waiting_since
+        waited_seconds = now - self._waiting_since
         if not self.ready:
             return self._find_late_start(now)
         item = self.current
         if item is None:
             late = [number for number, rank in self._ranks.items() if not rank.ended]
-            if waited > EXIT_TIMEOUT and late:
+            if waited_seconds > EXIT_TIMEOUT and late:
                 return Fault(
-                    CaseStatus.ERROR, f"{self._name_ranks(late)} did not say bye in {waited:.0f} s"
+                    CaseStatus.ERROR,
+                    f"{self._name_ranks(late)} did not say bye in {waited_seconds:.0f} s",
                 )
             return None
         if item in self._starts:
-            limit = self._case_timeouts[item[0]]
+            timeout = self._case_timeouts[item[0]]
             deadline_start = self._starts[item].last
             phase_text = ""
             if (restart := self._restarts.get(item)) is not None:
                 deadline_start = max(deadline_start, restart.time)
                 phase_text = f" of {restart.phase}" if restart.phase else ""
-            waited = now - deadline_start
+            waited_seconds = now - deadline_start
             late = sorted(set(self._ranks) - self._ended.get(item, set()))
-            if waited > limit:
+            if waited_seconds > timeout:
                 message = (
                     f"{self._name_ranks(late)} {_are(late)} not through with {item[0]} after "
-                    f"{waited:.1f} s{phase_text} (its timeout is {limit:g} s)"
+                    f"{waited_seconds:.1f} s{phase_text} (its timeout is {timeout:g} s)"
                 )
                 return Fault(CaseStatus.TIMEOUT, message, late[0], item[0])
-        elif waited > self._start_timeout:
-            return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited:.0f} s")
+        elif waited_seconds > self._start_timeout:
+            return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited_seconds:.0f} s")
         return None
 
     def _find_late_start(self, now: float) -> Fault | None:
-        waited = now - self._launched
-        if waited <= self._start_timeout:
+        waited_seconds = now - self._launched
+        if waited_seconds <= self._start_timeout:
             return None
         # a rank may have ended: the launcher may have reported it and hang
         self._tentative = True
+        all_ranks = format_quantity(self.np, "rank")
         message = (
-            f"{len(self._ranks)} of {format_quantity(self.np, 'rank')} were ready {waited:.0f} s "
+            f"{len(self._ranks)} of {all_ranks} were ready {waited_seconds:.0f} s "
             f"after the launch (start_timeout is {self._start_timeout:g} s)"
         )
         return Fault(CaseStatus.ERROR, f"{message}{self._describe_late_ranks()}")

@@ -16,7 +16,7 @@ from typing import Any, cast
 from spbench.engine.connections.admission import Admission, parse_hello
 from spbench.engine.connections.descriptors import count_free_for_pending
 from spbench.engine.connections.rank_connection import Listener, RankConnection
-from spbench.engine.connections.relay_connection import SOONER, RelayConnection
+from spbench.engine.connections.relay_connection import RELAY_LEAD, RelayConnection
 from spbench.errors import MissingError
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import SILENCE_LIMIT
@@ -27,14 +27,15 @@ class _RankSocket(asyncio.Protocol):
 
     def __init__(self, collector: Collector, peer: str, hello: Event, remainder: bytes) -> None:
         self._collector = collector
-        self._first = peer, hello, remainder
+        self._peer = peer
+        self._hello = hello
+        self._remainder = remainder
         self._rank: RankConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        peer, hello, remainder = self._first
-        line = cast(asyncio.Transport, transport)
-        self._rank = RankConnection(self._collector, line, peer, hello)
-        self._rank.begin(hello, remainder)
+        reply_line = cast(asyncio.Transport, transport)
+        self._rank = RankConnection(self._collector, reply_line, self._peer, self._hello)
+        self._rank.begin(self._hello, self._remainder)
 
     def data_received(self, data: bytes) -> None:
         assert self._rank is not None
@@ -67,7 +68,7 @@ class Collector:
         self.listener = listener
         self._token = token
         self._expected = expected
-        self.relay_silence = silence - SOONER
+        self.relay_silence = silence - RELAY_LEAD
         self._ranks: dict[RankConnection, None] = {}
         self._relays: set[RelayConnection] = set()
         self._arriving: dict[asyncio.Task[Any], socket.socket] = {}
@@ -101,8 +102,8 @@ class Collector:
 
     def _admit(self, accepted: socket.socket, peer: str, hello: Event, remainder: bytes) -> None:
         loop = asyncio.get_running_loop()
-        kind = RelayConnection if hello.get("relay") is True else _RankSocket
-        protocol = kind(self, peer, hello, remainder)
+        protocol_class = RelayConnection if hello.get("relay") is True else _RankSocket
+        protocol = protocol_class(self, peer, hello, remainder)
         task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, accepted))
         # kept until then, so that `close` also ends connections that are still being set up
         self._arriving[task] = accepted
@@ -118,7 +119,9 @@ class Collector:
 
     def forget(self, connection: RankConnection) -> None:
         """Remove the connection of a rank that has ended."""
-        if self._ranks.pop(connection, 0) is None:
+        # `forget_relay` has removed the ranks of a lost relay, which are not at fault.
+        if connection in self._ranks:
+            del self._ranks[connection]
             self.listener.on_lost(connection)
 
     def welcome_relay(self, relay: RelayConnection) -> None:

@@ -24,18 +24,19 @@ def raise_file_limit() -> int:
     return CEILING if soft == resource.RLIM_INFINITY else soft
 
 
-def check_connections(number: int) -> None:
+def check_connections(num_connections: int) -> None:
     """Reject a job with more connections than the limit of open files allows.
 
     Raises:
         MissingError: The message has both numbers.
     """
     limit = raise_file_limit()
-    if number + RESERVE > limit:
+    needed = num_connections + RESERVE
+    if needed > limit:
         raise MissingError(
-            f"{number} connections of ranks need {number + RESERVE} open files in the console, and "
-            f"the hard limit here is {limit}: raise it (ulimit -Hn, limits.conf, LimitNOFILE), or "
-            "set launch.fan_in to node"
+            f"{num_connections} connections of ranks need {needed} open files in "
+            f"the console, and the hard limit here is {limit}: raise it (ulimit -Hn, limits.conf, "
+            "LimitNOFILE), or set launch.fan_in to node"
         )
 
 

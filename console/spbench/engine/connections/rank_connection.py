@@ -111,8 +111,10 @@ class RankConnection:
         """Record the hello, answer it, and process the bytes after it."""
         self._collector.welcome(self)
         # The token is a secret of this run, so it is not recorded.
-        shown = {**hello, "token": "shown"}
-        self._deliver([json.dumps(shown, separators=(",", ":")).encode()], [shown])
+        recorded_hello = {**hello, "token": "shown"}
+        self._deliver(
+            [json.dumps(recorded_hello, separators=(",", ":")).encode()], [recorded_hello]
+        )
         # A rank that does not read this reply was not admitted, and tries again.
         self.reply(**WELCOME)
         if remainder:

@@ -18,7 +18,7 @@ from spbench_core.events.fan_in import FrameDecoder, encode_frame
 from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, MAX_HELLO
 
-SOONER = 2.0
+RELAY_LEAD = 2.0
 """Seconds by which a silent relay is reported before its ranks, which would be blamed instead."""
 
 

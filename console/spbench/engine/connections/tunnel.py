@@ -21,7 +21,7 @@ OPTIONS = (
     *("-T", "-o", "ControlPath=none", "-o", "ExitOnForwardFailure=yes"),
     *("-o", "ServerAliveInterval=5"),
 )
-UP = "spbench: tunnel open"
+OPEN_MESSAGE = "spbench: tunnel open"
 """Printed by the host after the forwarding. Then it waits for the end of its standard input."""
 _MAX_HOSTS = 4
 
@@ -43,11 +43,11 @@ class Tunnels:
         Raises:
             MissingError: The message names hosts without a tunnel, and the reasons.
         """
-        slots = asyncio.Semaphore(MAX_CONCURRENT)
+        limit = asyncio.Semaphore(MAX_CONCURRENT)
         hosts = tuple(dict.fromkeys(hosts))
 
         async def open_tunnel(host: str) -> str | None:
-            async with slots:
+            async with limit:
                 reason = await self._open_tunnel(host, port)
             counts.count(well=reason is None)
             return reason
@@ -76,7 +76,7 @@ class Tunnels:
                 "-R",
                 forwarding,
                 host,
-                f"echo '{UP}'; exec cat",
+                f"echo '{OPEN_MESSAGE}'; exec cat",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -91,7 +91,7 @@ class Tunnels:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 # a login shell may print a banner first
                 while line := await process.stdout.readline():
-                    if line.decode(errors="replace").strip() == UP:
+                    if line.decode(errors="replace").strip() == OPEN_MESSAGE:
                         return None
                 errors = (await process.stderr.read()).decode(errors="replace")
         except TimeoutError:

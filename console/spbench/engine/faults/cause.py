@@ -165,8 +165,8 @@ def _find_killed_rank(evidence: Evidence) -> Fault | None:
     if not killed:
         return None
     end = min(killed, key=lambda end: end.signal == signal.SIGABRT)
-    order = [loss.rank for loss in evidence.losses]
-    rank = next((rank for rank in order if rank in end.ranks), None)
+    lost_ranks = [loss.rank for loss in evidence.losses]
+    rank = next((rank for rank in lost_ranks if rank in end.ranks), None)
     if rank is None and end.ranks:
         rank = end.ranks[0]
     elif rank is None and evidence.losses:
@@ -216,8 +216,8 @@ def _get_misfit(evidence: Evidence) -> Fault | None:
 
 def _find_orphan(evidence: Evidence) -> Fault | None:
     """Return the first orphaned rank, unless the launcher reports a rank's end."""
-    lost = {loss.rank for loss in evidence.losses}
-    if any(lost & set(end.ranks) for end in _own_ends(evidence)):
+    lost_ranks = {loss.rank for loss in evidence.losses}
+    if any(lost_ranks & set(end.ranks) for end in _list_own_ends(evidence)):
         return None
     return next((error.to_fault() for error in evidence.errors if error.orphaned), None)
 
@@ -258,7 +258,7 @@ def _explain_interrupts(evidence: Evidence) -> Fault | None:
     if report.reason and not report.follows:
         return Fault(CaseStatus.ERROR, report.reason)
     interrupted = {error.rank for error in evidence.errors}
-    own_ends = [end for end in _own_ends(evidence) if not interrupted & set(end.ranks)]
+    own_ends = [end for end in _list_own_ends(evidence) if not interrupted & set(end.ranks)]
     return _find_reported_end(
         replace(evidence, launcher_report=replace(report, ends=tuple(own_ends)))
     )
@@ -296,7 +296,7 @@ _RULES = (
 )
 
 
-def _own_ends(evidence: Evidence) -> list[RankEnd]:
+def _list_own_ends(evidence: Evidence) -> list[RankEnd]:
     """Return the ends of known ranks, except by signals that end a job."""
     return [
         end

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-TAIL = 100_000
+TAIL_BYTES = 100_000
 """Bytes at the end of each file that are searched, because ranks may print gigabytes."""
 
 _UNREACHED = re.compile(r"spbench: no console at (\S+):\s")
@@ -37,19 +37,20 @@ def read_output(folder: Path) -> str:
 
 
 def read_tail(path: Path) -> str:
-    """Return the last TAIL bytes of a file as text; empty if it cannot be read."""
+    """Return the last TAIL_BYTES bytes of a file as text; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-            return file.read(TAIL).decode(errors="replace")
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            return file.read(TAIL_BYTES).decode(errors="replace")
     except OSError:
         return ""
 
 
 def extract_rank_stderr(output: str) -> str | None:
     """Return the stderr of ranks without a connection, or None."""
-    unreached = _UNREACHED.search(output)
-    if unreached:
-        return f"ranks cannot reach the console at {unreached[1]}: check firewalls and routes"
+    unreachable_console = _UNREACHED.search(output)
+    if unreachable_console:
+        address = unreachable_console[1]
+        return f"ranks cannot reach the console at {address}: check firewalls and routes"
     match = next(filter(None, (pattern.search(output) for pattern in _RANK_ERRORS)), None)
     return match[1].strip() if match else None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spbench.engine import estimate as estimates
-from spbench.engine.estimate import estimate_plan, estimate_recorded, work_seconds
+from spbench.engine.estimate import estimate_plan, estimate_recorded, estimate_work_seconds
 from spbench.engine.plan import Request, RunPlan, plan_run
 from spbench.engine.remaining_time import estimate_remaining, format_remaining
 from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate, estimate_lines
@@ -105,7 +105,7 @@ def test_estimates_from_work_without_history(home: Path) -> None:
     few, many = estimate.cases.values()
     assert few.source is many.source is WORK
     # 34 products of 2 * 8192 ** 3 operations on each of two ranks.
-    assert many.seconds == pytest.approx(34 * 2 * 8192**3 / estimates.FLOPS, rel=0.3)
+    assert many.seconds == pytest.approx(34 * 2 * 8192**3 / estimates.FLOP_PER_SECOND, rel=0.3)
     assert few.seconds is not None
     assert few.seconds == pytest.approx(
         (estimates.START_SECONDS + estimates.TORCH_SECONDS) / 2, 0.1
@@ -231,14 +231,16 @@ def test_unknown_repeats_take_their_maximum_time(home: Path) -> None:
 
 
 def test_work_takes_less_time_with_a_core_per_rank() -> None:
-    work = Work(flops=8 * estimates.FLOPS)
-    assert work_seconds(work, np=8, cores=2) == 4.0
-    assert work_seconds(work, np=8, cores=8) == 1.0
+    work = Work(flops=8 * estimates.FLOP_PER_SECOND)
+    assert estimate_work_seconds(work, np=8, cores=2) == 4.0
+    assert estimate_work_seconds(work, np=8, cores=8) == 1.0
 
 
 def test_messages_take_longer_if_ranks_share_cores() -> None:
     work = Work(messages=1000)
-    assert work_seconds(work, 8, 2) == pytest.approx(16 * work_seconds(work, 2, 2))
+    assert estimate_work_seconds(work, 8, 2) == pytest.approx(
+        16 * estimate_work_seconds(work, 2, 2)
+    )
 
 
 def test_hosts_chosen_by_the_launcher_have_no_history(home: Path) -> None:

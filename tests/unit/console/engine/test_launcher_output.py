@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spbench.engine.faults.launcher_output import TAIL, read_output
+from spbench.engine.faults.launcher_output import TAIL_BYTES, read_output
 
 
 def test_reads_only_the_end_of_a_large_output(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_reads_only_the_end_of_a_large_output(tmp_path: Path) -> None:
     output = read_output(tmp_path)
     assert "the last line" in output
     assert "said on stdout" in output
-    assert len(output) < 2 * TAIL
+    assert len(output) < 2 * TAIL_BYTES
 
 
 def test_missing_file_is_empty_output(tmp_path: Path) -> None:

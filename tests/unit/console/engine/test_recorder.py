@@ -111,7 +111,7 @@ def test_reports_a_removed_log_while_ranks_send_events(tmp_path):
     recorder.record_batch(
         1, [b"{}"], [rank_event("heartbeat")]
     )  # less than a second after the last check
-    recorder._next_check = 0.0
+    recorder._next_path_check = 0.0
     with pytest.raises(FailedRunError, match="was removed"):
         recorder.record_batch(1, [b"{}"], [rank_event("heartbeat")])
     log.close()
