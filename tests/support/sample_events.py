@@ -13,7 +13,7 @@ from spbench.record.runs.folder import RunFolder, create_run
 from spbench.record.state import RunState
 from spbench_core.events import rank_events
 
-BY_KIND: dict[str, dict[str, Any]] = {
+RANK_EVENTS: dict[str, dict[str, Any]] = {
     "hello": {
         "token": "t0ken",
         "schema": rank_events.SCHEMA,
@@ -64,21 +64,21 @@ BY_KIND: dict[str, dict[str, Any]] = {
 
 def rank_event(kind, rank=0, seq=0, **fields):
     """An event of a rank; what is not given is as in BY_KIND."""
-    return {"event": kind, "rank": rank, "seq": seq, "time": 1001.0, **BY_KIND[kind], **fields}
+    return {"event": kind, "rank": rank, "seq": seq, "time": 1001.0, **RANK_EVENTS[kind], **fields}
 
 
 def console_event(kind, **fields):
     return {"event": kind, "time": 1000.0, **fields}
 
 
-def metric(name, unit="1", better="lower", fold="max", **more):
+def describe_metric(name, unit="1", better="lower", fold="max", **more):
     return {"name": name, "unit": unit, "better": better, "fold": fold, **more}
 
 
-TIME = metric("time_ms", "ms")
+TIME = describe_metric("time_ms", "ms")
 
 
-def described(case="a", np=2, **changes):
+def describe_case(case="a", np=2, **changes):
     """A case as run_start describes it."""
     return {
         "id": case,
@@ -106,11 +106,11 @@ def run_start(*cases):
         argv=["run", "made-up.yaml"],
         seed=1,
         environment={"host": "login"},
-        cases=list(cases or [described()]),
+        cases=list(cases or [describe_case()]),
     )
 
 
-def resumed(*cases):
+def run_resumed(*cases):
     """The event of a run that goes on with these cases."""
     environment = {"host": "login"}
     return console_event("run_resumed", argv=["run"], environment=environment, cases=[*cases])
@@ -144,7 +144,7 @@ def job_end(reason=None):
     return console_event("job_end", job=1, reason=reason, status=0, strangers=0)
 
 
-def judged(case="a", status="passed", reason=None, **fields):
+def case_judged(case="a", status="passed", reason=None, **fields):
     fields = {"traceback": None, "expectations": [], **fields}
     return console_event("case_judged", case=case, status=status, reason=reason, **fields)
 
@@ -159,15 +159,19 @@ def run_end(verdict="passed", exit_code=0, errors=(), findings=()):
     )
 
 
-def in_phases(case="a", hosts=("node01", "node01", "node02")):
+def make_phases_run(case="a", hosts=("node01", "node01", "node02")):
     """A judged run of a pipeline whose steps are told in phases, on three ranks."""
-    phases = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("spin", "send", "idle")]
+    phases = [
+        describe_metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("spin", "send", "idle")
+    ]
     places = [{"stage": rank, "tile": f"{rank},0", "mirrored_stage": 2 - rank} for rank in range(3)]
     places = [{"replica": 0, **place} for place in places]
     given = {"time_ms": 10.0, "spin_ms": 6.0, "send_ms": 1.0}
     idle = ([1.0, 1.0], [2.0, 2.0], [3.0, 3.0])
     return [
-        *started(described(case, 3, metrics=[TIME, *phases], places=places), hosts=hosts),
+        *make_started_run(
+            describe_case(case, 3, metrics=[TIME, *phases], places=places), hosts=hosts
+        ),
         *(
             rank_event("samples", rank, case=case, metric=name, values=[value, value])
             for rank in range(3)
@@ -178,14 +182,14 @@ def in_phases(case="a", hosts=("node01", "node01", "node02")):
             for rank, values in enumerate(idle)
         ),
         *(rank_event("case_end", rank, case=case) for rank in range(3)),
-        judged(case),
+        case_judged(case),
     ]
 
 
-def started(*cases, hosts=("node01", "node01")):
+def make_started_run(*cases, hosts=("node01", "node01")):
     """A run as far as its ranks have started their first case, one rank an entry of hosts."""
     np = len(hosts)
-    cases = cases or (described(np=np),)
+    cases = cases or (describe_case(np=np),)
     first = cases[0]["id"]
     return [
         run_start(*cases),
@@ -198,23 +202,23 @@ def started(*cases, hosts=("node01", "node01")):
     ]
 
 
-def timed(times, hosts, case="a", measures="rank"):
+def make_timed_run(times, hosts, case="a", measures="rank"):
     """A judged run of one case that has these times on each rank."""
     return [
-        *started(described(case, len(hosts), measures=measures), hosts=hosts),
+        *make_started_run(describe_case(case, len(hosts), measures=measures), hosts=hosts),
         *(
             rank_event("samples", rank, case=case, values=values)
             for rank, values in enumerate(times)
         ),
-        judged(case),
+        case_judged(case),
     ]
 
 
-def measured(latency, bandwidth, case="links"):
+def make_links_run(latency, bandwidth, case="links"):
     """A judged run of one case that has a figure for each pair of ``(rank, host)``."""
     hosts = dict(place for pair in (*latency, *bandwidth) for place in pair)
-    what = described(case, len(hosts), measures="link", checks=[])
-    events = started(what, hosts=[hosts[rank] for rank in sorted(hosts)])
+    what = describe_case(case, len(hosts), measures="link", checks=[])
+    events = make_started_run(what, hosts=[hosts[rank] for rank in sorted(hosts)])
     for name, size, figures in (("latency_us", 8, latency), ("bandwidth_gb_s", 1 << 20, bandwidth)):
         for ((source, host_a), (target, host_b)), value in figures.items():
             pair = {"source": source, "target": target, "host_a": host_a, "host_b": host_b}
@@ -222,20 +226,20 @@ def measured(latency, bandwidth, case="links"):
             events.append(
                 rank_event("metric", source, case=case, name=name, value=value, labels=labels)
             )
-    return [*events, judged(case)]
+    return [*events, case_judged(case)]
 
 
-def whole_run():
+def make_complete_run():
     """A run of two ranks that passed, with samples, a check, a limit and a measurement."""
-    what = described(
-        metrics=[TIME, metric("bandwidth", "GB/s", "higher", "min")],
+    what = describe_case(
+        metrics=[TIME, describe_metric("bandwidth", "GB/s", "higher", "min")],
         expect=[{"metric": "time_ms", "op": "max", "limit": 5.0}],
         places=[{"tile": "0,0"}, {"tile": "0,1"}],
     )
     link = {"source": 0, "target": 1, "bytes": 8}
     expectation = {"metric": "time_ms", "op": "max", "limit": 5.0, "value": 2.5, "status": "passed"}
     return [
-        *started(what),
+        *make_started_run(what),
         rank_event("progress", 0),
         rank_event("samples", 0, values=[1.0, 2.0]),
         rank_event("samples", 1, values=[2.0, 1.0]),
@@ -247,20 +251,22 @@ def whole_run():
         rank_event("metric", 0, name="bandwidth", value=20.0, measured_by="memory.copy"),
         rank_event("metric", 0, name="latency_us", value=0.5, labels=link),
         *(rank_event("case_end", rank) for rank in (0, 1)),
-        judged(expectations=[expectation]),
+        case_judged(expectations=[expectation]),
         *(rank_event("bye", rank) for rank in (0, 1)),
         job_end(),
         run_end(findings=["All alike."]),
     ]
 
 
-def told_by_a_stranger():
+def make_hostile_run():
     """A run whose every word would clear a terminal, retitle it or turn its text around."""
     evil = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\ud800\r"
-    what = described(evil, metrics=[TIME, metric(evil)], places=[{evil: evil}], measures="link")
+    what = describe_case(
+        evil, metrics=[TIME, describe_metric(evil)], places=[{evil: evil}], measures="link"
+    )
     ends = {"source": 0, "target": 1, "host_a": evil, "host_b": evil, "bytes": 8, evil: evil}
     return [
-        *started(what, hosts=(evil, evil)),
+        *make_started_run(what, hosts=(evil, evil)),
         rank_event("samples", 0, case=evil),
         rank_event("samples", 1, case=evil),
         rank_event("metric", 0, case=evil, name=evil, labels=ends),
@@ -268,12 +274,12 @@ def told_by_a_stranger():
         rank_event("choice", 0, case=evil, name=evil, value=evil, reason=evil),
         rank_event("check", 1, case=evil, name=evil, passed=False, detail=evil),
         rank_event("log", 0, level="error", message=evil),
-        judged(evil, "failed", evil, traceback=evil),
+        case_judged(evil, "failed", evil, traceback=evil),
         run_end("failed", 1, errors=[evil], findings=[evil]),
     ]
 
 
-def state_of(events):
+def build_state(events):
     """The state to which these events lead."""
     state = RunState()
     for event in events:
@@ -281,11 +287,11 @@ def state_of(events):
     return state
 
 
-def case_of(events, case="a"):
-    return state_of(events).cases[case]
+def build_case_state(events, case="a"):
+    return build_state(events).cases[case]
 
 
-def record(folder: RunFolder, events) -> RunState:
+def record_events(folder: RunFolder, events) -> RunState:
     """Write events to a run folder as the engine does; return the state that it then has."""
     state = RunState()
     log = EventLog(folder.events)
@@ -301,12 +307,12 @@ def record(folder: RunFolder, events) -> RunState:
     return state
 
 
-def recorded(home, events, **changes) -> RunFolder:
+def record_run(home, events, **changes) -> RunFolder:
     """Make a run folder under a home, as the console leaves it, by default with a live console."""
     folder = create_run(home, "made-up")
     console = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
     folder.write_json("run.json", {"id": folder.id, "suite": "made-up", "console": console})
-    record(folder, events)
+    record_events(folder, events)
     if changes:
         folder.write_json("run.json", folder.read_json("run.json") | changes)
     return folder

@@ -11,7 +11,7 @@ from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import RunStatus
 
 
-def summary(id="20260101-000000-made-up-0000", **changes):
+def make_summary(id="20260101-000000-made-up-0000", **changes):
     fields = {
         "folder": RunFolder(Path("nowhere") / id),
         "id": id,
@@ -30,17 +30,19 @@ def summary(id="20260101-000000-made-up-0000", **changes):
     return RunSummary(**fields)
 
 
-def figure(value, unit="ms", better="lower", n=3, spread=1.0):
+def make_metric(value, unit="ms", better="lower", n=3, spread=1.0):
     """A metric whose least sample is ``spread`` below its median, and p95 as much above."""
     ends = {"min": value - spread, "p95": value + spread, "p99": value + spread}
     rest = {"p50": value, "max": value + spread, "mean": value, "stdev": spread}
     return MetricPart(value=value, unit=unit, better=better, n=n, **ends, **rest)
 
 
-def case(id="a", metrics=None, **changes):
+def make_case(id="a", metrics=None, **changes):
     """A case by its id; metrics are figures, or numbers in ms."""
     given = {"time_ms": 2.0} if metrics is None else metrics
-    figures = {name: of if isinstance(of, MetricPart) else figure(of) for name, of in given.items()}
+    figures = {
+        name: of if isinstance(of, MetricPart) else make_metric(of) for name, of in given.items()
+    }
     fields = {
         "id": id,
         "name": id.partition("[")[0],
@@ -66,11 +68,11 @@ def case(id="a", metrics=None, **changes):
     return CasePart(**fields | changes)
 
 
-def run(*cases, **of_summary):
-    return RecordedRun(summary(**of_summary), {each.id: each for each in cases})
+def make_run(*cases, **of_summary):
+    return RecordedRun(make_summary(**of_summary), {each.id: each for each in cases})
 
 
-def wrong_check(detail=""):
+def make_failed_check(detail=""):
     """A check that failed on one rank."""
     return CheckPart(
         name="halo",

@@ -20,7 +20,7 @@ from spbench.tui.help_and_palette import HelpScreen, list_commands
 from spbench.tui.pages import PAGES
 from spbench.tui.settings import THEMES
 from support.paths import SUITES
-from support.sample_events import recorded, run_start
+from support.sample_events import record_run, run_start
 from support.tui.driving import SIZES, console, shown, until
 
 
@@ -170,7 +170,7 @@ class Starting:
         return self
 
     def appear(self):
-        self.found = recorded(self.home, [run_start()])
+        self.found = record_run(self.home, [run_start()])
 
     def folder(self):
         return self.found

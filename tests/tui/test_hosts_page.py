@@ -19,7 +19,7 @@ from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
 from spbench.tui.hosts.panes import FindingsPane
 from spbench.tui.widgets.heat_map import HeatMap
-from support.sample_events import measured, recorded, run_end
+from support.sample_events import make_links_run, record_run, run_end
 from support.tui.driving import SIZES, console, in_one_write, shown, until
 
 MACHINE = socket.gethostname()
@@ -92,10 +92,10 @@ def linked(home):
     slow = ((1, "node01"), (2, "node02"))
     latency = {(a, b): 0.4 if a[1] == b[1] else 2.0 for a, b in pairs} | {slow: 5.2}
     bandwidth = dict.fromkeys(pairs, 10.0)
-    events = [*measured(latency, bandwidth), run_end()]
+    events = [*make_links_run(latency, bandwidth), run_end()]
     cases = next(event["cases"] for event in events if event["event"] == "run_start")
     cases[0]["benchmark"] = "link.pingpong"
-    return recorded(home, events, verdict="passed")
+    return record_run(home, events, verdict="passed")
 
 
 async def ready(pilot):
@@ -186,11 +186,11 @@ async def test_this_machine_is_examined_for_no_number_of_ranks(folder, survey, m
 
 def test_a_link_that_is_as_fast_as_the_others_is_not_called_worse(tmp_path):
     latency = {((0, "a"), (1, "a")): 2.0, ((0, "a"), (2, "a")): 2.0, ((1, "a"), (2, "a")): 2.02}
-    events = [*measured(latency, {}), run_end()]
+    events = [*make_links_run(latency, {}), run_end()]
     next(event["cases"] for event in events if event["event"] == "run_start")[0]["benchmark"] = (
         "link.pingpong"
     )
-    run = load_run(recorded(tmp_path, events, verdict="passed"))
+    run = load_run(record_run(tmp_path, events, verdict="passed"))
     (matrix,) = build_link_matrices(run)
     (table,) = matrix.tables
     assert describe_worst_link(table).endswith("2.02 us, near the median within a host.")

@@ -240,14 +240,15 @@ async def test_a_suite_is_written_and_opened(folder):
 def run_of(path, home):
     """A run of a plan of two stages whose steps took 2000 ms."""
     phases = [
-        make.metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("forward", "backward")
+        make.describe_metric(f"{name}_ms", "ms", part_of="time_ms")
+        for name in ("forward", "backward")
     ]
     places = [{"stage": 0}, {"stage": 1}]
-    start, *events = make.started(
-        make.described("plan", metrics=[make.TIME, *phases], places=places)
+    start, *events = make.make_started_run(
+        make.describe_case("plan", metrics=[make.TIME, *phases], places=places)
     )
     figures = {"time_ms": 2000.0, "forward_ms": 500.0, "backward_ms": 1000.0}
-    return make.recorded(
+    return make.record_run(
         home,
         [
             start | {"argv": ["run", str(path)]},
@@ -257,7 +258,7 @@ def run_of(path, home):
                 for rank in (0, 1)
                 for name, value in figures.items()
             ),
-            make.judged("plan"),
+            make.case_judged("plan"),
             make.run_end(),
         ],
         verdict="passed",
@@ -310,9 +311,9 @@ async def test_a_plan_that_cannot_be_started_is_not_waited_for(folder, monkeypat
 async def test_a_run_of_two_cases_is_told_not_to_be_the_plan(folder):
     """Whoever opens the suite may add to it before it is run."""
     path = folder / "plan.yaml"
-    start, *events = make.started(make.described("plan"), make.described("more"))
+    start, *events = make.make_started_run(make.describe_case("plan"), make.describe_case("more"))
     changed = start | {"argv": ["run", str(path)]}
-    run = make.recorded(folder / "home", [changed, *events, make.run_end()], verdict="passed")
+    run = make.record_run(folder / "home", [changed, *events, make.run_end()], verdict="passed")
     app = console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
         page = await plan(pilot)

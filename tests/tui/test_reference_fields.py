@@ -13,7 +13,7 @@ REFERENCE = ReferencePart(value=0.35, unit="ms", lower=-0.1, upper=0.05, system=
 
 def test_the_table_of_expectations_has_the_reference_of_a_bound():
     bounds = {"metric": "time_ms.p50", "value": 0.36, "status": "passed", "reference": REFERENCE}
-    case = results.case(
+    case = results.make_case(
         expectations=[
             ExpectationPart(op="max", limit=0.3675, **bounds),
             ExpectationPart(op="min", limit=0.315, **bounds),

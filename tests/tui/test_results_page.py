@@ -21,14 +21,14 @@ from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary, find_previous_run
 from spbench_core.events.statuses import RunStatus
 from support.sample_events import (
-    described,
+    build_state,
+    case_judged,
+    describe_case,
     job_end,
-    judged,
+    make_started_run,
     rank_event,
-    recorded,
+    record_run,
     run_end,
-    started,
-    state_of,
 )
 from support.tui.driving import SIZES, in_one_write, shown, until
 from support.tui.results_page import (
@@ -343,8 +343,12 @@ async def test_what_cannot_be_plotted_or_read_is_told(tmp_path):
     home = tmp_path / "home"
     broken = a_run(home, 1, 1.0)
     broken.events.write_text("{}\n")
-    empty = [*started(described(metrics=[])), judged(status="error"), run_end("error", 4)]
-    recorded(home, empty, verdict="error")
+    empty = [
+        *make_started_run(describe_case(metrics=[])),
+        case_judged(status="error"),
+        run_end("error", 4),
+    ]
+    record_run(home, empty, verdict="error")
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         page = await ready(pilot)
@@ -591,16 +595,16 @@ async def test_findings_are_all_shown_once_and_a_case_has_its_own_reasons(tmp_pa
     slow = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
     case = case_of(1, "a") | {"measures": "rank"}
     events = [
-        *started(case),
+        *make_started_run(case),
         *(
             rank_event("case_end", rank, case=case["id"], disturbed={"stolen": 0.5})
             for rank in (0, 1)
         ),
-        judged(case["id"], "failed", "no tile", stragglers=[slow]),
+        case_judged(case["id"], "failed", "no tile", stragglers=[slow]),
     ]
-    found = collect_findings(state_of(events))
+    found = collect_findings(build_state(events))
     assert len(found) == 2
-    recorded(tmp_path / "home", [*events, job_end(), run_end("failed", 1, findings=found)])
+    record_run(tmp_path / "home", [*events, job_end(), run_end("failed", 1, findings=found)])
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         await ready(pilot)

@@ -31,7 +31,7 @@ from support.tui.driving import SIZES, console, in_one_write, shown, until
 NARROW = (80, 24)
 MIDDLE = (120, 40)
 WIDE = (200, 60)
-WARPS = make.metric("warps", "1/s", "higher", "min")
+WARPS = make.describe_metric("warps", "1/s", "higher", "min")
 SLOWEST = "time of the slowest rank, each iteration"
 SMALLEST = "warps, smallest of all ranks, each iteration"
 """Titles of the charts of all ranks."""
@@ -60,7 +60,7 @@ class Script(LiveSource):
 def made_up(case="warp", **changes):
     """A case of a benchmark that nobody has ever heard of."""
     np = changes.pop("np", len(HOSTS))
-    return make.described(
+    return make.describe_case(
         case,
         np,
         benchmark="warp.drive",
@@ -87,7 +87,7 @@ def going_on():
     ]
     limit = {"metric": "time_ms.p50", "op": "max", "limit": 5.0}
     cases = made_up(expect=[limit]), made_up("next")
-    return [*make.started(*cases, hosts=HOSTS), *progress, *samples(times)]
+    return [*make.make_started_run(*cases, hosts=HOSTS), *progress, *samples(times)]
 
 
 def sums(case="warp", failed=(2,)):
@@ -116,7 +116,7 @@ def warps(case="warp"):
 
 def ended_case(case="warp", status="failed", reason="check sum failed", **fields):
     ends = [make.rank_event("case_end", rank, case=case) for rank in range(4)]
-    return [*ends, make.judged(case, status, reason, **fields)]
+    return [*ends, make.case_judged(case, status, reason, **fields)]
 
 
 class Watching:
@@ -216,7 +216,7 @@ async def test_without_a_run_it_says_how_to_come_to_one(tmp_path, size):
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_run_that_has_passed(opened, size):
-    async with opened(size, make.whole_run()) as run:
+    async with opened(size, make.make_complete_run()) as run:
         await run.sees("made-up", "✓ passed", "1/1 passed", "tile", "0,1", "2/2", "3.96")
         assert "openmpi, Open MPI 5.0" in shown(run.app)
         await run.sees("All alike.")
@@ -240,7 +240,7 @@ async def test_a_benchmark_never_seen_before_shows_as_it_runs(opened, size):
 
 
 async def test_a_slow_rank_is_named_with_how_long(opened):
-    async with opened(WIDE, make.started(made_up(), hosts=HOSTS)) as run:
+    async with opened(WIDE, make.make_started_run(made_up(), hosts=HOSTS)) as run:
         for second in range(8):
             batch = samples([[2.0], [2.0], [2.0], [4.0]], time=1000.0 + second)
             run.source.say(*batch)
@@ -260,7 +260,7 @@ def noisy_end(case="warp"):
     ends = [
         make.rank_event("case_end", rank, case=case, disturbed={"stolen": 0.5}) for rank in range(4)
     ]
-    return [*ends, make.judged(case, "passed", stragglers=[SLOW])]
+    return [*ends, make.case_judged(case, "passed", stragglers=[SLOW])]
 
 
 def pane_text(app):
@@ -270,7 +270,7 @@ def pane_text(app):
 
 async def test_findings_are_said_once_and_alike_while_a_run_goes_on_and_at_its_end(opened):
     events = [*going_on(), *noisy_end()]
-    cases = make.state_of(events).cases
+    cases = make.build_state(events).cases
     [slow] = describe_lags(find_lags(cases["warp"], cases["warp"].verdict.stragglers))
     async with opened(WIDE, events) as run:
         await run.sees("▲ slow rank 3 on node03 is 3.00x as slow", "≈ noisy the hypervisor of")
@@ -323,7 +323,7 @@ async def test_a_run_of_an_older_version_has_its_own_findings_once(opened):
 
 async def test_planted_faults_are_named_as_such(opened):
     cases = made_up(inject="slow=2"), made_up("next", inject="bad-sum")
-    async with opened(WIDE, make.started(*cases, hosts=HOSTS)) as run:
+    async with opened(WIDE, make.make_started_run(*cases, hosts=HOSTS)) as run:
         note = "• planted faults: slow=2 in warp; bad-sum in next"
         await run.until(lambda: note in pane_text(run.app))
 
@@ -385,9 +385,9 @@ async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened)
 
 
 async def test_pauses_and_sorts_ranks_with_own_times(opened):
-    waits = make.metric("wait_ms", "ms", part_of="time_ms", waits=True)
+    waits = make.describe_metric("wait_ms", "ms", part_of="time_ms", waits=True)
     case = {**made_up(), "metrics": [make.TIME, waits]}
-    events = make.started(case, hosts=HOSTS)
+    events = make.make_started_run(case, hosts=HOSTS)
     events += samples([[9.0], [9.0], [9.0], [9.0]])
     events += samples([[8.0], [5.0], [7.0], [6.0]], metric="wait_ms")
     async with opened(WIDE, events) as run:
@@ -578,7 +578,7 @@ async def test_charts_are_of_the_chosen_rank_and_metric_or_of_all(opened):
 async def test_places_have_columns_of_their_own_and_are_sorted_by_number(opened, size):
     cases = made_up(places=[{"lane": f"0,{10 - rank}", "depth": 0} for rank in range(4)])
     other = made_up("next", places=[])
-    async with opened(size, make.started(cases, other, hosts=HOSTS)) as run:
+    async with opened(size, make.make_started_run(cases, other, hosts=HOSTS)) as run:
         await run.until(lambda: run.row(0)[2:4] == ["0,10", "0"])
         table = run.table("ranks")
         await run.sees("lane", "0,10")
@@ -594,7 +594,7 @@ async def test_places_have_columns_of_their_own_and_are_sorted_by_number(opened,
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_details_show_where_a_step_went(opened, size):
-    async with opened(size, make.in_phases()) as run:
+    async with opened(size, make.make_phases_run()) as run:
         await run.until(lambda: run.row(2)[3:5] == ["2+0", "2,0"])
         await run.focus("cases")
         await run.press("enter")
@@ -695,7 +695,9 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
         *going_on(),
         *sums(failed=[1]),
         make.rank_event("case_end", 1, case="warp", **error),
-        make.judged("warp", "error", "rank 1 on node01: ValueError: no warp", traceback=traceback),
+        make.case_judged(
+            "warp", "error", "rank 1 on node01: ValueError: no warp", traceback=traceback
+        ),
     ]
     async with opened(WIDE, events) as run:
         await run.sees("✗ error", "rank 1 on node01: ValueError: no warp")
@@ -757,7 +759,7 @@ async def test_a_case_chosen_as_the_page_is_brought_up_to_date_stays_chosen(open
 
 
 async def test_the_run_before_tells_no_verdict_while_another_starts(opened):
-    async with opened(WIDE, make.whole_run()) as run:
+    async with opened(WIDE, make.make_complete_run()) as run:
         await run.sees("made-up", "1/1 passed")
         run.app.context.starting_since = time.monotonic() - 7
         await run.sees("… starting a run", "it reads its suite and asks hosts what they have, ")
@@ -774,7 +776,7 @@ async def test_a_rank_that_raised_tells_its_error_and_the_jobs_output(opened, si
     events = [
         *going_on(),
         make.rank_event("case_end", 2, case="warp", status="error", error=error),
-        make.judged(
+        make.case_judged(
             "warp", "error", "rank 2 on node02: no such tile", traceback="Trace\n  in halo.py"
         ),
         make.job_end("error"),
@@ -800,8 +802,8 @@ async def test_a_rank_that_raised_tells_its_error_and_the_jobs_output(opened, si
 async def test_cancelled_and_skipped_cases(opened):
     events = [
         *going_on(),
-        make.judged("warp", "cancelled", "the run was cancelled"),
-        make.judged("next", "skipped", "the run was cancelled before it"),
+        make.case_judged("warp", "cancelled", "the run was cancelled"),
+        make.case_judged("next", "skipped", "the run was cancelled before it"),
         make.job_end("cancelled"),
         make.run_end("cancelled", 130, errors=["interrupted by SIGINT"]),
     ]
@@ -848,7 +850,7 @@ async def test_the_headline_forgets_the_run_before(opened, tmp_path):
         headline = run.page.query_one(Headline)
         headline._rate.value = 154.0
         headline._rate._events = 10**6
-        events = make.started(made_up(), hosts=["node01"] * 4)
+        events = make.make_started_run(made_up(), hosts=["node01"] * 4)
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
         run.app.context.watch_run(folder, Script(folder, events))
         await run.sees("4 ranks on 1 host", " 0 events/s")
@@ -857,12 +859,12 @@ async def test_the_headline_forgets_the_run_before(opened, tmp_path):
 @pytest.mark.parametrize("size", SIZES)
 async def test_cases_that_differ_in_what_is_swept_can_be_told_apart(opened, size):
     ids = [f"exchange[grid={grid},halo_len=3]" for grid in ("1x8", "2x4", "8x1")]
-    async with opened(size, make.started(*map(made_up, ids), hosts=HOSTS)) as run:
+    async with opened(size, make.make_started_run(*map(made_up, ids), hosts=HOSTS)) as run:
         await run.sees("1x8", "2x4", "8x1")
 
 
 async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(opened, tmp_path):
-    folder = make.recorded(tmp_path / "home", going_on(), console={"pid": 1, "host": "node09"})
+    folder = make.record_run(tmp_path / "home", going_on(), console={"pid": 1, "host": "node09"})
     async with opened(WIDE, [], LiveSource(folder)) as run:
         await run.sees("… running on node09", "as far as its log shows")
         await run.until(lambda: "Cancel" not in shown(run.app))
@@ -878,13 +880,13 @@ async def test_a_killed_run_whose_first_line_is_longer_than_a_look_is_read_to_it
     first, *others = going_on()
     console = {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}
     long = first | {"description": "x" * (3 * BATCH_BYTES)}
-    folder = make.recorded(tmp_path / "home", [long, *others], console=console)
+    folder = make.record_run(tmp_path / "home", [long, *others], console=console)
     read = [event async for batch in LiveSource(folder).batches() for event in batch]
     assert [event["event"] for event in read] == [event["event"] for event in [first, *others]]
 
 
 async def test_a_log_that_is_none_of_a_run_says_where(opened):
-    async with opened(NARROW, [*going_on(), make.resumed("nowhere")]) as run:
+    async with opened(NARROW, [*going_on(), make.run_resumed("nowhere")]) as run:
         await run.sees("✗ error", "event 19 is none of a run")
 
 
@@ -893,7 +895,7 @@ async def test_names_from_outside_are_not_read_as_markup(opened):
     case = made_up("case[width=1,mode=[bold]]", np=2)
     log = make.rank_event("log", 0, level="error", message="[/x] \x1b[31m")
     times = samples([[1.0], [2.0]], case["id"])
-    async with opened(WIDE, [*make.started(case, hosts=hosts), *times, log]) as run:
+    async with opened(WIDE, [*make.make_started_run(case, hosts=hosts), *times, log]) as run:
         await run.sees("[red]a[/]", "[/b]", "ranks of case[width=1,mode=[bold]]")
         await run.press("down", "l")
         await run.until(lambda: run.title("logs") == "logs of rank 1")
@@ -903,7 +905,7 @@ async def test_names_from_outside_are_not_read_as_markup(opened):
 
 def replayed(pause=0.05):
     """A run in which each rank gives its times one by one."""
-    events = make.started(made_up(), hosts=HOSTS)
+    events = make.make_started_run(made_up(), hosts=HOSTS)
     for step in range(400):
         events += samples([[2.0]] * 4, time=1001.0 + step * pause)
     return [*events, *ended_case(status="passed", reason=None), make.job_end(), make.run_end()]
@@ -969,7 +971,7 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
 
     monkeypatch.setattr(background, "build_rerun_args", again)
     monkeypatch.setattr(background, "find_start_folder", lambda folder: tmp_path)
-    async with opened(WIDE, make.whole_run()) as run:
+    async with opened(WIDE, make.make_complete_run()) as run:
         monkeypatch.setattr(run.app.context, "start_run", lambda *words: begun.append(words))
         await run.sees("✓ passed")
         await run.asked("r", answer="n")
@@ -980,11 +982,12 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
 
 
 async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_path):
-    async with opened(WIDE, make.whole_run()) as run:
+    async with opened(WIDE, make.make_complete_run()) as run:
         await run.sees("✓ passed", "Rerun")
         (tmp_path / "a.yaml").unlink()
         run.app.context.watch_run(
-            run.app.context.feed.folder, Script(run.app.context.feed.folder, make.whole_run())
+            run.app.context.feed.folder,
+            Script(run.app.context.feed.folder, make.make_complete_run()),
         )
         page = run.page
         feed = run.app.context.feed
@@ -1028,7 +1031,7 @@ async def test_the_panes_follow_the_size_of_the_terminal_and_then_another_run(op
         await run.sees(SLOWEST)
         await run.press("slash", "n", "o")
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.context.watch_run(folder, Script(folder, make.whole_run()))
+        run.app.context.watch_run(folder, Script(folder, make.make_complete_run()))
         await run.sees("✓ passed", "tile", "0,1")
         assert "warp" not in shown(run.app)
         assert not run.page.query_one("#filter").display
@@ -1039,7 +1042,9 @@ async def test_thousands_of_ranks_all_have_their_rows_and_the_slow_one_stands_ou
     hosts = [f"node{rank // 64:02d}" for rank in range(np)]
     times = [[2.0 + (rank % 7) / 100, 2.0] for rank in range(np)]
     times[1234] = [9.0, 9.0]
-    async with opened(WIDE, [*make.started(made_up(np=np), hosts=hosts), *samples(times)]) as run:
+    async with opened(
+        WIDE, [*make.make_started_run(made_up(np=np), hosts=hosts), *samples(times)]
+    ) as run:
         await run.until(lambda: len(run.ranks) == np)
         await run.press("o")
         await run.until(lambda: run.ranks[0] == 1234)
@@ -1055,7 +1060,7 @@ async def test_thousands_of_ranks_all_have_their_rows_and_the_slow_one_stands_ou
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        (make.whole_run(), "a passed on every rank"),
+        (make.make_complete_run(), "a passed on every rank"),
         (going_on(), "no rank has failed so far in warp"),
         ([make.run_start(made_up())], "the case has not begun"),
     ],
@@ -1085,7 +1090,7 @@ async def test_what_failed_is_run_again_once_the_run_has_ended(opened):
 
 
 async def test_nothing_is_run_again_where_nothing_failed(opened):
-    async with opened(WIDE, make.whole_run()) as run:
+    async with opened(WIDE, make.make_complete_run()) as run:
         vars(run.app.context).update(start_run=lambda words, where: pytest.fail("started"))
         await run.sees("✓ passed")
         await run.press("F")

@@ -20,8 +20,15 @@ from spbench.tui.run.details import _case_lines
 from spbench.tui.run.page import RunPage
 from spbench.tui.run.rank_cells import rank_cells, rank_columns, rank_sort_value
 from spbench_core.events.statuses import RankPhase
-from support.sample_events import described, judged, metric, rank_event, started, state_of
-from support.sample_runs import case, figure, run, wrong_check
+from support.sample_events import (
+    build_state,
+    case_judged,
+    describe_case,
+    describe_metric,
+    make_started_run,
+    rank_event,
+)
+from support.sample_runs import make_case, make_failed_check, make_metric, make_run
 
 EXPONENT = re.compile(r"\d[eE][+-]?\d")
 AMOUNT = re.compile(
@@ -57,17 +64,21 @@ def test_cells_of_cases_and_ranks_have_units(value):
 
 @pytest.mark.parametrize("value", VALUES)
 def test_cells_and_details_of_recorded_cases_have_units(value):
-    part = case(
+    part = make_case(
         "a",
-        {"time_ms": figure(value), "rate_gb_s": figure(value, "GB/s"), "loss": figure(value, "1")},
+        {
+            "time_ms": make_metric(value),
+            "rate_gb_s": make_metric(value, "GB/s"),
+            "loss": make_metric(value, "1"),
+        },
         limits={"time_ms": LimitPart(value=value, unit="ms", measured_by="copy")},
-        checks=[wrong_check("at 3").model_copy(update={"max_abs_error": value})],
+        checks=[make_failed_check("at 3").model_copy(update={"max_abs_error": value})],
         expectations=[
             ExpectationPart(metric="time_ms", op="max", limit=value, value=value, status="passed")
         ],
     )
     columns = [column.key for column in RECORDED_COLUMNS]
-    cells = dict(zip(columns, texts(RecordedCaseRows(run(part)).cells("a")), strict=True))
+    cells = dict(zip(columns, texts(RecordedCaseRows(make_run(part)).cells("a")), strict=True))
     assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
     console = Console(width=300, record=True, file=StringIO())
     for title, content in _sections(part):
@@ -86,19 +97,19 @@ def test_no_column_or_help_calls_a_reference_a_limit():
 
 
 def beaten_case():
-    metrics = [metric("time_ms", "ms"), metric("exchange_ms", "ms")]
-    what = described(benchmark="halo.compute", metrics=metrics)
+    metrics = [describe_metric("time_ms", "ms"), describe_metric("exchange_ms", "ms")]
+    what = describe_case(benchmark="halo.compute", metrics=metrics)
     reference = {"name": "time_ms", "value": 3.0, "measured_by": "ping-pong"}
     events = [
-        *started(what),
+        *make_started_run(what),
         *(rank_event("samples", rank, values=[2.0]) for rank in (0, 1)),
         rank_event("metric", 0, **reference),
         rank_event("metric", 0, name="exchange_ms", value=5.0),
         *(rank_event("check", rank, max_abs_error=1e-7, tolerance=2e-7) for rank in (0, 1)),
         *(rank_event("case_end", rank) for rank in (0, 1)),
-        judged(),
+        case_judged(),
     ]
-    return state_of(events).cases["a"]
+    return build_state(events).cases["a"]
 
 
 def test_details_explain_a_beaten_reference_and_separate_measurements():

@@ -12,7 +12,7 @@ from spbench.suites.case import Case
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import Feed, LiveSource
 from spbench.tui.run.headline import _build_first
-from support.sample_events import console_event, described, judged, recorded, run_start
+from support.sample_events import case_judged, console_event, describe_case, record_run, run_start
 from support.tui.driving import until
 from support.tui.suites_page import (
     AT_SECOND,
@@ -113,9 +113,9 @@ def watched(folder, *events):
 
 
 def test_the_headline_of_a_run_has_what_remains_of_it(tmp_path):
-    start = run_start(described("a"), described("b")) | {"time": 0.0}
+    start = run_start(describe_case("a"), describe_case("b")) | {"time": 0.0}
     begin = console_event("case_begin", case="a") | {"time": 0.0}
-    feed = watched(RunFolder(tmp_path), start, begin, judged("a") | {"time": 30.0})
+    feed = watched(RunFolder(tmp_path), start, begin, case_judged("a") | {"time": 30.0})
     assert "about 30 s left" in [part.text for part in _build_first(feed, 1.0)]
     feed.ended = True
     assert not any("left" in part.text for part in _build_first(feed, 1.0))
@@ -128,7 +128,7 @@ async def test_a_watched_run_is_estimated_from_its_folder(suite):
     home = suite.parent.parent / "home"
     request = Request(suite, home, {})
     fields = {"request": request.to_record(), "file": str(suite), "cwd": "/"}
-    folder = recorded(home, [run_start()], **fields)
+    folder = record_run(home, [run_start()], **fields)
     folder.write_text("suite.yaml", suite.read_text())
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:

@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from benchmarks import slowed_runs
 from spbench.report.recorded import RecordedRun
-from support.sample_runs import case, run
+from support.sample_runs import make_case, make_run
 
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 200), (0, 50), (1, 50), (7, 20), (20, 20)])
@@ -25,7 +25,7 @@ def measured(factor: float, noisy: str | None = None) -> tuple[RecordedRun, Reco
     """Two sides of twenty launches."""
     plain = [1.0 + n / 100 for n in range(20)]
     sides = [
-        run(case("both", medians={"time_ms": times}, fastest=times, noisy=noisy))
+        make_run(make_case("both", medians={"time_ms": times}, fastest=times, noisy=noisy))
         for times in (plain, [factor * time for time in plain])
     ]
     return sides[0], sides[1]

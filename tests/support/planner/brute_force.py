@@ -10,7 +10,7 @@ from spbench.planner.profile.states import States
 
 
 @dataclass
-class Brute:
+class BruteForceSearch:
     """Every plan of a chain profile on a cluster with one kind of device."""
 
     states: States

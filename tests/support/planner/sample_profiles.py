@@ -11,7 +11,7 @@ from spbench.planner.profile.layers import LayerProfile, Profile
 from support.paths import SHARED_DATA
 
 
-def shared(name: str) -> Path:
+def find_shared_file(name: str) -> Path:
     """Return the path of a file of the shared data; skip the test if it is missing."""
     path = SHARED_DATA / name
     if not path.exists():
@@ -19,13 +19,13 @@ def shared(name: str) -> Path:
     return path
 
 
-def goldens():
+def load_hpgo_outputs():
     """Return the rows of HPGO's outputs; empty if the shared data is missing."""
     path = SHARED_DATA / "planner_goldens.json"
     return json.loads(path.read_text())["rows"] if path.exists() else []
 
 
-def layer(
+def make_layer(
     name, forward=1.0, backward=2.0, activation=0.0, parameters=0.0, description=None, **more
 ):
     return LayerProfile(
@@ -33,25 +33,29 @@ def layer(
     )
 
 
-def chain(times, activations=None, parameters=None, batch_size=1):
+def make_chain(times, activations=None, parameters=None, batch_size=1):
     """Return a chain with these forward times in ms; backward takes twice as long."""
     count = len(times)
     activations = activations or [0.0] * count
     parameters = parameters or [0.0] * count
     rows = zip(times, activations, parameters, strict=True)
-    layers = tuple(layer(f"n{index}", t, 2.0 * t, a, p) for index, (t, a, p) in enumerate(rows))
+    layers = tuple(
+        make_layer(f"n{index}", t, 2.0 * t, a, p) for index, (t, a, p) in enumerate(rows)
+    )
     return Profile(
         "made-up", batch_size, layers, tuple((index - 1, index) for index in range(1, count))
     )
 
 
-def diamond():
+def make_diamond():
     """Return a diamond a, (b, c), d with outputs of 1, 2, 4 and 8 bytes."""
-    layers = tuple(layer(name, activation=float(1 << index)) for index, name in enumerate("abcd"))
+    layers = tuple(
+        make_layer(name, activation=float(1 << index)) for index, name in enumerate("abcd")
+    )
     return Profile("diamond", 1, layers, ((0, 1), (0, 2), (1, 3), (2, 3)))
 
 
-def write_torchgraph(profile):
+def render_torchgraph(profile):
     """Return a profile as torchgraph text, without the fields that the format lacks."""
     lines = []
     for row in profile.layers:

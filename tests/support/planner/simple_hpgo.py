@@ -9,7 +9,7 @@ BETWEEN = 1e9
 COLLECTIVE = 3e9
 
 
-class Reference:
+class ReferenceSearch:
     """A search over a chain: cumulative ms, parameter and crossing bytes per batch."""
 
     def __init__(self, compute, parameters, crossing, ends, batch, micro=1):

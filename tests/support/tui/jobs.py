@@ -95,7 +95,7 @@ def with_noise(folder: Path) -> Path:
     hosts = ("node01", "node02", NOISY)
     loads = {"node01": 0.31, "node02": 0.32, NOISY: 0.99}
     events = [
-        *make.started(hosts=hosts),
+        *make.make_started_run(hosts=hosts),
         *(
             make.rank_event("heartbeat", rank, load={"cpu": loads[host], "memory": 0.25})
             for rank, host in enumerate(hosts)
@@ -105,11 +105,11 @@ def with_noise(folder: Path) -> Path:
             make.rank_event("case_end", rank, disturbed={"waited": 0.5} if rank == 2 else {})
             for rank in range(3)
         ),
-        make.judged(),
+        make.case_judged(),
     ]
-    make.recorded(
+    make.record_run(
         folder / "home",
-        [*events, make.run_end(findings=collect_findings(make.state_of(events)))],
+        [*events, make.run_end(findings=collect_findings(make.build_state(events)))],
         verdict="passed",
         finished=1010.0,
         console={"pid": 1, "host": socket.gethostname(), "started": 5.0},

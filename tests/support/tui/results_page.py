@@ -4,24 +4,24 @@ from spbench.record.runs.folder import RunFolder
 from spbench.tui.results.runs_pane import RunsPane
 from support.sample_events import (
     TIME,
-    described,
+    case_judged,
+    describe_case,
+    describe_metric,
     job_end,
-    judged,
-    metric,
+    make_started_run,
     rank_event,
-    recorded,
+    record_run,
     run_end,
-    started,
 )
 from support.tui.driving import console, shown, until
 
 MIDDLE = (120, 40)
-WARPS = metric("warps", "1/s", "higher", "min")
+WARPS = describe_metric("warps", "1/s", "higher", "min")
 WIDTHS = (1, 2, 4)
 
 
 def case_of(width, mode):
-    return described(
+    return describe_case(
         f"made[width={width},mode={mode}]",
         name="made",
         benchmark="made.up",
@@ -52,7 +52,7 @@ def samples_of(case, ms, fails):
             for rank in (0, 1)
         ),
         rank_event("metric", 0, **limit, **told),
-        judged(
+        case_judged(
             case["id"],
             "failed" if fails else "passed",
             "check sum failed on rank 1 on node01" if fails else None,
@@ -72,13 +72,13 @@ def samples_of(case, ms, fails):
 def a_run(home, day, ms, *, suite="made-up", fails=False, ends=True):
     """Record a run of that day in January that takes ``ms`` times the width in each case."""
     cases = [case_of(width, mode) for mode in ("a", "b") for width in WIDTHS]
-    events = [event for event in started(*cases) if event["event"] != "case_start"]
+    events = [event for event in make_started_run(*cases) if event["event"] != "case_start"]
     for case in cases:
         events += samples_of(case, ms * case["params"]["width"], fails and case is cases[1])
     verdict = "failed" if fails else "passed"
     if ends:
         events += [job_end(), run_end(verdict, int(fails))]
-    folder = recorded(home, events)
+    folder = record_run(home, events)
     named = RunFolder(folder.path.with_name(f"200101{day:02}-083000-{suite}"))
     folder.path.rename(named.path)
     begun = 978337800.0 + 86400 * (day - 1)

@@ -7,18 +7,18 @@ import pytest
 import spbench
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.report.frames import make_frame, write_parquet
-from support.sample_events import recorded, whole_run
-from support.sample_runs import case, figure, run
+from support.sample_events import make_complete_run, record_run
+from support.sample_runs import make_case, make_metric, make_run
 
-CASES = run(
-    case("a", {"time_ms": figure(2.0, n=3)}, params={"n": 1, "on": True, "sizes": [8]}),
-    case("b", {}, params={"n": "2x2"}, status="error", reason="it broke"),
+CASES = make_run(
+    make_case("a", {"time_ms": make_metric(2.0, n=3)}, params={"n": 1, "on": True, "sizes": [8]}),
+    make_case("b", {}, params={"n": "2x2"}, status="error", reason="it broke"),
 )
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return recorded(tmp_path / "run", whole_run())
+    return record_run(tmp_path / "run", make_complete_run())
 
 
 def test_loads_a_run_from_its_folder(folder, tmp_path):

@@ -13,7 +13,7 @@ from spbench.errors import MissingError, UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.report.recorded import load_run
-from support.sample_events import described, rank_event
+from support.sample_events import describe_case, rank_event
 
 START = 1_790_000_000.0
 
@@ -24,7 +24,7 @@ class Batch:
     def __init__(self, path, *cases, jobs=None):
         self.path = path
         self.home = path.parent / "home"
-        descriptions = [described(name, checks=[]) for name in cases]
+        descriptions = [describe_case(name, checks=[]) for name in cases]
         plan = BatchPlan(
             schema="spbench.batch/1",
             mark="made-up-0000",

@@ -10,7 +10,7 @@ import pytest
 
 from spbench.__main__ import _name_home
 from support.runs import build_python_path
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 
 def run_with_closed_streams(args, closed, *, cwd):
@@ -25,7 +25,7 @@ def run_with_closed_streams(args, closed, *, cwd):
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
 def test_closed_streams_do_not_change_the_exit_code(tmp_path, closed):
-    folder = recorded(tmp_path / "home", whole_run(), verdict="passed")
+    folder = record_run(tmp_path / "home", make_complete_run(), verdict="passed")
     args = ["results", "export", "--home", "home", "--output", "run.csv"]
     assert run_with_closed_streams(args, closed, cwd=tmp_path) == (0, "")
     assert folder.id in (tmp_path / "run.csv").read_text()

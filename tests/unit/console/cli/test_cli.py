@@ -21,7 +21,14 @@ from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 from support.commands import CommandResult
 from support.paths import HOSTFILES, ROOT, SUITES
-from support.sample_events import judged, recorded, run_end, run_start, started, whole_run
+from support.sample_events import (
+    case_judged,
+    make_complete_run,
+    make_started_run,
+    record_run,
+    run_end,
+    run_start,
+)
 
 HALO = str(SUITES / "halo.yaml")
 
@@ -486,13 +493,15 @@ def test_rejects_invalid_budget(text):
 
 
 def record_unfinished_run(home):
-    return recorded(home, [*started(), judged("a", "error", "rank 0 on node01: no")])
+    return record_run(
+        home, [*make_started_run(), case_judged("a", "error", "rank 0 on node01: no")]
+    )
 
 
 def test_runs_are_listed_with_their_status(spbench, home):
-    first = recorded(home, whole_run(), verdict="passed")
+    first = record_run(home, make_complete_run(), verdict="passed")
     host = socket.gethostname()
-    second = recorded(home, [run_start()], console={"pid": 1, "host": host, "started": 1e9})
+    second = record_run(home, [run_start()], console={"pid": 1, "host": host, "started": 1e9})
     lines = {
         line.split()[0]: line.split()[1:] for line in spbench("results", "list").out.splitlines()
     }
@@ -509,7 +518,7 @@ def test_list_of_no_runs_is_empty(spbench):
 
 
 def test_show_prints_the_run_from_its_events(spbench, home):
-    folder = recorded(home, whole_run(), verdict="passed")
+    folder = record_run(home, make_complete_run(), verdict="passed")
     done = spbench("results", "show")
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("status       case  ")
@@ -521,12 +530,12 @@ def test_show_prints_the_run_from_its_events(spbench, home):
 
 
 def test_show_accepts_a_prefix_of_the_id(spbench, home):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     assert spbench("results", "show", folder.id[:-1]).out == spbench("results", "show").out
 
 
 def test_home_option_selects_the_home(spbench, home, tmp_path):
-    recorded(tmp_path / "other", whole_run())
+    record_run(tmp_path / "other", make_complete_run())
     assert spbench("results", "show").status == 2
     assert spbench("results", "show", "--home", str(tmp_path / "other")).status == 0
 
@@ -541,7 +550,7 @@ def test_show_prints_an_unfinished_run(spbench, home):
 
 
 def test_torn_last_line_makes_a_run_unfinished(spbench, home):
-    folder = recorded(home, [*whole_run()[:-1], run_end("failed", 1)])
+    folder = record_run(home, [*make_complete_run()[:-1], run_end("failed", 1)])
     text = folder.events.read_bytes()
     folder.events.write_bytes(text[:-10])
     assert "unfinished: " in spbench("results", "show").out
@@ -549,7 +558,7 @@ def test_torn_last_line_makes_a_run_unfinished(spbench, home):
 
 @pytest.mark.parametrize("content", [None, b"", b'{"event":"run_st'])
 def test_run_killed_at_its_start_is_unfinished(spbench, home, content):
-    folder = recorded(home, [])
+    folder = record_run(home, [])
     folder.events.unlink()
     if content is not None:
         folder.events.write_bytes(content)
@@ -577,8 +586,8 @@ def test_run_killed_at_its_start_is_unfinished(spbench, home, content):
     ],
 )
 def test_damaged_folder_does_not_break_the_list(spbench, home, text):
-    good = recorded(home, whole_run(), verdict="passed")
-    bad = recorded(home, [run_start()])
+    good = record_run(home, make_complete_run(), verdict="passed")
+    bad = record_run(home, [run_start()])
     (bad.path / "run.json").write_text(text)
     done = spbench("results", "list")
     assert (done.status, done.err) == (0, "")
@@ -601,7 +610,7 @@ def test_damaged_folder_does_not_break_the_list(spbench, home, text):
     ],
 )
 def test_damaged_log_is_reported_with_its_position(spbench, home, line):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     lines = folder.events.read_bytes().splitlines(keepends=True)
     folder.events.write_bytes(b"".join([*lines[:3], line, *lines[3:]]))
     done = spbench("results", "show")
@@ -616,7 +625,7 @@ def test_damaged_log_is_reported_with_its_position(spbench, home, line):
     "args", [("results", "export"), ("compare", "last", "last"), ("results", "series", "a")]
 )
 def test_damaged_log_is_reported_on_stderr(spbench, home, args):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     with folder.events.open("a") as file:
         file.write("garbage\n")
     done = spbench(*args)
@@ -627,7 +636,7 @@ def test_damaged_log_is_reported_on_stderr(spbench, home, args):
 
 
 def test_rejects_a_log_without_its_beginning(spbench, home):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     lines = folder.events.read_bytes().splitlines(keepends=True)
     folder.events.write_bytes(b"".join(lines[1:]))
     done = spbench("results", "show")
@@ -638,7 +647,7 @@ def test_rejects_a_log_without_its_beginning(spbench, home):
 
 
 def test_unreadable_log_is_a_one_line_error(spbench, home):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     folder.events.unlink()
     folder.events.mkdir()
     done = spbench("results", "show")

@@ -10,7 +10,7 @@ from spbench.errors import ExitCode
 from spbench.record.runs.notes import RunNote, read_note, write_note
 from spbench.report.document import ReportDocument
 from support.paths import SUITES
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 HALO = str(SUITES / "halo.yaml")
 
@@ -18,7 +18,7 @@ HALO = str(SUITES / "halo.yaml")
 @pytest.fixture
 def main(spbench, home):
     """Record a run of one case and set it as the baseline main."""
-    folder = recorded(home, whole_run(), verdict="passed")
+    folder = record_run(home, make_complete_run(), verdict="passed")
     assert spbench("baseline", "set", "main").status == 0
     return folder
 
@@ -105,7 +105,7 @@ def test_gate_check_accepts_a_baseline_with_checks(spbench, main):
 
 
 def test_baseline_with_few_launches_gives_a_warning(spbench, home):
-    recorded(home, whole_run(), verdict="passed")
+    record_run(home, make_complete_run(), verdict="passed")
     done = spbench("baseline", "set", "main")
     assert done.status == 0
     assert done.err == (

@@ -8,11 +8,11 @@ import pytest
 
 from spbench.report.gate import check as gate
 from support.sample_events import (
-    described,
+    case_judged,
+    describe_case,
     job_start,
-    judged,
     rank_event,
-    recorded,
+    record_run,
     run_end,
     run_start,
 )
@@ -23,7 +23,7 @@ NOISY = [1.0, 1.5, 0.7, 1.3, 0.8]
 
 def record(home, **cases):
     """Record a run of cases by the times of their launches, or None if it failed."""
-    events = [run_start(*(described(name, repeat=5, checks=[]) for name in cases))]
+    events = [run_start(*(describe_case(name, repeat=5, checks=[]) for name in cases))]
     job = 0
     for name, times in cases.items():
         for repeat, time in enumerate(times or ()):
@@ -33,8 +33,8 @@ def record(home, **cases):
                 head = {"case": name, "repeat": repeat, "job": job}
                 events.append(rank_event("case_start", rank, **head))
                 events.append(rank_event("samples", rank, **head, values=[time]))
-        events.append(judged(name, status="passed" if times else "error"))
-    recorded(home, [*events, run_end()])
+        events.append(case_judged(name, status="passed" if times else "error"))
+    record_run(home, [*events, run_end()])
 
 
 def test_each_case_has_its_smallest_detected_slowdown(spbench, home):

@@ -6,7 +6,14 @@ import re
 import pytest
 
 from spbench.report.build import build_report
-from support.sample_events import described, judged, rank_event, recorded, run_end, started
+from support.sample_events import (
+    case_judged,
+    describe_case,
+    make_started_run,
+    rank_event,
+    record_run,
+    run_end,
+)
 
 
 @pytest.fixture
@@ -15,9 +22,9 @@ def record_runs(home):
 
     def record(times, host="node01"):
         for index, time in enumerate(times):
-            events = started(described(np=1, checks=[]), hosts=[host])
-            events += [rank_event("samples", values=[time]), rank_event("case_end"), judged()]
-            folder = recorded(home, [*events, run_end()], verdict="passed")
+            events = make_started_run(describe_case(np=1, checks=[]), hosts=[host])
+            events += [rank_event("samples", values=[time]), rank_event("case_end"), case_judged()]
+            folder = record_run(home, [*events, run_end()], verdict="passed")
             report = build_report(folder.replay())
             folder.write_json("report.json", report)
             path = folder.path.with_name(f"202601{index // 60:02}-{index % 60:06}-{host}-0000")

@@ -11,7 +11,7 @@ from spbench.record.runs import follow
 from spbench.record.runs.files import MAX_JSON_BYTES, TooLargeError, read_file, read_json
 from spbench.report.build import build_report
 from spbench.report.links import find_last_link_matrix
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def runs(home):
     """Record two runs with reports; the second is newer."""
     folders = []
     for _ in range(2):
-        folder = recorded(home, whole_run(), verdict="passed", exit_code=0, finished=9.0)
+        folder = record_run(home, make_complete_run(), verdict="passed", exit_code=0, finished=9.0)
         folder.write_json("report.json", build_report(folder.replay()))
         folders.append(folder)
     return sorted(folders, key=lambda folder: folder.id)

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 
 def test_note_is_written_shown_listed_and_removed(spbench, home):
-    run = recorded(home, whole_run(), verdict="passed", exit_code=0)
+    run = record_run(home, make_complete_run(), verdict="passed", exit_code=0)
     assert spbench("results", "note", "last", "new", "driver", "#rack2") == (
         0,
         "#rack2 new driver\n",
@@ -23,7 +23,7 @@ def test_note_is_written_shown_listed_and_removed(spbench, home):
 
 
 def test_tags_are_added_and_found(spbench, home):
-    recorded(home, whole_run(), verdict="passed", exit_code=0)
+    record_run(home, make_complete_run(), verdict="passed", exit_code=0)
     assert spbench("results", "tag", "last", "b", "#a")[1] == "#a #b\n"
     (listed,) = json.loads(spbench("results", "list", "--json", "tag:a")[1])
     assert (listed["note"], listed["tags"]) == ("", ["a", "b"])
@@ -31,7 +31,7 @@ def test_tags_are_added_and_found(spbench, home):
 
 
 def test_rejects_invalid_tag_and_unknown_run(spbench, home):
-    recorded(home, whole_run(), verdict="passed", exit_code=0)
+    record_run(home, make_complete_run(), verdict="passed", exit_code=0)
     status, out, err = spbench("results", "tag", "last", "a b")
     assert (status, out) == (2, "")
     assert err.startswith("spbench: error: 'a b' cannot be a tag: use at most 40 letters")
@@ -41,7 +41,7 @@ def test_rejects_invalid_tag_and_unknown_run(spbench, home):
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("args", [("note", "last", "x"), ("tag", "last", "x")])
 def test_note_does_not_follow_planted_links(spbench, home, tmp_path, args):
-    run = recorded(home, whole_run(), verdict="passed", exit_code=0)
+    run = record_run(home, make_complete_run(), verdict="passed", exit_code=0)
     outside = tmp_path / "outside"
     outside.write_text("precious")
     os.mkfifo(run.path / "note.json")

@@ -8,14 +8,14 @@ import pytest
 from spbench.report.build import build_report
 from spbench.report.formats.writing import FORMATS
 from support.paths import SUITES
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 HALO = str(SUITES / "halo.yaml")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_file_and_stdout_have_the_same_report(spbench, home, tmp_path, kind):
-    recorded(home, whole_run())
+    record_run(home, make_complete_run())
     status, out, err = spbench("report", "last", "--format", kind)
     assert (status, err) == (0, "")
     path = tmp_path / "new" / f"report.{kind}"
@@ -37,21 +37,21 @@ def test_file_and_stdout_have_the_same_report(spbench, home, tmp_path, kind):
     ],
 )
 def test_suffix_of_the_output_selects_the_format(spbench, home, tmp_path, name, kind):
-    recorded(home, whole_run())
+    record_run(home, make_complete_run())
     path = tmp_path / name
     assert spbench("report", "last", "-o", str(path)) == (0, "", "")
     assert path.read_text() == spbench("report", "last", "--format", kind).out
 
 
 def test_explicit_format_overrides_the_suffix(spbench, home, tmp_path):
-    recorded(home, whole_run())
+    record_run(home, make_complete_run())
     path = tmp_path / "x.html"
     assert spbench("report", "--format", "csv", "-o", str(path)) == (0, "", "")
     assert path.read_text() == spbench("report", "--format", "csv").out
 
 
 def test_report_accepts_a_report_file(spbench, home, tmp_path):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     copy = tmp_path / "copy.json"
     copy.write_bytes(folder.report.read_bytes()) if folder.report.exists() else None
 
@@ -68,7 +68,7 @@ def test_report_accepts_a_report_file(spbench, home, tmp_path):
     ],
 )
 def test_report_rejects_invalid_options(spbench, home, args, message):
-    recorded(home, whole_run())
+    record_run(home, make_complete_run())
     status, out, err = spbench("report", *args)
     assert (status, out) == (2, "")
     assert message in err

@@ -11,46 +11,46 @@ from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from spbench.report.text_tables import align_columns
 from support.sample_events import (
-    described,
+    case_judged,
+    describe_case,
+    describe_metric,
     job_start,
-    judged,
-    measured,
-    metric,
+    make_complete_run,
+    make_hostile_run,
+    make_links_run,
+    make_started_run,
     rank_event,
-    recorded,
+    record_run,
     run_end,
     run_start,
-    started,
-    told_by_a_stranger,
-    whole_run,
 )
 
 
 def build_run(time, *names):
     """Return the events of a run with this time of each case on both ranks."""
-    events = started(*(described(name, checks=[]) for name in names))
+    events = make_started_run(*(describe_case(name, checks=[]) for name in names))
     for name in names:
         for rank in (0, 1):
             events.append(rank_event("case_start", rank, case=name))
             events.append(rank_event("samples", rank, case=name, values=[time]))
-        events.append(judged(name))
+        events.append(case_judged(name))
     return [*events, run_end()]
 
 
 def build_repeats(times):
     """Return the events of a run of one case with a repeat per time."""
-    events = [run_start(described("a", repeat=len(times), checks=[]))]
+    events = [run_start(describe_case("a", repeat=len(times), checks=[]))]
     for repeat, time in enumerate(times):
         events.append(job_start("a", job=repeat + 1))
         for rank in (0, 1):
             events.append(rank_event("case_start", rank, case="a", repeat=repeat))
             events.append(rank_event("samples", rank, case="a", repeat=repeat, values=[time]))
-    return [*events, judged("a"), run_end()]
+    return [*events, case_judged("a"), run_end()]
 
 
 def record_as(home, events, name, **changes):
     """Record a run under a name, which defines the order of runs."""
-    folder = recorded(home, events, **{"verdict": "passed", **changes})
+    folder = record_run(home, events, **{"verdict": "passed", **changes})
     folder.path.rename(folder.path.with_name(name))
     return name
 
@@ -142,10 +142,10 @@ def test_invalid_filter_exits_with_2(spbench, two_runs):
 
 
 def test_note_explains_why_other_loops_do_not_add_up(spbench, home):
-    metrics = [metric("time_ms", "ms"), metric("exchange_ms", "ms")]
-    case = described(np=4, benchmark="halo.compute", metrics=metrics)
-    four = started(case, hosts=["node01"] * 4)
-    recorded(home, [*four, rank_event("metric", 0, name="exchange_ms", value=1.0)])
+    metrics = [describe_metric("time_ms", "ms"), describe_metric("exchange_ms", "ms")]
+    case = describe_case(np=4, benchmark="halo.compute", metrics=metrics)
+    four = make_started_run(case, hosts=["node01"] * 4)
+    record_run(home, [*four, rank_event("metric", 0, name="exchange_ms", value=1.0)])
     _, out, _ = spbench("results", "show")
     text = " ".join(out.split())
     assert "in other loops: exchange 1.00 ms " in text
@@ -158,7 +158,7 @@ def test_references_of_repeats_show_their_range(spbench, home):
         rank_event("metric", 0, repeat=repeat, name="time_ms", value=value, measured_by="a copy")
         for repeat, value in enumerate((0.08, 0.07, 0.09))
     ]
-    recorded(home, [*started(described(repeat=3)), *references])
+    record_run(home, [*make_started_run(describe_case(repeat=3)), *references])
     _, out, _ = spbench("results", "show")
     assert "reference of time: 80.0 us, a copy; 70.0 us to 90.0 us over 3 repeats" in out
 
@@ -168,10 +168,10 @@ def test_json_of_no_runs_is_an_empty_list(spbench):
 
 
 def test_metrics_of_other_loops_are_marked(spbench, home):
-    metrics = [metric("time_ms", "ms"), metric("exchange_ms", "ms")]
-    case = described(benchmark="halo.compute", metrics=metrics)
-    events = [*started(case), rank_event("metric", 0, name="exchange_ms", value=1.0)]
-    recorded(home, events)
+    metrics = [describe_metric("time_ms", "ms"), describe_metric("exchange_ms", "ms")]
+    case = describe_case(benchmark="halo.compute", metrics=metrics)
+    events = [*make_started_run(case), rank_event("metric", 0, name="exchange_ms", value=1.0)]
+    record_run(home, events)
     _, out, _ = spbench("results", "show")
     assert "\n        in other loops: exchange 1.00 ms\n" in out
     assert "in other loops: measured outside of the timed iterations" in out
@@ -188,7 +188,7 @@ def test_links_are_shown_as_matrices(spbench, home):
     pairs = [(first, second) for first in ends for second in ends if first < second]
     latency = {pair: 2.0 if pair[0][1] == pair[1][1] else 5.0 for pair in pairs}
     latency[ends[1], ends[2]] = 12.0
-    recorded(home, measured(latency, {}))
+    record_run(home, make_links_run(latency, {}))
     status, out, err = spbench("results", "show", "--links")
     assert (status, err) == (0, "")
     assert "passed     links" in out
@@ -209,9 +209,9 @@ def test_links_are_shown_as_matrices(spbench, home):
 def test_slow_link_is_marked(spbench, home):
     ranks = [(rank, "node") for rank in range(3)]
     latency = {(ranks[0], ranks[1]): 2.0, (ranks[0], ranks[2]): 2.0, (ranks[1], ranks[2]): 9.0}
-    events = measured(latency, {})
+    events = make_links_run(latency, {})
     events[0]["cases"][0]["benchmark"] = "link.pingpong"
-    recorded(home, events)
+    record_run(home, events)
     _, out, _ = spbench("results", "show", "--links")
     assert (
         "   1  2.00         9.00!\n   2  2.00  9.00!\n! at least 1.5x worse than the median" in out
@@ -221,14 +221,14 @@ def test_slow_link_is_marked(spbench, home):
 def test_many_ranks_show_only_the_matrix_of_hosts(spbench, home, monkeypatch):
     monkeypatch.setattr("spbench.cli.records.rank_tables.MOST_RANKS", 2)
     latency = {((0, "x"), (1, "y")): 2.0, ((1, "y"), (2, "y")): 3.0}
-    recorded(home, measured(latency, {}))
+    record_run(home, make_links_run(latency, {}))
     _, out, _ = spbench("results", "show", "--links")
     assert "rank  0" not in out
     assert "host     x     y\nx           2.00\ny     2.00  3.00\n" in out
 
 
 def test_run_without_links_exits_with_5(spbench, home):
-    recorded(home, whole_run()[:3])
+    record_run(home, make_complete_run()[:3])
     status, out, err = spbench("results", "show", "--links")
     assert (status, out) == (5, "")
     assert "no case that measured links between ranks" in err
@@ -414,7 +414,7 @@ def test_fail_on_makes_a_worse_run_fail(spbench, home, factor, args, status):
 @pytest.mark.parametrize(("args", "status"), [([], 0), (["--fail-on", "worse"], 1)])
 def test_fail_on_makes_a_case_without_results_fail(spbench, home, args, status):
     record_as(home, build_repeats([1.0]), "20260101-000000-x-0001")
-    wrong = [*build_repeats([1.0])[:-1], judged("a", "error", "it died")]
+    wrong = [*build_repeats([1.0])[:-1], case_judged("a", "error", "it died")]
     record_as(home, wrong, "20260102-000000-x-0002")
     done = spbench("compare", "last~1", "last", *args)
     assert (done.status, "Broken in b, error: a." in done.out) == (status, True)
@@ -487,15 +487,16 @@ def test_series_is_limited_by_a_filter(spbench, two_runs):
 
 def test_series_over_a_swept_parameter(spbench, home):
     cases = [
-        described(f"a[halo_len={n}]", name="a", params={"halo_len": n}, checks=[]) for n in (4, 1)
+        describe_case(f"a[halo_len={n}]", name="a", params={"halo_len": n}, checks=[])
+        for n in (4, 1)
     ]
-    events = started(*cases)
+    events = make_started_run(*cases)
     for case in cases:
         for rank in (0, 1):
             events.append(rank_event("case_start", rank, case=case["id"]))
             values = [float(case["params"]["halo_len"])]
             events.append(rank_event("samples", rank, case=case["id"], values=values))
-        events.append(judged(case["id"]))
+        events.append(case_judged(case["id"]))
     record_as(home, [*events, run_end()], "20260101-000000-x-0001")
     status, out, _ = spbench("results", "series", "a", "time_ms", "--over", "halo_len")
     assert status == 0
@@ -528,7 +529,7 @@ def test_series_without_values_exits_with_5(spbench, two_runs):
 )
 @pytest.mark.parametrize("reported", [False, True])
 def test_untrusted_folder_prints_no_control_characters(spbench, home, args, reported):
-    folder = recorded(home, told_by_a_stranger(), suite="s\x1b[2J", host="h\x1b[2J")
+    folder = record_run(home, make_hostile_run(), suite="s\x1b[2J", host="h\x1b[2J")
     if reported:
         folder.write_json("report.json", build_report(folder.replay()))
     _, out, err = spbench(*args)
@@ -539,13 +540,13 @@ def test_untrusted_folder_prints_no_control_characters(spbench, home, args, repo
 def test_show_prints_errors_of_ranks_and_job_output(spbench, home):
     error = {"message": "ValueError: no such tile", "traceback": "Traceback\n  in halo.py\n"}
     left_out = ("case_end", "bye", "case_judged", "job_end", "run_end")
-    events = [event for event in whole_run() if event["event"] not in left_out]
+    events = [event for event in make_complete_run() if event["event"] not in left_out]
     events += [
         rank_event("case_end", 1, status="error", error=error),
-        judged("a", "error", "rank 1: ValueError: no such tile"),
+        case_judged("a", "error", "rank 1: ValueError: no such tile"),
         run_end("error", 4),
     ]
-    folder = recorded(home, events)
+    folder = record_run(home, events)
     (folder.job(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
     out = spbench("results", "show", "last")[1]
     assert "a, rank 1: ValueError: no such tile\nTraceback\n  in halo.py\n" in out
@@ -553,14 +554,14 @@ def test_show_prints_errors_of_ranks_and_job_output(spbench, home):
 
 
 def test_show_prints_output_of_passed_jobs_only_on_request(spbench, home):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     (folder.job(1) / "stdout.log").write_text("hello\n")
     assert "hello" not in spbench("results", "show", "last")[1]
     assert "hello" in spbench("results", "show", "last", "--output")[1]
 
 
 def test_missing_report_is_not_named(spbench, home):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     replayed = []
     replay_lines(folder, None, replayed.append, 0)
     for out in (spbench("results", "show")[1], "\n".join(replayed)):

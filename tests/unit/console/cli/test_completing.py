@@ -10,7 +10,7 @@ from spbench.report.baselines.files import save_baseline
 from spbench.report.baselines.making import make_baseline
 from spbench.report.recorded import load_run
 from support.paths import SUITES
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 
 def complete(completion, incomplete="", **params):
@@ -20,7 +20,7 @@ def complete(completion, incomplete="", **params):
 @pytest.fixture
 def home(tmp_path):
     for _ in (1, 2):
-        recorded(tmp_path, whole_run())
+        record_run(tmp_path, make_complete_run())
     return tmp_path
 
 

@@ -11,7 +11,7 @@ from spbench.report.text_tables import PIPE_WIDTH
 from spbench.suites.loader import load_suite_file
 from spbench.suites.shipped import list_shipped_suites
 from spbench_core.catalog import BENCHMARKS
-from support.sample_events import job_start, judged, rank_event, run_end, run_start
+from support.sample_events import case_judged, job_start, rank_event, run_end, run_start
 
 SUITES = list_shipped_suites()
 TIMES_MS = (2.95e-05, 0.0282, 1.91, 999.7, 27150.0, 4.2e6)
@@ -61,9 +61,9 @@ def generate_case_events(case, job):
         for check in case["checks"]:
             yield rank_event("check", rank, name=check) | head
     if job % 7:
-        yield judged(case["id"])
+        yield case_judged(case["id"])
     else:
-        yield judged(case["id"], "failed", "it was slow")
+        yield case_judged(case["id"], "failed", "it was slow")
 
 
 def build_metric_event(rank, name, value):

@@ -9,16 +9,16 @@ import pytest
 
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.index import read_heads
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 
-def record_run(home, **changes):
+def record_finished_run(home, **changes):
     fields = {"verdict": "passed", "exit_code": 0, "counts": {"passed": 3, "failed": 1}}
-    return recorded(home, whole_run(), **fields | changes)
+    return record_run(home, make_complete_run(), **fields | changes)
 
 
 def test_reindex_replaces_a_damaged_index(spbench, home):
-    record_run(home)
+    record_finished_run(home)
     (home / "index.sqlite").write_text("damaged")
     assert spbench("results", "reindex") == (0, f"runs in the index of {home}: 1\n", "")
     rows = sqlite3.connect(home / "index.sqlite").execute("SELECT COUNT(*) FROM runs").fetchall()
@@ -26,7 +26,7 @@ def test_reindex_replaces_a_damaged_index(spbench, home):
 
 
 def test_unwritable_index_is_reported(spbench, home):
-    record_run(home)
+    record_finished_run(home)
     (home / "index.sqlite").mkdir()
     status, out, err = spbench("results", "reindex")
     assert (status, out) == (4, "")
@@ -41,7 +41,7 @@ def test_reindex_without_runs_exits_with_2(spbench, home):
 
 
 def test_list_counts_passed_cases(spbench, home):
-    record_run(home)
+    record_finished_run(home)
     assert spbench("results", "list")[1].split()[-3:-1] == ["3/4", "made-up"]
 
 
@@ -54,7 +54,7 @@ def runs(home):
     names = []
     for days in (40, 30, 20, 10):
         start = time.time() - 86400 * days - 60
-        folder = record_run(home, console={"pid": 1, "host": "x", "started": start})
+        folder = record_finished_run(home, console={"pid": 1, "host": "x", "started": start})
         folder.path.rename(folder.path.with_name(f"run-{99 - days}"))
         names.append(f"run-{99 - days}")
     return names

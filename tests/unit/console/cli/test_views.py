@@ -13,24 +13,24 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
 from support.sample_events import (
-    described,
-    in_phases,
+    build_state,
+    case_judged,
+    describe_case,
     job_start,
-    judged,
+    make_complete_run,
+    make_hostile_run,
+    make_phases_run,
+    make_started_run,
     rank_event,
-    recorded,
+    record_run,
     run_end,
     run_start,
-    started,
-    state_of,
-    told_by_a_stranger,
-    whole_run,
 )
 
 
 def build_job_events():
     """Return the events of a complete run, each with its job."""
-    return [{"job": 1, **event} for event in whole_run()]
+    return [{"job": 1, **event} for event in make_complete_run()]
 
 
 def render_frame(view, width):
@@ -68,7 +68,7 @@ def print_phases(verbosity, columns=None):
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity, columns)
-    for event in in_phases():
+    for event in make_phases_run():
         state.apply(event)
         lines({"job": 1, **event})
     return printed
@@ -91,7 +91,7 @@ def test_coordinates_have_separate_columns(width, replica):
     printed = io.StringIO()
     console = Console(file=printed, width=width)
     view = LiveView(state, console, verbosity=0)
-    for event in in_phases()[:-1]:
+    for event in make_phases_run()[:-1]:
         state.apply(event)
         view({"job": 1, **event})
     frame = render_frame(view, width)
@@ -122,12 +122,12 @@ def test_lines_on_a_pipe_are_complete():
 def test_quiet_run_prints_reasons_of_failed_cases(failed, printed_cases):
     names = [f"case{number}" for number in range(failed)]
     events = [
-        *started(*map(described, [*names, "good"])),
-        *(judged(name, "failed", f"why {name}") for name in names),
-        judged("good"),
+        *make_started_run(*map(describe_case, [*names, "good"])),
+        *(case_judged(name, "failed", f"why {name}") for name in names),
+        case_judged("good"),
     ]
     printed = []
-    LineView(state_of(events), printed.append, verbosity=-1).finish("report: x")
+    LineView(build_state(events), printed.append, verbosity=-1).finish("report: x")
     reasons = [line for line in printed if ": failed, why " in line]
     assert reasons[0] == "case0: failed, why case0"
     assert len(reasons) == printed_cases
@@ -137,7 +137,7 @@ def test_quiet_run_prints_reasons_of_failed_cases(failed, printed_cases):
 
 @pytest.mark.parametrize("repeat", [1, 3])
 def test_legend_explains_values_of_repeated_cases(repeat):
-    state = state_of(started(described("a", repeat=repeat)))
+    state = build_state(make_started_run(describe_case("a", repeat=repeat)))
     table = CaseTable(state.cases, state.jobs)
     table.render_case(state.cases["a"], 1)
     note = "Values of repeated cases, and their references, are the medians of their repeats."
@@ -147,8 +147,8 @@ def test_legend_explains_values_of_repeated_cases(repeat):
 def test_legend_explains_iterations_of_few_benchmarks():
     names = ["link.pingpong", "link.barrier", "memory.copy", "compute.noise"]
     for count in (1, 4):
-        cases = [described(f"a{index}", benchmark=names[index]) for index in range(count)]
-        state = state_of(started(*cases))
+        cases = [describe_case(f"a{index}", benchmark=names[index]) for index in range(count)]
+        state = build_state(make_started_run(*cases))
         table = CaseTable(state.cases, state.jobs)
         for case in state.cases.values():
             table.render_case(case)
@@ -177,7 +177,7 @@ def test_long_phase_is_printed_after_2_s_and_every_10_s():
         rank_event("progress", 0, case="a", phase="check", done=done, total=100, time=1001.0 + done)
         for done in range(30)
     ]
-    for event in [*started(described("a")), *steps]:
+    for event in [*make_started_run(describe_case("a")), *steps]:
         state.apply(event)
         lines({"job": 1, **event})
     assert [line for line in printed if "check " in line] == [
@@ -216,7 +216,7 @@ def print_notes(events, verbosity=0):
 
 
 HOSTS = ("node01", "node01", "node02", "node02")
-TWO_CASES = started(described("a", 4), described("b", 4), hosts=HOSTS)
+TWO_CASES = make_started_run(describe_case("a", 4), describe_case("b", 4), hosts=HOSTS)
 
 
 def test_straggler_is_printed_once_after_5_s():
@@ -239,7 +239,7 @@ def test_straggler_is_printed_again_in_the_next_case():
 
 def test_slow_host_is_printed_instead_of_its_ranks():
     hosts = ("node01", "node02", "node02", "node01")
-    events = started(described("a", 6), hosts=(*hosts, "node03", "node03"))
+    events = make_started_run(describe_case("a", 6), hosts=(*hosts, "node03", "node03"))
     normal = [
         rank_event("samples", rank, values=[10.0] * 5) | {"time": 1001.0 + second}
         for second in range(8)
@@ -265,7 +265,7 @@ def test_table_of_many_ranks_has_the_slowest():
     console = Console(file=io.StringIO(), width=120)
     view = LiveView(state, console, verbosity=0)
     times = [rank_event("samples", rank, values=[10.0 + rank]) for rank in range(64)]
-    for event in [*started(described("a", 64), hosts=hosts), *times]:
+    for event in [*make_started_run(describe_case("a", 64), hosts=hosts), *times]:
         state.apply(event)
         view({"job": 1, **event})
     frame = render_frame(view, 120)
@@ -293,7 +293,7 @@ def replay(folder, speed=None, verbosity=0):
 
 @pytest.mark.parametrize("verbosity", [0, 1])
 def test_replay_prints_the_lines_of_the_run(tmp_path, verbosity):
-    folder = recorded(tmp_path, whole_run())
+    folder = record_run(tmp_path, make_complete_run())
     state = RunState()
     printed = []
     lines = LineView(state, printed.append, verbosity)
@@ -309,9 +309,9 @@ def test_control_characters_of_ranks_are_replaced(tmp_path):
     events = [
         rank_event("log", 0, level="error", message="\x1b[2Jone\r\n\ttwo"),
         rank_event("case_start", 0),
-        judged("a", "error", "rank 0: \x1b]0;x\x07"),
+        case_judged("a", "error", "rank 0: \x1b]0;x\x07"),
     ]
-    printed = replay(recorded(tmp_path, [run_start(), job_start(), *events, run_end("error", 4)]))
+    printed = replay(record_run(tmp_path, [run_start(), job_start(), *events, run_end("error", 4)]))
     assert "        rank 0: ?[2Jone\n        two" in printed
     assert "        rank 0: ?]0;x?" in printed
     assert "1 case" in printed[1]
@@ -319,13 +319,13 @@ def test_control_characters_of_ranks_are_replaced(tmp_path):
 
 
 def test_untrusted_run_prints_no_control_characters(tmp_path):
-    printed = replay(recorded(tmp_path, told_by_a_stranger()), verbosity=1)
+    printed = replay(record_run(tmp_path, make_hostile_run()), verbosity=1)
     assert any("?[2J" in line for line in printed)
     state = RunState()
     output = io.StringIO()
     view = LiveView(state, Console(file=output, width=200), 1)
     frames = io.StringIO()
-    for event in told_by_a_stranger():
+    for event in make_hostile_run():
         event = {"job": 1, **event}
         state.apply(event)
         view(event)
@@ -338,7 +338,7 @@ def test_untrusted_run_prints_no_control_characters(tmp_path):
 
 
 def test_replay_at_high_speed_prints_the_same(tmp_path):
-    folder = recorded(tmp_path, whole_run())
+    folder = record_run(tmp_path, make_complete_run())
     assert replay(folder, 1e9) == replay(folder)
 
 
@@ -347,7 +347,7 @@ def test_replay_at_high_speed_prints_the_same(tmp_path):
 )
 def test_replay_of_an_unfinished_run_is_marked(tmp_path, monkeypatch, pid, end):
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: pid is None)
-    folder = recorded(tmp_path, whole_run()[:-1])
+    folder = record_run(tmp_path, make_complete_run()[:-1])
     assert replay(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
 
 
@@ -360,13 +360,13 @@ def test_replay_of_an_unfinished_run_is_marked(tmp_path, monkeypatch, pid, end):
 )
 def test_replay_of_a_run_of_another_host_is_marked(tmp_path, monkeypatch, alive, end):
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: alive)
-    folder = recorded(tmp_path, whole_run()[:-1], console={"host": "node09"})
+    folder = record_run(tmp_path, make_complete_run()[:-1], console={"host": "node09"})
     assert replay(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
 
 
 @pytest.mark.parametrize("wrong", ["nonsense", '{"event":"samples","time":1.0}'])
 def test_replay_reports_the_invalid_line(tmp_path, wrong):
-    folder = recorded(tmp_path, whole_run()[:3])
+    folder = record_run(tmp_path, make_complete_run()[:3])
     with folder.events.open("a") as file:
         file.write(wrong + "\n")
     *_, left_out, end = replay(folder)
@@ -409,10 +409,10 @@ def print_lines(events, verbosity=0, **options):
 def build_sharing_run():
     """Return the events of a run with four ranks on two cores."""
     events = [
-        *started(described("a", 4), hosts=("node01",) * 4),
+        *make_started_run(describe_case("a", 4), hosts=("node01",) * 4),
         *(rank_event("samples", rank, values=[1.0]) for rank in range(4)),
         *(rank_event("case_end", rank) for rank in range(4)),
-        judged("a"),
+        case_judged("a"),
     ]
     state = RunState()
     for event in events:
@@ -449,9 +449,9 @@ def test_expectation_open_in_all_cases_is_reported_once():
     left_open = {"metric": "time_ms", "op": "max", "limit": None, "value": None}
     left_open |= {"status": "skipped", "reason": "no reference for system vm"}
     events = [
-        *started(described("a"), described("b")),
-        judged("a", expectations=[left_open]),
-        judged("b", expectations=[left_open]),
+        *make_started_run(describe_case("a"), describe_case("b")),
+        case_judged("a", expectations=[left_open]),
+        case_judged("b", expectations=[left_open]),
         run_end(),
     ]
     printed = print_lines(events)

@@ -5,12 +5,17 @@ import pytest
 import spbench.compat.hpgo as hpgo
 import spbench.planner as planner
 from spbench.planner.planning import plan
-from support.planner.sample_profiles import chain, goldens, shared, write_torchgraph
+from support.planner.sample_profiles import (
+    find_shared_file,
+    load_hpgo_outputs,
+    make_chain,
+    render_torchgraph,
+)
 
 
 def made_file(tmp_path):
     path = tmp_path / "chain.txt"
-    path.write_text(write_torchgraph(chain([3.0, 5.0, 2.0, 4.0], [1e6] * 4, [1e7] * 4)))
+    path.write_text(render_torchgraph(make_chain([3.0, 5.0, 2.0, 4.0], [1e6] * 4, [1e7] * 4)))
     return path
 
 
@@ -26,11 +31,13 @@ def test_py_orchestrate_gives_the_plan_of_mode_hpgo(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "row", goldens()[:2], ids=lambda row: f"{row['profile']} {row['machines']}"
+    "row", load_hpgo_outputs()[:2], ids=lambda row: f"{row['profile']} {row['machines']}"
 )
 def test_it_is_hpgo_s_own_answer(row):
     words = row["profile_batch_size"], row["global_batch_size"], row["machines"]
-    conductor = hpgo.conductor_from_torch_graph_and_seps(str(shared(row["profile"])), *words)
+    conductor = hpgo.conductor_from_torch_graph_and_seps(
+        str(find_shared_file(row["profile"])), *words
+    )
     speedup, stages = conductor.py_orchestrate()
     assert speedup == pytest.approx(row["speedup"], rel=1e-12)
     assert [devices for *_, devices in stages] == [stage["gpus"] for stage in row["stages"]]

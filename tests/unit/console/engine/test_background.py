@@ -28,7 +28,7 @@ from spbench.launch.choice import LaunchChoice
 from spbench.record.runs.folder import RunFolder
 from support.paths import SUITES
 from support.runs import build_script_head
-from support.sample_events import recorded, run_start
+from support.sample_events import record_run, run_start
 
 HALO = SUITES / "halo.yaml"
 TIMEOUT = 30.0
@@ -124,7 +124,7 @@ def test_last_lines_report_a_missing_launcher(start):
 
 @pytest.mark.usefixtures("stand_in_console")
 def test_finds_a_run_by_its_console(start, home, tmp_path):
-    recorded(home, [run_start()])
+    record_run(home, [run_start()])
     launched = start("a.yaml", LETTER="x")
     folder = poll(launched.folder)
     assert folder.path == home / "runs" / "20260101-000000-made-up-0000"
@@ -168,7 +168,7 @@ def test_cancels_a_run_before_it_has_a_folder(start, monkeypatch, tmp_path):
 def test_reads_folders_of_other_runs_only_once(start, home, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", "/bin/true")
     launched = start("a.yaml")
-    other = recorded(home, [run_start()])
+    other = record_run(home, [run_start()])
     incomplete = home / "runs" / "half"
     incomplete.mkdir()
     ids_read = []
@@ -198,8 +198,8 @@ def test_start_failure_reports_its_reason(home, tmp_path, monkeypatch):
 
 def test_past_and_remote_runs_are_not_running(home):
     console = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
-    ended = recorded(home, [run_start()], console=console)
-    elsewhere = recorded(home, [run_start()], console=console | {"host": "node07"})
+    ended = record_run(home, [run_start()], console=console)
+    elsewhere = record_run(home, [run_start()], console=console | {"host": "node07"})
     assert find_running(home) == []
     with pytest.raises(UsageError, match="has ended; there is nothing to cancel"):
         cancel_run(ended)
@@ -302,16 +302,16 @@ def test_defaults_add_no_arguments(parse_request):
     ],
 )
 def test_rerun_arguments_omit_outputs_and_home(home, argv, expected):
-    folder = recorded(home, [], argv=argv, file="suites/s.yaml")
+    folder = record_run(home, [], argv=argv, file="suites/s.yaml")
     assert build_rerun_args(folder) == expected
 
 
 def test_rejects_a_rerun_without_recorded_arguments(home):
     with pytest.raises(UsageError, match="does not say what it was asked for"):
-        build_rerun_args(recorded(home, []))
+        build_rerun_args(record_run(home, []))
 
 
 def test_missing_or_unknown_start_folder_is_none(home, tmp_path):
-    assert find_start_folder(recorded(home, [], cwd=str(tmp_path))) == tmp_path
-    assert find_start_folder(recorded(home, [], cwd=str(tmp_path / "gone"))) is None
-    assert find_start_folder(recorded(home, [])) is None
+    assert find_start_folder(record_run(home, [], cwd=str(tmp_path))) == tmp_path
+    assert find_start_folder(record_run(home, [], cwd=str(tmp_path / "gone"))) is None
+    assert find_start_folder(record_run(home, [])) is None

@@ -10,7 +10,8 @@ from spbench.errors import SuiteError, UsageError
 from spbench.suites import site_file
 from spbench.suites.site_file import derive_system_name, find_system, read_site_file
 from spbench_core.events.run_events import check_run_event
-from support.sample_events import described, judged, recorded, run_end, run_start
+from support.sample_events import case_judged, record_run, run_end, run_start
+from support.sample_events import describe_case as describe_sample
 
 SUITE = """\
 schema: spbench.suite/1
@@ -123,7 +124,7 @@ def test_suite_without_systems_needs_no_site_file(make_request, home):
 def test_run_start_has_the_references_with_their_units(make_request):
     run_plan = plan_run(make_request(system="vm"))
     (case,) = run_plan.jobs[0].cases
-    event = described() | describe_case(case, [2])
+    event = describe_sample() | describe_case(case, [2])
     check_run_event(run_start(event))
     count, upper, lower = event["expect"]
     assert count == {"metric": "time_ms.n", "op": "max", "limit": 1000}
@@ -140,7 +141,7 @@ def test_run_start_has_the_references_with_their_units(make_request):
 
 def test_run_start_has_the_reason_of_an_unknown_system(make_request):
     (case,) = plan_run(make_request()).jobs[0].cases
-    event = described() | describe_case(case, [2])
+    event = describe_sample() | describe_case(case, [2])
     check_run_event(run_start(event))
     assert event["expect"][1] == {
         "metric": "time_ms.p50",
@@ -158,7 +159,7 @@ def record_interrupted(make_request, home):
         run_plan = plan_run(make_request(system="vm"))
         console = {"pid": 0, "host": "node017.example.org", "started": 1.0, "since_boot": 1.0}
         facts = build_run_json(run_plan, "", {}) | {"console": console} | changes
-        folder = recorded(home, [run_start(described("a")), *events], **facts)
+        folder = record_run(home, [run_start(describe_sample("a")), *events], **facts)
         folder.write_text("suite.yaml", SUITE)
         return folder
 
@@ -169,7 +170,7 @@ def record_interrupted(make_request, home):
     ("planner", "events"),
     [
         (plan_resumed, []),
-        (plan_failed, [judged("a", "failed"), run_end("failed", 1)]),
+        (plan_failed, [case_judged("a", "failed"), run_end("failed", 1)]),
     ],
 )
 def test_resume_and_retry_keep_the_system(record_interrupted, make_request, planner, events):

@@ -21,17 +21,17 @@ from spbench.record.state import RunState
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.work import Work
 from support.sample_events import (
+    build_state,
+    case_judged,
     console_event,
-    described,
+    describe_case,
     job_start,
-    judged,
+    make_complete_run,
+    make_started_run,
     rank_event,
-    recorded,
-    resumed,
+    record_run,
+    run_resumed,
     run_start,
-    started,
-    state_of,
-    whole_run,
 )
 
 TWO_CASES = """\
@@ -69,11 +69,11 @@ def format_second(second: float) -> str:
     return datetime.fromtimestamp(1_000_000 + second, UTC).isoformat()
 
 
-def record_run(
+def record_durations(
     home: Path, run: RunPlan, seconds: dict[str, float], start: float = 2.0, **machine: object
 ) -> RunFolder:
     """Record a run of a plan: ``start`` s until its first case, then these durations."""
-    folder = recorded(home, whole_run(), verdict="passed", exit_code=0, finished=9.0)
+    folder = record_run(home, make_complete_run(), verdict="passed", exit_code=0, finished=9.0)
     fingerprint = {"id": "abc", "hosts": [socket.gethostname()], "cores": [os.cpu_count()]}
     now = start
     cases = []
@@ -127,7 +127,7 @@ def test_other_work_reduces_the_available_cores(
 
 def test_estimates_from_earlier_runs(home: Path) -> None:
     run = plan_suite(home)
-    record_run(home, run, {"few": 1.0, "many": 100.0}, start=4.0)
+    record_durations(home, run, {"few": 1.0, "many": 100.0}, start=4.0)
     estimate = estimate_plan(run, home)
     assert {case.source for case in estimate.cases.values()} == {HISTORY}
     assert estimate.cases["few"].seconds == pytest.approx(1.0 + 2.0), (
@@ -140,7 +140,7 @@ def test_estimates_from_earlier_runs(home: Path) -> None:
 def test_estimate_is_the_median_of_the_newest_runs(home: Path) -> None:
     run = plan_suite(home)
     for seconds in (50.0, 1.0, 2.0, 9.0):
-        record_run(home, run, {"few": seconds, "many": 10.0})
+        record_durations(home, run, {"few": seconds, "many": 10.0})
     few = estimate_plan(run, home).cases["few"].seconds
     assert few == pytest.approx((2.0 + 9.0) / 2 + 1.0)
 
@@ -148,14 +148,14 @@ def test_estimate_is_the_median_of_the_newest_runs(home: Path) -> None:
 @pytest.mark.parametrize("machine", [{"hosts": ["elsewhere"]}, {"cores": [4096]}])
 def test_ignores_runs_on_other_machines(home: Path, machine: dict[str, object]) -> None:
     run = plan_suite(home)
-    record_run(home, run, {"few": 50.0, "many": 50.0}, **machine)
+    record_durations(home, run, {"few": 50.0, "many": 50.0}, **machine)
     assert {case.source for case in estimate_plan(run, home).cases.values()} == {WORK}
 
 
 def test_ignores_runs_with_an_older_mpi_or_torch(home: Path) -> None:
     run = plan_suite(home)
-    first = record_run(home, run, {"few": 1.0, "many": 10.0})
-    second = record_run(home, run, {"few": 1.0, "many": 30.0})
+    first = record_durations(home, run, {"few": 1.0, "many": 10.0})
+    second = record_durations(home, run, {"few": 1.0, "many": 30.0})
     newest = max(first.id, second.id)
     for folder in (first, second):
         report = folder.read_json("report.json")
@@ -167,7 +167,7 @@ def test_ignores_runs_with_an_older_mpi_or_torch(home: Path) -> None:
 
 def test_unreadable_home_has_no_history(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = plan_suite(home)
-    record_run(home, run, {"few": 50.0, "many": 50.0})
+    record_durations(home, run, {"few": 50.0, "many": 50.0})
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -177,7 +177,7 @@ def test_unreadable_home_has_no_history(home: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_different_parameters_or_faults_have_no_history(home: Path) -> None:
-    record_run(home, plan_suite(home), {"few": 50.0, "many": 50.0})
+    record_durations(home, plan_suite(home), {"few": 50.0, "many": 50.0})
     changed = plan_suite(home, TWO_CASES.replace("256", "257"))
     sources = [case.source for case in estimate_plan(changed, home).cases.values()]
     assert sources == [WORK, HISTORY]
@@ -194,7 +194,7 @@ def test_program_is_unknown_until_it_has_run(home: Path) -> None:
     assert estimate.cases["other"].source is UNKNOWN
     assert estimate.text.endswith(", without 1 case of unknown duration")
     assert estimate.short_text.endswith(" + 1 case")
-    record_run(home, run, {"few": 1.0, "many": 1.0, "other": 3.0})
+    record_durations(home, run, {"few": 1.0, "many": 1.0, "other": 3.0})
     assert estimate_plan(run, home).cases["other"].source is HISTORY
 
 
@@ -245,7 +245,7 @@ def test_messages_take_longer_if_ranks_share_cores() -> None:
 
 def test_hosts_chosen_by_the_launcher_have_no_history(home: Path) -> None:
     run = plan_suite(home)
-    record_run(home, run, {"few": 50.0, "many": 50.0})
+    record_durations(home, run, {"few": 50.0, "many": 50.0})
     elsewhere = plan_suite(home)
     allocated = plan_run(Request(elsewhere.request.suite, home, {"SLURM_JOB_ID": "7"}))
     assert {case.source for case in estimate_plan(allocated, home).cases.values()} == {WORK}
@@ -253,9 +253,9 @@ def test_hosts_chosen_by_the_launcher_have_no_history(home: Path) -> None:
 
 def test_estimates_a_run_of_another_process_from_its_folder(home: Path) -> None:
     run = plan_suite(home, keyword="few")
-    record_run(home, plan_suite(home), {"few": 1.0, "many": 100.0})
+    record_durations(home, plan_suite(home), {"few": 1.0, "many": 100.0})
     request = {"request": run.request.to_record(), "file": str(run.request.suite), "cwd": "/"}
-    folder = recorded(home, [run_start()], **request)
+    folder = record_run(home, [run_start()], **request)
     folder.write_text("suite.yaml", TWO_CASES)
     estimate = estimate_recorded(folder, {})
     assert {name: case.source for name, case in estimate.cases.items()} == {"few": HISTORY}
@@ -297,10 +297,10 @@ FOUR_CASES = RunEstimate({name: CaseEstimate(10.0, HISTORY) for name in "abcd"})
 
 def build_running_state(*ended: tuple[str, float, float]) -> RunState:
     """Return a run that started at 0, with cases that ended: name, start and end in s."""
-    state = state_of([run_start(*(described(name) for name in "abcd")) | {"time": 0.0}])
+    state = build_state([run_start(*(describe_case(name) for name in "abcd")) | {"time": 0.0}])
     for name, begin, end in ended:
         state.apply(console_event("case_begin", case=name) | {"time": begin})
-        state.apply(judged(name) | {"time": end})
+        state.apply(case_judged(name) | {"time": end})
     return state
 
 
@@ -328,8 +328,8 @@ def test_slow_case_lengthens_the_estimate_of_the_others() -> None:
 def test_launches_of_repeated_cases_count_before_the_case_ends() -> None:
     """Cases are interleaved: all end in the last round."""
     names = "abcd"
-    cases = [described(name, 1, repeat=5) for name in names]
-    state = state_of(started(*cases, hosts=("node01",)))
+    cases = [describe_case(name, 1, repeat=5) for name in names]
+    state = build_state(make_started_run(*cases, hosts=("node01",)))
     assert state.run is not None
     begin = state.run.started
     for launch in range(3):
@@ -344,7 +344,7 @@ def test_launches_of_repeated_cases_count_before_the_case_ends() -> None:
 def test_start_of_a_launch_does_not_count_for_its_first_case() -> None:
     """Four cases of 1 s share a launch that takes 6 s to start."""
     estimate = RunEstimate({name: CaseEstimate(2.5, HISTORY, start=1.5) for name in "abcd"})
-    state = state_of([run_start(*(described(name, 1) for name in "abcd")) | {"time": 0.0}])
+    state = build_state([run_start(*(describe_case(name, 1) for name in "abcd")) | {"time": 0.0}])
     state.apply(job_start(*"abcd", np=1) | {"time": 0.1})
     assert estimate_remaining(state, estimate, 5.0) == pytest.approx(5.0)
     state.apply(rank_event("ready", 0, job=1) | {"time": 2.0})  # torch is still being imported
@@ -353,7 +353,7 @@ def test_start_of_a_launch_does_not_count_for_its_first_case() -> None:
     assert estimate_remaining(state, estimate, 6.0) == pytest.approx(4.0)
     state.apply(console_event("case_begin", case="a") | {"time": 6.0})
     assert estimate_remaining(state, estimate, 6.5) == pytest.approx(3.5)
-    state.apply(judged("a") | {"time": 7.0})
+    state.apply(case_judged("a") | {"time": 7.0})
     assert estimate_remaining(state, estimate, 7.0) == pytest.approx(3.0)
 
 
@@ -374,7 +374,7 @@ def test_overdue_launch_keeps_time_for_later_cases() -> None:
 
 def test_case_that_never_started_does_not_shorten_the_others() -> None:
     state = build_running_state(("a", 0.0, 10.0))
-    state.apply(judged("b", "cancelled") | {"time": 10.0})
+    state.apply(case_judged("b", "cancelled") | {"time": 10.0})
     assert estimate_remaining(state, FOUR_CASES, 10.0) == pytest.approx(20.0)
 
 
@@ -392,10 +392,10 @@ def test_unknown_case_makes_the_remaining_time_unknown() -> None:
 
 def test_resumed_run_counts_from_its_resumption() -> None:
     state = build_running_state(("a", 0.0, 10.0))
-    state.apply(resumed("b", "c", "d") | {"time": 1000.0})
+    state.apply(run_resumed("b", "c", "d") | {"time": 1000.0})
     assert estimate_remaining(state, FOUR_CASES, 1000.0) == pytest.approx(30.0)
     state.apply(console_event("case_begin", case="b") | {"time": 1000.0})
-    state.apply(judged("b") | {"time": 1010.0})
+    state.apply(case_judged("b") | {"time": 1010.0})
     assert estimate_remaining(state, FOUR_CASES, 1010.0) == pytest.approx(20.0)
 
 

@@ -22,7 +22,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import clock
 from spbench_core.events.rank_events import encode
 from spbench_core.events.statuses import LogLevel
-from support.sample_events import described, job_start, rank_event, run_start
+from support.sample_events import describe_case, job_start, rank_event, run_start
 
 BENCHMARK = "link.pingpong"
 
@@ -54,7 +54,7 @@ class SimulatedJob:
         self.log = EventLog(home / "events.jsonl")
         self.recorder = Recorder(self.log, self.state, lambda event: None)
         for event in (
-            run_start(*(described(name, checks=[]) for name in names)),
+            run_start(*(describe_case(name, checks=[]) for name in names)),
             job_start(*names),
         ):
             fields = {name: event[name] for name in event if name not in ("event", "time")}

@@ -21,7 +21,7 @@ from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from support.runs import build_python_path
-from support.sample_events import described, run_start
+from support.sample_events import describe_case, run_start
 
 RANKS = """
 import os, socket, sys, time
@@ -74,7 +74,7 @@ def run_job(tmp_path):
         log = EventLog(folder.events)
         state = RunState()
         recorder = Recorder(log, state, lambda event: None)
-        opening = run_start(*(described(name, checks=[]) for name in ("a", "b")))
+        opening = run_start(*(describe_case(name, checks=[]) for name in ("a", "b")))
         del opening["time"]
         recorder.record(opening.pop("event"), **opening)
         fault = await JobRun(plan, folder, recorder).run()

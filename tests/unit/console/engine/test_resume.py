@@ -12,13 +12,13 @@ from spbench.engine.resume import plan_failed, plan_resumed, reject_overtaken
 from spbench.errors import NothingSelected, UsageError
 from spbench.launch.choice import LaunchChoice
 from support.sample_events import (
-    described,
+    build_state,
+    case_judged,
+    describe_case,
     job_start,
-    judged,
-    recorded,
+    record_run,
     run_end,
     run_start,
-    state_of,
 )
 
 SUITE = """\
@@ -29,7 +29,7 @@ cases:
   - {name: b, benchmark: link.pingpong, np: 2, repeat: 2}
   - {name: c, benchmark: link.pingpong, np: 4}
 """
-CASES = [described("a"), described("b", repeat=2), described("c", np=4)]
+CASES = [describe_case("a"), describe_case("b", repeat=2), describe_case("c", np=4)]
 ENDED = {"verdict": "cancelled", "exit_code": 130}
 
 
@@ -49,7 +49,7 @@ def record_interrupted(base_request, tmp_path):
         console = {"pid": 0, "host": socket.gethostname(), "started": 1000.0, "since_boot": 999.0}
         location = {"file": file.name, "cwd": str(tmp_path), "console": console}
         fields = location | {"request": request.to_record()} | changes
-        folder = recorded(base_request.home, events, **fields)
+        folder = record_run(base_request.home, events, **fields)
         folder.write_text("suite.yaml", SUITE)
         if report:
             folder.write_json("report.json", {})
@@ -67,7 +67,7 @@ def list_jobs(planned):
 
 
 def test_resumes_cases_without_a_verdict(record_interrupted, base_request):
-    folder = record_interrupted(*started_run(judged("a", "passed")))
+    folder = record_interrupted(*started_run(case_judged("a", "passed")))
     resumed = plan_resumed(base_request, "last")
     assert resumed.resumed == folder
     assert list_jobs(resumed) == [(2, ["b"]), (4, ["c"])]
@@ -84,7 +84,7 @@ def test_rejects_a_pipe_instead_of_the_suite_at_once(record_interrupted, base_re
 
 
 def test_resumes_cancelled_and_skipped_but_not_failed_cases(record_interrupted, base_request):
-    ends = [judged("a", "failed"), judged("b", "cancelled"), judged("c", "skipped")]
+    ends = [case_judged("a", "failed"), case_judged("b", "cancelled"), case_judged("c", "skipped")]
     record_interrupted(*started_run(*ends), run_end("cancelled", 130), report=True, **ENDED)
     assert list_jobs(plan_resumed(base_request, "last")) == [(2, ["b"]), (4, ["c"])]
 
@@ -102,26 +102,26 @@ def test_run_without_events_starts_from_the_beginning(record_interrupted, base_r
 
 
 def test_run_without_only_its_report_has_no_jobs_left(record_interrupted, base_request):
-    record_interrupted(*started_run(*(judged(name) for name in "abc")))
+    record_interrupted(*started_run(*(case_judged(name) for name in "abc")))
     assert plan_resumed(base_request, "last").jobs == ()
 
 
 def test_rejects_resuming_a_complete_run(record_interrupted, base_request):
-    ends = [judged(name) for name in "abc"]
+    ends = [case_judged(name) for name in "abc"]
     record_interrupted(*started_run(*ends), run_end(), report=True, verdict="passed")
     with pytest.raises(NothingSelected, match="went to its end: its 3 cases have their verdicts"):
         plan_resumed(base_request, "last")
 
 
 def test_resume_keeps_the_number_of_ranks(record_interrupted, base_request):
-    record_interrupted(run_start(described("a", np=3), *CASES[1:]))
+    record_interrupted(run_start(describe_case("a", np=3), *CASES[1:]))
     assert list_jobs(plan_resumed(base_request, "last"))[0] == (3, ["a"])
 
 
 @pytest.mark.parametrize("planner", [plan_resumed, plan_failed])
 def test_rejects_a_running_run(record_interrupted, base_request, planner, monkeypatch):
     monkeypatch.setattr("spbench.record.runs.folder.process_start", lambda pid: 999.0)
-    record_interrupted(*started_run(judged("a", "failed")))
+    record_interrupted(*started_run(case_judged("a", "failed")))
     with pytest.raises(UsageError, match="is still running; wait for its end, or cancel it"):
         planner(base_request, "last")
 
@@ -142,10 +142,10 @@ def test_rejects_a_run_without_a_recorded_request(record_interrupted, base_reque
 
 
 def test_rejects_a_run_that_was_resumed_meanwhile(record_interrupted, base_request):
-    folder = record_interrupted(*started_run(judged("a")))
+    folder = record_interrupted(*started_run(case_judged("a")))
     planned = plan_resumed(base_request, "last")
     reject_overtaken(folder, planned, folder.replay())
-    state = state_of(started_run(judged("a"), judged("b")))
+    state = build_state(started_run(case_judged("a"), case_judged("b")))
     with pytest.raises(UsageError, match="was resumed by another spbench meanwhile"):
         reject_overtaken(folder, planned, state)
 
@@ -165,7 +165,7 @@ def test_rejects_a_damaged_request(record_interrupted, base_request, request_jso
 
 
 def test_reports_a_case_that_the_suite_no_longer_has(record_interrupted, base_request):
-    record_interrupted(run_start(*CASES, described("d")))
+    record_interrupted(run_start(*CASES, describe_case("d")))
     with pytest.raises(UsageError, match="has the case d, which its suite no longer gives"):
         plan_resumed(base_request, "last")
 
@@ -210,7 +210,7 @@ def request_fields(request):
 
 
 def test_failed_cases_run_again_as_a_new_run(record_interrupted, base_request):
-    ends = [judged("a", "failed"), judged("b", "error"), judged("c", "cancelled")]
+    ends = [case_judged("a", "failed"), case_judged("b", "error"), case_judged("c", "cancelled")]
     record_interrupted(*started_run(*ends), run_end("error", 4), report=True, verdict="error")
     plan = plan_failed(base_request, "last")
     assert plan.resumed is None
@@ -223,7 +223,7 @@ def test_failed_cases_run_again_with_cases_they_refer_to(record_interrupted, bas
     expect = "expect: {time_ms: {max: 2 * case(a).time_ms}}"
     suite = SUITE.replace("repeat: 2}", f"repeat: 2, {expect}}}")
     assert suite != SUITE
-    ends = [judged("a"), judged("b", "failed"), judged("c")]
+    ends = [case_judged("a"), case_judged("b", "failed"), case_judged("c")]
     folder = record_interrupted(
         *started_run(*ends), run_end("failed", 1), report=True, verdict="failed"
     )
@@ -234,7 +234,7 @@ def test_failed_cases_run_again_with_cases_they_refer_to(record_interrupted, bas
 
 
 def test_rejects_a_run_without_failed_cases(record_interrupted, base_request):
-    folder = record_interrupted(*started_run(*(judged(name) for name in "abc")))
+    folder = record_interrupted(*started_run(*(case_judged(name) for name in "abc")))
     with pytest.raises(NothingSelected, match=f"no case of run {folder.id} failed"):
         plan_failed(base_request, "last")
 
@@ -256,7 +256,7 @@ def test_record_of_a_plain_request_has_defaults(tmp_path):
 def test_resume_injects_the_recorded_faults_again(
     record_interrupted, base_request, recorded, injected
 ):
-    folder = record_interrupted(*started_run(judged("c")))
+    folder = record_interrupted(*started_run(case_judged("c")))
     run = folder.read_json("run.json")
     folder.write_json("run.json", run | {"request": run["request"] | {"inject": recorded}})
     resumed = plan_resumed(base_request, "last")

@@ -9,7 +9,14 @@ from spbench.record.messages.cases import describe_repeats
 from spbench.record.runs.event_log import EventLog
 from spbench.suites.case import Case, RepeatPolicy
 from spbench.suites.settings import LaunchSettings
-from support.sample_events import described, job_end, job_start, rank_event, run_start, state_of
+from support.sample_events import (
+    build_state,
+    describe_case,
+    job_end,
+    job_start,
+    rank_event,
+    run_start,
+)
 
 WIDE = 0.1
 LONG = 1000.0
@@ -23,7 +30,7 @@ def build_case(name, repeat=1):
 
 def described_case(name="a", interval=WIDE, max_time=LONG, **changes):
     until = {"interval": interval, "max_time": max_time}
-    return described(name, np=1, checks=[], until=until, **changes)
+    return describe_case(name, np=1, checks=[], until=until, **changes)
 
 
 def launch_events(number, *cases, time=1.0, seconds=10.0, repeat=None):
@@ -45,7 +52,7 @@ def plan_after(tmp_path):
     """Return a function that plans further launches and describes repeats of case a."""
 
     def plan(events, cases=None, jobs=None):
-        state = state_of([run_start(*(cases or [described_case()])), *events])
+        state = build_state([run_start(*(cases or [described_case()])), *events])
         recorder = Recorder(EventLog(tmp_path / f"{len(events)}.jsonl"), state, lambda event: None)
         jobs = jobs or [Job(1, (build_case("a"),), 1, LaunchSettings())]
         further_jobs = plan_further_jobs(jobs, recorder)
@@ -116,4 +123,4 @@ def test_each_case_continues_from_its_last_repeat(plan_after):
 
 def test_case_without_until_gets_no_further_launch(plan_after):
     events = [*launch_events(1, "a")]
-    assert plan_after(events, [described("a", np=1, checks=[])]) == ([], None, "running")
+    assert plan_after(events, [describe_case("a", np=1, checks=[])]) == ([], None, "running")

@@ -4,7 +4,13 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.verdicts import record_verdicts
 from spbench.record.case_figures import is_open
 from spbench.record.runs.event_log import EventLog
-from support.sample_events import described, judged, rank_event, started, state_of
+from support.sample_events import (
+    build_state,
+    case_judged,
+    describe_case,
+    make_started_run,
+    rank_event,
+)
 
 
 def case_referring_to(case, other):
@@ -14,7 +20,7 @@ def case_referring_to(case, other):
         "limit": None,
         "expression": f"9 * case({other}).time_ms",
     }
-    return described(case, np=1, checks=[], expect=[expectation])
+    return describe_case(case, np=1, checks=[], expect=[expectation])
 
 
 def case_events(case):
@@ -25,7 +31,7 @@ def case_events(case):
 
 def judge_in_order(tmp_path, cases, order):
     """End cases in an order; return ended and judged cases in sequence."""
-    state = state_of(started(*cases, hosts=["node01"])[:2])
+    state = build_state(make_started_run(*cases, hosts=["node01"])[:2])
     log = []
     recorder = Recorder(EventLog(tmp_path / "events.jsonl"), state, log.append)
     for case in order:
@@ -41,8 +47,8 @@ def judge_in_order(tmp_path, cases, order):
 def test_case_is_judged_after_the_one_it_refers_to(tmp_path):
     cases = [
         case_referring_to("a", "b"),
-        described("b", np=1, checks=[]),
-        described("c", np=1, checks=[]),
+        describe_case("b", np=1, checks=[]),
+        describe_case("c", np=1, checks=[]),
     ]
     sequence, _ = judge_in_order(tmp_path, cases, "acb")
     assert sequence == ["a", ("judged", "c"), "c", ("judged", "b"), ("judged", "a"), "b"]
@@ -56,7 +62,7 @@ def test_cases_that_refer_to_each_other_are_judged_together(tmp_path):
 
 
 def test_waiting_case_fails_if_the_other_case_has_an_error(tmp_path):
-    cases = [case_referring_to("a", "b"), described("b", np=1, checks=[])]
+    cases = [case_referring_to("a", "b"), describe_case("b", np=1, checks=[])]
     sequence, recorder = judge_in_order(tmp_path, cases, "a")
     state = recorder.state
     assert (sequence, state.cases["a"].status, is_open(state.cases["a"])) == (
@@ -64,7 +70,7 @@ def test_waiting_case_fails_if_the_other_case_has_an_error(tmp_path):
         "running",
         False,
     )
-    recorder.state.apply(judged("b", "error", "it died"))
+    recorder.state.apply(case_judged("b", "error", "it died"))
     record_verdicts(recorder)
     assert state.cases["a"].status == "failed"
     assert state.cases["a"].verdict.reason.endswith("cannot be judged: case b ended in error")

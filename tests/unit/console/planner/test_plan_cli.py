@@ -25,7 +25,7 @@ from spbench.planner.planning import plan as compute_plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
 from support.paths import DOCS
-from support.planner.sample_profiles import chain, shared
+from support.planner.sample_profiles import find_shared_file, make_chain
 
 CLUSTER = """
 schema: spbench.cluster/1
@@ -39,7 +39,7 @@ machines: [{name: here, devices: {core: 2}, link: bus}]
 def files(tmp_path):
     """Write a profile of four layers, one with a narrow output, and a cluster."""
     profile = tmp_path / "four.json"
-    layers = chain([10.0, 30.0, 10.0, 30.0], [4e6, 1e3, 4e6, 40.0], [1e8] * 4, batch_size=8)
+    layers = make_chain([10.0, 30.0, 10.0, 30.0], [4e6, 1e3, 4e6, 40.0], [1e8] * 4, batch_size=8)
     profile.write_text(write_profile_json(layers))
     cluster = tmp_path / "two.yaml"
     cluster.write_text(CLUSTER)
@@ -316,7 +316,7 @@ def test_timelines_are_written_in_each_format(plan, tmp_path):
 
 
 def test_cluster_by_name_gives_the_plan_of_its_machines(capsys):
-    profile = str(shared("profiles/dapple/bert-48-pbs-2.txt"))
+    profile = str(find_shared_file("profiles/dapple/bert-48-pbs-2.txt"))
     args = ["plan", profile, "--profile-batch-size", "2", "--mode", "hpgo", "--format", "hpgo"]
     outputs = []
     for cluster in (["--machines", "8,16"], ["--cluster", "dapple-a"]):

@@ -15,10 +15,10 @@ from spbench.planner.output.plan_description import list_stage_notes
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.layers import Origin
-from support.planner.sample_profiles import chain
+from support.planner.sample_profiles import make_chain
 
 DEPTH_11 = Origin("resnet", (("image_size", 32), ("version", 2), ("depth", 11)), 2, 1)
-FIVE = replace(chain([1.0] * 5), origin=DEPTH_11)
+FIVE = replace(make_chain([1.0] * 5), origin=DEPTH_11)
 """The stem, a block of each stack, and the head."""
 PATH = Path("plan.yaml")
 
@@ -146,7 +146,7 @@ def test_rejects_profiles_that_no_benchmark_runs():
         with pytest.raises(PlannerError, match=message):
             emit_params(plan, profile=replace(FIVE, origin=origin))
     with pytest.raises(PlannerError, match="only a chain"):
-        emit_params(plan, profile=replace(chain([1.0] * 4), origin=DEPTH_11))
+        emit_params(plan, profile=replace(make_chain([1.0] * 4), origin=DEPTH_11))
 
 
 def test_user_network_runs_with_its_profiled_params():

@@ -21,16 +21,16 @@ from spbench.planner.profile.json_file import write_profile_json
 from spbench.planner.request import PlanRequest, parse_plan_request
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.planner.worker_process import plan_in_process
-from support.planner.sample_profiles import chain, write_torchgraph
+from support.planner.sample_profiles import make_chain, render_torchgraph
 
-SIX = chain([1.0, 2.0, 3.0, 1.0, 2.0, 3.0], [8.0] * 6, [1e6] * 6)
+SIX = make_chain([1.0, 2.0, 3.0, 1.0, 2.0, 3.0], [8.0] * 6, [1e6] * 6)
 
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "six.json").write_text(write_profile_json(SIX))
     (tmp_path / "profiles").mkdir()
-    (tmp_path / "profiles" / "graph.txt").write_text(write_torchgraph(SIX))
+    (tmp_path / "profiles" / "graph.txt").write_text(render_torchgraph(SIX))
     (tmp_path / "two.yaml").write_text(
         "schema: spbench.cluster/1\ndevices: {core: {memory: 4GB}}\n"
         "links: {bus: {bandwidth: 3GB/s}}\n"

@@ -16,7 +16,7 @@ from spbench.planner.planning import plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from support.paths import ROOT
-from support.planner.sample_profiles import chain
+from support.planner.sample_profiles import make_chain
 
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -33,7 +33,7 @@ def problems(draw: st.DrawFn) -> tuple[Profile, Cluster, int, int | None]:
     def draw_values(values: list[float]) -> list[float]:
         return draw(st.lists(st.sampled_from(values), min_size=layers, max_size=layers))
 
-    profile = chain(
+    profile = make_chain(
         draw_values([1.0, 2.0, 3.0, 10.0]),
         draw_values([0.0, 1.0, 20.0, 50.0]),
         draw_values([0.0, 1.0, 40.0, 4000.0]),
@@ -108,9 +108,9 @@ def test_examples_list_no_faster_alternative(
 
 def test_speedup_is_at_most_the_number_of_devices() -> None:
     # A pass takes 3 ms for one sample and 30 for two, and micro-batches are of two.
-    rows = chain([1.0]).layers
+    rows = make_chain([1.0]).layers
     slow_rows = tuple(scale_row(row, 10.0) for row in rows)
-    profile = replace(chain([1.0]), also=(BatchMeasurement(2, slow_rows),))
+    profile = replace(make_chain([1.0]), also=(BatchMeasurement(2, slow_rows),))
     best = plan(profile, cluster_from_ends([2]), 4, micro_batch_size=2)
     assert best.step_s == pytest.approx(0.006)
     assert best.single_s == pytest.approx(0.012)
@@ -120,12 +120,12 @@ def test_speedup_is_at_most_the_number_of_devices() -> None:
 def test_single_device_time_uses_the_fastest_device() -> None:
     kind = DeviceKind("fast", None, 2.0)
     machine = Machine("m", (kind, kind), Link("l", 1e9))
-    best = plan(chain([1.0]), Cluster("fast", (machine,)), 4)
+    best = plan(make_chain([1.0]), Cluster("fast", (machine,)), 4)
     assert best.speedup == pytest.approx(2.0)
 
 
 def test_impossible_data_parallelism_has_a_reason() -> None:
-    best = plan(chain([1.0, 1.0]), cluster_from_ends([2]), 8, micro_batch_size=1)
+    best = plan(make_chain([1.0, 1.0]), cluster_from_ends([2]), 8, micro_batch_size=1)
     reasons = {baseline.name: baseline.reason for baseline in best.baselines}
     assert reasons["DP no overlap"] == "a micro-batch of 1 cannot be shared by 2 devices"
     assert reasons["DP + normal overlap"] == reasons["DP no overlap"]
@@ -135,7 +135,7 @@ def test_impossible_data_parallelism_has_a_reason() -> None:
 
 def test_data_parallel_steps_match_a_hand_calculation() -> None:
     # 2 layers of 3 ms a sample, 8 samples on 2 machines; 3 and 6 MB at 3 GB/s take 1 and 2 ms.
-    profile = chain([1.0, 1.0], parameters=[3e6, 6e6])
+    profile = make_chain([1.0, 1.0], parameters=[3e6, 6e6])
     best = plan(profile, cluster_from_ends([1, 2]), 8, micro_batch_size=8)
     steps = {baseline.name: baseline.step_s for baseline in best.baselines}
     assert steps["DP no overlap"] == pytest.approx(0.024 + 0.003)
@@ -145,7 +145,7 @@ def test_data_parallel_steps_match_a_hand_calculation() -> None:
 
 def test_gpipe_step_matches_a_hand_calculation() -> None:
     # Forward 1 and 3 ms; backward 2 and 6 ms and the forward again; 1 MB at 1 GB/s: 1 ms.
-    profile = chain([1.0, 3.0], [1e6, 0.0])
+    profile = make_chain([1.0, 3.0], [1e6, 0.0])
     best = plan(profile, cluster_from_ends([1, 2]), 5, micro_batch_size=1)
     gpipe = next(baseline for baseline in best.baselines if baseline.name == "GPipe")
     forward = (1 + 1 + 3) + 4 * 3
@@ -155,7 +155,7 @@ def test_gpipe_step_matches_a_hand_calculation() -> None:
 
 
 def test_alternative_that_does_not_fit_has_a_reason() -> None:
-    profile = chain([1.0, 1.0], [100.0, 100.0], [400.0, 400.0])
+    profile = make_chain([1.0, 1.0], [100.0, 100.0], [400.0, 400.0])
     kind = DeviceKind("small", 1100.0)
     machine = Machine("m", (kind, kind), Link("l", 1e9))
     best = plan(profile, Cluster("small", (machine,)), 2)

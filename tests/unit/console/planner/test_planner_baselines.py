@@ -15,7 +15,7 @@ from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.memory import compute_stage_memory
 from spbench.planner.training import Training
 from spbench_core.schedule.orders import stage_in_flight
-from support.planner.sample_profiles import chain, layer, shared
+from support.planner.sample_profiles import find_shared_file, make_chain, make_layer
 
 
 def estimate_by_name(profile, ends, training):
@@ -27,7 +27,7 @@ def estimate_by_name(profile, ends, training):
 
 
 def test_all_five_baselines_have_results():
-    profile = load_profile(shared("profiles/dapple/bert-48-pbs-2.txt"), 2)
+    profile = load_profile(find_shared_file("profiles/dapple/bert-48-pbs-2.txt"), 2)
     baselines = estimate_training_baselines(
         find_antichain_states(profile), PRESETS["dapple-a"], Training(64)
     )
@@ -46,7 +46,7 @@ def test_all_five_baselines_have_results():
 
 def test_data_parallel_steps_match_a_hand_calculation():
     # 2 layers of 3 ms a sample, 8 samples on 2 machines; 3 and 6 MB at 3 GB/s take 1 and 2 ms.
-    profile = chain([1.0, 1.0], parameters=[3e6, 6e6])
+    profile = make_chain([1.0, 1.0], parameters=[3e6, 6e6])
     by_name = estimate_by_name(profile, [1, 2], Training(8))
     assert by_name["DP no overlap"].step_s == pytest.approx(0.024 + 0.003)
     # The last layer's 2 ms hide behind the first one's 12 ms of backward pass.
@@ -57,14 +57,14 @@ def test_data_parallel_steps_match_a_hand_calculation():
 
 def test_spare_time_of_a_layer_hides_the_next_all_reduce():
     # Backward order; slots of 1, 4 and 4 ms for the layers before the first one.
-    work = build_hpgo_work(find_antichain_states(chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
+    work = build_hpgo_work(find_antichain_states(make_chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
     work.parameters[:] = [0.0, 5.0, 9.0]
     # In ms of all-reduce: 4 at the end, then 5, then 0; slots before them 4, 4.
     assert compute_exposed_all_reduce(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
 
 
 def test_iteration_share_is_limited_by_memory():
-    profile = chain([1.0], [2e9], [4e9])
+    profile = make_chain([1.0], [2e9], [4e9])
     states = find_antichain_states(profile)
     cluster = cluster_from_ends([2])
     # 16 GB less 4 GB leave 6 samples of 2 GB: 16 samples in 4 iterations of 4.
@@ -78,14 +78,14 @@ def test_iteration_share_is_limited_by_memory():
 
 
 def test_model_that_fits_nowhere_has_a_reason():
-    by_name = estimate_by_name(chain([1.0], [2e9], [4e9]), [2], Training(16, 1, 4.0))
+    by_name = estimate_by_name(make_chain([1.0], [2e9], [4e9]), [2], Training(16, 1, 4.0))
     assert by_name["DP + P3"].step_s is None
     assert by_name["DP + P3"].reason == "one sample does not fit on a device"
     assert by_name["DP no overlap"].step_s is not None
 
 
 def test_straight_pipeline_needs_a_state_per_device():
-    by_name = estimate_by_name(chain([1.0, 1.0]), [4], Training(8))
+    by_name = estimate_by_name(make_chain([1.0, 1.0]), [4], Training(8))
     for name in ("straight pipeline", "GPipe"):
         assert by_name[name].step_s is None
         assert by_name[name].reason == "it needs 4 stages; the model has at most 2 stages"
@@ -93,7 +93,7 @@ def test_straight_pipeline_needs_a_state_per_device():
 
 def test_gpipe_step_matches_a_hand_calculation():
     # Forward 1 and 3 ms; backward 2 and 6 ms and the forward again; 1 MB at 1 GB/s: 1 ms.
-    by_name = estimate_by_name(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
+    by_name = estimate_by_name(make_chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
     forward = (1 + 1 + 3) + 4 * 3
     backward = (3 + 1 + 9) + 4 * 9
     assert by_name["GPipe"].step_s == pytest.approx((forward + backward) / 1e3)
@@ -101,7 +101,7 @@ def test_gpipe_step_matches_a_hand_calculation():
 
 
 def test_straight_pipeline_step_matches_a_hand_calculation():
-    by_name = estimate_by_name(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
+    by_name = estimate_by_name(make_chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
     # 4 blocks of 9 ms, one sample through, and its message.
     assert by_name["straight pipeline"].step_s == pytest.approx((36 + 12 + 1) / 1e3)
 
@@ -120,9 +120,9 @@ def test_in_flight_counts_match_a_hand_calculation(schedule, counts):
 
 def test_stage_memory_matches_a_hand_calculation():
     layers = (
-        layer("a", activation=10.0, parameters=100.0),
-        layer("b", activation=20.0, parameters=200.0, kept_bytes=50.0, working_bytes=7.0),
-        layer("c", activation=40.0, parameters=400.0),
+        make_layer("a", activation=10.0, parameters=100.0),
+        make_layer("b", activation=20.0, parameters=200.0, kept_bytes=50.0, working_bytes=7.0),
+        make_layer("c", activation=40.0, parameters=400.0),
     )
     states = find_antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
     # Layers b and c, 4 samples (2 were measured), 3 micro-batches kept.

@@ -28,8 +28,8 @@ from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 from spbench_core.schedule.timetable import compute_timetable
-from support.planner.brute_force import Brute
-from support.planner.sample_profiles import chain, shared
+from support.planner.brute_force import BruteForceSearch
+from support.planner.sample_profiles import find_shared_file, make_chain
 
 KIND = DeviceKind("device", 1000.0)
 
@@ -51,7 +51,7 @@ def problems(draw):
     def draw_values(values):
         return draw(st.lists(st.sampled_from(values), min_size=layers, max_size=layers))
 
-    profile = chain(
+    profile = make_chain(
         draw_values([1.0, 2.0, 3.0, 10.0]),
         draw_values([0.0, 1.0, 20.0, 50.0]),
         draw_values(draw(st.sampled_from([[0.0, 1.0, 40.0], [10.0, 30.0, 50.0]]))),
@@ -94,7 +94,7 @@ def find_plan(states, target_cluster, training, choose=True):
 def test_best_plan_matches_brute_force(problem):
     states, target_cluster, batch = problem
     best = find_plan(states, target_cluster, Training(batch, 1, 2.0))
-    shortest = Brute(states, target_cluster, batch, 2.0).find_best_step()
+    shortest = BruteForceSearch(states, target_cluster, batch, 2.0).find_best_step()
     assert (best.step_s if best else inf) == pytest.approx(shortest, rel=1e-9)
     if best is None:
         return
@@ -112,7 +112,9 @@ def test_requested_micro_batch_is_used(problem, micro_batch):
     states, target_cluster, batch = problem
     training = Training(batch * micro_batch, micro_batch, 2.0)
     best = find_plan(states, target_cluster, training, choose=False)
-    shortest = Brute(states, target_cluster, batch * micro_batch, 2.0).find_best_step(micro_batch)
+    shortest = BruteForceSearch(states, target_cluster, batch * micro_batch, 2.0).find_best_step(
+        micro_batch
+    )
     assert (best.step_s if best else inf) == pytest.approx(shortest, rel=1e-9)
     assert best is None or best.micro_batch_size == micro_batch
 
@@ -186,7 +188,7 @@ def find_step(plan, states, target_cluster, training):
     ],
 )
 def test_best_is_never_worse_than_hpgo(name, measured_at, batch):
-    profile = load_profile(shared(f"profiles/{name}.txt"), measured_at)
+    profile = load_profile(find_shared_file(f"profiles/{name}.txt"), measured_at)
     target_cluster = cluster_from_ends([2, 4])
     hpgo = plan(profile, target_cluster, batch, mode="hpgo")
     hpgo_step = find_step(
@@ -199,7 +201,7 @@ def test_message_overhead_is_part_of_the_passes():
     """The middle of three stages has two messages per pass, the others one."""
     link = Link("slow to start", 1e9, overhead_s=0.001)
     target_cluster = Cluster("cluster", (Machine("m", (DeviceKind("device"),) * 3, link),))
-    states = find_linear_states(chain([2.0] * 3, [8.0] * 3))
+    states = find_linear_states(make_chain([2.0] * 3, [8.0] * 3))
     groups = [DeviceGroup((index,), (index + 1,)) for index in range(3)]
     candidate = Candidate(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
     passes = compute_stages(CostModel(states, target_cluster, Training(4, 1, 2.0)), candidate)
@@ -215,17 +217,17 @@ def test_message_overhead_is_part_of_the_passes():
 
 def test_interleaves_if_nothing_else_fits():
     """Two consecutive layers do not fit on a device, alternate layers do."""
-    profile = chain([1.0] * 4, [1.0] * 4, [300.0, 500.0, 300.0, 100.0])
+    profile = make_chain([1.0] * 4, [1.0] * 4, [300.0, 500.0, 300.0, 100.0])
     target_cluster = cluster((2,), DeviceKind("device", 1250.0), 1e9)
     best = plan(profile, target_cluster, 2)
     assert (best.schedule, best.rounds) == ("interleaved", 2)
     assert best.step_s == pytest.approx(
-        Brute(find_linear_states(profile), target_cluster, 2, 2.0).find_best_step()
+        BruteForceSearch(find_linear_states(profile), target_cluster, 2, 2.0).find_best_step()
     )
 
 
 def test_baseline_speedups_use_the_same_single_device():
-    best = plan(chain([3.0, 4.0], [1.0, 1.0], [10.0, 10.0]), cluster_from_ends([2]), 6)
+    best = plan(make_chain([3.0, 4.0], [1.0, 1.0], [10.0, 10.0]), cluster_from_ends([2]), 6)
     assert best.baselines
     for baseline in best.baselines:
         if baseline.step_s is not None:
@@ -233,7 +235,7 @@ def test_baseline_speedups_use_the_same_single_device():
 
 
 def test_one_device_runs_one_stage():
-    best = plan(chain([3.0, 4.0]), cluster([1]), 6)
+    best = plan(make_chain([3.0, 4.0]), cluster([1]), 6)
     assert best.step_s == pytest.approx(6 * 0.021)
     assert [(stage.start, stage.end, stage.devices) for stage in best.stages] == [(0, 2, (0,))]
     assert best.speedup == pytest.approx(1.0)
@@ -242,7 +244,7 @@ def test_one_device_runs_one_stage():
 
 def test_stage_recomputes_only_if_it_does_not_fit_otherwise():
     # The model keeps 180 bytes. Its halves keep 80, of two micro-batches in flight, and 100.
-    profile = chain([1.0, 1.0, 1.0, 1.0], [30.0, 50.0, 50.0, 50.0])
+    profile = make_chain([1.0, 1.0, 1.0, 1.0], [30.0, 50.0, 50.0, 50.0])
     loose = plan(profile, cluster([2], inner=1e9), 4)
     tight = plan(profile, cluster([2], DeviceKind("small", 110.0), inner=1e9), 4)
     assert not any(stage.recompute for stage in loose.stages)
@@ -254,7 +256,7 @@ def test_stage_recomputes_only_if_it_does_not_fit_otherwise():
 
 
 def test_model_that_fits_nowhere_reports_the_missing_memory():
-    profile = chain([1.0, 1.0, 1.0], [10.0, 10.0, 10.0], [0.0, 5000.0, 0.0])
+    profile = make_chain([1.0, 1.0, 1.0], [10.0, 10.0, 10.0], [0.0, 5000.0, 0.0])
     with pytest.raises(NoPlanError) as error:
         plan(profile, cluster([2]), 4)
     # 10000 for parameters and gradients and 10 for its output, in 1000.
@@ -266,13 +268,13 @@ def test_model_that_fits_nowhere_reports_the_missing_memory():
 
 def test_slower_stage_gets_more_devices():
     # Parameters are too dear to sum between machines, and the first layer has thrice the work.
-    profile = chain([3.0, 1.0], [1.0, 1.0], [0.0, 1000.0])
+    profile = make_chain([3.0, 1.0], [1.0, 1.0], [0.0, 1000.0])
     best = plan(profile, cluster([4], DeviceKind("device"), inner=1e4), 48)
     assert [stage.replicas for stage in best.stages] == [3, 1]
 
 
 def test_all_reduce_of_one_stage_overlaps_the_backward_pass():
-    profile = chain([1.0] * 4, parameters=[10.0] * 4)
+    profile = make_chain([1.0] * 4, parameters=[10.0] * 4)
     best = plan(profile, cluster([2], DeviceKind("device"), inner=1e4), 2, micro_batch_size=2)
     (stage,) = best.stages
     assert stage.replicas == 2
@@ -286,7 +288,7 @@ def test_mixed_devices_share_samples_by_speed():
     fast = DeviceKind("fast", None, 2.0)
     slow = DeviceKind("slow", 1000.0)
     machine = Machine("m", (fast, slow), Link("l", 1e9))
-    best = plan(chain([1.0]), Cluster("mixed", (machine,)), 6, micro_batch_size=6)
+    best = plan(make_chain([1.0]), Cluster("mixed", (machine,)), 6, micro_batch_size=6)
     assert best.step_s == pytest.approx(0.006)  # four samples at twice the speed, and two
     baselines = {baseline.name: baseline for baseline in best.baselines}
     assert baselines["DP no overlap"].step_s == pytest.approx(0.006)
@@ -306,7 +308,7 @@ def test_measured_batch_sizes_are_used():
 
 
 def test_known_activation_peak_replaces_the_estimate():
-    profile = chain([1.0, 1.0], [10.0, 30.0])
+    profile = make_chain([1.0, 1.0], [10.0, 30.0])
     best = plan(profile, cluster([1]), 1, peak_activation_bytes=400.0)
     assert best.stages[0].memory_bytes == pytest.approx(400.0)
     with pytest.raises(NoPlanError):
@@ -315,7 +317,7 @@ def test_known_activation_peak_replaces_the_estimate():
 
 @pytest.mark.slow
 def test_several_processes_give_the_same_plans():
-    profile = chain([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0])
+    profile = make_chain([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0])
     target_cluster = cluster([2])
     plans = plan_many(profile, target_cluster, [1, 2, 0])
     assert plan_many(profile, target_cluster, [1, 2, 0], jobs=2)[:2] == plans[:2]
@@ -336,4 +338,4 @@ def test_several_processes_give_the_same_plans():
 )
 def test_rejects_invalid_options(options, text):
     with pytest.raises(PlannerError, match=text):
-        plan(chain([1.0]), cluster([1]), 8, **options)
+        plan(make_chain([1.0]), cluster([1]), 8, **options)

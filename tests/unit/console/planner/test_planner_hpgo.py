@@ -29,8 +29,8 @@ from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.training import Training
-from support.planner.sample_profiles import chain, goldens, shared
-from support.planner.simple_hpgo import Reference
+from support.planner.sample_profiles import find_shared_file, load_hpgo_outputs, make_chain
+from support.planner.simple_hpgo import ReferenceSearch
 
 BETTER = {
     # HPGO cuts at the same states, and goes from machine to machine three times instead of once.
@@ -52,9 +52,9 @@ def describe_cut(states, end):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", goldens(), ids=format_id)
+@pytest.mark.parametrize("row", load_hpgo_outputs(), ids=format_id)
 def test_plan_matches_hpgo_or_is_better(row):
-    profile = load_profile(shared(row["profile"]), row["profile_batch_size"])
+    profile = load_profile(find_shared_file(row["profile"]), row["profile_batch_size"])
     states = find_antichain_states(profile)
     cluster = cluster_from_ends(row["machines"])
     plan = search_hpgo(states, cluster, Training(row["global_batch_size"]))
@@ -84,7 +84,7 @@ def test_plan_matches_hpgo_or_is_better(row):
     ],
 )
 def test_plans_of_two_machines_with_eight_devices(name, batch, total, ends, stages):
-    profile = load_profile(shared(f"profiles/dapple/{name}.txt"), batch)
+    profile = load_profile(find_shared_file(f"profiles/dapple/{name}.txt"), batch)
     plan = plan_hpgo(profile, cluster_from_ends(ends), Training(total))
     assert [(a, b, len(devices)) for a, b, _, devices in plan.hpgo_stages()] == stages
 
@@ -95,7 +95,7 @@ def test_plans_of_two_machines_with_eight_devices(name, batch, total, ends, stag
 )
 @pytest.mark.parametrize("ends", [[2, 4], [8, 16]])
 def test_linear_states_have_an_equally_good_plan(name, ends):
-    profile = load_profile(shared(f"profiles/{name}.txt"), 64)
+    profile = load_profile(find_shared_file(f"profiles/{name}.txt"), 64)
     cluster = cluster_from_ends(ends)
     training = Training(1024)
     linear, antichains = (
@@ -106,7 +106,7 @@ def test_linear_states_have_an_equally_good_plan(name, ends):
 
 
 def test_plans_are_reproducible():
-    profile = load_profile(shared("profiles/dapple/bert-48-pbs-2.txt"), 2)
+    profile = load_profile(find_shared_file("profiles/dapple/bert-48-pbs-2.txt"), 2)
     plans = [plan_hpgo(profile, PRESETS["dapple-a"], Training(64)) for _ in range(2)]
     assert plans[0] == plans[1]
 
@@ -138,14 +138,14 @@ def problems(draw, most_devices=6):
 @given(problems())
 def test_plan_is_never_worse_than_the_reference_search(problem):
     times, activations, parameters, ends, batch = problem
-    reference = Reference(
+    reference = ReferenceSearch(
         [batch * 3e-3 * value for value in accumulate(times)],
         list(accumulate(parameters)),
         [batch * value for value in activations],
         ends,
         batch,
     )
-    profile = chain(times, activations, parameters)
+    profile = make_chain(times, activations, parameters)
     plan = plan_hpgo(profile, cluster_from_ends(ends), Training(batch))
     assert plan.speedup >= reference.find_best_speedup() * (1 - 1e-9)
     stages = [(stage.start, stage.end - 1, frozenset(stage.devices)) for stage in plan.stages]
@@ -169,7 +169,7 @@ def test_plan_is_never_worse_than_the_reference_search(problem):
 def test_straight_pipeline_has_the_smallest_block(problem):
     times, activations, parameters, ends, batch = problem
     work = build_hpgo_work(
-        find_antichain_states(chain(times, activations, parameters)), Training(batch)
+        find_antichain_states(make_chain(times, activations, parameters)), Training(batch)
     )
     wires = build_hpgo_links(cluster_from_ends(ends))
     candidate = find_straight_pipeline(work, wires)
@@ -210,7 +210,7 @@ def find_smallest_block(work, wires, devices):
 
 def test_estimate_matches_a_hand_calculation():
     # 2 layers of 3 ms a sample, 8 samples: 48 ms; each half on one device of its separate machine.
-    profile = chain([1.0, 1.0], [1e6, 0.0], [3e6, 5e6])
+    profile = make_chain([1.0, 1.0], [1e6, 0.0], [3e6, 5e6])
     work = build_hpgo_work(find_antichain_states(profile), Training(8))
     wires = build_hpgo_links(cluster_from_ends([1, 2]))
     groups = (DeviceGroup((0, 0), (1, 0)), DeviceGroup((1, 0), (1, 1)))
@@ -223,7 +223,7 @@ def test_estimate_matches_a_hand_calculation():
 
 
 def test_batch_smaller_than_the_pipelines_has_no_step():
-    work = build_hpgo_work(find_antichain_states(chain([1.0, 1.0])), Training(1))
+    work = build_hpgo_work(find_antichain_states(make_chain([1.0, 1.0])), Training(1))
     candidate = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block=1.0)
     assert estimate_hpgo_step(work, build_hpgo_links(cluster_from_ends([2])), candidate) == np.inf
 
@@ -261,7 +261,7 @@ def test_transfer_cost_depends_on_both_groups(source, target, expected):
 
 
 def test_plan_describes_its_stages():
-    profile = chain([2.0, 2.0], [1e3, 0.0], [4e6, 8e6], batch_size=2)
+    profile = make_chain([2.0, 2.0], [1e3, 0.0], [4e6, 8e6], batch_size=2)
     plan = plan_hpgo(profile, cluster_from_ends([1, 2]), Training(8, 2, 3.0))
     first, second = plan.stages
     assert (plan.mode, plan.schedule, plan.micro_batches, plan.pipelines) == ("hpgo", "1f1b", 4, 1)
@@ -278,7 +278,7 @@ def test_plan_describes_its_stages():
 
 
 def test_parallel_pipelines_are_printed_like_hpgo():
-    profile = load_profile(shared("profiles/dapple/xlnet-36-pbs-1.txt"), 1)
+    profile = load_profile(find_shared_file("profiles/dapple/xlnet-36-pbs-1.txt"), 1)
     plan = plan_hpgo(profile, PRESETS["dapple-a"], Training(128))
     assert plan.hpgo_stages() == [(0, 22, 1, [*range(8)]), (22, 40, 1, [*range(8, 16)])]
     assert (plan.pipelines, plan.stages[0].replicas, plan.stages[1].end) == (8, 8, 41)
@@ -288,7 +288,7 @@ def test_parallel_pipelines_are_printed_like_hpgo():
 @pytest.mark.parametrize("ends", [[1], [3], [2, 3], [1, 2, 3, 4, 5], [64, 128]])
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_every_cluster_has_a_plan(ends, layers):
-    plan = plan_hpgo(chain([1.0] * layers), cluster_from_ends(ends), Training(256))
+    plan = plan_hpgo(make_chain([1.0] * layers), cluster_from_ends(ends), Training(256))
     assert plan.stages[-1].end == layers
     used = [device for stage in plan.stages for device in stage.devices]
     assert len(set(used)) == len(used) <= ends[-1]
@@ -297,20 +297,20 @@ def test_every_cluster_has_a_plan(ends, layers):
 def test_even_layers_are_split():
     # All blocks are alike, and only a pipeline saves the all-reduce between machines.
     plan = plan_hpgo(
-        chain([1.0] * 6, parameters=[1e9] * 6), cluster_from_ends([2, 3]), Training(60)
+        make_chain([1.0] * 6, parameters=[1e9] * 6), cluster_from_ends([2, 3]), Training(60)
     )
     assert len(plan.stages) > 1
 
 
 def test_rounding_does_not_hide_the_better_cut():
     # 3 of 5 equal layers in the first or the second stage: blocks of 0.171 s, up to the last bit.
-    profile = chain([1.0] * 5, [3e5, 5e5, 0.0, 0.0, 0.0], [8e7, 4e7, 8e5, 0.0, 5e7])
+    profile = make_chain([1.0] * 5, [3e5, 5e5, 0.0, 0.0, 0.0], [8e7, 4e7, 8e5, 0.0, 5e7])
     plan = plan_hpgo(profile, cluster_from_ends([3, 4, 6]), Training(57))
     assert plan.hpgo_stages() == [(0, 3, 1, [0, 1, 2]), (3, 4, 1, [3, 4, 5])]
 
 
 def test_batch_of_one_has_a_plan():
-    plan = plan_hpgo(chain([1.0]), cluster_from_ends([4]), Training(1))
+    plan = plan_hpgo(make_chain([1.0]), cluster_from_ends([4]), Training(1))
     assert (plan.pipelines, plan.micro_batches) == (1, 1)
 
 
@@ -349,4 +349,4 @@ def test_rejects_mixed_devices_and_links():
     )
     for cluster, part in ((kinds, "devices"), (links, "links")):
         with pytest.raises(PlannerError, match=f"has {part} of several kinds"):
-            plan_hpgo(chain([1.0]), cluster, Training(8))
+            plan_hpgo(make_chain([1.0]), cluster, Training(8))

@@ -19,7 +19,7 @@ from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.planner.profile.work import compute_work
 from spbench.suites.settings import build_json_schema
 from support.paths import EXAMPLES, SHARED_DATA
-from support.planner.sample_profiles import chain, diamond, layer, write_torchgraph
+from support.planner.sample_profiles import make_chain, make_diamond, make_layer, render_torchgraph
 
 NODE = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={},"
@@ -107,7 +107,7 @@ def test_shared_profiles_round_trip(path):
     if path.name == "LICENSE.txt":
         return
     profile = load_profile(path, 32)
-    assert read_torchgraph(write_torchgraph(profile), "p", profile.name, 32) == profile
+    assert read_torchgraph(render_torchgraph(profile), "p", profile.name, 32) == profile
 
 
 # JSON
@@ -342,7 +342,7 @@ def test_json_round_trips(profile):
 @settings(max_examples=60)
 @given(profiles())
 def test_torchgraph_round_trips_its_fields(profile):
-    parsed = read_torchgraph(write_torchgraph(profile), "p.txt", "p", profile.batch_size)
+    parsed = read_torchgraph(render_torchgraph(profile), "p.txt", "p", profile.batch_size)
     expected = [(row.name, row.forward_ms, row.activation_bytes) for row in profile.layers]
     assert [(row.name, row.forward_ms, row.activation_bytes) for row in parsed.layers] == expected
     assert parsed.edges == profile.edges
@@ -382,7 +382,7 @@ def test_rejects_empty_files(tmp_path, text, message):
 
 def test_json_batch_size_must_match(tmp_path):
     path = tmp_path / "p.json"
-    path.write_text(write_profile_json(chain([1.0], batch_size=4)))
+    path.write_text(write_profile_json(make_chain([1.0], batch_size=4)))
     assert load_profile(path) == load_profile(path, 4)
     with pytest.raises(PlannerError, match="measured at batch size 4, not 5"):
         load_profile(path, 5)
@@ -408,24 +408,24 @@ def test_rejects_unreadable_files(tmp_path, raw):
         ({"edges": ((0, 9),)}, "names a layer that is not there"),
         ({"edges": ((0, 1), (0, 1))}, "duplicate edge"),
         ({"edges": ((0, 1), (1, 0))}, "make a cycle"),
-        ({"layers": (layer("a", -1.0),), "edges": ()}, "forward_ms of a is negative"),
-        ({"layers": (layer("a", 5e-324),), "edges": ()}, "forward_ms of a is out of range"),
-        ({"layers": (layer("a", 10**400),), "edges": ()}, "forward_ms of a is out of range"),
-        ({"layers": (layer("a"), layer("a"))}, "duplicate layer a"),
-        ({"layers": (layer("a", 0.0, 0.0),), "edges": ()}, "take no time"),
-        ({"also": (BatchMeasurement(2, (layer("z"),)),)}, "are not its layers"),
-        ({"also": (BatchMeasurement(1, chain([1.0, 1.0]).layers),)}, "do not rise"),
+        ({"layers": (make_layer("a", -1.0),), "edges": ()}, "forward_ms of a is negative"),
+        ({"layers": (make_layer("a", 5e-324),), "edges": ()}, "forward_ms of a is out of range"),
+        ({"layers": (make_layer("a", 10**400),), "edges": ()}, "forward_ms of a is out of range"),
+        ({"layers": (make_layer("a"), make_layer("a"))}, "duplicate layer a"),
+        ({"layers": (make_layer("a", 0.0, 0.0),), "edges": ()}, "take no time"),
+        ({"also": (BatchMeasurement(2, (make_layer("z"),)),)}, "are not its layers"),
+        ({"also": (BatchMeasurement(1, make_chain([1.0, 1.0]).layers),)}, "do not rise"),
     ],
 )
 def test_rejects_invalid_profiles(change, error):
-    valid = chain([1.0, 1.0])
+    valid = make_chain([1.0, 1.0])
     fields = {"batch_size": 1, "layers": valid.layers, "edges": valid.edges, **change}
     with pytest.raises(PlannerError, match=error):
         Profile("p", **fields)
 
 
 def test_single_measurement_is_scaled_linearly():
-    profile = chain([1.0], [8.0], [5.0], batch_size=2).rescale(6)
+    profile = make_chain([1.0], [8.0], [5.0], batch_size=2).rescale(6)
     assert (profile.layers[0].forward_ms, profile.layers[0].activation_bytes) == (3.0, 24.0)
     assert profile.layers[0].parameter_bytes == 5.0
 
@@ -434,20 +434,20 @@ def test_single_measurement_is_scaled_linearly():
     ("batch", "ms"), [(4, 6.0), (6, 8.0), (8, 10.0), (16, 18.0), (2, 4.0), (1, 3.0)]
 )
 def test_times_are_interpolated_between_measurements(batch, ms):
-    at_8 = BatchMeasurement(8, (layer("a", 10.0),))
-    profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
+    at_8 = BatchMeasurement(8, (make_layer("a", 10.0),))
+    profile = Profile("p", 4, (make_layer("a", 6.0),), (), (at_8,))
     assert profile.rescale(batch).layers[0].forward_ms == pytest.approx(ms)
 
 
 def test_noisy_measurements_give_no_negative_times():
-    at_8 = BatchMeasurement(8, (layer("a", 4.0),))
-    profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
+    at_8 = BatchMeasurement(8, (make_layer("a", 4.0),))
+    profile = Profile("p", 4, (make_layer("a", 6.0),), (), (at_8,))
     assert profile.rescale(64).layers[0].forward_ms == 4.0
     assert 1.5 <= profile.rescale(1).layers[0].forward_ms <= 6.0
 
 
 def test_scaled_layers_may_leave_the_range_of_files():
-    profile = Profile("p", 4, (layer("a", 1e-9),), ())
+    profile = Profile("p", 4, (make_layer("a", 1e-9),), ())
     assert profile.scale_layers(1)[0].forward_ms == pytest.approx(2.5e-10)
 
 
@@ -464,16 +464,18 @@ def test_every_field_but_parameters_grows_with_the_batch():
 
 
 def test_unmeasured_gradient_parts_take_half_each():
-    measured = layer("a", backward=4.0, data_ms=3.0, weights_ms=2.0)
-    assert layer("a", backward=4.0).parts_ms == (2.0, 2.0)
+    measured = make_layer("a", backward=4.0, data_ms=3.0, weights_ms=2.0)
+    assert make_layer("a", backward=4.0).parts_ms == (2.0, 2.0)
     assert measured.parts_ms == (3.0, 2.0)
-    states = find_linear_states(Profile("p", 1, (measured, layer("b", backward=4.0)), ((0, 1),)))
+    states = find_linear_states(
+        Profile("p", 1, (measured, make_layer("b", backward=4.0)), ((0, 1),))
+    )
     assert states.data_s == pytest.approx((0.003, 0.005))
     assert compute_work(states, 2, None).weights == pytest.approx((0.0, 0.004, 0.008))
 
 
 def test_dropped_layers_reconnect_their_edges():
-    smaller = diamond().drop_layers({0})
+    smaller = make_diamond().drop_layers({0})
     assert [row.name for row in smaller.layers] == ["b", "c", "d"]
     assert smaller.edges == ((0, 2), (1, 2))
 

@@ -34,7 +34,15 @@ from support.planner.brute_force import (
     compute_interleaved_step,
     compute_step,
 )
-from support.sample_events import TIME, described, judged, metric, rank_event, started, state_of
+from support.sample_events import (
+    TIME,
+    build_state,
+    case_judged,
+    describe_case,
+    describe_metric,
+    make_started_run,
+    rank_event,
+)
 
 WHOLE_BACKWARD = "gpipe", "1f1b", "1f1b-deep"
 whole_seconds = st.integers(0, 9).map(float)
@@ -452,15 +460,17 @@ def test_times_of_the_busiest_rank_add_up_to_the_step():
     def build_samples(name, *by_rank):
         return [rank_event("samples", rank, metric=name, values=[ms]) for rank, ms in by_rank]
 
-    phases = [metric(name, "ms", part_of="time_ms") for name in ("forward_ms", "bubble_ms")]
+    phases = [
+        describe_metric(name, "ms", part_of="time_ms") for name in ("forward_ms", "bubble_ms")
+    ]
     events = [
-        *started(described(metrics=[TIME, *phases])),
+        *make_started_run(describe_case(metrics=[TIME, *phases])),
         *build_samples("time_ms", (0, 9.0), (1, 10.0)),
         *build_samples("forward_ms", (0, 4.0), (1, 7.0)),
         *build_samples("bubble_ms", (0, 5.0), (1, 2.0)),
-        judged(),
+        case_judged(),
     ]
-    case = state_of(events).cases["a"]
+    case = build_state(events).cases["a"]
     for rank, part in case.measured.ranks.items():
         part.coordinates = {"stage": rank}
     plan = build_plan(build_even_stages(2), 2)

@@ -18,10 +18,11 @@ from spbench.planner.search.stage_messages import choose_skip_route
 from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
-from support.planner.sample_profiles import chain
+from support.planner.sample_profiles import make_chain
 
 SIX = replace(
-    chain([1.0] * 6, [8e3, 4e3, 1e3, 1e3, 4e3, 8e3]), edges=(*pairwise(range(6)), (0, 5), (1, 4))
+    make_chain([1.0] * 6, [8e3, 4e3, 1e3, 1e3, 4e3, 8e3]),
+    edges=(*pairwise(range(6)), (0, 5), (1, 4)),
 )
 THREE = Shape((2, 4, 6), tuple(DeviceGroup((n,), (n + 1,)) for n in range(3)))
 
@@ -75,8 +76,8 @@ def test_copies_count_on_both_devices():
 
 
 def test_chain_has_no_skips():
-    assert compute_sends(build_cluster(), chain([1.0] * 6, [1e3] * 6))[0] is None
-    planned = plan(chain([1.0] * 6, [1e3] * 6), build_cluster(), 4, micro_batch_size=1)
+    assert compute_sends(build_cluster(), make_chain([1.0] * 6, [1e3] * 6))[0] is None
+    planned = plan(make_chain([1.0] * 6, [1e3] * 6), build_cluster(), 4, micro_batch_size=1)
     assert planned.skips is None
 
 
@@ -98,7 +99,9 @@ def test_bytes_past_a_stage_are_those_it_does_not_read(seed):
     skip_edges = [
         (a, b) for a in range(count) for b in range(a + 2, count) if random.random() < 0.3
     ]
-    profile = replace(chain([1.0] * count, layers), edges=(*pairwise(range(count)), *skip_edges))
+    profile = replace(
+        make_chain([1.0] * count, layers), edges=(*pairwise(range(count)), *skip_edges)
+    )
     graph = build_graph(count, profile.edges)
     skips = find_skips(profile, graph, [(1 << index + 1) - 1 for index in range(count)])
     for start in range(count):

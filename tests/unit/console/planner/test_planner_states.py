@@ -14,10 +14,10 @@ from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import drop_unplanned_layers
 from support.paths import SHARED_DATA
-from support.planner.sample_profiles import chain, diamond, layer, shared
+from support.planner.sample_profiles import find_shared_file, make_chain, make_diamond, make_layer
 
 BRANCHES = Profile(
-    "wide", 1, tuple(layer(str(n)) for n in range(16)), tuple((0, n) for n in range(1, 16))
+    "wide", 1, tuple(make_layer(str(n)) for n in range(16)), tuple((0, n) for n in range(1, 16))
 )
 
 
@@ -32,7 +32,9 @@ def read_state_counts():
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), read_state_counts())
 def test_state_count_matches_hpgo(name, count):
-    assert len(find_antichain_states(load_profile(shared(f"profiles/{name}"), 1))) == count
+    assert (
+        len(find_antichain_states(load_profile(find_shared_file(f"profiles/{name}"), 1))) == count
+    )
 
 
 def is_chain(states):
@@ -41,7 +43,7 @@ def is_chain(states):
 
 
 def test_chain_has_a_state_per_layer():
-    states = find_antichain_states(chain([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]))
+    states = find_antichain_states(make_chain([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]))
     assert is_chain(states)
     assert states.names == ("n0", "n1", "n2")
     assert states.forward_s == pytest.approx((0.001, 0.003, 0.006))
@@ -54,13 +56,15 @@ def test_chain_has_a_state_per_layer():
 
 
 def test_skip_edges_add_to_the_crossing_bytes():
-    skip = Profile("skip", 1, chain([1.0] * 3, [1.0, 2.0, 4.0]).layers, ((0, 1), (1, 2), (0, 2)))
+    skip = Profile(
+        "skip", 1, make_chain([1.0] * 3, [1.0, 2.0, 4.0]).layers, ((0, 1), (1, 2), (0, 2))
+    )
     for states in (find_antichain_states(skip), find_linear_states(skip)):
         assert states.crossing_bytes[:2] == (1.0, 3.0)
 
 
 def test_diamond_has_five_downsets():
-    states = find_antichain_states(diamond())
+    states = find_antichain_states(make_diamond())
     assert sorted(states.downsets) == [0b0001, 0b0011, 0b0101, 0b0111, 0b1111]
     crossing = dict(zip(states.downsets, states.crossing_bytes, strict=True))
     # For both branches, HPGO also counts the layer before them; a cut sends only the branches.
@@ -70,7 +74,7 @@ def test_diamond_has_five_downsets():
 
 
 def test_ancestors_are_smaller_downsets():
-    states = find_antichain_states(diamond())
+    states = find_antichain_states(make_diamond())
     for index, mask in enumerate(states.ancestors):
         for ancestor in iterate_bits(mask):
             assert states.downsets[ancestor] & states.downsets[index] == states.downsets[ancestor]
@@ -79,9 +83,9 @@ def test_ancestors_are_smaller_downsets():
 
 def test_drops_inputs_and_unread_items():
     layers = (
-        layer("in", description="Input0"),
-        layer("a"),
-        layer("b", description="__getitem__(1)"),
+        make_layer("in", description="Input0"),
+        make_layer("a"),
+        make_layer("b", description="__getitem__(1)"),
     )
     planned = drop_unplanned_layers(Profile("p", 1, layers, ((0, 1), (1, 2))))
     assert [row.name for row in planned.layers] == ["a"]
@@ -89,7 +93,7 @@ def test_drops_inputs_and_unread_items():
 
 def test_rejects_a_profile_of_only_inputs():
     with pytest.raises(PlannerError, match="no layers"):
-        drop_unplanned_layers(Profile("p", 1, (layer("in", description="Input"),), ()))
+        drop_unplanned_layers(Profile("p", 1, (make_layer("in", description="Input"),), ()))
 
 
 @pytest.mark.slow
@@ -101,7 +105,7 @@ def test_rejects_too_many_states():
 
 @pytest.mark.slow
 def test_states_are_reproducible():
-    path = shared("profiles/dapple/gnmt-16-pbs-64.txt")
+    path = find_shared_file("profiles/dapple/gnmt-16-pbs-64.txt")
     assert find_antichain_states(load_profile(path, 64)) == find_antichain_states(
         load_profile(path, 64)
     )
@@ -112,28 +116,34 @@ def test_states_are_reproducible():
 
 def test_chain_prefers_cuts_with_few_bytes():
     # Through the small branch first, 4 bytes wait for the end; through the wide one first, 400.
-    layers = (layer("a", activation=1.0), layer("wide", activation=400.0), layer("thin"))
-    profile = Profile("p", 1, (*layers, layer("d")), ((0, 1), (0, 2), (1, 3), (2, 3)))
+    layers = (
+        make_layer("a", activation=1.0),
+        make_layer("wide", activation=400.0),
+        make_layer("thin"),
+    )
+    profile = Profile("p", 1, (*layers, make_layer("d")), ((0, 1), (0, 2), (1, 3), (2, 3)))
     states = find_linear_states(profile)
     assert states.names == ("a", "thin", "wide", "d")
     assert states.crossing_bytes == (1.0, 1.0, 400.0, 0.0)
 
 
 def test_drops_cuts_that_are_free_to_move():
-    layers = (layer("a", activation=9.0), layer("drop", 0.0, 0.0, 3.0), layer("b"))
+    layers = (make_layer("a", activation=9.0), make_layer("drop", 0.0, 0.0, 3.0), make_layer("b"))
     states = find_linear_states(Profile("p", 1, layers, ((0, 1), (1, 2))))
     assert states.names == ("drop", "b")
     assert states.layers(0, 1) == [0, 1]
 
 
 def test_gnmt_has_at_most_200_states():
-    profile = load_profile(shared("profiles/dapple/gnmt-16-pbs-64.txt"), 64)
+    profile = load_profile(find_shared_file("profiles/dapple/gnmt-16-pbs-64.txt"), 64)
     assert len(find_linear_states(profile)) <= 200
 
 
 @pytest.mark.parametrize("limit", [2, 5, 11])
 def test_number_of_states_is_limited(limit):
-    states = find_linear_states(chain([1.0] * 40, [float(index % 7) for index in range(40)]), limit)
+    states = find_linear_states(
+        make_chain([1.0] * 40, [float(index % 7) for index in range(40)]), limit
+    )
     assert len(states) <= limit
     assert states.downsets[-1] == (1 << 40) - 1
 
@@ -144,7 +154,7 @@ def graphs(draw):
     pairs = [(a, b) for b in range(count) for a in range(b)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     sizes = [float(draw(st.integers(0, 9))) for _ in range(count)]
-    layers = tuple(layer(str(index), activation=size) for index, size in enumerate(sizes))
+    layers = tuple(make_layer(str(index), activation=size) for index, size in enumerate(sizes))
     return Profile("p", 1, layers, tuple(edges))
 
 

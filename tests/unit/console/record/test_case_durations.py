@@ -5,7 +5,7 @@ import pytest
 from spbench.record.runs.case_durations import CaseTimes, hash_work, measure_durations
 from spbench.record.runs.index import find_past_durations
 from spbench_core.events.statuses import CaseStatus
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 WORK_HASHES = [hash_work("compute.gemm", 1, 2, {"n": 512})]
 MACHINE = {"id": "abc", "hosts": ["node01"], "cores": [2]}
@@ -85,8 +85,8 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
-def record_run(home, seconds, **machine):
-    folder = recorded(home, whole_run(), verdict="passed", exit_code=0, finished=9.0)
+def record_duration(home, seconds, **machine):
+    folder = record_run(home, make_complete_run(), verdict="passed", exit_code=0, finished=9.0)
     case = {
         "id": "a",
         "benchmark": "compute.gemm",
@@ -108,17 +108,17 @@ def record_run(home, seconds, **machine):
 
 
 def test_empty_index_reads_only_the_newest_reports_first(home, monkeypatch):
-    runs = sorted(record_run(home, seconds).id for seconds in (4, 5, 6))
+    runs = sorted(record_duration(home, seconds).id for seconds in (4, 5, 6))
     monkeypatch.setattr("spbench.record.runs.index.MAX_REPORTS_READ", 2)
     assert [row.run for row in find_past_durations(home, WORK_HASHES, ["node01"], 2)] == runs[:0:-1]
     assert len(find_past_durations(home, WORK_HASHES, ["node01"], 2)) == 3, "the others follow"
 
 
 def test_past_durations_list_the_newest_run_first(home):
-    first = record_run(home, 4)
-    second = record_run(home, 5)
-    record_run(home, 6, hosts=["node02"])
-    record_run(home, 7, cores=[64])
+    first = record_duration(home, 4)
+    second = record_duration(home, 5)
+    record_duration(home, 6, hosts=["node02"])
+    record_duration(home, 7, cores=[64])
     rows = find_past_durations(home, WORK_HASHES, ["node01"], 2)
     newest, oldest = sorted((first.id, second.id), reverse=True)
     assert [row.run for row in rows] == [newest, oldest]

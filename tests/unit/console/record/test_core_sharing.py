@@ -8,7 +8,14 @@ from spbench.record.machine.core_sharing import (
     summarize_sharing,
 )
 from spbench.record.noise import is_disturbed
-from support.sample_events import described, job_start, judged, rank_event, run_start, state_of
+from support.sample_events import (
+    build_state,
+    case_judged,
+    describe_case,
+    job_start,
+    rank_event,
+    run_start,
+)
 
 EFFECT = "times and efficiencies are not those of the hardware"
 
@@ -23,11 +30,11 @@ def ready_events(*ranks, job=1):
 
 def build_job(*ranks, np=None, oversubscribed=False):
     events = [
-        run_start(described(np=np or len(ranks))),
+        run_start(describe_case(np=np or len(ranks))),
         job_start(np=np or len(ranks)) | {"oversubscribed": oversubscribed},
         *ready_events(*ranks),
     ]
-    return state_of(events).jobs[1]
+    return build_state(events).jobs[1]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +77,12 @@ def test_describes_oversubscribed_job_before_ranks_are_ready():
 
 def run_two_jobs(first, second):
     """Return a judged run of case a on the first ranks and case b on the second."""
-    events = [run_start(described("a", len(first)), described("b", len(second)))]
+    events = [run_start(describe_case("a", len(first)), describe_case("b", len(second)))]
     for job, (case, ranks) in enumerate((("a", first), ("b", second)), 1):
         events += [job_start(case, np=len(ranks), job=job), *ready_events(*ranks, job=job)]
         events += [rank_event("case_start", rank, case=case) for rank in range(len(ranks))]
-        events.append(judged(case))
-    return state_of(events)
+        events.append(case_judged(case))
+    return build_state(events)
 
 
 def test_summarizes_core_sharing_of_all_jobs():

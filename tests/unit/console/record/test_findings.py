@@ -6,19 +6,19 @@ from spbench.record.findings import collect_findings, names_slow_part
 from spbench.record.stragglers import find_stragglers
 from support.sample_events import (
     TIME,
-    described,
-    judged,
-    measured,
-    metric,
+    build_state,
+    case_judged,
+    describe_case,
+    describe_metric,
+    make_links_run,
+    make_started_run,
+    make_timed_run,
     rank_event,
-    started,
-    state_of,
-    timed,
 )
 
 
 def judge_and_collect(events):
-    state = state_of(events)
+    state = build_state(events)
     for case in state.cases.values():
         case.verdict.stragglers = tuple(find_stragglers(case))
     for job in state.jobs.values():
@@ -35,36 +35,36 @@ def constant_times(*values):
 
 
 def test_reports_slow_rank_with_its_host():
-    assert judge_and_collect(timed(constant_times(10, 10, 10, 20), TWO_HOSTS)) == [
+    assert judge_and_collect(make_timed_run(constant_times(10, 10, 10, 20), TWO_HOSTS)) == [
         "rank 3 on node02 is 2.00x as slow as the median rank in a for 200 ms; "
         "check its host with: spbench doctor --hosts node02"
     ]
 
 
 def test_reports_the_slower_of_two_ranks():
-    [finding] = judge_and_collect(timed(constant_times(20, 10), ["node01", "node01"]))
+    [finding] = judge_and_collect(make_timed_run(constant_times(20, 10), ["node01", "node01"]))
     assert finding.startswith("rank 0 on node01 is 2.00x as slow ")
 
 
 def test_reports_slow_host_instead_of_its_ranks():
     hosts = [f"node0{number}" for number in (1, 1, 2, 2, 3, 3)]
-    assert judge_and_collect(timed(constant_times(10, 10, 20, 21, 10, 10), hosts)) == [
+    assert judge_and_collect(make_timed_run(constant_times(10, 10, 20, 21, 10, 10), hosts)) == [
         "host node02 is 2.00x as slow as the median rank in a for 200 ms; "
         "check its host with: spbench doctor --hosts node02"
     ]
 
 
 def test_host_with_one_slow_rank_of_two_is_not_slow():
-    [finding] = judge_and_collect(timed(constant_times(10, 10, 30, 10), TWO_HOSTS))
+    [finding] = judge_and_collect(make_timed_run(constant_times(10, 10, 30, 10), TWO_HOSTS))
     assert finding.startswith("rank 2 on node02 is 3.00x as slow ")
 
 
 def test_single_rank_has_no_finding():
-    assert judge_and_collect(timed(constant_times(10), ["node01"])) == []
+    assert judge_and_collect(make_timed_run(constant_times(10), ["node01"])) == []
 
 
 def test_reports_that_similar_ranks_are_not_slow():
-    assert judge_and_collect(timed(constant_times(*ALIKE), TWO_HOSTS)) == [
+    assert judge_and_collect(make_timed_run(constant_times(*ALIKE), TWO_HOSTS)) == [
         "nothing is slow: of 2 hosts and 4 ranks, the slowest takes 1.02x as long as the median of "
         "its kind, in a (counted: quiet cases of compute and memory, timed for 20 ms or more; "
         "named from 1.3x on)"
@@ -73,9 +73,9 @@ def test_reports_that_similar_ranks_are_not_slow():
 
 @pytest.mark.parametrize(("slowest", "start"), [(12.9, "nothing is slow"), (13.1, "rank 3")])
 def test_reports_rank_above_1_3_times_the_median(slowest, start):
-    assert judge_and_collect(timed(constant_times(10, 10, 10, slowest), TWO_HOSTS))[0].startswith(
-        start
-    )
+    assert judge_and_collect(make_timed_run(constant_times(10, 10, 10, slowest), TWO_HOSTS))[
+        0
+    ].startswith(start)
 
 
 def link_figures(*figures):
@@ -96,7 +96,7 @@ BANDWIDTH = link_figures(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
 
 
 def test_compares_links_only_with_links_of_the_same_kind():
-    assert judge_and_collect(measured(LATENCY, BANDWIDTH)) == [
+    assert judge_and_collect(make_links_run(LATENCY, BANDWIDTH)) == [
         "nothing is slow: of 2 hosts, 5 ranks and 6 links, the slowest takes 1.00x as long as the "
         "median of its kind, in links (counted: cases of links; named from 1.5x on)"
     ]
@@ -131,7 +131,7 @@ def test_compares_links_only_with_links_of_the_same_kind():
 )
 def test_reports_slow_link_with_both_ends(figures, parts):
     [finding] = judge_and_collect(
-        measured(**{"latency": LATENCY, "bandwidth": BANDWIDTH} | figures)
+        make_links_run(**{"latency": LATENCY, "bandwidth": BANDWIDTH} | figures)
     )
     link, values = parts
     assert finding.startswith(f"link from {link} is ")
@@ -141,17 +141,17 @@ def test_reports_slow_link_with_both_ends(figures, parts):
 @pytest.mark.parametrize(("slowest", "start"), [(2.9, "nothing is slow"), (3.1, "link from")])
 def test_reports_link_above_1_5_times_the_median(slowest, start):
     latency = link_figures(0.5, 0.5, 0.5, 2.0, 2.0, slowest)
-    assert judge_and_collect(measured(latency, BANDWIDTH))[0].startswith(start)
+    assert judge_and_collect(make_links_run(latency, BANDWIDTH))[0].startswith(start)
 
 
 def test_only_link_of_its_kind_has_no_finding():
     only = {((0, "node01"), (1, "node02")): 50.0}
-    assert judge_and_collect(measured(only, only)) == []
+    assert judge_and_collect(make_links_run(only, only)) == []
 
 
 def test_link_is_not_compared_with_its_own_repeats():
     only = {((0, "node01"), (1, "node02")): 0.5}
-    *events, verdict = measured(only, {})
+    *events, verdict = make_links_run(only, {})
     [slower] = [
         event | {"value": 5.0, "repeat": 1} for event in events if event["event"] == "metric"
     ]
@@ -159,7 +159,7 @@ def test_link_is_not_compared_with_its_own_repeats():
 
 
 def test_compares_links_by_the_medians_of_their_repeats():
-    *events, verdict = measured(LATENCY, {})
+    *events, verdict = make_links_run(LATENCY, {})
     later = [
         event | {"repeat": repeat}
         for event in events
@@ -172,29 +172,29 @@ def test_compares_links_by_the_medians_of_their_repeats():
 
 
 def test_reports_only_the_link_if_the_rank_is_slow_too_briefly():
-    cases = [described("a", 4), described("links", 4, measures="link")]
-    links = measured(link_figures(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
+    cases = [describe_case("a", 4), describe_case("links", 4, measures="link")]
+    links = make_links_run(link_figures(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
     slow_link = [event for event in links if event["event"] == "metric"]
     slow_rank = [
         rank_event("samples", rank, values=[value]) for rank, value in enumerate([1, 1, 1, 2.0])
     ]
     starts = [rank_event("case_start", rank, case="links") for rank in range(len(TWO_HOSTS))]
-    events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
-    [finding] = judge_and_collect([*events, judged("a"), judged("links")])
+    events = [*make_started_run(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
+    [finding] = judge_and_collect([*events, case_judged("a"), case_judged("links")])
     assert finding.startswith("link from rank 0 on node01 to rank 2 on node02 is 10.0x as slow")
 
 
 def test_reports_slow_link_and_slow_rank_of_different_cases():
-    cases = [described("a", 4), described("links", 4, measures="link")]
-    links = measured(link_figures(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
+    cases = [describe_case("a", 4), describe_case("links", 4, measures="link")]
+    links = make_links_run(link_figures(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
     slow_link = [event for event in links if event["event"] == "metric"]
     slow_rank = [
         rank_event("samples", rank, values=[value] * 10)
         for rank, value in enumerate([10.0, 10.0, 10.0, 20.0])
     ]
     starts = [rank_event("case_start", rank, case="links") for rank in range(len(TWO_HOSTS))]
-    events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
-    findings = judge_and_collect([*events, judged("a"), judged("links")])
+    events = [*make_started_run(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
+    findings = judge_and_collect([*events, case_judged("a"), case_judged("links")])
     assert [finding.split(" is ")[0] for finding in findings] == [
         "rank 3 on node02",
         "link from rank 0 on node01 to rank 2 on node02",
@@ -203,19 +203,19 @@ def test_reports_slow_link_and_slow_rank_of_different_cases():
 
 @pytest.mark.parametrize("status", ["error", "timeout", "cancelled", "skipped"])
 def test_unfinished_case_has_no_finding(status):
-    events = timed(constant_times(*ALIKE), TWO_HOSTS)
-    assert judge_and_collect([*events, judged("a", status, "why")]) == []
+    events = make_timed_run(constant_times(*ALIKE), TWO_HOSTS)
+    assert judge_and_collect([*events, case_judged("a", status, "why")]) == []
 
 
 def test_timed_out_case_reports_its_slow_rank():
-    events = timed(constant_times(10, 10, 10, 20), TWO_HOSTS)
-    [finding] = judge_and_collect([*events, judged("a", "timeout", "why")])
+    events = make_timed_run(constant_times(10, 10, 10, 20), TWO_HOSTS)
+    [finding] = judge_and_collect([*events, case_judged("a", "timeout", "why")])
     assert finding.startswith("rank 3 on node02 is 2.00x")
 
 
 def test_single_slow_iteration_does_not_make_a_rank_slow():
     samples = [[*[10.0] * 6, value, *[10.0] * 3] for value in (10.0, 10.0, 10.0, 900.0)]
-    [finding] = judge_and_collect(timed(samples, TWO_HOSTS))
+    [finding] = judge_and_collect(make_timed_run(samples, TWO_HOSTS))
     assert finding.startswith("nothing is slow")
     assert finding.endswith(
         "; but on average rank 3 on node02 takes 9.90x in a: something interrupted it"
@@ -224,13 +224,13 @@ def test_single_slow_iteration_does_not_make_a_rank_slow():
 
 def test_short_or_noisy_case_does_not_report_nothing_slow():
     [finding] = judge_and_collect(
-        timed([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"])
+        make_timed_run([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"])
     )
     assert finding == (
         "a is too short to tell: a slow rank takes 1.3x as long as the median rank for 20 ms and "
         "40 % of the iterations in a row; take more iterations"
     )
-    *events, end, verdict = timed(constant_times(*ALIKE), TWO_HOSTS)
+    *events, end, verdict = make_timed_run(constant_times(*ALIKE), TWO_HOSTS)
     noisy = rank_event("case_end", 0, case="a", disturbed={"waited": 0.6})
     assert not any(
         "nothing" in finding for finding in judge_and_collect([*events, noisy, end, verdict])
@@ -239,7 +239,7 @@ def test_short_or_noisy_case_does_not_report_nothing_slow():
 
 def test_briefly_lagging_rank_is_reported_but_not_as_slow():
     samples = [[value] * 10 for value in (1.0, 1.0, 1.0, 1.5)]
-    [finding] = judge_and_collect(timed(samples, TWO_HOSTS))
+    [finding] = judge_and_collect(make_timed_run(samples, TWO_HOSTS))
     assert finding.startswith(
         "rank 3 on node02 takes 1.50x as long as the median rank in a, but not for 20 ms and 40 % "
     )
@@ -251,9 +251,11 @@ def waiting_jobs(**milliseconds):
 
     The argument of a case is the time of each of its ten iterations in ms.
     """
-    waited = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
-    cases = [described(name, 4, measures="job", metrics=[TIME, waited]) for name in milliseconds]
-    events = started(*cases, hosts=TWO_HOSTS)
+    waited = describe_metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
+    cases = [
+        describe_case(name, 4, measures="job", metrics=[TIME, waited]) for name in milliseconds
+    ]
+    events = make_started_run(*cases, hosts=TWO_HOSTS)
     for name, time_ms in milliseconds.items():
         for rank in range(4):
             case_field = {"case": name}
@@ -261,7 +263,7 @@ def waiting_jobs(**milliseconds):
             events.append(rank_event("samples", rank, **case_field, values=[time_ms] * 10))
             waits = {"metric": "waited_ms", "values": [0.1] * 10}
             events.append(rank_event("samples", rank, **case_field, **waits))
-        events.append(judged(name))
+        events.append(case_judged(name))
     return events
 
 
@@ -273,7 +275,7 @@ def test_case_that_measures_its_job_reports_that_no_rank_lagged():
         "no rank is slow: in 1 case, none takes 1.3x as long as the median rank"
     ]
     assert (
-        judge_and_collect(timed(constant_times(*ALIKE), TWO_HOSTS, measures="job")) == []
+        judge_and_collect(make_timed_run(constant_times(*ALIKE), TWO_HOSTS, measures="job")) == []
     )  # the waits are unknown
 
 
@@ -289,33 +291,35 @@ def test_counts_cases_that_are_too_short():
 
 
 def test_run_with_injected_slow_rank_does_not_report_nothing_slow():
-    case = described("a", 2, inject="slow=1.1")
+    case = describe_case("a", 2, inject="slow=1.1")
     hosts = ["node01", "node01"]
     samples = [rank_event("samples", rank, case="a", values=[10.0] * 10) for rank in range(2)]
     assert (
-        judge_and_collect([*started(case, hosts=hosts), *samples, judged("a", "failed", "unseen")])
+        judge_and_collect(
+            [*make_started_run(case, hosts=hosts), *samples, case_judged("a", "failed", "unseen")]
+        )
         == []
     )
 
 
 def test_failed_case_reports_its_slow_rank():
-    events = timed(constant_times(10, 10, 10, 20), TWO_HOSTS)
-    assert "rank 3" in judge_and_collect([*events, judged("a", "failed", "why")])[0]
+    events = make_timed_run(constant_times(10, 10, 10, 20), TWO_HOSTS)
+    assert "rank 3" in judge_and_collect([*events, case_judged("a", "failed", "why")])[0]
 
 
 def test_ignores_links_without_a_figure():
-    assert judge_and_collect(measured(LATENCY, link_figures(8.0, 8.0, 8.0, None, 0.0, 1.0)))[
+    assert judge_and_collect(make_links_run(LATENCY, link_figures(8.0, 8.0, 8.0, None, 0.0, 1.0)))[
         0
     ].startswith("nothing is slow")
 
 
 def test_zero_times_have_no_finding():
-    assert judge_and_collect(timed(constant_times(0.0, 0.0), ["node01", "node01"])) == []
+    assert judge_and_collect(make_timed_run(constant_times(0.0, 0.0), ["node01", "node01"])) == []
 
 
 def findings_with_stolen_time(events, share):
     """Return findings of a run in which a hypervisor took a share of the time."""
-    state = state_of(events)
+    state = build_state(events)
     for case in state.cases.values():
         case.verdict.stragglers = tuple(find_stragglers(case))
         for rank in case.measured.ranks.values():
@@ -332,6 +336,6 @@ def findings_with_stolen_time(events, share):
 )
 def test_rank_slightly_slowed_by_noise_is_not_reported(slow_ms, share, reported):
     findings = findings_with_stolen_time(
-        timed(constant_times(10, 10, 10, slow_ms), TWO_HOSTS), share
+        make_timed_run(constant_times(10, 10, 10, slow_ms), TWO_HOSTS), share
     )
     assert any(finding.startswith("rank 3 on node02") for finding in findings) is reported

@@ -25,7 +25,14 @@ from spbench.record.runs.folder import (
     process_start,
 )
 from spbench.record.runs.follow import RecordedEvents
-from support.sample_events import console_event, record, recorded, run_end, run_start, whole_run
+from support.sample_events import (
+    console_event,
+    make_complete_run,
+    record_events,
+    record_run,
+    run_end,
+    run_start,
+)
 
 SHORT_RUN = [run_start(), run_end()]
 
@@ -286,7 +293,7 @@ def collect_modes(folder):
     folder.write_json("run.json", {})
     (folder.job(1) / "subfolder").mkdir(folder.path.stat().st_mode & 0o777)
     folder.write_json("jobs/1/argv.json", {})
-    record(folder, SHORT_RUN)
+    record_events(folder, SHORT_RUN)
     paths = [folder.path, *folder.path.rglob("*")]
     folders = {path.stat().st_mode & 0o777 for path in paths if path.is_dir()}
     return folders, {path.stat().st_mode & 0o777 for path in paths if path.is_file()}
@@ -337,7 +344,7 @@ def test_reopened_log_is_appended_to(tmp_path):
 
 
 def test_recorded_run_can_be_replayed(home):
-    assert recorded(home, whole_run()).replay().run.verdict == "passed"
+    assert record_run(home, make_complete_run()).replay().run.verdict == "passed"
 
 
 # Liveness of the console
@@ -358,7 +365,7 @@ def console_field(console, **changes):
 
 
 def test_run_is_alive_until_its_console_ends(home, console):
-    folder = recorded(home, SHORT_RUN, **console_field(console))
+    folder = record_run(home, SHORT_RUN, **console_field(console))
     assert folder.is_alive()
     console.kill()
     console.wait()
@@ -366,7 +373,7 @@ def test_run_is_alive_until_its_console_ends(home, console):
 
 
 def test_liveness_on_another_host_depends_on_the_log(home, console):
-    folder = recorded(home, SHORT_RUN, **console_field(console, host="elsewhere"))
+    folder = record_run(home, SHORT_RUN, **console_field(console, host="elsewhere"))
     assert folder.find_other_host() == "elsewhere"
     assert folder.is_alive() is None
     long_ago = time.time() - QUIET - 60
@@ -377,13 +384,15 @@ def test_liveness_on_another_host_depends_on_the_log(home, console):
 
 
 def test_console_on_this_host_has_no_other_host(home, console, tmp_path):
-    assert recorded(home, SHORT_RUN, **console_field(console)).find_other_host() is None
-    assert recorded(home, SHORT_RUN, **console_field(console, host=None)).find_other_host() is None
+    assert record_run(home, SHORT_RUN, **console_field(console)).find_other_host() is None
+    assert (
+        record_run(home, SHORT_RUN, **console_field(console, host=None)).find_other_host() is None
+    )
     assert RunFolder(tmp_path).find_other_host() is None
 
 
 def test_pid_of_another_program_is_not_alive(home, console):
-    assert not recorded(home, SHORT_RUN, **console_field(console, pid=1)).is_alive()
+    assert not record_run(home, SHORT_RUN, **console_field(console, pid=1)).is_alive()
 
 
 def test_program_with_spbench_in_an_argument_path_is_not_a_console():
@@ -396,9 +405,9 @@ def test_program_with_spbench_in_an_argument_path_is_not_a_console():
 
 def test_process_started_after_the_run_is_not_its_console(home, console):
     now = time.time()
-    assert recorded(home, SHORT_RUN, **console_field(console, started=now + 3600)).is_alive()
-    assert not recorded(home, SHORT_RUN, **console_field(console, started=now - 3600)).is_alive()
-    assert not recorded(home, SHORT_RUN, **console_field(console, started=None)).is_alive()
+    assert record_run(home, SHORT_RUN, **console_field(console, started=now + 3600)).is_alive()
+    assert not record_run(home, SHORT_RUN, **console_field(console, started=now - 3600)).is_alive()
+    assert not record_run(home, SHORT_RUN, **console_field(console, started=None)).is_alive()
 
 
 def test_console_is_recognized_despite_clock_changes(home, console):
@@ -407,9 +416,9 @@ def test_console_is_recognized_despite_clock_changes(home, console):
     behind = time.time() - 7200
     for started in (ahead, behind):
         field = console_field(console, started=started, since_boot=since_boot)
-        assert recorded(home, SHORT_RUN, **field).is_alive()
+        assert record_run(home, SHORT_RUN, **field).is_alive()
         field = console_field(console, started=started, since_boot=since_boot - 1.0)
-        assert not recorded(home, SHORT_RUN, **field).is_alive()
+        assert not record_run(home, SHORT_RUN, **field).is_alive()
 
 
 def test_folder_without_run_json_is_not_alive(tmp_path):
@@ -417,7 +426,7 @@ def test_folder_without_run_json_is_not_alive(tmp_path):
 
 
 def test_run_json_is_valid_json(home):
-    folder = recorded(home, SHORT_RUN, verdict="passed")
+    folder = record_run(home, SHORT_RUN, verdict="passed")
     assert json.loads((folder.path / "run.json").read_text())["verdict"] == "passed"
 
 

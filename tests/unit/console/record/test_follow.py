@@ -10,14 +10,14 @@ from spbench.record.runs import follow
 from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.runs.follow import EventTail, RecordedEvents
 from support.sample_events import (
+    case_judged,
     console_event,
-    described,
+    describe_case,
     job_start,
-    judged,
+    make_complete_run,
     rank_event,
     run_end,
     run_start,
-    whole_run,
 )
 
 
@@ -173,12 +173,12 @@ def test_event_split_over_two_lines_is_skipped(path):
         rank_event("samples") | {"job": []},
         rank_event("ready", cpus=["0"]),
         run_start(),
-        run_start(described(np=0)),
+        run_start(describe_case(np=0)),
         job_start("unknown"),
         {**job_start(), "job": "1"},
-        judged("unknown"),
-        judged("a", "splendid"),
-        judged(expectations=[{"metric": "time_ms"}]),
+        case_judged("unknown"),
+        case_judged("a", "splendid"),
+        case_judged(expectations=[{"metric": "time_ms"}]),
         run_end("splendid"),
         run_end(errors=[1]),
         console_event("job_end", job=7, reason=None, status=0, strangers=0),
@@ -186,7 +186,9 @@ def test_event_split_over_two_lines_is_skipped(path):
     ids=lambda event: event["event"],
 )
 def test_skips_event_that_contradicts_its_run(path, invalid):
-    valid_events = [{"job": 1, **event} if "seq" in event else event for event in whole_run()]
+    valid_events = [
+        {"job": 1, **event} if "seq" in event else event for event in make_complete_run()
+    ]
     events = [*valid_events[:6], {"job": 1, **invalid}, *valid_events[6:]]
     path.write_bytes(b"".join(json.dumps(event).encode() + b"\n" for event in events))
     recorded = RecordedEvents(path)
@@ -195,7 +197,7 @@ def test_skips_event_that_contradicts_its_run(path, invalid):
 
 
 def test_skips_events_before_the_start_of_the_run(path):
-    path.write_bytes(encode(judged()) + encode(run_start()) + encode(judged()))
+    path.write_bytes(encode(case_judged()) + encode(run_start()) + encode(case_judged()))
     recorded = RecordedEvents(path)
     assert [event["event"] for event in recorded] == ["run_start", "case_judged"]
     assert recorded.skipped.startswith(f"{path}:1: ")

@@ -13,18 +13,18 @@ from spbench.report.build import build_report
 from spbench.report.recorded import load_run
 from support.sample_events import (
     TIME,
-    described,
-    judged,
-    measured,
-    metric,
+    case_judged,
+    describe_case,
+    describe_metric,
+    make_complete_run,
+    make_links_run,
+    make_started_run,
     rank_event,
-    recorded,
+    record_run,
     run_end,
     run_start,
-    started,
-    whole_run,
 )
-from support.sample_runs import summary
+from support.sample_runs import make_summary
 
 CONSOLE = {"pid": 1, "host": "x", "started": 5.0}
 
@@ -59,7 +59,7 @@ def test_summarizes_a_run(home):
         },
     )
     [actual] = list_summaries(home)
-    assert actual == summary(
+    assert actual == make_summary(
         folder=actual.folder,
         id="20260101-000000-a-0000",
         suite="halo",
@@ -89,7 +89,7 @@ def test_lists_the_oldest_run_first(home):
 
 
 def test_run_without_verdict_is_running_while_its_console_lives(home, monkeypatch):
-    alive, dead, remote = (recorded(home, [run_start()]) for _ in range(3))
+    alive, dead, remote = (record_run(home, [run_start()]) for _ in range(3))
     liveness = {alive: True, dead: False, remote: None}
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: liveness[folder])
     verdicts = [read_summary(folder).verdict for folder in liveness]
@@ -113,7 +113,7 @@ def test_damaged_run_json_gives_an_empty_summary(home, text):
     folder = find_run(home, write_run(home, text).name)
     absent = dict.fromkeys(("file", "started", "finished", "exit_code", "duration_s", "host"))
     defaults = {"suite": "?", "verdict": "unfinished", "argv": ()}
-    assert read_summary(folder) == summary(folder=folder, id=folder.id, **defaults, **absent)
+    assert read_summary(folder) == make_summary(folder=folder, id=folder.id, **defaults, **absent)
 
 
 def test_running_run_has_no_duration(home):
@@ -124,10 +124,14 @@ def test_running_run_has_no_duration(home):
 # The filter
 
 RUNS = [
-    summary("20261030-000000-halo-0001", suite="halo", started=1793318400.0, host="node01"),
-    summary("20261101-000000-links-0002", suite="links", started=1793491200.0, verdict="failed"),
-    summary("20261102-120000-halo-0003", suite="halo", started=1793620800.0, verdict="error"),
-    summary("20261103-000000-odd-0004", suite="odd", started=None, verdict="unfinished", host=None),
+    make_summary("20261030-000000-halo-0001", suite="halo", started=1793318400.0, host="node01"),
+    make_summary(
+        "20261101-000000-links-0002", suite="links", started=1793491200.0, verdict="failed"
+    ),
+    make_summary("20261102-120000-halo-0003", suite="halo", started=1793620800.0, verdict="error"),
+    make_summary(
+        "20261103-000000-odd-0004", suite="odd", started=None, verdict="unfinished", host=None
+    ),
 ]
 
 
@@ -198,7 +202,7 @@ def test_last_tilde_n_counts_runs_back(home):
 
 def record_with_report(home, events):
     """Record a run with its report, like the engine."""
-    folder = recorded(home, events, verdict="passed", console=CONSOLE)
+    folder = record_run(home, events, verdict="passed", console=CONSOLE)
     folder.write_json("report.json", build_report(folder.replay()))
     return folder
 
@@ -206,7 +210,7 @@ def record_with_report(home, events):
 def complete_run_events():
     """Return the events of a run that sets every field of a case."""
     choice = rank_event("choice", 0)
-    *events, last = whole_run()
+    *events, last = make_complete_run()
     end = next(index for index, event in enumerate(events) if event["event"] == "case_end")
     return [*events[:end], choice, *events[end:], last]
 
@@ -229,13 +233,13 @@ def test_report_and_events_give_the_same_run(home):
 
 
 def test_reads_the_report_if_it_exists(home):
-    folder = record_with_report(home, whole_run())
+    folder = record_with_report(home, make_complete_run())
     folder.events.unlink()
     assert load_run(folder).cases["a"].status == "passed"
 
 
 def test_reads_an_old_report_without_choices(home):
-    folder = record_with_report(home, whole_run())
+    folder = record_with_report(home, make_complete_run())
     folder.events.unlink()
     report = folder.read_json("report.json")
     for field in ("choices", "samples", "measurements"):
@@ -258,7 +262,7 @@ def test_reads_an_old_report_without_choices(home):
     ],
 )
 def test_reads_events_if_the_report_is_damaged(home, damage):
-    folder = record_with_report(home, whole_run())
+    folder = record_with_report(home, make_complete_run())
     expected = load_run(folder)
     report = folder.read_json("report.json")
     damage(report)
@@ -267,7 +271,7 @@ def test_reads_events_if_the_report_is_damaged(home, damage):
 
 
 def test_rejects_a_damaged_report_with_a_damaged_log(home):
-    folder = record_with_report(home, whole_run())
+    folder = record_with_report(home, make_complete_run())
     folder.report.write_text("{")
     folder.events.write_text("garbage\n")
     with pytest.raises(UsageError, match="the beginning of this run is lost"):
@@ -275,41 +279,45 @@ def test_rejects_a_damaged_report_with_a_damaged_log(home):
 
 
 def test_run_without_events_has_no_cases(home):
-    folder = recorded(home, [])
+    folder = record_run(home, [])
     folder.events.unlink()
     assert load_run(folder).cases == {}
 
 
 def unfinished_run_events():
-    cases = [described("a"), described("b"), described("c")]
-    return [*started(*cases), judged("a"), rank_event("case_start", 0, case="b")]
+    cases = [describe_case("a"), describe_case("b"), describe_case("c")]
+    return [*make_started_run(*cases), case_judged("a"), rank_event("case_start", 0, case="b")]
 
 
 def test_running_run_keeps_the_phases_of_its_cases(home, monkeypatch):
     monkeypatch.setattr(RunFolder, "is_alive", lambda _: True)
-    run = load_run(recorded(home, unfinished_run_events()))
+    run = load_run(record_run(home, unfinished_run_events()))
     assert [case.status for case in run.cases.values()] == ["passed", "running", "waiting"]
 
 
 def test_run_of_a_killed_console_gets_verdicts(home):
     console = CONSOLE | {"host": socket.gethostname()}
-    run = load_run(recorded(home, unfinished_run_events(), console=console))
+    run = load_run(record_run(home, unfinished_run_events(), console=console))
     assert [case.status for case in run.cases.values()] == ["passed", "error", "skipped"]
     assert run.cases["b"].reason == "the console ended during this case"
 
 
 def test_omits_metric_without_a_value(home):
-    case = described(metrics=[TIME, metric("rate")])
-    events = [*started(case), rank_event("metric", 0, name="rate", value=None), run_end()]
+    case = describe_case(metrics=[TIME, describe_metric("rate")])
+    events = [*make_started_run(case), rank_event("metric", 0, name="rate", value=None), run_end()]
     assert load_run(record_with_report(home, events)).cases["a"].metrics == {}
 
 
 def test_loads_errors_of_a_run(home):
-    events = [*started(), judged("a", "error", "why"), run_end("error", 4, ["no host"])]
-    assert load_run(recorded(home, events)).errors == ("no host",)
+    events = [
+        *make_started_run(),
+        case_judged("a", "error", "why"),
+        run_end("error", 4, ["no host"]),
+    ]
+    assert load_run(record_run(home, events)).errors == ("no host",)
 
 
 def test_measurements_include_links(home):
     pair = ((0, "node01"), (1, "node02"))
-    run = load_run(recorded(home, measured({pair: 1.5}, {pair: 9.0})))
+    run = load_run(record_run(home, make_links_run({pair: 1.5}, {pair: 9.0})))
     assert [row["value"] for row in run.cases["links"].measurements] == [1.5, 9.0]

@@ -14,9 +14,9 @@ def heartbeats(*loads, rank=0):
 
 
 def test_reports_mean_and_maximum_load_per_host():
-    state = events.state_of(
+    state = events.build_state(
         [
-            *events.started(hosts=("node01", "node02")),
+            *events.make_started_run(hosts=("node01", "node02")),
             *heartbeats({"cpu": 0.5, "sent": 10}, {"cpu": 1.0, "sent": 30}),
             *heartbeats({"cpu": 0.2}, rank=1),
             events.run_end(),
@@ -31,9 +31,9 @@ def test_reports_mean_and_maximum_load_per_host():
 
 
 def test_history_is_bounded_but_the_mean_covers_all_readings():
-    state = events.state_of(
+    state = events.build_state(
         [
-            *events.started(),
+            *events.make_started_run(),
             *heartbeats(*({"cpu": 1.0},) * HISTORY_LENGTH, *({"cpu": 0.0},) * HISTORY_LENGTH),
         ]
     )

@@ -14,22 +14,22 @@ from spbench.record.state import RunState
 from spbench.report.build import build_report
 from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase
 from support.sample_events import (
-    described,
+    build_state,
+    case_judged,
+    describe_case,
     job_end,
     job_start,
-    judged,
+    make_complete_run,
+    make_started_run,
     rank_event,
-    resumed,
     retry,
     run_end,
+    run_resumed,
     run_start,
-    started,
-    state_of,
-    whole_run,
 )
 
-TWO_CASES = (described("a"), described("b"))
-STARTED = started(*TWO_CASES)
+TWO_CASES = (describe_case("a"), describe_case("b"))
+STARTED = make_started_run(*TWO_CASES)
 DONE = [*STARTED, rank_event("case_end", 0), rank_event("case_end", 1)]
 ILLEGAL = {
     "samples of another case": (STARTED, rank_event("samples", 0, case="b")),
@@ -38,9 +38,9 @@ ILLEGAL = {
     "ready twice": (STARTED, rank_event("ready", 0)),
     "the end of a case twice": (DONE, rank_event("case_end", 0)),
     "a start after bye": ([*DONE, rank_event("bye", 0)], rank_event("case_start", 0, case="b")),
-    "a start after the verdict": ([*DONE, judged("a")], rank_event("case_start", 0)),
+    "a start after the verdict": ([*DONE, case_judged("a")], rank_event("case_start", 0)),
     "bye twice": ([*DONE, rank_event("bye", 0)], rank_event("bye", 0)),
-    "a retry of a case that passed": ([*DONE, judged("a")], retry("a")),
+    "a retry of a case that passed": ([*DONE, case_judged("a")], retry("a")),
     "a job that runs already": (STARTED, job_start("a")),
     "the end of a job twice": ([*DONE, job_end()], job_end()),
     "a start after the end of its job": (
@@ -66,8 +66,8 @@ def collect_shown_facts(state):
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_illegal_event_changes_nothing_and_becomes_a_finding(name):
     events, illegal = ILLEGAL[name]
-    state = state_of([*events, illegal])
-    assert collect_shown_facts(state) == collect_shown_facts(state_of(events))
+    state = build_state([*events, illegal])
+    assert collect_shown_facts(state) == collect_shown_facts(build_state(events))
     assert state.ignored.count == 1
     assert state.ignored.first.startswith(illegal["event"])
     assert state.ignored.finding in collect_findings(state)
@@ -75,12 +75,12 @@ def test_illegal_event_changes_nothing_and_becomes_a_finding(name):
 
 
 def test_legal_events_give_no_finding():
-    state = state_of(whole_run())
+    state = build_state(make_complete_run())
     assert (state.ignored.count, state.ignored.finding) == (0, None)
 
 
 def test_counts_illegal_events_in_one_finding():
-    state = state_of([*STARTED, *[rank_event("samples", 0, case="b")] * 3])
+    state = build_state([*STARTED, *[rank_event("samples", 0, case="b")] * 3])
     assert state.ignored.finding == (
         "3 events contradict the events before and changed nothing: samples of case b by rank 0, "
         "in phase setup of a"
@@ -89,8 +89,8 @@ def test_counts_illegal_events_in_one_finding():
 
 def test_finding_in_run_end_is_not_repeated():
     events = [*STARTED, rank_event("ready", 0)]
-    finding = state_of(events).ignored.finding
-    assert state_of([*events, run_end(findings=[finding])]).findings == [finding]
+    finding = build_state(events).ignored.finding
+    assert build_state([*events, run_end(findings=[finding])]).findings == [finding]
 
 
 def test_replay_of_illegal_events_gives_the_same_finding(tmp_path):
@@ -105,7 +105,7 @@ def test_replay_of_illegal_events_gives_the_same_finding(tmp_path):
             recorder.record(event["event"], **fields)
     log.close()
     lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
-    replayed = state_of([decode(line) for line in lines])
+    replayed = build_state([decode(line) for line in lines])
     assert replayed.ignored == live.ignored
     assert live.ignored.count == 1
 
@@ -118,34 +118,38 @@ def test_missing_event_makes_no_later_event_illegal():
     """One incomplete line must not make all later lines of its rank illegal."""
     for missing in range(2, len(STARTED)):
         events = [event for index, event in enumerate(STARTED) if index != missing]
-        state = state_of([*events, rank_event("case_start", 0, case="b")])
+        state = build_state([*events, rank_event("case_start", 0, case="b")])
         assert (missing, state.ignored.count) == (missing, 0)
 
 
 def test_case_on_each_host_may_start_after_it_was_judged():
     """One of its launches failed before another one began."""
-    shared = described("a", shares=[1, 1])
-    events = [run_start(shared), job_start("a", np=1, first_rank=0), judged("a", "error", "no")]
+    shared = describe_case("a", shares=[1, 1])
+    events = [
+        run_start(shared),
+        job_start("a", np=1, first_rank=0),
+        case_judged("a", "error", "no"),
+    ]
     other = [job_start("a", np=1, job=2, first_rank=1), rank_event("case_start", 1, job=2)]
-    state = state_of([*events, *other])
+    state = build_state([*events, *other])
     assert state.cases["a"].status == CaseStatus.ERROR
     assert state.ignored.count == 0
 
 
 def test_resumed_run_ends_interrupted_jobs():
-    state = state_of([*STARTED, resumed("a", "b"), job_start("a", "b")])
+    state = build_state([*STARTED, run_resumed("a", "b"), job_start("a", "b")])
     assert state.jobs[1].status == JobStatus.STARTING
     assert state.ignored.count == 0
 
 
 def test_job_is_running_once_all_its_ranks_are_ready():
-    assert state_of(STARTED[:3]).jobs[1].status == JobStatus.STARTING
-    assert state_of(STARTED[:4]).jobs[1].status == JobStatus.RUNNING
-    assert state_of([*DONE, job_end()]).jobs[1].status == JobStatus.ENDED
+    assert build_state(STARTED[:3]).jobs[1].status == JobStatus.STARTING
+    assert build_state(STARTED[:4]).jobs[1].status == JobStatus.RUNNING
+    assert build_state([*DONE, job_end()]).jobs[1].status == JobStatus.ENDED
 
 
 def test_progress_event_sets_the_phase_of_its_rank():
-    state = state_of([*STARTED, rank_event("progress", 0, phase="check")])
+    state = build_state([*STARTED, rank_event("progress", 0, phase="check")])
     assert (state.ranks[0].phase, state.ranks[0].shown_phase) == (RankPhase.WORKING, "check")
     assert (state.ranks[1].phase, state.ranks[1].shown_phase) == (RankPhase.SETUP, "setup")
 
@@ -167,10 +171,10 @@ RANK_EVENTS = st.builds(
 RANK_LOST = {"event": "rank_lost", "time": 1.0, "job": 1, "rank": 1, "host": "h", "reason": "dead"}
 OTHER_EVENTS = st.sampled_from(
     [
-        judged("a"),
-        judged("b", "error", "no"),
+        case_judged("a"),
+        case_judged("b", "error", "no"),
         retry("b"),
-        resumed("a"),
+        run_resumed("a"),
         job_end(),
         run_end(),
         RANK_LOST,

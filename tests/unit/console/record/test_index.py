@@ -17,7 +17,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import list_summaries
 from spbench.record.runs.index import PastLaunch, add_run, find_past_launches, read_heads, reindex
 from spbench.report.build import build_report
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 CONSOLE = {"pid": 1, "host": socket.gethostname(), "started": 5.0}
 
@@ -41,10 +41,10 @@ def reads(monkeypatch):
     return ids
 
 
-def record_run(home, **changes):
+def record_indexed_run(home, **changes):
     """Record a run with its report, like the engine."""
     fields = {"verdict": "passed", "exit_code": 0, "finished": 9.0, "console": CONSOLE}
-    folder = recorded(home, whole_run(), **fields | {"counts": {"passed": 1}} | changes)
+    folder = record_run(home, make_complete_run(), **fields | {"counts": {"passed": 1}} | changes)
     folder.write_json("report.json", build_report(folder.replay()))
     return folder
 
@@ -70,8 +70,8 @@ def change_report(folder, change):
 
 
 def test_indexed_runs_are_listed_without_reading_them(home, reads):
-    record_run(home, counts={"passed": 3, "failed": 1})
-    record_run(home, counts=None)
+    record_indexed_run(home, counts={"passed": 3, "failed": 1})
+    record_indexed_run(home, counts=None)
     first = list_summaries(home)
     reads.clear()
     assert list_summaries(home) == first
@@ -80,8 +80,8 @@ def test_indexed_runs_are_listed_without_reading_them(home, reads):
 
 
 def test_changed_run_is_read_again_and_removed_run_dropped(home, reads):
-    changed = record_run(home)
-    removed = record_run(home)
+    changed = record_indexed_run(home)
+    removed = record_indexed_run(home)
     list_summaries(home)
     changed.write_json("run.json", changed.read_json("run.json") | {"verdict": "failed"})
     removed.path.rename(home / "elsewhere")
@@ -92,7 +92,7 @@ def test_changed_run_is_read_again_and_removed_run_dropped(home, reads):
 
 
 def test_unfinished_run_is_not_indexed(home, monkeypatch):
-    folder = recorded(home, whole_run())
+    folder = record_run(home, make_complete_run())
     alive = {folder: True}
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: alive[folder])
     assert [run.verdict for run in list_summaries(home)] == ["running"]
@@ -108,7 +108,7 @@ def test_home_without_runs_gets_no_index(home):
 
 
 def test_ignores_index_rows_with_control_characters(home):
-    folder = record_run(home)
+    folder = record_indexed_run(home)
     list_summaries(home)
     with index_file.open_writing(home) as index:
         index.execute("UPDATE runs SET head = ?", ('{"suite": "\\u001b[2J", "verdict": "passed"}',))
@@ -161,7 +161,7 @@ def set_version(path, number):
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_index_does_not_change_lists(home, damage):
-    record_run(home)
+    record_indexed_run(home)
     runs = list_summaries(home)
     launches = find_past_launches(home, "a", "time_ms")
     assert len(launches) == 1
@@ -173,7 +173,7 @@ def test_damaged_index_does_not_change_lists(home, damage):
 
 @pytest.mark.parametrize("damage", sorted(DAMAGE.keys() - {"a folder", "a pipe", "newer"}))
 def test_damaged_index_is_rebuilt(home, reads, damage):
-    record_run(home)
+    record_indexed_run(home)
     list_summaries(home)
     find_past_launches(home, "a", "time_ms")
     DAMAGE[damage](home / "index.sqlite")
@@ -187,7 +187,7 @@ def test_damaged_index_is_rebuilt(home, reads, damage):
 
 
 def test_index_of_a_newer_version_is_not_changed(home):
-    record_run(home)
+    record_indexed_run(home)
     list_summaries(home)
     set_version(home / "index.sqlite", 99)
     before = (home / "index.sqlite").read_bytes()
@@ -197,11 +197,11 @@ def test_index_of_a_newer_version_is_not_changed(home):
 
 def test_locked_index_does_not_change_lists(home, monkeypatch):
     monkeypatch.setattr(index_file, "LOCK_TIMEOUT", 0.01)
-    first = record_run(home)
+    first = record_indexed_run(home)
     list_summaries(home)
     holder = sqlite3.connect(home / "index.sqlite", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    second = record_run(home)
+    second = record_indexed_run(home)
     note_run(second)
     assert {run.id for run in list_summaries(home)} == {first.id, second.id}
     assert len(find_past_launches(home, "a", "time_ms")) == 2
@@ -210,7 +210,7 @@ def test_locked_index_does_not_change_lists(home, monkeypatch):
 
 
 def test_lists_runs_without_sqlite(home, monkeypatch):
-    record_run(home)
+    record_indexed_run(home)
     monkeypatch.delitem(sys.modules, "spbench.record.runs.index")
     monkeypatch.delattr("spbench.record.runs.index")
     monkeypatch.setitem(sys.modules, "spbench.record.runs.index", None)
@@ -233,7 +233,7 @@ print(len(list_summaries(home)), len(find_past_launches(home, "a", "time_ms")), 
 def test_read_only_home_is_listed(indexed):
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         home = Path(folder)
-        record_run(home)
+        record_indexed_run(home)
         if indexed:
             find_past_launches(home, "a", "time_ms")
         for path in home.rglob("*"):
@@ -247,7 +247,7 @@ def test_read_only_home_is_listed(indexed):
 
 
 def test_full_disk_does_not_change_lists(home, monkeypatch):
-    record_run(home)
+    record_indexed_run(home)
     connect = index_file._connect
 
     def connect_without_space(path, mode):
@@ -266,8 +266,8 @@ def test_full_disk_does_not_change_lists(home, monkeypatch):
 
 def test_keeps_tables_just_created_by_another_console(home, monkeypatch):
     """The version is read before the other console writes, and again after it."""
-    first = record_run(home)
-    second = record_run(home)
+    first = record_indexed_run(home)
+    second = record_indexed_run(home)
     note_run(first)
     read_version = index_file._read_version
     versions = iter([0])
@@ -279,7 +279,7 @@ def test_keeps_tables_just_created_by_another_console(home, monkeypatch):
 
 
 def test_keeps_tables_just_created_by_a_newer_console(home, monkeypatch):
-    note_run(record_run(home))
+    note_run(record_indexed_run(home))
     path = home / index_file.NAME
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA user_version = {index_file.VERSION + 1}")
@@ -290,12 +290,12 @@ def test_keeps_tables_just_created_by_a_newer_console(home, monkeypatch):
     monkeypatch.setattr(
         index_file, "_read_version", lambda connection: next(versions, read_version(connection))
     )
-    note_run(record_run(home))
+    note_run(record_indexed_run(home))
     assert path.read_bytes() == newer
 
 
 def test_two_concurrent_consoles_lose_no_run(home):
-    folders = [record_run(home) for _ in range(12)]
+    folders = [record_indexed_run(home) for _ in range(12)]
     errors = []
 
     def write_runs(own_folders):
@@ -322,7 +322,7 @@ def test_two_concurrent_consoles_lose_no_run(home):
 
 
 def test_indexes_the_median_of_each_launch(home, reads):
-    folder = record_run(home)
+    folder = record_indexed_run(home)
     report = folder.read_json("report.json")
     report["environment"]["fingerprint"] = {"id": "f1"}
     report["cases"][0] |= {"launches": [1, 3], "medians": {"time_ms": [2.0, 2.5], "x": ["?"]}}
@@ -342,24 +342,24 @@ def test_indexes_the_median_of_each_launch(home, reads):
 
 
 def test_reads_new_and_changed_reports(home):
-    folder = record_run(home)
+    folder = record_indexed_run(home)
     before = find_medians(home)
     assert before
     change_report(folder, lambda report: report["cases"][0].update(medians={"time_ms": [7.25]}))
     assert find_medians(home) == [7.25]
     folder.path.rename(home / "elsewhere")
-    record_run(home)
+    record_indexed_run(home)
     assert find_medians(home) == before
 
 
 def test_omits_launches_of_a_case_that_did_not_pass(home):
-    folder = record_run(home)
+    folder = record_indexed_run(home)
     change_report(folder, lambda report: report["cases"][0].update(status="failed"))
     assert find_medians(home) == []
 
 
 def test_old_report_counts_as_one_launch_per_case(home):
-    folder = record_run(home, counts=None)
+    folder = record_indexed_run(home, counts=None)
 
     def remove_launches(report):
         for case in report["cases"]:
@@ -383,7 +383,7 @@ def test_old_report_counts_as_one_launch_per_case(home):
     ],
 )
 def test_newer_or_damaged_report_has_no_launches(home, report):
-    folder = record_run(home)
+    folder = record_indexed_run(home)
     folder.write_json("report.json", report)
     assert reindex(home) == (1, None)
     assert find_medians(home) == []
@@ -392,14 +392,14 @@ def test_newer_or_damaged_report_has_no_launches(home, report):
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "true", "null", "1" + "0" * 400])
 def test_omits_a_median_that_is_not_a_finite_number(home, value):
-    folder = record_run(home)
+    folder = record_indexed_run(home)
     report = json.dumps(folder.read_json("report.json"))
     folder.report.write_text(report.replace('"time_ms": [2.0]', f'"time_ms": [{value}]'))
     assert find_medians(home) == []
 
 
 def test_run_with_incomplete_last_line_has_no_medians(home):
-    folder = recorded(home, whole_run()[:-1], console=CONSOLE)
+    folder = record_run(home, make_complete_run()[:-1], console=CONSOLE)
     with folder.events.open("ab") as log:
         log.write(b'{"event":"run_e')
     assert [run.verdict for run in list_summaries(home)] == ["unfinished"]

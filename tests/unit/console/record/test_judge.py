@@ -6,20 +6,20 @@ from spbench.errors import ExitCode
 from spbench.record.judge import judge, judge_run, name_ranks
 from support.sample_events import (
     TIME,
-    case_of,
-    described,
-    judged,
-    metric,
+    build_case_state,
+    build_state,
+    case_judged,
+    describe_case,
+    describe_metric,
+    make_started_run,
     rank_event,
     run_start,
-    started,
-    state_of,
 )
 
 
 def judge_case(*events, hosts=("node01", "node02"), **changes):
-    case = described(np=len(hosts), **changes)
-    return judge(case_of([*started(case, hosts=hosts), *events]))
+    case = describe_case(np=len(hosts), **changes)
+    return judge(build_case_state([*make_started_run(case, hosts=hosts), *events]))
 
 
 def check_events(*passed, error=0.5, **fields):
@@ -156,7 +156,7 @@ def test_failed_check_precedes_a_missed_expectation():
 )
 def test_judges_an_expectation_by_its_limit(name, op, value, met, missed):
     for limit in (*met, *missed):
-        changes = {"metrics": [TIME, metric("rate")], **expecting(name, op, limit)}
+        changes = {"metrics": [TIME, describe_metric("rate")], **expecting(name, op, limit)}
         verdict = judge_case(*check_events(True, True), *TIMES, **changes)
         [expectation] = verdict.expectations
         assert (expectation["metric"], expectation["op"], expectation["limit"]) == (name, op, limit)
@@ -173,12 +173,12 @@ def test_judges_an_expectation_by_its_limit(name, op, value, met, missed):
     ],
 )
 def test_missed_expectation_reports_the_measured_value(name, op, limit, reason):
-    changes = {"metrics": [TIME, metric("rate")], **expecting(name, op, limit)}
+    changes = {"metrics": [TIME, describe_metric("rate")], **expecting(name, op, limit)}
     assert judge_case(*check_events(True, True), *TIMES, **changes).reason == reason
 
 
 def test_shortens_a_list_of_many_ranks():
-    case = case_of(started(hosts=["node01"] * 12))
+    case = build_case_state(make_started_run(hosts=["node01"] * 12))
     assert name_ranks(case, [3]) == "rank 3 on node01"
     assert name_ranks(case, [1, 2]) == "ranks 1, 2"
     assert name_ranks(case, list(range(12))) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more"
@@ -198,16 +198,16 @@ def test_shortens_a_list_of_many_ranks():
 )
 def test_run_has_the_verdict_of_its_worst_case(statuses, verdict, code):
     names = {f"case{number}": status for number, status in enumerate(statuses.split())}
-    events = [judged(name, status) for name, status in names.items()]
-    state = state_of([run_start(*map(described, names)), *events])
+    events = [case_judged(name, status) for name, status in names.items()]
+    state = build_state([run_start(*map(describe_case, names)), *events])
     assert judge_run(state.cases.values()) == (verdict, code)
 
 
 def judge_against_case_b(limit, *later, ended=True, status=None, keep=True):
     """Judge case a with a time of 51 ms and a limit computed from case b."""
     expect = [{"metric": "time_ms", "op": "max", "limit": None, "expression": limit}]
-    cases = [described("a", expect=expect), *([described("b")] if keep else [])]
-    events = [*started(*cases), *check_events(True, True), *TIMES]
+    cases = [describe_case("a", expect=expect), *([describe_case("b")] if keep else [])]
+    events = [*make_started_run(*cases), *check_events(True, True), *TIMES]
     if keep:
         events_of_b = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
         events_of_b += [
@@ -215,8 +215,8 @@ def judge_against_case_b(limit, *later, ended=True, status=None, keep=True):
         ]
         ends = [rank_event("case_end", rank, case="b") for rank in (0, 1)]
         events += [*events_of_b, *later, *(ends if ended else [])]
-        events += [judged("b", status)] if status else []
-    cases = state_of(events).cases
+        events += [case_judged("b", status)] if status else []
+    cases = build_state(events).cases
     return judge(cases["a"], cases)
 
 

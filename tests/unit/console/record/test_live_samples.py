@@ -9,7 +9,7 @@ from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import find_demo_run
 from spbench.record.state import RunState
 from spbench.record.timeline import LiveSamples
-from support.sample_events import TIME, described, metric, rank_event, started
+from support.sample_events import TIME, describe_case, describe_metric, make_started_run, rank_event
 
 
 def take_samples(state, rank, *values, **fields):
@@ -18,9 +18,9 @@ def take_samples(state, rank, *values, **fields):
 
 def started_state(**changes):
     state = RunState()
-    metrics = [TIME, metric("rate", "GB/s", "higher", "min")]
+    metrics = [TIME, describe_metric("rate", "GB/s", "higher", "min")]
     hosts = ["node01"] * changes.get("np", 2)
-    for event in started(described(metrics=metrics, **changes), hosts=hosts):
+    for event in make_started_run(describe_case(metrics=metrics, **changes), hosts=hosts):
         state.apply(event)
     return state, state.cases["a"]
 

@@ -7,7 +7,14 @@ from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.rank_rows import RankRows
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler, find_stragglers
-from support.sample_events import TIME, described, job_start, metric, rank_event, started
+from support.sample_events import (
+    TIME,
+    describe_case,
+    describe_metric,
+    job_start,
+    make_started_run,
+    rank_event,
+)
 
 FOUR_HOSTS = ("node01", "node01", "node02", "node02")
 
@@ -21,7 +28,9 @@ class RunningCases:
         self.stragglers = LiveStragglers(self.rows, self.state)
         self.now = 1000.0
         self.offsets = {}
-        self.take(*started(*(cases or [described(np=len(hosts), **changes)]), hosts=hosts))
+        self.take(
+            *make_started_run(*(cases or [describe_case(np=len(hosts), **changes)]), hosts=hosts)
+        )
 
     def take(self, *events):
         for event in events:
@@ -148,7 +157,7 @@ def test_reports_slow_ranks_of_any_timed_case(measures, doubt):
     assert f" for 4.0 s{doubt}; check " in run.messages[0]
 
 
-WAITED = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
+WAITED = describe_metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
 
 
 def test_reports_the_cause_and_not_the_waiting_ranks():
@@ -178,7 +187,7 @@ def test_does_not_compare_ranks_of_a_link_benchmark():
 
 
 def test_next_case_starts_without_stragglers():
-    run = RunningCases(cases=(described("a", 4), described("b", 4)))
+    run = RunningCases(cases=(describe_case("a", 4), describe_case("b", 4)))
     run.report_times(10, 10, 10, 10, 20)
     run.take(*(rank_event("case_start", rank, case="b") for rank in range(4)))
     assert run.messages == []
@@ -187,7 +196,7 @@ def test_next_case_starts_without_stragglers():
 
 
 def test_next_job_starts_without_stragglers():
-    run = RunningCases(cases=(described("a", 4), described("b", 4)))
+    run = RunningCases(cases=(describe_case("a", 4), describe_case("b", 4)))
     run.report_times(10, 10, 10, 10, 20)
     run.take(job_start("b", np=4, job=2))
     assert run.messages == []

@@ -3,7 +3,14 @@
 import pytest
 
 from spbench.record.machine.misplaced import describe_misplaced
-from support.sample_events import described, job_start, judged, rank_event, run_start, state_of
+from support.sample_events import (
+    build_state,
+    case_judged,
+    describe_case,
+    job_start,
+    rank_event,
+    run_start,
+)
 
 SHOWN = "launch.args: [--report-bindings]"
 ADVICE = f"check launch.args, setup lines and the container ({SHOWN} shows what openmpi does)"
@@ -16,7 +23,7 @@ def find_misplaced(*ranks, near=None, **request):
     """
     np = len(ranks)
     events = [
-        run_start(described(np=np, measures="job")),
+        run_start(describe_case(np=np, measures="job")),
         job_start(np=np, asked={"shown_by": SHOWN, **request}),
     ]
     for rank, (host, cpus, cores, nodes) in enumerate(ranks):
@@ -24,7 +31,7 @@ def find_misplaced(*ranks, near=None, **request):
         events.append(rank_event("ready", rank, **fields, fabric="mlx5_0,mlx5_1"))
         events.append(rank_event("case_start", rank))
         events.append(rank_event("device", rank, device="cuda:0 H200", near=near))
-    state = state_of([*events, judged()])
+    state = build_state([*events, case_judged()])
     return describe_misplaced(state.cases.values(), state.jobs)
 
 
@@ -133,7 +140,7 @@ def test_reports_gpu_of_another_numa_node_once():
 
 
 def test_merges_equal_findings_of_several_jobs():
-    cases = [described(name, np=np) for name, np in (("a", 2), ("b", 3))]
+    cases = [describe_case(name, np=np) for name, np in (("a", 2), ("b", 3))]
     events = [run_start(*cases)]
     for job, (name, np) in enumerate((("a", 2), ("b", 3)), 1):
         events.append(job_start(name, np=np, job=job, asked={"bind": "core"}))
@@ -141,7 +148,7 @@ def test_merges_equal_findings_of_several_jobs():
             fields = {"host": "a", "cpus": [0, 1, 2, 3], "cores": 4, "nodes": [0], "host_cpus": 4}
             events.append(rank_event("ready", rank, **fields))
             events.append(rank_event("case_start", rank, case=name))
-        events.append(judged(name))
-    state = state_of(events)
+        events.append(case_judged(name))
+    state = build_state(events)
     [finding] = describe_misplaced(state.cases.values(), state.jobs)
     assert finding.startswith("rank 0 on a (and 2 more ranks) may run on CPUs 0-3")

@@ -21,9 +21,9 @@ def run_cases(*disturbed, cpus=None, cases=("a",), more=()):
     np = len(disturbed)
     cpus = cpus or [[rank] for rank in range(np)]
     first = cases[0]
-    return events.state_of(
+    return events.build_state(
         [
-            events.run_start(*(events.described(case, np) for case in cases)),
+            events.run_start(*(events.describe_case(case, np) for case in cases)),
             events.job_start(*cases, np=np),
             *(events.rank_event("ready", rank, size=np, cpus=cpus[rank]) for rank in range(np)),
             *(events.rank_event("case_start", rank, case=first) for rank in range(np)),

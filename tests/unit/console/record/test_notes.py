@@ -16,12 +16,12 @@ from spbench.record.runs.notes import (
     read_note,
     write_note,
 )
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return recorded(tmp_path / "home", whole_run(), verdict="passed", exit_code=0)
+    return record_run(tmp_path / "home", make_complete_run(), verdict="passed", exit_code=0)
 
 
 def test_parses_a_line_into_text_and_tags():

@@ -23,7 +23,7 @@ from spbench.record.runs.prune import remove_run
 from spbench.suites.shipped import copy_shipped
 from spbench.tui.failed_page import write_report
 from spbench.tui.suites.recovery import RecoveryFile
-from support.sample_events import recorded, whole_run
+from support.sample_events import make_complete_run, record_run
 
 CONTENT = "precious\n"
 KINDS = ("link", "link-to-nothing", "hard-link", "pipe", "folder")
@@ -69,7 +69,7 @@ def outside(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    return recorded(tmp_path / "home", whole_run(), verdict="passed", console=CONSOLE)
+    return record_run(tmp_path / "home", make_complete_run(), verdict="passed", console=CONSOLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)

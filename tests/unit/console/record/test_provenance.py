@@ -11,11 +11,11 @@ from spbench.record.machine.environment import collect_facts
 from spbench.record.machine.machine_files import read_cgroup_limits, read_governor, read_numa_nodes
 from spbench.report.build import build_report
 from spbench_core import host_facts
-from support.sample_events import rank_event, run_end, run_start, started, state_of
+from support.sample_events import build_state, make_started_run, rank_event, run_end, run_start
 
 
 def fingerprint(*ready_event):
-    return state_of([run_start(), *ready_event]).machines.fingerprint()
+    return build_state([run_start(), *ready_event]).machines.fingerprint()
 
 
 def ready_event(rank=0, **fields):
@@ -62,13 +62,13 @@ def test_fingerprint_ignores_facts_that_do_not_affect_results():
 
 def test_run_without_ready_ranks_has_no_fingerprint():
     assert fingerprint() is None
-    assert "fingerprint" not in build_report(state_of([run_start()]))["environment"]
+    assert "fingerprint" not in build_report(build_state([run_start()]))["environment"]
 
 
 def test_report_has_fingerprint_and_load_before_and_after():
-    events = [*started(), run_end() | {"load": 1.5}]
+    events = [*make_started_run(), run_end() | {"load": 1.5}]
     events[0]["environment"] = {"host": "login", "load": 0.5}
-    environment = build_report(state_of(events))["environment"]
+    environment = build_report(build_state(events))["environment"]
     assert (environment["load"], environment["load_after"]) == (0.5, 1.5)
     assert environment["fingerprint"]["hosts"] == ["node01"]
 

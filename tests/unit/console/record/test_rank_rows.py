@@ -8,7 +8,15 @@ from spbench.record.rank_rows import RankRow, RankRows
 from spbench.record.state import RunState
 from spbench.stats.summary import lower_median, summarize_repeats
 from spbench_core.events.statuses import RankPhase
-from support.sample_events import TIME, described, job_start, metric, rank_event, run_start, started
+from support.sample_events import (
+    TIME,
+    describe_case,
+    describe_metric,
+    job_start,
+    make_started_run,
+    rank_event,
+    run_start,
+)
 
 
 class WatchedRows:
@@ -39,12 +47,12 @@ def time_samples(rank, *values, **fields):
 
 
 def test_row_shows_a_rank_in_its_case():
-    case = described(
-        metrics=[TIME, metric("bandwidth", "GB/s", "higher", "min")],
+    case = describe_case(
+        metrics=[TIME, describe_metric("bandwidth", "GB/s", "higher", "min")],
         places=[{"tile": "0,0"}, {"tile": "0,1", "member": 1}],
     )
     watched = WatchedRows(
-        *started(case, hosts=("node01", "node02")),
+        *make_started_run(case, hosts=("node01", "node02")),
         time_samples(0, 1.0, 3.0, 2.0),
         time_samples(1, 4.0, 8.0),
         rank_event("progress", 1, done=2, total=4),
@@ -74,7 +82,7 @@ def test_row_shows_a_rank_in_its_case():
 
 
 def test_rank_without_times_has_no_figures():
-    watched = WatchedRows(*started()[:-1])
+    watched = WatchedRows(*make_started_run()[:-1])
     assert watched.row(0).phase == "setup"
     last = watched.row(1)
     assert last == RankRow(1, "node01", {}, RankPhase.READY, "ready", 0, *(None,) * 7)
@@ -82,17 +90,17 @@ def test_rank_without_times_has_no_figures():
 
 
 def test_single_rank_has_no_skew():
-    watched = WatchedRows(*started(hosts=["node01"]), time_samples(0, 1.0))
+    watched = WatchedRows(*make_started_run(hosts=["node01"]), time_samples(0, 1.0))
     assert (watched.row().p50, watched.row().skew, watched.rows.typical()) == (1.0, None, None)
 
 
 def test_ranks_with_zero_times_have_no_skew():
-    watched = WatchedRows(*started(), time_samples(0, 0.0), time_samples(1, 0.0))
+    watched = WatchedRows(*make_started_run(), time_samples(0, 0.0), time_samples(1, 0.0))
     assert [row.skew for row in watched.all_rows()] == [None, None]
 
 
 def test_ranks_are_sorted_in_any_order_of_events():
-    events = started(hosts=["node01"] * 12)
+    events = make_started_run(hosts=["node01"] * 12)
     watched = WatchedRows(events[0], events[1], *reversed(events[2:14]))
     assert list(watched.rows.ranks()) == list(range(12))
     assert [row.rank for row in watched.rows.rows()] == list(range(12))
@@ -111,7 +119,7 @@ batches = st.lists(
 
 @given(batches)
 def test_figures_cover_all_times_at_any_moment(batches):
-    watched = WatchedRows(*started(described(np=4, repeat=2), hosts=["node01"] * 4))
+    watched = WatchedRows(*make_started_run(describe_case(np=4, repeat=2), hosts=["node01"] * 4))
     values_by_rank = {rank: {} for rank in range(4)}
     for rank, repeat, values, is_read in batches:
         watched.take(time_samples(rank, *values, repeat=repeat))
@@ -139,7 +147,7 @@ def test_figures_cover_all_times_at_any_moment(batches):
 
 def test_new_rows_include_earlier_times():
     state = RunState()
-    for event in [*started(), time_samples(0, 1.0, 2.0), time_samples(1, 4.0)]:
+    for event in [*make_started_run(), time_samples(0, 1.0, 2.0), time_samples(1, 4.0)]:
         state.apply(event)
     rows = RankRows(state)
     assert [row.p50 for row in rows.rows()] == [1.5, 4.0]
@@ -151,7 +159,7 @@ def test_new_rows_include_earlier_times():
 
 
 def test_row_is_kept_until_it_changes():
-    watched = WatchedRows(*started(), time_samples(0, 1.0), time_samples(1, 2.0))
+    watched = WatchedRows(*make_started_run(), time_samples(0, 1.0), time_samples(1, 2.0))
     row = watched.row(1)
     version = watched.rows.version(1)
     watched.take(rank_event("heartbeat", 1), rank_event("progress", 0))
@@ -170,7 +178,7 @@ def test_row_is_kept_until_it_changes():
     ],
 )
 def test_version_of_a_row_grows_when_it_changes(event):
-    watched = WatchedRows(*started(), time_samples(0, 1.0), time_samples(1, 2.0))
+    watched = WatchedRows(*make_started_run(), time_samples(0, 1.0), time_samples(1, 2.0))
     row = watched.row(1)
     version = watched.rows.version(1)
     watched.take(event)
@@ -179,9 +187,9 @@ def test_version_of_a_row_grows_when_it_changes(event):
 
 
 def test_versions_grow_across_jobs():
-    watched = WatchedRows(*started(), time_samples(0, 1.0))
+    watched = WatchedRows(*make_started_run(), time_samples(0, 1.0))
     version = watched.rows.version(0)
-    watched.take(*started()[1:])
+    watched.take(*make_started_run()[1:])
     assert watched.rows.version(0) > version
 
 
@@ -189,12 +197,15 @@ def test_versions_grow_across_jobs():
 
 
 def two_cases():
-    return described("a"), described("b")
+    return describe_case("a"), describe_case("b")
 
 
 def test_next_case_resets_the_row_of_a_rank():
     watched = WatchedRows(
-        *started(*two_cases()), time_samples(0, 1.0), time_samples(1, 2.0), rank_event("check", 0)
+        *make_started_run(*two_cases()),
+        time_samples(0, 1.0),
+        time_samples(1, 2.0),
+        rank_event("check", 0),
     )
     assert watched.row(0).check == "passed"
     before = watched.row(1)
@@ -211,7 +222,7 @@ def test_next_case_resets_the_row_of_a_rank():
 
 
 def test_late_rank_does_not_restore_the_previous_case():
-    watched = WatchedRows(*started(*two_cases())[:-1])
+    watched = WatchedRows(*make_started_run(*two_cases())[:-1])
     watched.take(rank_event("case_start", 0, case="b"), time_samples(0, 5.0, case="b"))
     watched.take(rank_event("case_start", 1, case="a"))
     assert watched.rows.case is watched.state.cases["b"]
@@ -220,7 +231,7 @@ def test_late_rank_does_not_restore_the_previous_case():
 
 def test_median_of_a_rank_covers_its_repeats():
     watched = WatchedRows(
-        *started(described(repeat=2)), time_samples(0, 1.0), rank_event("check", 0)
+        *make_started_run(describe_case(repeat=2)), time_samples(0, 1.0), rank_event("check", 0)
     )
     watched.take(rank_event("case_start", 0, repeat=1), time_samples(0, 3.0, 5.0, repeat=1))
     row = watched.row(0)
@@ -228,7 +239,9 @@ def test_median_of_a_rank_covers_its_repeats():
 
 
 def test_new_job_has_new_rows():
-    watched = WatchedRows(run_start(*two_cases()), *started(*two_cases())[1:], time_samples(0, 1.0))
+    watched = WatchedRows(
+        run_start(*two_cases()), *make_started_run(*two_cases())[1:], time_samples(0, 1.0)
+    )
     assert len(watched.rows.rows()) == 2
     watched.take(job_start("b", job=2))
     assert (watched.rows.rows(), watched.rows.medians(), watched.rows.case) == ([], {}, None)
@@ -251,15 +264,20 @@ def test_rank_lost_before_it_was_ready_has_no_row():
 )
 def test_combines_the_checks_of_a_rank(results, expected):
     checks = [rank_event("check", 0, name=f"c{n}", passed=ok) for n, ok in enumerate(results)]
-    assert WatchedRows(*started(), *checks).row(0).check == expected
-    assert WatchedRows(*started(), *checks).row(1).check is None
+    assert WatchedRows(*make_started_run(), *checks).row(0).check == expected
+    assert WatchedRows(*make_started_run(), *checks).row(1).check is None
 
 
-RATES = [TIME, metric("rate", "1"), metric("up", "GB/s"), metric("down", "GB/s")]
+RATES = [
+    TIME,
+    describe_metric("rate", "1"),
+    describe_metric("up", "GB/s"),
+    describe_metric("down", "GB/s"),
+]
 
 
 def test_rate_is_the_latest_value_of_the_first_gb_s_metric():
-    watched = WatchedRows(*started(described(metrics=RATES, repeat=2)))
+    watched = WatchedRows(*make_started_run(describe_case(metrics=RATES, repeat=2)))
     assert watched.row().gb_s is None
     watched.take(rank_event("metric", 0, name="rate", value=1.0))
     watched.take(rank_event("metric", 0, name="down", value=2.0))
@@ -275,7 +293,7 @@ def test_rate_is_the_latest_value_of_the_first_gb_s_metric():
 
 
 def test_rate_is_the_last_sample_if_there_are_samples():
-    watched = WatchedRows(*started(described(metrics=RATES, repeat=2)))
+    watched = WatchedRows(*make_started_run(describe_case(metrics=RATES, repeat=2)))
     watched.take(
         time_samples(0, 7.0, 8.0, metric="up"), time_samples(0, 9.0, 6.0, metric="up", repeat=1)
     )
@@ -283,7 +301,7 @@ def test_rate_is_the_last_sample_if_there_are_samples():
 
 
 def test_case_without_a_gb_s_metric_has_no_rate():
-    watched = WatchedRows(*started(), rank_event("metric", 0, name="up", value=3.0))
+    watched = WatchedRows(*make_started_run(), rank_event("metric", 0, name="up", value=3.0))
     assert watched.row().gb_s is None
 
 
@@ -291,7 +309,7 @@ def test_case_without_a_gb_s_metric_has_no_rate():
 
 
 def test_slowest_ranks_come_first_and_untimed_ranks_last():
-    watched = WatchedRows(*started(hosts=["node01"] * 5))
+    watched = WatchedRows(*make_started_run(hosts=["node01"] * 5))
     watched.take(time_samples(1, 1.0), time_samples(3, 9.0), time_samples(4, 5.0))
     assert [row.rank for row in watched.rows.slowest(2)] == [3, 4]
     assert [row.rank for row in watched.rows.slowest(4)] == [3, 4, 1, 0]

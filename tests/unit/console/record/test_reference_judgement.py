@@ -10,19 +10,19 @@ from spbench_core.events.fields import EventError
 from spbench_core.events.run_events import check_run_event
 from support.sample_events import (
     TIME,
-    described,
+    build_state,
+    case_judged,
+    describe_case,
+    describe_metric,
     job_end,
-    judged,
-    metric,
+    make_started_run,
     rank_event,
     run_end,
     run_start,
-    started,
-    state_of,
 )
 
-RATE = metric("bandwidth_gb_s", "GB/s", "higher", "min")
-EFFICIENCY = metric("exchange_efficiency", "1", "higher", "min")
+RATE = describe_metric("bandwidth_gb_s", "GB/s", "higher", "min")
+EFFICIENCY = describe_metric("exchange_efficiency", "1", "higher", "min")
 REFERENCE = {"value": 50.0, "unit": "ms", "lower": -0.1, "upper": 0.05, "system": None}
 
 
@@ -42,11 +42,11 @@ UNKNOWN_SYSTEM = {
 
 def judge_case(expect, times=(50.0,), values=(), disturbed=None):
     """Return the verdict on a case of one rank, and the state of the case."""
-    case = described(np=1, expect=expect, checks=[], metrics=[TIME, RATE, EFFICIENCY])
-    events = [*started(case, hosts=["node01"]), rank_event("samples", values=[*times])]
+    case = describe_case(np=1, expect=expect, checks=[], metrics=[TIME, RATE, EFFICIENCY])
+    events = [*make_started_run(case, hosts=["node01"]), rank_event("samples", values=[*times])]
     events += [rank_event("metric", name=name, value=value) for name, value in values]
     events.append(rank_event("case_end", disturbed=disturbed or {}))
-    state = state_of(events)
+    state = build_state(events)
     return judge(state.cases["a"]), state.cases["a"]
 
 
@@ -174,14 +174,14 @@ def test_expectation_of_another_system_is_skipped_with_a_remark():
 def test_report_has_reference_and_reason_of_a_skip():
     expect = [BOTH_SIDES[0], UNKNOWN_SYSTEM]
     verdict, _ = judge_case(expect)
-    case = described(np=1, expect=expect, checks=[], metrics=[TIME])
-    events = [*started(case, hosts=["node01"]), rank_event("samples", values=[50.0])]
-    events += [rank_event("case_end"), judged(expectations=verdict.expectations)]
+    case = describe_case(np=1, expect=expect, checks=[], metrics=[TIME])
+    events = [*make_started_run(case, hosts=["node01"]), rank_event("samples", values=[50.0])]
+    events += [rank_event("case_end"), case_judged(expectations=verdict.expectations)]
     events += [job_end(), run_end()]
     for event in events:
         if "rank" not in event:
             check_run_event(event)
-    report = build_report(state_of(events))
+    report = build_report(build_state(events))
     jsonschema.validate(report, report_schema())
     passed, skipped = report["cases"][0]["expectations"]
     assert (passed["limit"], passed["reference"]) == (52.5, REFERENCE)
@@ -202,4 +202,4 @@ def test_report_has_reference_and_reason_of_a_skip():
 )
 def test_rejects_a_damaged_recorded_reference(change):
     with pytest.raises(EventError):
-        check_run_event(run_start(described(expect=[BOTH_SIDES[0] | change])))
+        check_run_event(run_start(describe_case(expect=[BOTH_SIDES[0] | change])))

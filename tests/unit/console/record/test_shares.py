@@ -16,13 +16,21 @@ from spbench.record.shares import (
     format_whole_percent,
     list_ranks_with_shares,
 )
-from support.sample_events import TIME, case_of, described, in_phases, metric, rank_event, started
+from support.sample_events import (
+    TIME,
+    build_case_state,
+    describe_case,
+    describe_metric,
+    make_phases_run,
+    make_started_run,
+    rank_event,
+)
 
-PARTS = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "idle")]
+PARTS = [describe_metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "idle")]
 
 
 def build_case(*events, metrics=(TIME, *PARTS)):
-    return case_of([*started(described(metrics=list(metrics))), *events])
+    return build_case_state([*make_started_run(describe_case(metrics=list(metrics))), *events])
 
 
 def samples(name, *values, rank=0, repeat=0):
@@ -30,7 +38,7 @@ def samples(name, *values, rank=0, repeat=0):
 
 
 def test_computes_shares_of_all_ranks_or_of_one():
-    case = case_of(in_phases())
+    case = build_case_state(make_phases_run())
     (shares,) = compute_all_shares(case)
     assert shares.metric == "time_ms"
     assert list(shares.parts) == ["spin", "send", "idle"]
@@ -70,7 +78,11 @@ def test_weights_ranks_by_their_time():
 
 
 def test_names_a_whole_other_than_the_step():
-    metrics = (TIME, metric("send_ms", "ms"), metric("sign_ms", "ms", part_of="send_ms"))
+    metrics = (
+        TIME,
+        describe_metric("send_ms", "ms"),
+        describe_metric("sign_ms", "ms", part_of="send_ms"),
+    )
     case = build_case(samples("send_ms", 4.0), samples("sign_ms", 1.0), metrics=metrics)
     assert [(shares.title, shares.text) for shares in compute_all_shares(case)] == [
         ("of send_ms", "sign 25 %, other 75 %")

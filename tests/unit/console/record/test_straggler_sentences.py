@@ -5,13 +5,15 @@ import pytest
 from spbench.record.comparison import RankTime
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.stragglers import Straggler, find_waiting_ranks
-from support.sample_events import described, started, state_of
+from support.sample_events import build_state, describe_case, make_started_run
 
 HOSTS = ("node01", "node01", "node02", "node02")
 
 
 def build_case(name="a", hosts=HOSTS, **changes):
-    return state_of(started(described(name, len(hosts), **changes), hosts=hosts)).cases[name]
+    return build_state(
+        make_started_run(describe_case(name, len(hosts), **changes), hosts=hosts)
+    ).cases[name]
 
 
 def build_straggler(rank=3, ratio=2.0, host="node02", cause=True):

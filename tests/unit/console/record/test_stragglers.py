@@ -9,9 +9,16 @@ from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.judge import blames_fault, judge
 from spbench.record.noise import describe_case_noise
 from spbench.record.stragglers import Straggler, find_stragglers
-from support.sample_events import TIME, described, metric, rank_event, started, state_of
+from support.sample_events import (
+    TIME,
+    build_state,
+    describe_case,
+    describe_metric,
+    make_started_run,
+    rank_event,
+)
 
-WAITED = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
+WAITED = describe_metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
 ONE_HOST = ["node01"] * 4
 
 
@@ -22,7 +29,7 @@ def build_case(times, hosts=None, waits=(), more=(), **changes):
     fields = {"phase": "timing", "done": 0, "total": len(times[0])}
     samples = [("time_ms", times), ("waited_ms", waits)]
     events = [
-        *started(described(np=len(hosts), **changes), hosts=hosts),
+        *make_started_run(describe_case(np=len(hosts), **changes), hosts=hosts),
         rank_event("progress", 0, **fields) | {"time": 2000.0},
         *(
             rank_event("samples", rank, metric=name, values=list(values))
@@ -31,7 +38,7 @@ def build_case(times, hosts=None, waits=(), more=(), **changes):
         ),
         *more,
     ]
-    return state_of(events).cases["a"]
+    return build_state(events).cases["a"]
 
 
 def find_slow_ranks(*args, **fields):

@@ -7,18 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.timeline import MetricTimeline, compute_timeline
-from support.sample_events import TIME, described, metric, rank_event, started, state_of
+from support.sample_events import (
+    TIME,
+    build_state,
+    describe_case,
+    describe_metric,
+    make_started_run,
+    rank_event,
+)
 
 METRICS = [
     TIME,
-    metric("rate", "GB/s", "higher", "min"),
-    metric("total", "1", "none", "sum"),
-    metric("usual", "1", "lower", "mean"),
+    describe_metric("rate", "GB/s", "higher", "min"),
+    describe_metric("total", "1", "none", "sum"),
+    describe_metric("usual", "1", "lower", "mean"),
 ]
 
 
-def build_state(*events, np=2, repeat=2):
-    return state_of([*started(described(np=np, repeat=repeat, metrics=METRICS)), *events])
+def build_timeline_state(*events, np=2, repeat=2):
+    return build_state(
+        [*make_started_run(describe_case(np=np, repeat=repeat, metrics=METRICS)), *events]
+    )
 
 
 def samples(rank, *values, repeat=0, metric="time_ms"):
@@ -30,7 +39,7 @@ def metric_event(rank, value, repeat=0, name="rate"):
 
 
 def build_case(*events, **fields):
-    return build_state(*events, **fields).cases["a"]
+    return build_timeline_state(*events, **fields).cases["a"]
 
 
 def test_values_of_a_rank_are_in_order():
@@ -98,7 +107,7 @@ def test_one_value_per_repeat_gives_one_point_per_repeat():
 
 
 def test_adds_later_values():
-    state = build_state()
+    state = build_timeline_state()
     timeline = MetricTimeline(state.cases["a"], "time_ms")
     for event, points in [
         (samples(0, 1.0, 8.0), []),
@@ -113,7 +122,7 @@ def test_adds_later_values():
 
 
 def test_folds_in_a_later_rank_from_its_first_value():
-    state = build_state(samples(0, 1.0, 5.0, metric="rate"))
+    state = build_timeline_state(samples(0, 1.0, 5.0, metric="rate"))
     timeline = MetricTimeline(state.cases["a"], "rate")
     assert timeline.points(10) == [1.0, 5.0]
     state.apply(samples(1, 3.0, 3.0, metric="rate"))

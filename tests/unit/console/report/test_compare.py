@@ -9,7 +9,7 @@ from spbench.report.comparison.compare import TOLERANCE, compare
 from spbench.report.comparison.notes import comparison_notes
 from spbench.report.model import LaunchPart
 from spbench_core.events.statuses import CaseStatus
-from support.sample_runs import case, figure, run, wrong_check
+from support.sample_runs import make_case, make_failed_check, make_metric, make_run
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 """Times of five launches on a quiet machine, in ms."""
@@ -26,17 +26,19 @@ def launch_part(*, oversubscribed):
 
 def compare_values(a, b):
     """Return the only row of two runs of one metric; None: not measured."""
-    cases = [case("a", {} if value is None else {"m": value}) for value in (a, b)]
-    [row] = compare(*map(run, cases)).rows
+    cases = [make_case("a", {} if value is None else {"m": value}) for value in (a, b)]
+    [row] = compare(*map(make_run, cases)).rows
     return row
 
 
 def compare_launches(a, b, better="lower", **more):
     """Return the row of the headline metric for these launches of a and b."""
     sides = [
-        run(
-            case(
-                "a", {"time_ms": figure(launches[0], better=better)}, medians={"time_ms": launches}
+        make_run(
+            make_case(
+                "a",
+                {"time_ms": make_metric(launches[0], better=better)},
+                medians={"time_ms": launches},
             )
         )
         for launches in (a, b)
@@ -72,12 +74,14 @@ def test_metric_that_follows_the_time_has_its_outcome(better, inverse):
     def side(launches):
         # Medians of iterations that are computed in two ways differ slightly.
         medians = [1.002 / value for value in launches] if inverse else launches
-        metrics = {"time_ms": figure(launches[0]), "m": figure(medians[0], better=better)}
+        metrics = {"time_ms": make_metric(launches[0]), "m": make_metric(medians[0], better=better)}
         others = [
-            case(f"b{number}", {"time_ms": figure(1.0)}, medians={"time_ms": FIVE})
+            make_case(f"b{number}", {"time_ms": make_metric(1.0)}, medians={"time_ms": FIVE})
             for number in range(9)
         ]
-        return run(case("a", metrics, medians={"time_ms": launches, "m": medians}), *others)
+        return make_run(
+            make_case("a", metrics, medians={"time_ms": launches, "m": medians}), *others
+        )
 
     def outcomes(b):
         return [row.outcome for row in compare(side(a), side(b)).cases[0].rows]
@@ -88,8 +92,8 @@ def test_metric_that_follows_the_time_has_its_outcome(better, inverse):
 
 def test_metric_with_one_value_per_run_has_no_verdict():
     def side(launches, skew):
-        metrics = {"time_ms": figure(launches[0]), "skew": figure(skew)}
-        return run(case("a", metrics, medians={"time_ms": launches}))
+        metrics = {"time_ms": make_metric(launches[0]), "skew": make_metric(skew)}
+        return make_run(make_case("a", metrics, medians={"time_ms": launches}))
 
     time, skew = compare(side(FIVE, 1.01), side(scale_launches(1.2), 1.21)).rows
     assert (time.outcome, skew.outcome) == ("worse", "not enough samples")
@@ -111,7 +115,7 @@ def test_uncertain_difference_within_the_tolerance_is_unjudged():
     a = [1.0, 1.001, 1.002, 0.999, 0.998]
     b = [1.03, 1.04, 1.045, 1.2, 1.3]
     sides = [
-        run(case("a", {"time_ms": launches[0]}, medians={"time_ms": launches}))
+        make_run(make_case("a", {"time_ms": launches[0]}, medians={"time_ms": launches}))
         for launches in (a, b)
     ]
     comparison = compare(*sides)
@@ -161,10 +165,10 @@ def test_past_launches_that_differ_more_raise_the_factor():
 
 
 def test_noisy_case_with_one_launch_is_not_judged():
-    quiet = case("a")
-    noisy = case("a", {"time_ms": 2000.0}, noisy="other work had its cores")
+    quiet = make_case("a")
+    noisy = make_case("a", {"time_ms": 2000.0}, noisy="other work had its cores")
     for sides in ((quiet, noisy), (noisy, quiet)):
-        [row] = compare(*map(run, sides)).rows
+        [row] = compare(*map(make_run, sides)).rows
         assert (row.outcome, row.factor) == ("not enough samples", None)
         assert row.reason == "1 and 1 launches of a noisy case; 4 a side would tell"
 
@@ -172,8 +176,8 @@ def test_noisy_case_with_one_launch_is_not_judged():
 def test_factor_decides_if_too_many_cases_share_a_test():
     def side(factor):
         four = [1.0, 1.01, 1.02, 1.03]
-        slow = case("slow", medians={"time_ms": scale_launches(factor, four)})
-        return run(slow, *(case(f"c{n}", medians={"time_ms": four}) for n in range(11)))
+        slow = make_case("slow", medians={"time_ms": scale_launches(factor, four)})
+        return make_run(slow, *(make_case(f"c{n}", medians={"time_ms": four}) for n in range(11)))
 
     [row, *others] = compare(side(1.0), side(4.0)).rows
     assert (row.outcome, row.by_factor) == ("worse", True)
@@ -182,8 +186,10 @@ def test_factor_decides_if_too_many_cases_share_a_test():
 
 def run_with_fastest(medians, fastest, n=150):
     """Return a run of one case with these launches of 30 iterations each."""
-    time = figure(medians[0], n=n, better="lower")
-    return run(case("a", {"time_ms": time}, medians={"time_ms": medians}, fastest=fastest))
+    time = make_metric(medians[0], n=n, better="lower")
+    return make_run(
+        make_case("a", {"time_ms": time}, medians={"time_ms": medians}, fastest=fastest)
+    )
 
 
 NOISY_MEDIANS = [1.00, 1.21, 1.30, 1.05, 1.24]
@@ -250,9 +256,9 @@ def test_noise_that_hides_10_percent_gives_no_verdict():
 
 def test_difference_among_many_cases_needs_more_launches():
     def side(factor, launches):
-        first = case("slow", medians={"time_ms": scale_launches(factor, launches)})
-        others = [case(f"c{n}", medians={"time_ms": list(launches)}) for n in range(11)]
-        return run(first, *others)
+        first = make_case("slow", medians={"time_ms": scale_launches(factor, launches)})
+        others = [make_case(f"c{n}", medians={"time_ms": list(launches)}) for n in range(11)]
+        return make_run(first, *others)
 
     row = next(compare(side(1.0, FIVE), side(1.5, FIVE)).rows)
     assert row.outcome == "not enough samples"
@@ -292,8 +298,8 @@ def test_different_machines_are_not_comparable():
 
 def test_core_sharing_in_one_run_is_not_comparable():
     sides = [
-        run(
-            case(
+        make_run(
+            make_case(
                 "a",
                 medians={"time_ms": scale_launches(factor)},
                 launch=launch_part(oversubscribed=crowded),
@@ -316,7 +322,7 @@ def test_core_sharing_in_one_run_is_not_comparable():
         (-2.0, -1.0, "below 0 in a and b"),
         (None, 1.0, "not measured in a"),
         (1.0, None, "not measured in b"),
-        (figure(1.0), figure(1.0, "us"), "in ms in a, in us in b"),
+        (make_metric(1.0), make_metric(1.0, "us"), "in ms in a, in us in b"),
     ],
 )
 def test_row_without_a_ratio_has_a_reason(a, b, reason):
@@ -330,16 +336,16 @@ def test_count_of_0_in_both_runs_is_the_same():
 
 
 def test_rows_have_the_order_of_the_first_run():
-    a = run(case("z", {"m": 1.0, "k": 1.0}), case("a"))
-    b = run(case("a"), case("z", {"n": 1.0, "k": 1.0}))
+    a = make_run(make_case("z", {"m": 1.0, "k": 1.0}), make_case("a"))
+    b = make_run(make_case("a"), make_case("z", {"n": 1.0, "k": 1.0}))
     comparison = compare(a, b)
     assert [pair.id for pair in comparison.cases] == ["z", "a"]
     assert [row.metric for row in comparison.cases[0].rows] == ["m", "k", "n"]
 
 
 def test_lists_cases_of_only_one_run():
-    first = run(case("a"), case("both"), id="1")
-    second = run(case("both"), case("b"), id="2")
+    first = make_run(make_case("a"), make_case("both"), id="1")
+    second = make_run(make_case("both"), make_case("b"), id="2")
     comparison = compare(first, second)
     assert (comparison.only_a, comparison.only_b) == (("a",), ("b",))
     assert [pair.id for pair in comparison.cases] == ["both"]
@@ -347,9 +353,9 @@ def test_lists_cases_of_only_one_run():
 
 
 def test_reports_differences_of_cases_with_equal_ids():
-    a = case("a", params={"halo_len": 1, "sizes": [8, 64], "pad": None, "old": 2})
-    b = case("a", params={"halo_len": 3, "sizes": [8], "new": True}, np=4, benchmark="other")
-    [pair] = compare(run(a), run(b)).cases
+    a = make_case("a", params={"halo_len": 1, "sizes": [8, 64], "pad": None, "old": 2})
+    b = make_case("a", params={"halo_len": 3, "sizes": [8], "new": True}, np=4, benchmark="other")
+    [pair] = compare(make_run(a), make_run(b)).cases
     assert pair.differences == (
         "made.up in a, other in b",
         "2 ranks in a, 4 in b",
@@ -362,11 +368,11 @@ def test_reports_differences_of_cases_with_equal_ids():
 
 
 def test_equal_cases_have_no_remarks():
-    [pair] = compare(run(case()), run(case())).cases
+    [pair] = compare(make_run(make_case()), make_run(make_case())).cases
     assert (pair.differences, pair.remarks) == ((), ())
 
 
-FAILED_CHECK = wrong_check("row 3")
+FAILED_CHECK = make_failed_check("row 3")
 
 
 @pytest.mark.parametrize(
@@ -378,22 +384,24 @@ FAILED_CHECK = wrong_check("row 3")
     ],
 )
 def test_figures_of_a_broken_case_are_not_judged(changes, reason):
-    [pair] = compare(run(case()), run(case("a", {"time_ms": 1.0}, **changes))).cases
+    [pair] = compare(
+        make_run(make_case()), make_run(make_case("a", {"time_ms": 1.0}, **changes))
+    ).cases
     [row] = pair.rows
     assert (row.ratio, row.outcome, row.reason) == (0.5, None, reason)
     assert pair.remarks == (f"passed in a, {changes['status']} in b",)
 
 
 def test_case_that_failed_only_an_expectation_is_judged():
-    failed = case("a", {"time_ms": 5.0}, status="failed", reason="time_ms is above 4")
-    comparison = compare(run(case()), run(failed))
+    failed = make_case("a", {"time_ms": 5.0}, status="failed", reason="time_ms is above 4")
+    comparison = compare(make_run(make_case()), make_run(failed))
     [row] = comparison.rows
     assert row.outcome == "not enough samples"
     assert judgements_by_case(comparison) == {"a": ("broken", "time_ms is above 4")}
 
 
 def test_reason_covers_both_broken_runs():
-    sides = [run(case(status="error")), run(case(status="timeout"))]
+    sides = [make_run(make_case(status="error")), make_run(make_case(status="timeout"))]
     [row] = compare(*sides).rows
     assert row.reason == "error in a and timeout in b"
 
@@ -404,18 +412,22 @@ def test_tally_counts_outcomes():
     medians_of_a = {"worse": FIVE, "better": FIVE}
     medians_of_b = {"worse": scale_launches(1.2), "better": scale_launches(0.8)}
     assert compare(
-        run(case("a", a, medians=medians_of_a)), run(case("a", b, medians=medians_of_b))
+        make_run(make_case("a", a, medians=medians_of_a)),
+        make_run(make_case("a", b, medians=medians_of_b)),
     ).tally == ("0 of 1 case judged, 1 unjudged")
-    assert compare(run(), run()).tally == "0 of 0 cases judged"
-    slower = case("b", medians={"time_ms": scale_launches(1.3)})
-    broken = case("c", status="error")
-    sides = run(case("b", medians={"time_ms": FIVE}), case("c")), run(slower, broken, case("d"))
+    assert compare(make_run(), make_run()).tally == "0 of 0 cases judged"
+    slower = make_case("b", medians={"time_ms": scale_launches(1.3)})
+    broken = make_case("c", status="error")
+    sides = (
+        make_run(make_case("b", medians={"time_ms": FIVE}), make_case("c")),
+        make_run(slower, broken, make_case("d")),
+    )
     assert compare(*sides).tally == "1 of 3 cases judged (1 worse), 1 unjudged, 1 broken"
 
 
 def test_with_only_keeps_the_cases_of_one_outcome():
     sides = [
-        run(case("a", medians={"time_ms": scale_launches(factor)}), case("b"))
+        make_run(make_case("a", medians={"time_ms": scale_launches(factor)}), make_case("b"))
         for factor in (1.0, 1.3)
     ]
     comparison = compare(*sides)
@@ -435,7 +447,7 @@ def judgements_by_case(comparison):
     return {case.case: (case.judgement, case.reason) for case in comparison.judgements}
 
 
-PASSED_CHECK = wrong_check().model_copy(
+PASSED_CHECK = make_failed_check().model_copy(
     update={"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
 )
 
@@ -446,8 +458,10 @@ PASSED_CHECK = wrong_check().model_copy(
 )
 def test_case_failed_by_an_injected_fault_is_judged_by_its_time(reason):
     def side(launches, **more):
-        return run(
-            case("a", {"time_ms": figure(launches[0])}, medians={"time_ms": launches}, **more)
+        return make_run(
+            make_case(
+                "a", {"time_ms": make_metric(launches[0])}, medians={"time_ms": launches}, **more
+            )
         )
 
     comparison = compare(side(FIVE), side(scale_launches(1.2), status="failed", reason=reason))
@@ -460,7 +474,7 @@ def test_case_failed_by_an_injected_fault_is_judged_by_its_time(reason):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"status": "failed", "checks": [wrong_check()]}, "check halo failed"),
+        ({"status": "failed", "checks": [make_failed_check()]}, "check halo failed"),
         ({"status": "failed", "reason": "time_ms is above 1"}, "time_ms is above 1"),
         ({"status": "error"}, "error"),
         ({"status": "timeout"}, "timeout"),
@@ -470,26 +484,30 @@ def test_case_failed_by_an_injected_fault_is_judged_by_its_time(reason):
     ],
 )
 def test_case_that_failed_or_lost_a_check_is_broken(changes, reason):
-    checked = case("a", checks=[PASSED_CHECK])
+    checked = make_case("a", checks=[PASSED_CHECK])
     status = CaseStatus(changes.get("status", CaseStatus.PASSED))
     later = checked.model_copy(update=changes | {"status": status})
-    assert judgements_by_case(compare(run(checked), run(later))) == {"a": ("broken", reason)}
+    assert judgements_by_case(compare(make_run(checked), make_run(later))) == {
+        "a": ("broken", reason)
+    }
 
 
 def test_case_broken_in_both_runs_is_broken():
-    failed = case("a", status="failed", checks=[wrong_check()])
-    assert judgements_by_case(compare(run(failed), run(failed))) == {
+    failed = make_case("a", status="failed", checks=[make_failed_check()])
+    assert judgements_by_case(compare(make_run(failed), make_run(failed))) == {
         "a": ("broken", "check halo failed")
     }
-    assert judgements_by_case(compare(run(), run(failed))) == {"a": ("broken", "check halo failed")}
-    assert judgements_by_case(compare(run(failed), run(case("a", checks=[PASSED_CHECK])))) == {
-        "a": ("unjudged", "check halo failed in a")
+    assert judgements_by_case(compare(make_run(), make_run(failed))) == {
+        "a": ("broken", "check halo failed")
     }
+    assert judgements_by_case(
+        compare(make_run(failed), make_run(make_case("a", checks=[PASSED_CHECK])))
+    ) == {"a": ("unjudged", "check halo failed in a")}
 
 
 def test_case_of_only_one_run_is_unjudged():
-    old = run(case("old"), id="1")
-    new = run(case("new"), id="2")
+    old = make_run(make_case("old"), id="1")
+    new = make_run(make_case("new"), id="2")
     assert judgements_by_case(compare(old, new)) == {
         "new": ("unjudged", "not in run 1"),
         "old": ("unjudged", "only in run 1"),
@@ -500,12 +518,14 @@ def test_case_of_only_one_run_is_unjudged():
     "option", [("-k", "new"), ("--case", "new"), ("--case=new",), ("--failed", "last")]
 )
 def test_cases_excluded_by_a_filter_are_not_judged(option):
-    later = run(case("new"), argv=("run", "made-up.yaml", *option))
-    assert judgements_by_case(compare(run(case("old"), case("new")), later)).keys() == {"new"}
+    later = make_run(make_case("new"), argv=("run", "made-up.yaml", *option))
+    assert judgements_by_case(
+        compare(make_run(make_case("old"), make_case("new")), later)
+    ).keys() == {"new"}
 
 
 def test_case_without_a_time_is_unjudged():
-    sides = run(case("a", {"m": 1.0})), run(case("a", {"m": 1.0}))
+    sides = make_run(make_case("a", {"m": 1.0})), make_run(make_case("a", {"m": 1.0}))
     assert judgements_by_case(compare(*sides)) == {"a": ("unjudged", "its time was not measured")}
 
 
@@ -519,7 +539,9 @@ def test_case_without_a_time_is_unjudged():
     ],
 )
 def test_different_work_is_not_comparable_unless_forced(changes, reason):
-    a, b = (run(case("a", medians={"time_ms": FIVE}, **options)) for options in ({}, changes))
+    a, b = (
+        make_run(make_case("a", medians={"time_ms": FIVE}, **options)) for options in ({}, changes)
+    )
     comparison = compare(a, b)
     assert judgements_by_case(comparison) == {"a": ("unjudged", reason)}
     assert [row.outcome for row in comparison.rows] == ["not comparable"]
@@ -527,5 +549,5 @@ def test_different_work_is_not_comparable_unless_forced(changes, reason):
 
 
 def test_different_seed_is_comparable():
-    a, b = (run(case("a", params={"seed": n}, medians={"time_ms": FIVE})) for n in (1, 2))
+    a, b = (make_run(make_case("a", params={"seed": n}, medians={"time_ms": FIVE})) for n in (1, 2))
     assert judgements_by_case(compare(a, b)) == {"a": ("judged", None)}

@@ -25,7 +25,7 @@ from spbench.report.comparison.text import comparison_lines, gate_lines
 from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import CaseStatus
-from support.sample_runs import case, figure, run, wrong_check
+from support.sample_runs import make_case, make_failed_check, make_metric, make_run
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 SIX = [*FIVE, 1.005]
@@ -41,16 +41,16 @@ WIDTHS = (80, 100, 120)
 def long_case(method: str, factor: float, **changes: Any) -> CasePart:
     """Return a case with a long id, six launches, and values that are far from 1."""
     metrics = {
-        "time_ms": figure(2.5e-5 * factor, n=6, spread=1e-6),
-        "bandwidth_gb_s": figure(12345.0 / factor, "GB/s", "higher"),
-        "bytes_sent": figure(3.0e9, "B", "none"),
-        "exchange_efficiency": figure(0.42, "1", "higher"),
+        "time_ms": make_metric(2.5e-5 * factor, n=6, spread=1e-6),
+        "bandwidth_gb_s": make_metric(12345.0 / factor, "GB/s", "higher"),
+        "bytes_sent": make_metric(3.0e9, "B", "none"),
+        "exchange_efficiency": make_metric(0.42, "1", "higher"),
     }
     medians = {
         "time_ms": [2.5e-5 * factor * launch for launch in SIX],
         "bandwidth_gb_s": [12345.0 / factor * launch for launch in SIX],
     }
-    part: CasePart = case(
+    part: CasePart = make_case(
         LONG_ID.format(method),
         metrics,
         medians=medians,
@@ -65,22 +65,22 @@ def long_case(method: str, factor: float, **changes: Any) -> CasePart:
 def runs_with_every_outcome() -> tuple[RecordedRun, RecordedRun]:
     """Return two runs with worse, better, equal, unjudged and broken cases."""
     vertical, horizontal, square, diagonal = METHODS
-    a = run(
+    a = make_run(
         long_case(square, 1.0),
         long_case(vertical, 1.0),
         long_case(horizontal, 1.0),
         long_case(diagonal, 1.0),
-        *(case(f"few[n={n}]") for n in range(12)),
-        case("old"),
+        *(make_case(f"few[n={n}]") for n in range(12)),
+        make_case("old"),
         id="20260101-000000-halo-exchange-with-a-long-name-0001",
     )
-    b = run(
+    b = make_run(
         long_case(square, 1.0),
         long_case(vertical, 123456.0),
         long_case(horizontal, 0.5),
-        long_case(diagonal, 1.0, status="failed", checks=[wrong_check()]),
-        *(case(f"few[n={n}]", {"time_ms": 2.1}) for n in range(12)),
-        case("new"),
+        long_case(diagonal, 1.0, status="failed", checks=[make_failed_check()]),
+        *(make_case(f"few[n={n}]", {"time_ms": 2.1}) for n in range(12)),
+        make_case("new"),
         id="20260102-000000-halo-exchange-with-a-long-name-0002",
         argv=("run", "x.yaml", "--inject", "slow@exchange"),
     )
@@ -163,8 +163,8 @@ def test_note_lists_cases_with_references_that_changed_too(
     def side(factor: float, reference_ms: float) -> RecordedRun:
         times = [factor * value for value in FIVE]
         limit = LimitPart(value=reference_ms, unit="ms", measured_by="a copy")
-        part = case("x", {"time_ms": figure(times[0])}, medians={"time_ms": times})
-        return run(part.model_copy(update={"limits": {"time_ms": limit}}))
+        part = make_case("x", {"time_ms": make_metric(times[0])}, medians={"time_ms": times})
+        return make_run(part.model_copy(update={"limits": {"time_ms": limit}}))
 
     comparison = compare(side(1.0, 0.5), side(1.2, 0.5 * reference))
     notes = [note for note in comparison_notes(comparison) if "machine may have changed" in note]
@@ -206,7 +206,7 @@ def test_header_names_both_runs(comparison: RunComparison) -> None:
 
 
 def compare_and_note(a: Sequence[CasePart], b: Sequence[CasePart]) -> list[str]:
-    return comparison_notes(compare(run(*a, id="A"), run(*b, id="B")))
+    return comparison_notes(compare(make_run(*a, id="A"), make_run(*b, id="B")))
 
 
 def test_notes_give_reason_and_remedy_of_unjudged_cases(comparison: RunComparison) -> None:
@@ -239,53 +239,57 @@ def test_noise_is_noted_once_per_run_with_its_worst_case(comparison: RunComparis
     ("a", "b", "note"),
     [
         (
-            case("x", noisy="why"),
-            case("x"),
+            make_case("x", noisy="why"),
+            make_case("x"),
             "With fewer launches, noisy cases are never judged.",
         ),
         (
-            case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
-            case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
+            make_case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
+            make_case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
             "Not judged, no difference shown, and one above 10 % not ruled out: x. "
             "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many "
             "launches find which slowdown.",
         ),
         (
-            case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
-            case("x", medians={"time_ms": [0.7, 0.71, 0.72, 0.73, 0.74]}),
+            make_case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
+            make_case("x", medians={"time_ms": [0.7, 0.71, 0.72, 0.73, 0.74]}),
             "Not judged, a slowdown above 10 % ruled out, a speed-up neither shown nor ruled out: "
             "x. `--fail-on worse` accepts that.",
         ),
         (
-            case("x"),
-            case("x", params={"halo_len": 3}),
+            make_case("x"),
+            make_case("x", params={"halo_len": 3}),
             "Not judged, other parameters or ranks (halo_len 1 in a, 3 in b): x. "
             "Use `spbench compare --force` to compare anyway.",
         ),
         (
-            case("x", status="error", reason="died"),
-            case("x"),
+            make_case("x", status="error", reason="died"),
+            make_case("x"),
             "Not judged, no valid result (error in a): x. Compare runs in which these cases pass.",
         ),
         (
-            case("x", {"time_ms": figure(0.0)}),
-            case("x"),
+            make_case("x", {"time_ms": make_metric(0.0)}),
+            make_case("x"),
             "Not judged, no ratio of times (0 in a): x.",
         ),
-        (case("x", {"m": 1.0}), case("x", {"m": 1.0}), "Not judged, time not measured: x."),
         (
-            case("x", {"time_ms": 1.0}),
-            case("x", {"time_ms": 9.0}),
+            make_case("x", {"m": 1.0}),
+            make_case("x", {"m": 1.0}),
+            "Not judged, time not measured: x.",
+        ),
+        (
+            make_case("x", {"time_ms": 1.0}),
+            make_case("x", {"time_ms": 9.0}),
             "Judged with few launches, since the ratio is large: x (beyond 3.00x).",
         ),
         (
-            case("x", status="failed", reason="time_ms is above 4", medians={"time_ms": FIVE}),
-            case("x", medians={"time_ms": FIVE}),
+            make_case("x", status="failed", reason="time_ms is above 4", medians={"time_ms": FIVE}),
+            make_case("x", medians={"time_ms": FIVE}),
             "Failed in a by an expectation or a planted fault, but compared: x.",
         ),
         (
-            case("x", params={"halo_len": 1, "seed": 1}, medians={"time_ms": FIVE}),
-            case("x", params={"halo_len": 1, "seed": 2}, medians={"time_ms": FIVE}),
+            make_case("x", params={"halo_len": 1, "seed": 1}, medians={"time_ms": FIVE}),
+            make_case("x", params={"halo_len": 1, "seed": 2}, medians={"time_ms": FIVE}),
             "Other settings, seed 1 in a, 2 in b: x.",
         ),
     ],
@@ -296,9 +300,9 @@ def test_notes_explain_a_case(a: CasePart, b: CasePart, note: str) -> None:
 
 def test_note_on_a_difference_that_may_be_chance() -> None:
     launches = [1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.12, 1.14]
-    same = [case(f"same[n={n}]", medians={"time_ms": launches}) for n in range(9)]
+    same = [make_case(f"same[n={n}]", medians={"time_ms": launches}) for n in range(9)]
     slower = [1.07 * launch for launch in launches]
-    sides = [case("x", medians={"time_ms": times}) for times in (launches, slower)]
+    sides = [make_case("x", medians={"time_ms": times}) for times in (launches, slower)]
     notes = compare_and_note([sides[0], *same], [sides[1], *same])
     assert any(
         note.startswith("Not judged, a difference that may be chance among so many cases: x. ")
@@ -307,18 +311,18 @@ def test_note_on_a_difference_that_may_be_chance() -> None:
 
 
 def test_table_notes_explain_the_columns() -> None:
-    single_launch = compare(run(case("x")), run(case("x")))
+    single_launch = compare(make_run(make_case("x")), make_run(make_case("x")))
     assert len(table_notes(single_launch)) == 1
     metrics = {"time_ms": 1.0, "wait_ms": 1.0}
-    part = case("x", metrics, medians={"time_ms": FIVE}, benchmark="halo.exchange")
-    notes = table_notes(compare(run(part), run(part)), all_metrics=True)
+    part = make_case("x", metrics, medians={"time_ms": FIVE}, benchmark="halo.exchange")
+    notes = table_notes(compare(make_run(part), make_run(part)), all_metrics=True)
     assert notes[1].startswith("95 % interval: the range of b/a")
     assert notes[-1] == "Measured in other loops, not parts of the time: exchange wait."
 
 
 def test_reports_versions_and_machines_in_warnings_only() -> None:
-    a = replace(run(case("x"), id="A"), environment={"fingerprint": {"hosts": ["n1"]}})
-    b = replace(run(case("x"), id="B"), environment={"fingerprint": {"hosts": ["n2"]}})
+    a = replace(make_run(make_case("x"), id="A"), environment={"fingerprint": {"hosts": ["n1"]}})
+    b = replace(make_run(make_case("x"), id="B"), environment={"fingerprint": {"hosts": ["n2"]}})
     machine_comparison = compare(a, b, mismatch="hosts n1 in a, n2 in b")
     assert comparison_warnings(machine_comparison) == [
         "machines or libraries differ: hosts n1 in a, n2 in b"
@@ -327,7 +331,7 @@ def test_reports_versions_and_machines_in_warnings_only() -> None:
         "Not judged, other machines or libraries (see the warning): x. "
         "Use `spbench compare --force` to compare anyway."
     ]
-    version_comparison = compare(run(case("x")), run(case("x", version=2)))
+    version_comparison = compare(make_run(make_case("x")), make_run(make_case("x", version=2)))
     assert comparison_warnings(version_comparison) == [
         "benchmark versions differ: made.up has version 1 in a, 2 in b"
     ]
@@ -356,11 +360,11 @@ def test_gate_has_a_row_for_each_case(comparison: RunComparison) -> None:
 def test_gate_of_many_cases_shows_only_different_ones() -> None:
     def side(factor: float) -> RecordedRun:
         cases = [build_case(f"x{number}", 1.0) for number in range(20)]
-        return run(*cases, build_case("y", factor), build_case("z", None))
+        return make_run(*cases, build_case("y", factor), build_case("z", None))
 
     def build_case(name: str, factor: float | None) -> CasePart:
         times = [1.0] if factor is None else [factor * value for value in SIX]
-        return case(name, {"time_ms": figure(times[0])}, medians={"time_ms": times})
+        return make_case(name, {"time_ms": make_metric(times[0])}, medians={"time_ms": times})
 
     lines = list(gate_lines(compare(side(1.0), side(2.0)), 120))
     assert [line.split()[2] for line in lines if line[:1] in "▼▲✗=?"] == ["y"]
@@ -371,9 +375,9 @@ def test_gate_of_many_cases_shows_only_different_ones() -> None:
 def test_difference_without_earlier_runs_is_provisional(earlier_count: int) -> None:
     def side(factor: float) -> RecordedRun:
         times = [factor * value for value in SIX]
-        return run(
-            case("x", {"time_ms": figure(times[0])}, medians={"time_ms": times}),
-            case("y", {"time_ms": figure(1.0)}, medians={"time_ms": SIX}),
+        return make_run(
+            make_case("x", {"time_ms": make_metric(times[0])}, medians={"time_ms": times}),
+            make_case("y", {"time_ms": make_metric(1.0)}, medians={"time_ms": SIX}),
         )
 
     earlier_launches = [[1.0 + 0.001 * number] * 6 for number in range(earlier_count)]
@@ -390,12 +394,12 @@ def test_counts_cases_instead_of_naming_many() -> None:
 @pytest.mark.parametrize("length", range(30, 80))
 def test_hostile_name_gives_no_ci_command(length: int) -> None:
     name = "x" * length + " ::error::y"
-    comparison = compare(run(case(name)), run(case(name, status="error")))
+    comparison = compare(make_run(make_case(name)), make_run(make_case(name, status="error")))
     assert not [line for line in gate_lines(comparison, 80) if line.lstrip().startswith("::")]
 
 
 def test_gate_lists_a_broken_case_with_few_launches_once() -> None:
-    broken = case("x", {"time_ms": 1.1}, status="failed", reason="time is above its limit")
-    lines = list(gate_lines(compare(run(case("x")), run(broken)), 120))
+    broken = make_case("x", {"time_ms": 1.1}, status="failed", reason="time is above its limit")
+    lines = list(gate_lines(compare(make_run(make_case("x")), make_run(broken)), 120))
     assert sum(line.startswith("✗ broken") for line in lines) == 1
     assert not any(line.startswith("? not judged") for line in lines)

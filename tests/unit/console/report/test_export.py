@@ -23,34 +23,36 @@ from spbench.report.model import LimitPart, report_schema
 from spbench.report.recorded import load_run
 from spbench.report.times import format_day_and_time
 from support.sample_events import (
-    measured,
-    recorded,
+    make_complete_run,
+    make_hostile_run,
+    make_links_run,
+    record_run,
     run_end,
     run_start,
-    told_by_a_stranger,
-    whole_run,
 )
-from support.sample_runs import case, figure, run
+from support.sample_runs import make_case, make_metric, make_run
 
 
 def read_csv(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-LIMITED = case(
+LIMITED = make_case(
     "a",
-    {"time_ms": figure(2.0, n=3), "rate": figure(1 / 3, "GB/s", "higher", n=1)},
+    {"time_ms": make_metric(2.0, n=3), "rate": make_metric(1 / 3, "GB/s", "higher", n=1)},
     params={"halo_len": 1, "sizes": [8, 64]},
     limits={"rate": LimitPart(value=20.0, unit="GB/s", measured_by="memory.copy")},
 )
-LOST = case("b", {}, params={"method": "square"}, status="error", reason='rank 3 said "no",\nand')
+LOST = make_case(
+    "b", {}, params={"method": "square"}, status="error", reason='rank 3 said "no",\nand'
+)
 
 
 # CSV
 
 
 def test_csv_has_a_row_for_each_case_and_metric():
-    rows = read_csv(export_text(run(LIMITED, LOST), "csv"))
+    rows = read_csv(export_text(make_run(LIMITED, LOST), "csv"))
     assert [(row["case"], row["metric"]) for row in rows] == [
         ("a", "time_ms"),
         ("a", "rate"),
@@ -59,53 +61,57 @@ def test_csv_has_a_row_for_each_case_and_metric():
     rate = rows[1]
     assert (float(rate["value"]), rate["unit"], rate["better"]) == (1 / 3, "GB/s", "higher")
     assert (float(rate["limit"]), rate["n"]) == (20.0, "1")
-    assert (rate["run"], rate["suite"], rate["host"]) == (run().summary.id, "made-up", "login")
+    assert (rate["run"], rate["suite"], rate["host"]) == (make_run().summary.id, "made-up", "login")
     assert rate["started"] == "1970-01-01T00:16:40.000+00:00"
     assert (rows[0]["min"], rows[0]["p95"], rows[0]["limit"]) == ("1.0", "3.0", "")
 
 
 def test_csv_has_a_column_for_each_parameter():
-    rows = read_csv(export_text(run(LIMITED, LOST), "csv"))
+    rows = read_csv(export_text(make_run(LIMITED, LOST), "csv"))
     assert [row["params.halo_len"] for row in rows] == ["1", "1", ""]
     assert [row["params.method"] for row in rows] == ["", "", "square"]
     assert json.loads(rows[0]["params.sizes"]) == [8, 64]
 
 
 def test_csv_has_the_reason_of_a_case_without_metrics():
-    lost = read_csv(export_text(run(LIMITED, LOST), "csv"))[-1]
+    lost = read_csv(export_text(make_run(LIMITED, LOST), "csv"))[-1]
     assert (lost["status"], lost["reason"], lost["value"]) == ("error", LOST.reason, "")
 
 
 @pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)"])
 def test_csv_escapes_formulas(text):
-    [row] = read_csv(export_text(run(case(text, {}, params={"of": text}, reason=text)), "csv"))
+    [row] = read_csv(
+        export_text(make_run(make_case(text, {}, params={"of": text}, reason=text)), "csv")
+    )
     assert (row["case"], row["reason"], row["params.of"]) == (f"'{text}",) * 3
-    compared = read_csv(export_comparison(compare(run(case(text)), run(case(text))), "csv"))
+    compared = read_csv(
+        export_comparison(compare(make_run(make_case(text)), make_run(make_case(text))), "csv")
+    )
     assert compared[0]["case"] == f"'{text}"
 
 
 def test_csv_keeps_negative_numbers():
-    [row] = read_csv(export_text(run(case("a", {"time_ms": figure(-2.0)})), "csv"))
+    [row] = read_csv(export_text(make_run(make_case("a", {"time_ms": make_metric(-2.0)})), "csv"))
     assert (row["value"], row["min"]) == ("-2.0", "-3.0")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_export_contains_no_control_characters(kind, tmp_path):
-    folder = recorded(tmp_path, told_by_a_stranger(), suite="s\x1b[2J\x9b")
+    folder = record_run(tmp_path, make_hostile_run(), suite="s\x1b[2J\x9b")
     text = export_text(load_run(folder), kind)
     assert all(line.isprintable() for line in text.splitlines())
     assert ("?\\[2J" if kind == "md" else "?[2J") in text
 
 
 def test_run_without_cases_is_an_empty_csv():
-    assert export_text(run(), "csv") == ""
+    assert export_text(make_run(), "csv") == ""
 
 
 # JSON
 
 
 def test_json_is_the_report(tmp_path):
-    folder = recorded(tmp_path, whole_run(), verdict="passed")
+    folder = record_run(tmp_path, make_complete_run(), verdict="passed")
     report = build_report(folder.replay())
     folder.write_json("report.json", report)
     folder.events.unlink()
@@ -114,7 +120,7 @@ def test_json_is_the_report(tmp_path):
 
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"schema": "spbench.report/1"}'])
 def test_json_is_built_from_events_without_a_valid_report(tmp_path, content):
-    folder = recorded(tmp_path, whole_run()[:-1])
+    folder = record_run(tmp_path, make_complete_run()[:-1])
     if content is not None:
         folder.report.write_text(content)
     report = json.loads(export_text(load_run(folder), "json"))
@@ -123,13 +129,13 @@ def test_json_is_built_from_events_without_a_valid_report(tmp_path, content):
 
 
 def test_rejects_json_of_a_run_without_events(tmp_path):
-    folder = recorded(tmp_path, [])
+    folder = record_run(tmp_path, [])
     with pytest.raises(UsageError, match=f"nothing was recorded of run {folder.id}"):
         export_text(load_run(folder), "json")
 
 
 def test_summary_object_is_valid_json(tmp_path):
-    document = summary_object(run().summary)
+    document = summary_object(make_run().summary)
     assert json.loads(json.dumps(document)) == document
     assert (document["started"], document["finished"]) == (
         "1970-01-01T00:16:40.000+00:00",
@@ -142,7 +148,7 @@ def test_summary_object_is_valid_json(tmp_path):
 
 
 def test_markdown_has_a_table_of_metrics():
-    heading, empty, *lines = export_text(run(LIMITED, LOST), "md").splitlines()
+    heading, empty, *lines = export_text(make_run(LIMITED, LOST), "md").splitlines()
     assert heading == "20260101-000000-made-up-0000, passed, 1970-01-01T00:16:40Z on login"
     assert empty == ""
     assert lines == [
@@ -155,9 +161,9 @@ def test_markdown_has_a_table_of_metrics():
 
 
 def test_markdown_has_the_findings_and_escapes_bars(tmp_path):
-    folder = recorded(tmp_path, [run_start(), run_end(findings=["All alike."])])
+    folder = record_run(tmp_path, [run_start(), run_end(findings=["All alike."])])
     assert export_text(load_run(folder), "md").endswith("\n\nAll alike.\n")
-    assert "| a\\|b | passed |" in export_text(run(case("a|b")), "md")
+    assert "| a\\|b | passed |" in export_text(make_run(make_case("a|b")), "md")
 
 
 HOSTILE = "<script>alert(1)</script> **bold** [x](javascript:1) ![i](//x) `c` a|b\n# head"
@@ -168,7 +174,7 @@ ESCAPED = (
 
 
 def test_markdown_escapes_html_and_markdown_everywhere():
-    recorded_run = run(case(HOSTILE))
+    recorded_run = make_run(make_case(HOSTILE))
     hostile = replace(
         recorded_run,
         findings=(HOSTILE,),
@@ -181,7 +187,9 @@ def test_markdown_escapes_html_and_markdown_everywhere():
 
 
 def test_comparison_escapes_html_in_markdown():
-    text = export_comparison(compare(run(case(HOSTILE)), run(case(HOSTILE))), "md")
+    text = export_comparison(
+        compare(make_run(make_case(HOSTILE)), make_run(make_case(HOSTILE))), "md"
+    )
     assert "<script>" not in text.replace("\\<", "")
 
 
@@ -189,11 +197,11 @@ def test_comparison_escapes_html_in_markdown():
 
 
 def test_every_row_has_all_columns():
-    assert {len(row) for row in run_rows(run(LIMITED, LOST))} == {len(RUN_COLUMNS)}
+    assert {len(row) for row in run_rows(make_run(LIMITED, LOST))} == {len(RUN_COLUMNS)}
 
 
 def test_ratio_has_no_unit():
-    [row] = run_rows(run(case("a", {"skew": figure(1.5, "1", n=1)})))
+    [row] = run_rows(make_run(make_case("a", {"skew": make_metric(1.5, "1", n=1)})))
     assert row == ("a", "passed", "skew", "1.50x", "", "", "1", "", "")
 
 
@@ -209,16 +217,16 @@ def test_formats_times_in_utc(seconds, text):
 
 @pytest.fixture
 def comparison():
-    a = run(
-        case("a", {"m": 2.0, "gone": 1.0}, medians={"m": [2.0] * 4}),
-        case("b"),
-        case("lost", {}, status="error"),
+    a = make_run(
+        make_case("a", {"m": 2.0, "gone": 1.0}, medians={"m": [2.0] * 4}),
+        make_case("b"),
+        make_case("lost", {}, status="error"),
         id="A",
     )
-    b = run(
-        case("a", {"m": 1.0}, params={"halo_len": 1, "more": 4}, medians={"m": [1.0] * 4}),
-        case("c"),
-        case("lost", {}, status="error"),
+    b = make_run(
+        make_case("a", {"m": 1.0}, params={"halo_len": 1, "more": 4}, medians={"m": [1.0] * 4}),
+        make_case("c"),
+        make_case("lost", {}, status="error"),
         id="B",
     )
     return compare(a, b)
@@ -264,7 +272,7 @@ def test_exports_a_comparison_as_json(comparison):
 
 @pytest.mark.parametrize("export", [export_text, export_comparison])
 def test_rejects_an_unknown_format(export):
-    exported = run() if export is export_text else compare(run(), run())
+    exported = make_run() if export is export_text else compare(make_run(), make_run())
     for kind in KINDS:
         if export is export_comparison or kind != "json":
             export(exported, kind)
@@ -274,6 +282,6 @@ def test_rejects_an_unknown_format(export):
 
 def test_json_of_a_run_has_its_measurements(tmp_path):
     pair = ((0, "node01"), (1, "node02"))
-    folder = recorded(tmp_path, measured({pair: 1.5}, {}))
+    folder = record_run(tmp_path, make_links_run({pair: 1.5}, {}))
     report = json.loads(export_text(load_run(folder), "json"))
     assert report["cases"][0]["measurements"][0]["value"] == 1.5

@@ -5,15 +5,15 @@ import pytest
 from spbench.report.links import build_link_matrices, build_link_matrix, find_last_link_matrix
 from spbench.report.recorded import load_run
 from support.sample_events import (
-    described,
-    measured,
-    metric,
+    describe_case,
+    describe_metric,
+    make_complete_run,
+    make_links_run,
+    make_started_run,
     rank_event,
-    recorded,
-    started,
-    whole_run,
+    record_run,
 )
-from support.sample_runs import case, figure, run
+from support.sample_runs import make_case, make_metric, make_run
 
 HOSTS = ("node01", "node01", "node02", "node02")
 
@@ -25,8 +25,8 @@ def measurement(source, target, value, name="delay", hosts=HOSTS, **labels):
 
 
 def build_table(*rows, unit="us", better="lower"):
-    metrics = {"delay": figure(1.0, unit, better)}
-    matrix = build_link_matrix(case("links", metrics, measurements=list(rows)))
+    metrics = {"delay": make_metric(1.0, unit, better)}
+    matrix = build_link_matrix(make_case("links", metrics, measurements=list(rows)))
     [table] = matrix.tables
     return table
 
@@ -36,8 +36,8 @@ def test_one_table_per_metric_and_size():
     rows = [
         measurement(0, 1, float(size), name, bytes=size) for size in (8, 65536) for name in names
     ]
-    metrics = {"delay": figure(1.0, "us"), "rate": figure(1.0, "GB/s", "higher")}
-    matrix = build_link_matrix(case("links", metrics, measurements=rows))
+    metrics = {"delay": make_metric(1.0, "us"), "rate": make_metric(1.0, "GB/s", "higher")}
+    matrix = build_link_matrix(make_case("links", metrics, measurements=rows))
     assert (matrix.case, matrix.ranks) == ("links", 2)
     assert [table.title for table in matrix.tables] == [
         "delay in us, 8 B",
@@ -53,7 +53,7 @@ def test_labels_separate_tables():
     titles = [
         table.title
         for table in build_link_matrix(
-            case(
+            make_case(
                 metrics={},
                 measurements=[measurement(0, 1, 1.0, window=w, mode="put") for w in (1, 2)],
             )
@@ -72,7 +72,7 @@ def test_labels_separate_tables():
     ],
 )
 def test_measurement_without_two_ranks_is_not_a_link(invalid):
-    assert build_link_matrix(case(measurements=[invalid])) is None
+    assert build_link_matrix(make_case(measurements=[invalid])) is None
 
 
 def test_pair_measured_one_way_counts_for_both():
@@ -135,7 +135,7 @@ def test_no_pair_is_slow_without_a_better_direction():
 
 
 def test_unit_of_a_case_without_results_is_from_the_catalog():
-    lost = case(
+    lost = make_case(
         metrics={},
         benchmark="link.pingpong",
         measurements=[measurement(0, 1, 1.0, "bandwidth_gb_s")],
@@ -145,8 +145,8 @@ def test_unit_of_a_case_without_results_is_from_the_catalog():
 
 
 def test_run_may_have_several_matrices():
-    links = [case(name, measurements=[measurement(0, 1, 1.0)]) for name in ("b", "a")]
-    matrices = build_link_matrices(run(links[0], case("none"), links[1]))
+    links = [make_case(name, measurements=[measurement(0, 1, 1.0)]) for name in ("b", "a")]
+    matrices = build_link_matrices(make_run(links[0], make_case("none"), links[1]))
     assert [matrix.case for matrix in matrices] == ["b", "a"]
 
 
@@ -160,13 +160,13 @@ def rename_run(folder, name):
 
 def link_events(value, case="links"):
     pair = ((0, "node01"), (1, "node02"))
-    return measured({pair: value}, {}, case)
+    return make_links_run({pair: value}, {}, case)
 
 
 def test_finds_the_newest_run_with_links(tmp_path):
-    rename_run(recorded(tmp_path, link_events(1.0)), "20260101")
-    rename_run(recorded(tmp_path, link_events(2.0)), "20260102")
-    rename_run(recorded(tmp_path, whole_run()[:3]), "20260103")
+    rename_run(record_run(tmp_path, link_events(1.0)), "20260101")
+    rename_run(record_run(tmp_path, link_events(2.0)), "20260102")
+    rename_run(record_run(tmp_path, make_complete_run()[:3]), "20260103")
     result = find_last_link_matrix(tmp_path)
     assert result
     summary, matrix = result
@@ -175,10 +175,10 @@ def test_finds_the_newest_run_with_links(tmp_path):
 
 
 def test_recognizes_links_by_labels_and_not_by_benchmark(tmp_path):
-    link_case = described("a", metrics=[metric("m", "W")], benchmark="never.heard")
+    link_case = describe_case("a", metrics=[describe_metric("m", "W")], benchmark="never.heard")
     labels = {"source": 0, "target": 1, "watts": 3}
     metric_event = rank_event("metric", 0, name="m", value=4.0, labels=labels)
-    folder = recorded(tmp_path, [*started(link_case), metric_event])
+    folder = record_run(tmp_path, [*make_started_run(link_case), metric_event])
     result = find_last_link_matrix(tmp_path)
     assert result
     summary, matrix = result
@@ -187,27 +187,27 @@ def test_recognizes_links_by_labels_and_not_by_benchmark(tmp_path):
 
 def test_takes_the_matrix_with_the_most_ranks(tmp_path):
     two = link_events(1.0, "two")
-    three = measured({((0, "x"), (rank, "x")): 1.0 for rank in (1, 2)}, {}, "three")
+    three = make_links_run({((0, "x"), (rank, "x")): 1.0 for rank in (1, 2)}, {}, "three")
     cases = [*two[0]["cases"], *three[0]["cases"]]
     events = [{**two[0], "cases": cases}, *two[1:], *three[1:]]
-    recorded(tmp_path, events)
+    record_run(tmp_path, events)
     assert find_last_link_matrix(tmp_path)[1].case == "three"
 
 
 def test_skips_an_unreadable_run(tmp_path):
-    rename_run(recorded(tmp_path, link_events(1.0)), "20260101")
-    damaged = rename_run(recorded(tmp_path, link_events(2.0)), "20260102")
+    rename_run(record_run(tmp_path, link_events(1.0)), "20260101")
+    damaged = rename_run(record_run(tmp_path, link_events(2.0)), "20260102")
     (damaged / "events.jsonl").write_text('{"target"\n')
     assert find_last_link_matrix(tmp_path)[0].id == "20260101"
 
 
 def test_home_without_links_has_no_last_matrix(tmp_path):
     assert find_last_link_matrix(tmp_path) is None
-    recorded(tmp_path, whole_run()[:3])
+    record_run(tmp_path, make_complete_run()[:3])
     assert find_last_link_matrix(tmp_path) is None
 
 
 def test_recorded_run_of_links_can_be_read(tmp_path):
-    folder = recorded(tmp_path, link_events(1.5))
+    folder = record_run(tmp_path, link_events(1.5))
     [matrix] = build_link_matrices(load_run(folder))
     assert matrix.tables[0].hosts == {0: "node01", 1: "node02"}

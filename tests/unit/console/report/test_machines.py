@@ -9,7 +9,7 @@ import pytest
 
 from spbench.report.comparison.conditions import describe_machine_differences
 from spbench.report.recorded import RecordedRun
-from support.sample_runs import case, run
+from support.sample_runs import make_case, make_run
 
 FINGERPRINT = {
     "id": "1",
@@ -20,8 +20,8 @@ FINGERPRINT = {
 }
 
 
-def make_run(**changes: Any) -> RecordedRun:
-    base: RecordedRun = run(case())
+def make_changed_run(**changes: Any) -> RecordedRun:
+    base: RecordedRun = make_run(make_case())
     return replace(base, environment={"fingerprint": FINGERPRINT | {"torch": ["2.13"]} | changes})
 
 
@@ -40,14 +40,14 @@ def make_run(**changes: Any) -> RecordedRun:
 def test_reports_differences_between_machines(
     changes: dict[str, Any], expected: str | None
 ) -> None:
-    assert describe_machine_differences(make_run(), make_run(**changes)) == expected
+    assert describe_machine_differences(make_changed_run(), make_changed_run(**changes)) == expected
 
 
 def test_run_without_a_fingerprint_has_no_differences() -> None:
-    assert describe_machine_differences(make_run(), run(case())) is None
+    assert describe_machine_differences(make_changed_run(), make_run(make_case())) is None
     assert (
         describe_machine_differences(
-            replace(make_run(), environment={"fingerprint": "?"}), make_run()
+            replace(make_changed_run(), environment={"fingerprint": "?"}), make_changed_run()
         )
         is None
     )

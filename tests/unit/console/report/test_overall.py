@@ -6,12 +6,15 @@ from spbench.report.comparison.compare import compare
 from spbench.report.comparison.model import compute_overall
 from spbench.report.comparison.notes import comparison_notes
 from spbench.report.export import comparison_object
-from support.sample_runs import case, run
+from support.sample_runs import make_case, make_run
 
 
 def compare_times(*sides):
     return compare(
-        *(run(*(case(id, {"time_ms": ms}) for id, ms in times.items())) for times in sides)
+        *(
+            make_run(*(make_case(id, {"time_ms": ms}) for id, ms in times.items()))
+            for times in sides
+        )
     )
 
 
@@ -30,7 +33,9 @@ def test_mean_ratio_weights_cases_equally_and_sums_by_time():
 
 def test_notes_include_the_mean_of_judged_cases():
     sides = [
-        run(*(case(id, {"time_ms": ms}, medians={"time_ms": [ms] * 8}) for id in ("a", "b")))
+        make_run(
+            *(make_case(id, {"time_ms": ms}, medians={"time_ms": [ms] * 8}) for id in ("a", "b"))
+        )
         for ms in (1.0, 2.0)
     ]
     comparison = compare(*sides)

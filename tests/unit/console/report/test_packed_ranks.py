@@ -9,13 +9,12 @@ from spbench.report.build import build_report
 from spbench.report.export import export_text
 from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import PackedRanks, load_report, load_run, read_packed_case
-from support.sample_events import recorded as record_run
-from support.sample_events import state_of, whole_run
+from support.sample_events import build_state, make_complete_run, record_run
 
 
 @pytest.fixture
 def folder(tmp_path):
-    folder = record_run(tmp_path / "home", whole_run(), verdict="passed")
+    folder = record_run(tmp_path / "home", make_complete_run(), verdict="passed")
     folder.write_json("report.json", build_report(folder.replay()))
     return folder
 
@@ -28,7 +27,7 @@ def packed_run(folder, monkeypatch):
 
 
 def test_packed_ranks_equal_those_of_the_report():
-    (case,) = build_report(state_of(whole_run()))["cases"]
+    (case,) = build_report(build_state(make_complete_run()))["cases"]
     part = read_packed_case(case)
     ranks = part.ranks
     assert isinstance(ranks, PackedRanks)
@@ -40,7 +39,7 @@ def test_packed_ranks_equal_those_of_the_report():
 
 
 def test_rejects_invalid_ranks():
-    (case,) = build_report(state_of(whole_run()))["cases"]
+    (case,) = build_report(build_state(make_complete_run()))["cases"]
     for ranks in (None, [{}], [case["ranks"][0] | {"rank": "x"}]):
         with pytest.raises(ValueError, match="validation error"):
             read_packed_case(case | {"ranks": ranks})

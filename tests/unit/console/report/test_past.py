@@ -12,11 +12,11 @@ import pytest
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.past import find_past_launches
 from spbench.report.recorded import RecordedRun
-from support.sample_runs import case, run
+from support.sample_runs import make_case, make_run
 
 
-def make_run(machines: str, id: str, time: float = 1.0) -> RecordedRun:
-    base: RecordedRun = run(case("a", {"time_ms": time}), id=id)
+def make_past_run(machines: str, id: str, time: float = 1.0) -> RecordedRun:
+    base: RecordedRun = make_run(make_case("a", {"time_ms": time}), id=id)
     return replace(base, environment={"fingerprint": {"id": machines}})
 
 
@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
 def write_run(home: Path, id: str, machines: str, time: float, **changes: Any) -> None:
     folder = home / "runs" / id
     folder.mkdir(parents=True)
-    part = case("a", {"time_ms": time}, launches=[1], medians={"time_ms": [time]}, **changes)
+    part = make_case("a", {"time_ms": time}, launches=[1], medians={"time_ms": [time]}, **changes)
     environment = {"fingerprint": {"id": machines}}
     report = {"schema": "spbench.report/1", "environment": environment}
     text = json.dumps(report | {"cases": [part.model_dump(mode="json")]})
@@ -42,16 +42,16 @@ def write_run(home: Path, id: str, machines: str, time: float, **changes: Any) -
 
 
 def test_past_launches_are_of_other_runs_on_the_same_machines(home: Path) -> None:
-    a = make_run("m1", "20260101-000000-x-0000")
-    b = make_run("m1", "another")
+    a = make_past_run("m1", "20260101-000000-x-0000")
+    b = make_past_run("m1", "another")
     launches = find_past_launches(home, a, b)
     assert list(launches("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
     assert list(launches("a", "skew")) == list(launches("b", "time_ms")) == []
 
 
 def test_case_with_different_work_has_no_past_launches(home: Path) -> None:
-    a = make_run("m1", "x")
-    b = make_run("m1", "y")
+    a = make_past_run("m1", "x")
+    b = make_past_run("m1", "y")
     before = list(find_past_launches(home, a, b)("a", "time_ms"))
     write_run(home, "20260102-000001-y-0000", "m1", 50.0, params={"halo_len": 7})
     write_run(home, "20260102-000002-y-0000", "m1", 50.0, np=8)
@@ -62,16 +62,16 @@ def test_case_with_different_work_has_no_past_launches(home: Path) -> None:
 
 
 def test_ignores_runs_later_than_both(home: Path) -> None:
-    a, b = (make_run("m1", f"20260101-00000{number}-x-0000") for number in (1, 4))
-    baseline = replace(make_run("m1", "main"), made_of=(a.summary.id,))
+    a, b = (make_past_run("m1", f"20260101-00000{number}-x-0000") for number in (1, 4))
+    baseline = replace(make_past_run("m1", "main"), made_of=(a.summary.id,))
     for first, second in ((a, b), (b, a), (baseline, b)):
         launches = find_past_launches(home, first, second)
         assert list(launches("a", "time_ms")) == [[1.0], [1.02], [1.03]]
 
 
 def test_run_with_an_injected_fault_has_no_past_launches(home: Path) -> None:
-    a = make_run("m1", "x")
-    b = make_run("m1", "y")
+    a = make_past_run("m1", "x")
+    b = make_past_run("m1", "y")
     slowed = replace(b, summary=replace(b.summary, argv=("run", "x.yaml", "--inject", "slow=1.1")))
     assert list(find_past_launches(home, slowed, a)("a", "time_ms")) == []
     assert list(find_past_launches(home, a, slowed)("a", "time_ms"))
@@ -79,15 +79,17 @@ def test_run_with_an_injected_fault_has_no_past_launches(home: Path) -> None:
 
 @pytest.mark.parametrize("machines", [("m1", "m2"), ("m3", "m3"), ("", "")])
 def test_different_machines_have_no_past_launches(home: Path, machines: tuple[str, str]) -> None:
-    launches = find_past_launches(home, make_run(machines[0], "x"), make_run(machines[1], "y"))
+    launches = find_past_launches(
+        home, make_past_run(machines[0], "x"), make_past_run(machines[1], "y")
+    )
     assert list(launches("a", "time_ms")) == []
 
 
 def test_variation_of_earlier_runs_judges_single_launches(home: Path) -> None:
-    a = make_run("m1", "x", 1.0)
-    b = make_run("m1", "y", 1.6)
+    a = make_past_run("m1", "x", 1.0)
+    b = make_past_run("m1", "y", 1.6)
     [row] = compare(a, b, find_past_launches(home, a, b)).rows
     assert (row.outcome, row.by_factor) == ("worse", True)
     assert row.reason == "beyond a factor of 1.5 (from 9 recorded launches)"
-    [row] = compare(a, make_run("m1", "z", 1.05), find_past_launches(home, a, b)).rows
+    [row] = compare(a, make_past_run("m1", "z", 1.05), find_past_launches(home, a, b)).rows
     assert row.outcome == "not enough samples"

@@ -4,11 +4,11 @@ import pytest
 
 from spbench.record.runs.folder import RunFolder
 from spbench.report.predictions import find_predictions, format_planned_time
-from support.sample_runs import case, run
+from support.sample_runs import make_case, make_run
 
 
 def test_compares_the_link_model_with_the_measured_time():
-    recorded = run(case("ring", {"time_ms": 2.0, "predicted_ms": 1.0}), case("a"))
+    recorded = make_run(make_case("ring", {"time_ms": 2.0, "predicted_ms": 1.0}), make_case("a"))
     (prediction,) = find_predictions(recorded)
     assert (prediction.case, prediction.source) == ("ring", "the model of the links")
     assert prediction.error == -0.5
@@ -18,7 +18,7 @@ def test_reads_the_planned_time_from_the_suite(tmp_path):
     text = f"# x\n{format_planned_time(12.5)}\nschema: spbench.suite/1\n"
     (tmp_path / "suite.yaml").write_text(text)
     folder = RunFolder(tmp_path)
-    recorded = run(case("plan", {"time_ms": 10.0}), case("other"), folder=folder)
+    recorded = make_run(make_case("plan", {"time_ms": 10.0}), make_case("other"), folder=folder)
     (prediction,) = find_predictions(recorded)
     assert (prediction.case, prediction.source, prediction.predicted_ms) == (
         "plan",
@@ -33,4 +33,4 @@ def test_reads_the_planned_time_from_the_suite(tmp_path):
 )
 def test_no_prediction_without_a_valid_planned_time(tmp_path, line):
     (tmp_path / "suite.yaml").write_text(f"{line}\n")
-    assert find_predictions(run(case("plan"), folder=RunFolder(tmp_path))) == []
+    assert find_predictions(make_run(make_case("plan"), folder=RunFolder(tmp_path))) == []

@@ -23,26 +23,26 @@ from spbench_core.events.fields import EventError
 from spbench_core.events.run_events import check_run_event
 from support.sample_events import (
     TIME,
+    build_state,
+    case_judged,
     console_event,
-    described,
+    describe_case,
+    describe_metric,
     job_start,
-    judged,
-    metric,
+    make_complete_run,
+    make_started_run,
+    make_timed_run,
     rank_event,
-    recorded,
+    record_run,
     run_end,
     run_start,
-    started,
-    state_of,
-    timed,
-    whole_run,
 )
 
 VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 
 
 def validated_report(events):
-    report = build_report(state_of(events))
+    report = build_report(build_state(events))
     VALIDATOR.validate(report)
     json.dumps(report, allow_nan=False)
     return report
@@ -57,7 +57,7 @@ def test_schema_is_valid_and_rejects_invalid_reports():
     for invalid in (
         {},
         {"schema": "spbench.report/2"},
-        {**validated_report(whole_run()), "more": 1},
+        {**validated_report(make_complete_run()), "more": 1},
     ):
         assert not VALIDATOR.is_valid(invalid)
 
@@ -67,7 +67,7 @@ def test_schema_is_valid_and_rejects_invalid_reports():
 
 @pytest.fixture(scope="module")
 def report():
-    return validated_report(whole_run())
+    return validated_report(make_complete_run())
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_reports_facts_common_to_all_ranks_once(report):
 
 
 def test_lists_facts_that_differ_between_ranks():
-    events = started()
+    events = make_started_run()
     events[3] = rank_event("ready", 1, versions={"mpi": "MPICH 4"})
     ranks = validated_report(events)["environment"]["ranks"]
     assert ranks["mpi"] == ["Open MPI 5.0", "MPICH 4"]
@@ -185,19 +185,19 @@ def test_report_has_the_launch_of_a_case(case):
 def test_failed_check_has_its_worst_comparison():
     passed = rank_event("check", 0, passed=True, max_abs_error=9.0, tolerance=10.0)
     worst = rank_event("check", 1, passed=False, max_abs_error=2.0, detail="row 3")
-    [check] = first_case([*started(), passed, worst])["checks"]
+    [check] = first_case([*make_started_run(), passed, worst])["checks"]
     assert (check["status"], check["ranks_passed"], check["ranks_failed"]) == ("failed", 1, 1)
     assert (check["max_abs_error"], check["detail"]) == (2.0, "row 3")
 
 
 def test_missing_numbers_are_null():
-    case_description = described(metrics=[TIME, metric("rate")])
+    case_description = describe_case(metrics=[TIME, describe_metric("rate")])
     events = [
         rank_event("check", 0, passed=False, max_abs_error=None),
         rank_event("metric", 0, name="rate", value=None),
         rank_event("metric", 0, name="time_ms", value=None, measured_by="nobody"),
     ]
-    case = first_case([*started(case_description), *events])
+    case = first_case([*make_started_run(case_description), *events])
     assert case["checks"][0]["max_abs_error"] is None
     assert case["limits"]["time_ms"]["value"] is None
     assert case["metrics"] == {}
@@ -205,12 +205,14 @@ def test_missing_numbers_are_null():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_case_with_a_non_finite_number_is_an_error(value):
-    cases = (described("a"), described("b"))
+    cases = (describe_case("a"), describe_case("b"))
     infinite_samples = [rank_event("samples", rank, values=[value]) for rank in (0, 1)]
     starts = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
     samples = [rank_event("samples", rank, case="b") for rank in (0, 1)]
     report = build_report(
-        state_of([*started(*cases), *infinite_samples, *starts, *samples, judged("b")])
+        build_state(
+            [*make_started_run(*cases), *infinite_samples, *starts, *samples, case_judged("b")]
+        )
     )
     a, b = report["cases"]
     assert (a["status"], a["metrics"]) == ("error", {})
@@ -220,14 +222,14 @@ def test_case_with_a_non_finite_number_is_an_error(value):
 
 @pytest.mark.parametrize("largest", [1.7e308, -1.7e308, 1e300])
 def test_reports_figures_near_the_largest_float(largest):
-    case_description = described(metrics=[TIME, metric("rate", fold="sum")], repeat=2)
+    case_description = describe_case(metrics=[TIME, describe_metric("rate", fold="sum")], repeat=2)
     events = [
         rank_event("samples", rank, repeat=repeat, metric=name, values=[largest, -largest])
         for rank in (0, 1)
         for repeat in (0, 1)
         for name in ("time_ms", "rate")
     ]
-    case = first_case([*started(case_description), *events, judged()])
+    case = first_case([*make_started_run(case_description), *events, case_judged()])
     assert case["status"] == "passed"
     assert case["metrics"]["time_ms"]["max"] == abs(largest)
     assert case["metrics"]["rate"]["mean"] == 0
@@ -238,14 +240,17 @@ JUDGED = "1970-01-01T00:16:40.000+00:00"
 
 @pytest.mark.parametrize(("offset", "start"), [(-1e12, None), (1e12, JUDGED), (1e300, JUDGED)])
 def test_wrong_clock_of_a_rank_does_not_start_a_case_late(offset, start):
-    events = [event | {"time": event["time"] + offset * ("rank" in event)} for event in whole_run()]
+    events = [
+        event | {"time": event["time"] + offset * ("rank" in event)}
+        for event in make_complete_run()
+    ]
     case = first_case(events)
     assert (case["status"], case["started"], case["finished"]) == ("passed", start, JUDGED)
 
 
 def test_error_has_its_reason_and_traceback():
-    case = judged("a", "error", "rank 0 on node01: no", traceback="Traceback ...")
-    report = validated_report([*started(), case, run_end("error", 4)])
+    case = case_judged("a", "error", "rank 0 on node01: no", traceback="Traceback ...")
+    report = validated_report([*make_started_run(), case, run_end("error", 4)])
     assert report["cases"][0]["traceback"] == "Traceback ..."
     assert report["errors"] == ["a: rank 0 on node01: no"]
     assert report["run"]["exit_code"] == 4
@@ -253,14 +258,14 @@ def test_error_has_its_reason_and_traceback():
 
 def test_errors_of_the_run_replace_those_of_cases():
     report = validated_report(
-        [*started(), judged("a", "error", "why"), run_end("error", 3, ["no host"])]
+        [*make_started_run(), case_judged("a", "error", "why"), run_end("error", 3, ["no host"])]
     )
     assert report["errors"] == ["no host"]
 
 
 def test_run_of_a_killed_console_is_an_error():
-    cases = [described("a"), described("b")]
-    events = [run_start(*cases), job_start("a", "b"), *started()[2:]]
+    cases = [describe_case("a"), describe_case("b")]
+    events = [run_start(*cases), job_start("a", "b"), *make_started_run()[2:]]
     report = validated_report(events)
     assert (report["run"]["verdict"], report["run"]["exit_code"]) == ("error", 4)
     assert (report["run"]["finished"], report["run"]["duration_s"]) == (None, None)
@@ -273,15 +278,15 @@ def test_run_of_a_killed_console_is_an_error():
 
 @pytest.mark.parametrize("status", ["passed", "failed", "error", "timeout", "cancelled", "skipped"])
 def test_format_accepts_every_verdict(status):
-    events = [run_start(), judged("a", status, "why"), run_end(status, 4)]
+    events = [run_start(), case_judged("a", status, "why"), run_end(status, 4)]
     report = validated_report(events)
     assert (report["cases"][0]["status"], report["run"]["verdict"]) == (status, status)
     assert report["cases"][0]["launch"] is None
 
 
 def test_report_keeps_the_order_of_the_suite():
-    cases = [described(name) for name in ("z", "a", "m")]
-    done = [judged(name) for name in ("a", "m", "z")]
+    cases = [describe_case(name) for name in ("z", "a", "m")]
+    done = [case_judged(name) for name in ("a", "m", "z")]
     assert [case["id"] for case in validated_report([run_start(*cases), *done])["cases"]] == [
         "z",
         "a",
@@ -290,21 +295,21 @@ def test_report_keeps_the_order_of_the_suite():
 
 
 def test_repeats_are_one_case():
-    case_description = described(repeat=2)
+    case_description = describe_case(repeat=2)
     events = [
         rank_event("samples", rank, repeat=repeat, values=[repeat + 1.0])
         for repeat in (0, 1)
         for rank in (0, 1)
     ]
-    assert first_case([*started(case_description), *events])["samples"] == {
+    assert first_case([*make_started_run(case_description), *events])["samples"] == {
         "time_ms": [[1.0], [2.0]]
     }
 
 
 def test_each_launch_has_its_median():
-    case_description = described(repeat=3)
+    case_description = describe_case(repeat=3)
     first = [
-        *started(case_description),
+        *make_started_run(case_description),
         *(rank_event("samples", rank, values=[1.0, 3.0]) for rank in (0, 1)),
     ]
     second = [
@@ -333,7 +338,7 @@ def test_state_without_a_run_has_no_report():
 
 def test_report_marks_a_lost_rank():
     lost = console_event("rank_lost", rank=1, host="node01", reason="dead")
-    assert [rank["status"] for rank in first_case([*started(), lost])["ranks"]] == [
+    assert [rank["status"] for rank in first_case([*make_started_run(), lost])["ranks"]] == [
         "running",
         "lost",
     ]
@@ -354,7 +359,7 @@ def test_report_marks_a_lost_rank():
 def test_rank_has_the_number_of_ranks_on_its_cpus(hosts, cpus, sharing):
     events = [
         {**event, "cpus": cpus[event["rank"]]} if event["event"] == "ready" else event
-        for event in started(hosts=hosts)
+        for event in make_started_run(hosts=hosts)
     ]
     assert [rank["sharing"] for rank in first_case(events)["ranks"]] == sharing
 
@@ -405,8 +410,10 @@ SLOW = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9,
 
 
 def test_report_and_junit_include_a_straggler(tmp_path):
-    events = timed([[1.0], [3.0]], ["node01", "node01"])[:-1]
-    folder = recorded(tmp_path, [*events, judged("a", "passed", stragglers=[SLOW]), run_end()])
+    events = make_timed_run([[1.0], [3.0]], ["node01", "node01"])[:-1]
+    folder = record_run(
+        tmp_path, [*events, case_judged("a", "passed", stragglers=[SLOW]), run_end()]
+    )
     run = load_run(folder)
     (straggler,) = run.cases["a"].stragglers
     assert straggler.sentence == "rank 1 on node01 is 3.00x as slow as the median rank for 6.0 s"
@@ -422,7 +429,7 @@ def test_report_and_junit_include_a_straggler(tmp_path):
 
 def build_noisy_cases(end):
     """Return events and findings of two cases: rank 1 is slow, rank 0 is disturbed."""
-    cases = [described(name, checks=[]) for name in "ab"]
+    cases = [describe_case(name, checks=[]) for name in "ab"]
     events = [run_start(*cases), job_start("a", "b")]
     events += [rank_event("ready", rank, cpus=[rank]) for rank in (0, 1)]
     for name in "ab":
@@ -435,8 +442,8 @@ def build_noisy_cases(end):
         events += [
             rank_event("case_end", rank, case=name, disturbed=disturbed[rank]) for rank in (0, 1)
         ]
-        events.append(judged(name, "passed", stragglers=[SLOW]))
-    findings = collect_findings(state_of(events))
+        events.append(case_judged(name, "passed", stragglers=[SLOW]))
+    findings = collect_findings(build_state(events))
     return [*events, *([run_end(findings=findings)] if end else [])], findings
 
 
@@ -447,7 +454,7 @@ def test_page_and_markdown_have_each_finding_once(tmp_path, write, end):
     [slow, noise] = findings
     assert " in both cases" in noise
     assert " in 2 cases: a and b; " in slow
-    text = html.unescape(write(load_run(recorded(tmp_path, events))))
+    text = html.unescape(write(load_run(record_run(tmp_path, events))))
     text = text.replace("\\", "")  # escapes of Markdown
     assert text.count(noise) == text.count(slow) == 1
     # The cases have only the sign and no other wording of the finding.
@@ -460,4 +467,4 @@ def test_page_and_markdown_have_each_finding_once(tmp_path, write, end):
 @pytest.mark.parametrize(("field", "value"), [("rank", "1"), ("ratio", None), ("more", 1)])
 def test_rejects_an_invalid_straggler(field, value):
     with pytest.raises(EventError):
-        check_run_event(judged("a", "passed", stragglers=[{**SLOW, field: value}]))
+        check_run_event(case_judged("a", "passed", stragglers=[{**SLOW, field: value}]))

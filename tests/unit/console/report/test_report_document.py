@@ -13,7 +13,13 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_cases, build_document, build_refused_report, build_report
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import Report
-from support.sample_events import rank_event, run_start, started, state_of, whole_run
+from support.sample_events import (
+    build_state,
+    make_complete_run,
+    make_started_run,
+    rank_event,
+    run_start,
+)
 
 ODD_TEXT = 'a "quoted"\nline\twith \\ and \x00, \u00e9, \u2028 and \U0001f600'
 
@@ -44,9 +50,9 @@ def test_stream_equals_the_text_of_one_dump(swept_run):
     assert document.to_json() == report
 
 
-@pytest.mark.parametrize("events", [whole_run(), [run_start()], started()])
+@pytest.mark.parametrize("events", [make_complete_run(), [run_start()], make_started_run()])
 def test_run_in_any_state_is_written_like_one_dump(events):
-    report = build_report(state_of(events))
+    report = build_report(build_state(events))
     assert join_chunks(ReportDocument.from_json(report)) == dump_at_once(report)
 
 
@@ -75,7 +81,7 @@ def test_report_of_a_refused_run_is_written_like_one_dump():
 
 
 def test_new_head_keeps_the_cases():
-    report = build_report(state_of(whole_run()))
+    report = build_report(build_state(make_complete_run()))
     document = ReportDocument.from_json(report)
     changed = document.with_head(document.head | {"comparison": {"a": 1}})
     assert join_chunks(changed) == dump_at_once(report | {"comparison": {"a": 1}})
@@ -88,7 +94,7 @@ def test_rejects_a_number_that_json_cannot_represent():
 
 def test_case_that_json_cannot_represent_is_an_error():
     """Parameters may have any value and are written unchanged."""
-    state = state_of(started())
+    state = build_state(make_started_run())
     state.cases["a"].identity.params["x"] = float("inf")
     cases, misfits = build_cases(state)
     (case,) = cases
@@ -98,7 +104,7 @@ def test_case_that_json_cannot_represent_is_an_error():
 
 def test_invalid_case_is_returned_with_its_reason():
     samples = [rank_event("samples", rank, values=[float("nan")]) for rank in (0, 1)]
-    _, misfits = build_cases(state_of([*started(), *samples]))
+    _, misfits = build_cases(build_state([*make_started_run(), *samples]))
     ((case, reason),) = misfits
     assert case == "a"
     assert "finite number" in reason

@@ -13,7 +13,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.conditions import find_conditions, find_faults
 from spbench.report.model import LaunchPart
-from support.sample_runs import case, run, summary
+from support.sample_runs import make_case, make_run, make_summary
 
 CROWDED = LaunchPart(
     launcher="openmpi",
@@ -37,13 +37,13 @@ CROWDED = LaunchPart(
 def test_finds_injected_faults_in_the_command_line(
     argv: tuple[str, ...], faults: tuple[str, ...]
 ) -> None:
-    descriptions = find_faults(summary(argv=argv))
+    descriptions = find_faults(make_summary(argv=argv))
     assert sorted(fault.split()[0] for fault in descriptions) == sorted(faults)
 
 
 def test_fault_description_has_its_case() -> None:
     argv = ("run", "x.yaml", "--inject", "slow=1.1@exchange[halo_len=3]")
-    assert find_faults(summary(argv=argv)) == ("slow=1.1 (case exchange[halo_len=3])",)
+    assert find_faults(make_summary(argv=argv)) == ("slow=1.1 (case exchange[halo_len=3])",)
 
 
 def test_finds_faults_of_a_rerun_of_failed_cases(tmp_path: Path) -> None:
@@ -52,18 +52,23 @@ def test_finds_faults_of_a_rerun_of_failed_cases(tmp_path: Path) -> None:
     content: dict[str, Any] = {"id": folder.id, "request": {"inject": ["slow@a"]}}
     (folder.path / "run.json").write_text(json.dumps(content))
     argv = ("run", "--failed", "last")
-    failed = summary(id=folder.id, folder=folder, argv=argv)
+    failed = make_summary(id=folder.id, folder=folder, argv=argv)
     assert find_faults(failed) == ("slow (case a)",)
     other_run = replace(failed, id="another")
     assert find_faults(other_run) == ()
 
 
 def test_finds_noisy_and_oversubscribed_cases() -> None:
-    conditions = find_conditions(run(case("a", noisy="why"), case("b", launch=CROWDED), case("c")))
+    conditions = find_conditions(
+        make_run(make_case("a", noisy="why"), make_case("b", launch=CROWDED), make_case("c"))
+    )
     assert conditions.noise == {"a": "why"}
     assert [conditions.is_disturbed(id_) for id_ in "abc"] == [True, True, False]
 
 
 def test_comparison_lists_different_benchmark_versions() -> None:
-    comparison = compare(run(case("a"), case("b")), run(case("a", version=2), case("b")))
+    comparison = compare(
+        make_run(make_case("a"), make_case("b")),
+        make_run(make_case("a", version=2), make_case("b")),
+    )
     assert comparison.versions == {"made.up has version 1 in a, 2 in b": ("a",)}

@@ -6,25 +6,25 @@ from spbench.report.formats.markdown import render_markdown
 from spbench.report.formats.page.document import render_page
 from spbench.report.model import LimitPart, ScaledPart
 from spbench.report.scaling import compute_scalings, scaling_objects, scaling_remarks, scaling_rows
-from support.sample_runs import case, figure, run
+from support.sample_runs import make_case, make_metric, make_run
 
 
 def scaled_case(np, *times, work="strong", throughput=None, name="conv", **changes):
     """Return a case on `np` ranks with medians of time or of a throughput."""
     metric_name = throughput or "time_ms"
     metrics = {"time_ms": sorted(times)[len(times) // 2]}
-    metrics |= {throughput: figure(times[0], "1/s", "higher")} if throughput else {}
+    metrics |= {throughput: make_metric(times[0], "1/s", "higher")} if throughput else {}
     fields = {
         "np": np,
         "metrics": metrics | changes.pop("more", {}),
         "medians": {metric_name: list(times)},
         "scaled": ScaledPart(of=name, work=work, throughput=throughput),
     }
-    return case(f"{name}[np={np}]", **fields | changes)
+    return make_case(f"{name}[np={np}]", **fields | changes)
 
 
 def compute_scaling(*cases, minimum_gain=0.5):
-    (scaling,) = compute_scalings(run(*cases), minimum_gain)
+    (scaling,) = compute_scalings(make_run(*cases), minimum_gain)
     return scaling
 
 
@@ -92,7 +92,7 @@ def test_limit_includes_the_reference_and_the_bubble():
         return {"limits": {"rate": LimitPart(value=rate, unit="1/s", measured_by="one process")}}
 
     first = scaled_case(1, 10.0, throughput="rate", **rate_limit(10.0))
-    bubble = {"ideal_bubble": figure(0.2, "1", "none")}
+    bubble = {"ideal_bubble": make_metric(0.2, "1", "none")}
     second = scaled_case(2, 14.0, throughput="rate", more=bubble, **rate_limit(20.0))
     assert [row.limit for row in compute_scaling(first, second).rows] == pytest.approx([1.0, 0.8])
 
@@ -117,11 +117,11 @@ def test_failed_case_has_a_row_with_its_reason():
 
 
 def test_cases_without_scaling_have_no_table():
-    assert compute_scalings(run(case("a"), case("b"))) == []
+    assert compute_scalings(make_run(make_case("a"), make_case("b"))) == []
 
 
 def test_reports_have_scaling_table_and_message():
-    recorded = run(scaled_case(1, 100.0), scaled_case(2, 50.0), scaled_case(4, 40.0))
+    recorded = make_run(scaled_case(1, 100.0), scaled_case(2, 50.0), scaled_case(4, 40.0))
     scalings = compute_scalings(recorded)
     assert list(scaling_rows(scalings))[2][2:9] == ("4", "40.0 ms", "2.50x", "62 %", "", "", "25 %")
     markdown = render_markdown(recorded)
@@ -130,7 +130,7 @@ def test_reports_have_scaling_table_and_message():
     page = render_page(recorded)
     assert "Efficiency over ranks" in page
     assert "it pays to 2 ranks" in page
-    assert "Scaling" not in render_page(run(case("a")))
+    assert "Scaling" not in render_page(make_run(make_case("a")))
     (row,) = scaling_objects(scalings)
     assert row["pays_to"] == 2
     assert row["rows"][1]["efficiency"] == pytest.approx(1.0)

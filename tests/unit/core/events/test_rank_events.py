@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import EVENT_KINDS, MAX_LINE, decode, encode
-from support.sample_events import BY_KIND, rank_event
+from support.sample_events import RANK_EVENTS, rank_event
 
 NAN = float("nan")
 INFINITY = float("inf")
@@ -44,7 +44,7 @@ def test_rejects_garbage_with_an_event_error(line):
 
 
 def test_each_kind_has_an_example():
-    assert set(BY_KIND) == set(EVENT_KINDS)
+    assert set(RANK_EVENTS) == set(EVENT_KINDS)
 
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
@@ -193,7 +193,7 @@ def test_rejects_samples_that_are_not_numbers(values):
         decode(json.dumps(rank_event("samples", values=values)).encode())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVENT_KINDS if "case" in BY_KIND[kind]])
+@pytest.mark.parametrize("kind", [kind for kind in EVENT_KINDS if "case" in RANK_EVENTS[kind]])
 def test_case_events_require_a_rank(kind):
     event = rank_event(kind, rank=None)
     with pytest.raises(EventError):

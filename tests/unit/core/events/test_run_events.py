@@ -7,27 +7,27 @@ import pytest
 from spbench_core.events.fields import ABSENT, EventError
 from spbench_core.events.run_events import CASE, FIELDS, make_run_event
 from support.sample_events import (
+    case_judged,
     console_event,
-    described,
+    describe_case,
     job_end,
     job_start,
-    judged,
     repeats_end,
-    resumed,
     retry,
     run_end,
+    run_resumed,
     run_start,
 )
 
 LOST = {"event": "rank_lost", "time": 1.0, "job": 1, "rank": 1, "host": "node01", "reason": "dead"}
 EVENTS = [
     run_start(),
-    resumed("a"),
+    run_resumed("a"),
     retry("a"),
     repeats_end("a"),
     job_start(),
     console_event("case_begin", case="a"),
-    judged(),
+    case_judged(),
     job_end(),
     run_end(),
     LOST,
@@ -63,7 +63,7 @@ REQUIRED = [name for name, types in CASE.items() if not types >= ABSENT]
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_rejects_a_case_that_lacks_a_field(name):
-    case = described()
+    case = describe_case()
     del case[name]
     fields = drop_time("run_start") | {"cases": [case]}
     with pytest.raises(EventError, match=f"a case of run_start: field '{name}'"):

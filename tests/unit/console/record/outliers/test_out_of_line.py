@@ -7,13 +7,13 @@ import pytest
 from benchmarks.made_up_cluster import SyntheticCluster, is_exact
 
 from spbench.record.findings import MAX_FINDINGS, collect_findings
-from support.sample_events import measured, state_of, timed
+from support.sample_events import build_state, make_links_run, make_timed_run
 
 HOSTS = [f"node{number:02}" for number in range(20)]
 
 
 def collect(events):
-    return collect_findings(state_of(events))
+    return collect_findings(build_state(events))
 
 
 def simulate_times(slow, hosts=HOSTS, noise=0.02):
@@ -35,11 +35,11 @@ def simulate_links(slow=lambda a, b: 1.0, pairs=None, hosts=HOSTS):
         factor = slow(first, second)
         latency[pair] = 2.0 * factor * (1 + random_source.gauss(0, 0.02))
         bandwidth[pair] = 10.0 / factor * (1 + random_source.gauss(0, 0.02))
-    return measured(latency, bandwidth)
+    return make_links_run(latency, bandwidth)
 
 
 def test_reports_each_slow_host_slowest_first():
-    findings = collect(timed(simulate_times({3: 1.2, 11: 1.5}), HOSTS))
+    findings = collect(make_timed_run(simulate_times({3: 1.2, 11: 1.5}), HOSTS))
     assert [finding.split(" is ")[0] for finding in findings] == ["host node11", "host node03"]
     assert findings[0].endswith(
         "x as slow as the median host in a; check it with: spbench doctor --hosts node11"
@@ -47,14 +47,14 @@ def test_reports_each_slow_host_slowest_first():
 
 
 def test_host_within_the_noise_is_not_reported():
-    [finding] = collect(timed(simulate_times({3: 1.5}, noise=0.2), HOSTS))
+    [finding] = collect(make_timed_run(simulate_times({3: 1.5}, noise=0.2), HOSTS))
     assert finding.startswith("nothing is slow: of 20 hosts and 20 ranks, the slowest takes ")
     assert "in a, which is chance among so many" in finding
 
 
 def test_reports_slow_rank_and_slow_host_instead_of_its_ranks():
     hosts = [name for name in HOSTS for _ in range(2)]
-    findings = collect(timed(simulate_times({4: 1.5, 5: 1.5, 9: 1.5}, hosts), hosts))
+    findings = collect(make_timed_run(simulate_times({4: 1.5, 5: 1.5, 9: 1.5}, hosts), hosts))
     assert len(findings) == 2
     assert any(finding.startswith("host node02 is ") for finding in findings)
     assert any(finding.startswith("rank 9 on node04 is ") for finding in findings)
@@ -110,13 +110,13 @@ def test_link_has_the_mean_of_its_repeats():
 
 def test_reports_the_worst_outliers_and_counts_the_rest():
     hosts = [f"node{number:03}" for number in range(100)]
-    findings = collect(timed(simulate_times(dict.fromkeys(range(20), 2.0), hosts), hosts))
+    findings = collect(make_timed_run(simulate_times(dict.fromkeys(range(20), 2.0), hosts), hosts))
     assert len(findings) == MAX_FINDINGS + 1
     assert findings[-1] == f"{20 - MAX_FINDINGS} more hosts, ranks or links are slow"
 
 
 def test_outlier_that_is_hardly_slower_is_not_reported():
-    [finding] = collect(timed(simulate_times({3: 1.01}, noise=0.0001), HOSTS))
+    [finding] = collect(make_timed_run(simulate_times({3: 1.01}, noise=0.0001), HOSTS))
     assert finding.startswith("nothing is slow")
 
 

@@ -11,9 +11,9 @@ from spbench.report.baselines.making import make_baseline, make_baseline_run
 from spbench.report.comparison.compare import compare
 from spbench.report.recorded import load_run
 from support.paths import RECORDED_RUNS
-from support.sample_runs import case, run
+from support.sample_runs import make_case, make_run
 
-BASELINE, _ = make_baseline("main", run(case("a", {"time_ms": 1.0})))
+BASELINE, _ = make_baseline("main", make_run(make_case("a", {"time_ms": 1.0})))
 
 
 def test_saved_baseline_can_be_loaded(tmp_path):

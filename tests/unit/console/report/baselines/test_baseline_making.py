@@ -23,7 +23,7 @@ from spbench.report.gate.baseline_gate import (
 )
 from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
-from support.sample_runs import case, figure, run, summary, wrong_check
+from support.sample_runs import make_case, make_failed_check, make_metric, make_run, make_summary
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 HOME = Path("no-home")
@@ -31,16 +31,16 @@ HOME = Path("no-home")
 
 def build_case(factor=1.0, name="a", **changes):
     launches = [factor * launch for launch in FIVE]
-    return case(name, {"time_ms": factor}, medians={"time_ms": launches}, **changes)
+    return make_case(name, {"time_ms": factor}, medians={"time_ms": launches}, **changes)
 
 
-def make_run(machine, *cases, **summary_fields):
+def make_machine_run(machine, *cases, **summary_fields):
     fingerprint = {"id": machine, "hosts": [machine]}
-    return replace(run(*cases, **summary_fields), environment={"fingerprint": fingerprint})
+    return replace(make_run(*cases, **summary_fields), environment={"fingerprint": fingerprint})
 
 
 def build_baseline(*cases, id="old"):
-    return make_baseline("main", make_run("node01", *cases, id=id))[0]
+    return make_baseline("main", make_machine_run("node01", *cases, id=id))[0]
 
 
 def as_run(baseline):
@@ -48,7 +48,7 @@ def as_run(baseline):
 
 
 def update(old, *cases, widen=False, id="new", machine="node01"):
-    later = make_run(machine, *cases, id=id)
+    later = make_machine_run(machine, *cases, id=id)
     return update_baseline(old, later, compare_with_past(HOME, as_run(old), later), widen=widen)
 
 
@@ -58,48 +58,49 @@ def launches_by_case(baseline):
 
 def test_baseline_keeps_whether_ranks_shared_cores():
     reference = {"time_ms": LimitPart(value=0.5, unit="ms", measured_by="ping-pong")}
-    metrics = {"time_ms": figure(1.0), "exchange_efficiency": figure(0.8, "1", "higher")}
+    metrics = {"time_ms": make_metric(1.0), "exchange_efficiency": make_metric(0.8, "1", "higher")}
     crowded = LaunchPart(
         launcher="openmpi", version="5", argv=[], hostfile=None, env={}, job=1, oversubscribed=True
     )
-    baseline = build_baseline(case("a", metrics, limits=reference, launch=crowded))
+    baseline = build_baseline(make_case("a", metrics, limits=reference, launch=crowded))
     [saved] = baseline.cases
     assert (saved.metrics["exchange_efficiency"].value, saved.crowded) == (0.8, True)
     part = as_run(baseline).cases["a"]
     assert part.disturbed
-    unknown = as_run(build_baseline(case("a", metrics))).cases["a"]
+    unknown = as_run(build_baseline(make_case("a", metrics))).cases["a"]
     assert (unknown.disturbed, unknown.crowded) == (False, None)
     not_crowded = crowded.model_copy(update={"oversubscribed": False})
     assert (
-        as_run(build_baseline(case("a", metrics, launch=not_crowded))).cases["a"].crowded is False
+        as_run(build_baseline(make_case("a", metrics, launch=not_crowded))).cases["a"].crowded
+        is False
     )
 
 
 def test_comparison_with_a_baseline_equals_one_with_its_run():
     first = build_case()
     later = build_case(1.2)
-    by_baseline = compare(as_run(build_baseline(first)), run(later))
-    by_run = compare(run(first), run(later))
+    by_baseline = compare(as_run(build_baseline(first)), make_run(later))
+    by_run = compare(make_run(first), make_run(later))
     assert [row.outcome for row in by_baseline.rows] == ["worse"]
     assert [*by_baseline.rows] == [*by_run.rows]
 
 
 @pytest.mark.parametrize("reference", [None, 0.5])
 def test_baseline_keeps_the_reference_of_the_time(reference):
-    part = case("a", {"time_ms": 1.0})
+    part = make_case("a", {"time_ms": 1.0})
     if reference is not None:
         limit = LimitPart(value=reference, unit="ms", measured_by="a copy")
         part = part.model_copy(update={"limits": {"time_ms": limit}})
-    baseline, _ = make_baseline("usual", run(part))
+    baseline, _ = make_baseline("usual", make_run(part))
     limits = make_baseline_run(baseline, Path("usual.json")).cases["a"].limits
     assert [limit.value for limit in limits.values()] == [reference] * (reference is not None)
 
 
 def test_keeps_and_joins_the_fastest_iterations_of_launches():
-    first, second = (run(case("a", fastest=[base, base + 1.0])) for base in (1.0, 3.0))
-    baseline, _ = make_baseline("usual", replace(first, summary=summary("one")))
+    first, second = (make_run(make_case("a", fastest=[base, base + 1.0])) for base in (1.0, 3.0))
+    baseline, _ = make_baseline("usual", replace(first, summary=make_summary("one")))
     assert make_baseline_run(baseline, Path("usual.json")).cases["a"].fastest == [1.0, 2.0]
-    later = replace(second, summary=summary("other"))
+    later = replace(second, summary=make_summary("other"))
     comparison = compare(make_baseline_run(baseline, Path("usual.json")), later)
     wider, _ = update_baseline(baseline, later, comparison, widen=True)
     assert wider.cases[0].metrics["time_ms"].fastest == [1.0, 2.0, 3.0, 4.0]
@@ -112,11 +113,11 @@ def test_keeps_and_joins_the_fastest_iterations_of_launches():
 
 
 def test_baseline_omits_cases_without_results():
-    failed_check = build_case(name="b", status="failed", checks=[wrong_check()])
+    failed_check = build_case(name="b", status="failed", checks=[make_failed_check()])
     error = build_case(name="c", status="error")
     missed_expectation = build_case(name="d", status="failed", reason="an expectation")
     baseline, messages = make_baseline(
-        "main", run(build_case(), failed_check, error, missed_expectation)
+        "main", make_run(build_case(), failed_check, error, missed_expectation)
     )
     assert [case.id for case in baseline.cases] == ["a", "d"]
     assert messages == ["left out, check halo failed: b", "left out, error: c"]
@@ -124,12 +125,12 @@ def test_baseline_omits_cases_without_results():
 
 def test_rejects_a_run_without_results():
     with pytest.raises(UsageError, match="no case of run x has results"):
-        make_baseline("main", run(build_case(status="error"), id="x"))
+        make_baseline("main", make_run(build_case(status="error"), id="x"))
 
 
 def test_rejects_a_running_run():
     with pytest.raises(UsageError, match="run x is still running"):
-        make_baseline("main", run(build_case(), id="x", verdict="running"))
+        make_baseline("main", make_run(build_case(), id="x", verdict="running"))
 
 
 def test_update_replaces_launches_by_better_ones():
@@ -185,7 +186,7 @@ def test_rejects_an_update_from_other_machines():
 
 
 def test_different_benchmark_version_is_not_comparable():
-    comparison = compare(as_run(build_baseline(build_case())), run(build_case(version=2)))
+    comparison = compare(as_run(build_baseline(build_case())), make_run(build_case(version=2)))
     [row] = comparison.rows
     assert row.outcome == "not comparable"
     assert row.reason == "version 1 of made.up in a, 2 in b"
@@ -197,7 +198,7 @@ def test_different_benchmark_version_is_not_comparable():
 def judge_run(later, failing_outcomes=("worse",), machine="node01", most_unjudged=0):
     policy = GatePolicy(frozenset(failing_outcomes), most_unjudged)
     gate = BaselineGate(HOME, as_run(build_baseline(build_case(), build_case(name="b"))), policy)
-    result = gate.judge(make_run(machine, later, build_case(name="b"), id="later"))
+    result = gate.judge(make_machine_run(machine, later, build_case(name="b"), id="later"))
     lines = []
     result.print_to(lines.append)
     return result, lines
@@ -275,7 +276,7 @@ def test_run_on_other_machines_is_unjudged():
 
 @pytest.mark.parametrize(("maximum", "code"), [(0, 1), (1, 0)])
 def test_unjudged_cases_above_the_maximum_fail_the_run(maximum, code):
-    one_launch = case("a", {"time_ms": 1.0})
+    one_launch = make_case("a", {"time_ms": 1.0})
     verdict, lines = judge_run(one_launch, most_unjudged=maximum)
     assert verdict.exit_code(ExitCode.PASSED) == code
     assert lines[2].startswith("? not judged  a     1.00 ms  1.00 ms")
@@ -295,7 +296,7 @@ def test_unjudged_cases_above_the_maximum_fail_the_run(maximum, code):
     assert quiet_lines == (lines if code else [tally])
 
 
-UNCLEAR = case("b", medians={"time_ms": [0.5, 0.6, 0.8, 0.9, 1.04]})
+UNCLEAR = make_case("b", medians={"time_ms": [0.5, 0.6, 0.8, 0.9, 1.04]})
 """Compared with `FIVE`, its interval rules out a slowdown above 10 % but not equality."""
 
 
@@ -306,7 +307,7 @@ def test_unjudged_case_that_cannot_be_worse_does_not_fail(failing_outcomes, code
     policy = GatePolicy(frozenset(failing_outcomes.split()))
     old = as_run(build_baseline(build_case(), build_case(name="b")))
     verdict = BaselineGate(HOME, old, policy).judge(
-        make_run("node01", build_case(), UNCLEAR, id="later")
+        make_machine_run("node01", build_case(), UNCLEAR, id="later")
     )
     assert [judgement.judgement for judgement in verdict.comparison.judgements] == [
         "judged",
@@ -321,9 +322,9 @@ def test_unjudged_case_that_cannot_be_worse_does_not_fail(failing_outcomes, code
 def test_error_counts_only_unjudged_cases_that_may_be_slower():
     names = ("a", "b", "c")
     old = as_run(build_baseline(*(build_case(name=name) for name in names)))
-    one_launch = case("c", {"time_ms": 1.0})
+    one_launch = make_case("c", {"time_ms": 1.0})
     gate = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"})))
-    verdict = gate.judge(make_run("node01", build_case(), UNCLEAR, one_launch, id="later"))
+    verdict = gate.judge(make_machine_run("node01", build_case(), UNCLEAR, one_launch, id="later"))
     [error] = verdict.run_for_readers.errors
     assert error == "1 case not judged and maybe slower, and --max-unjudged allows 0"
 
@@ -331,7 +332,9 @@ def test_error_counts_only_unjudged_cases_that_may_be_slower():
 def test_missing_case_of_the_baseline_fails_the_run():
     policy = GatePolicy(frozenset({"worse"}))
     old = as_run(build_baseline(build_case(), build_case(name="b")))
-    verdict = BaselineGate(HOME, old, policy).judge(make_run("node01", build_case(), id="later"))
+    verdict = BaselineGate(HOME, old, policy).judge(
+        make_machine_run("node01", build_case(), id="later")
+    )
     assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert verdict.failure_reasons[0] == "b: not judged against main: only in baseline main"
     assert "b: not judged against main: only in baseline main" in verdict.run_for_programs.errors
@@ -339,10 +342,10 @@ def test_missing_case_of_the_baseline_fails_the_run():
 
 def test_missing_check_fails_a_passed_run():
     passed_fields = {"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
-    check = wrong_check().model_copy(update=passed_fields)
+    check = make_failed_check().model_copy(update=passed_fields)
     old = as_run(build_baseline(build_case(checks=[check])))
     verdict = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"}))).judge(
-        make_run("node01", build_case())
+        make_machine_run("node01", build_case())
     )
     assert verdict.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert verdict.run_for_programs.cases["a"].reason == "check halo is missing"
@@ -350,20 +353,22 @@ def test_missing_check_fails_a_passed_run():
     assert verdict.run_for_readers.errors == ("1 case broken compared with main",)
     assert verdict.run_for_readers.summary.verdict == "failed"
     permissive = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(
-        make_run("node01", build_case())
+        make_machine_run("node01", build_case())
     )
     assert permissive.exit_code(ExitCode.PASSED) == ExitCode.PASSED
     assert permissive.run_for_programs.cases == permissive.run.cases
 
 
 def test_noisy_baseline_case_is_not_judged_by_one_launch():
-    noisy_case = case("a", {"time_ms": 1.0}, noisy="other work had its cores")
-    [row] = compare(as_run(build_baseline(noisy_case)), run(case("a", {"time_ms": 9.0}))).rows
+    noisy_case = make_case("a", {"time_ms": 1.0}, noisy="other work had its cores")
+    [row] = compare(
+        as_run(build_baseline(noisy_case)), make_run(make_case("a", {"time_ms": 9.0}))
+    ).rows
     assert row.outcome == "not enough samples"
 
 
 def test_warns_about_few_launches_with_the_needed_repeat():
-    few = case("a")
+    few = make_case("a")
     enough = [build_case(name=name) for name in "bcd"]
     [warning] = launch_warnings(build_baseline(few, *enough))
     assert warning == (
@@ -377,7 +382,7 @@ def test_hostile_name_of_a_baseline_adds_no_lines():
     hostile = build_baseline(build_case()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
     lines = []
     gate = BaselineGate(HOME, as_run(hostile), GatePolicy(frozenset()))
-    gate.judge(make_run("node01", build_case(2.0))).print_to(lines.append)
+    gate.judge(make_machine_run("node01", build_case(2.0))).print_to(lines.append)
     assert all(line.isprintable() for line in lines)
     assert [line.split(":")[0] for line in lines if "::error::" in line] == [
         "a",

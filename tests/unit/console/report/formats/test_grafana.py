@@ -5,11 +5,13 @@ import re
 
 from spbench.report.formats.grafana import render_dashboard
 from spbench.report.formats.openmetrics import render_openmetrics
-from support.sample_runs import case, figure, run
+from support.sample_runs import make_case, make_metric, make_run
 
-RUN = run(
-    case("a", {"time_ms": figure(2.0), "bandwidth_gb_s": figure(3.0, "GB/s", "higher")}),
-    case("b", {"time_ms": figure(1.0), "skew": figure(1.0, "1")}),
+RUN = make_run(
+    make_case(
+        "a", {"time_ms": make_metric(2.0), "bandwidth_gb_s": make_metric(3.0, "GB/s", "higher")}
+    ),
+    make_case("b", {"time_ms": make_metric(1.0), "skew": make_metric(1.0, "1")}),
 )
 
 

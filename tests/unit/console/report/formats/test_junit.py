@@ -7,21 +7,21 @@ import pytest
 
 from spbench.report.formats.junit import render_junit
 from spbench.report.model import LimitPart
-from support.sample_runs import case, figure, run, wrong_check
+from support.sample_runs import make_case, make_failed_check, make_metric, make_run
 
-FAILED_CHECK = wrong_check()
+FAILED_CHECK = make_failed_check()
 TIMESTAMPS = {
     "started": "2026-01-01T00:00:00.000+00:00",
     "finished": "2026-01-01T00:00:01.250+00:00",
 }
 MIXED_CASES = (
-    case("a[n=1]", {"time_ms": figure(2.0)}, **TIMESTAMPS),
-    case("b", status="failed", reason="halo: rank 1 differs by 1", checks=[FAILED_CHECK]),
-    case("c", status="failed", reason="time_ms is 2, at most 1 was expected"),
-    case("d", {}, status="error", reason="rank 3 died", traceback="Traceback\n  line"),
-    case("e", {}, status="timeout", reason="60 s passed"),
-    case("f", {}, status="skipped", reason="not reached"),
-    case("g", {}, status="cancelled"),
+    make_case("a[n=1]", {"time_ms": make_metric(2.0)}, **TIMESTAMPS),
+    make_case("b", status="failed", reason="halo: rank 1 differs by 1", checks=[FAILED_CHECK]),
+    make_case("c", status="failed", reason="time_ms is 2, at most 1 was expected"),
+    make_case("d", {}, status="error", reason="rank 3 died", traceback="Traceback\n  line"),
+    make_case("e", {}, status="timeout", reason="60 s passed"),
+    make_case("f", {}, status="skipped", reason="not reached"),
+    make_case("g", {}, status="cancelled"),
 )
 # From the schema of Jenkins' xunit plugin (junit-10.xsd), plus the properties of a test and
 # the element `error`, which Jenkins and GitLab read and pytest writes.
@@ -44,7 +44,7 @@ REQUIRED_ATTRIBUTES = {
 
 
 def parse_junit(*cases, **summary):
-    return ElementTree.fromstring(render_junit(run(*cases, **summary)))
+    return ElementTree.fromstring(render_junit(make_run(*cases, **summary)))
 
 
 def junit_tests_by_name(top):
@@ -113,8 +113,10 @@ def test_counts_match_the_tests():
 
 def test_metrics_are_properties_and_output_lines():
     limit = LimitPart(value=20.0, unit="GB/s", measured_by="memory.copy")
-    figures = {"time_ms": figure(2.0), "rate": figure(1 / 3, "GB/s", "higher", n=1)}
-    (test,) = junit_tests_by_name(parse_junit(case("a", figures, limits={"rate": limit}))).values()
+    figures = {"time_ms": make_metric(2.0), "rate": make_metric(1 / 3, "GB/s", "higher", n=1)}
+    (test,) = junit_tests_by_name(
+        parse_junit(make_case("a", figures, limits={"rate": limit}))
+    ).values()
     values = {element.get("name"): float(element.get("value")) for element in test.iter("property")}
     assert values == {"time_ms": 2.0, "rate": 1 / 3}
     assert test.find("system-out").text == ("time_ms 2 ms, p95 3, n 3\nrate 0.333 GB/s, limit 20")
@@ -122,7 +124,9 @@ def test_metrics_are_properties_and_output_lines():
 
 @pytest.mark.parametrize("hostile", ['<&">', "\x00\x1b[2J\ud800", "]]>", "'", "ends\r\nof lines"])
 def test_hostile_names_are_escaped(hostile):
-    text = render_junit(run(case(hostile, status="failed", reason=hostile), suite=hostile))
+    text = render_junit(
+        make_run(make_case(hostile, status="failed", reason=hostile), suite=hostile)
+    )
     (test,) = ElementTree.fromstring(text.encode()).iter("testcase")
     printable = "".join(letter for letter in hostile if letter.isprintable())
     assert all(letter in test.get("name") for letter in printable)
@@ -130,12 +134,12 @@ def test_hostile_names_are_escaped(hostile):
 
 
 def test_run_error_without_cases_is_a_separate_test():
-    refused = replace(run(verdict="error", exit_code=3), errors=("no launcher is installed",))
+    refused = replace(make_run(verdict="error", exit_code=3), errors=("no launcher is installed",))
     top = ElementTree.fromstring(render_junit(refused))
     assert (top.get("tests"), top.get("errors")) == ("1", "1")
     assert junit_tests_by_name(top)["run"].find("error").text == "no launcher is installed"
 
 
 def test_run_error_explained_by_cases_is_not_a_separate_test():
-    lost = replace(run(*MIXED_CASES, verdict="error"), errors=("d: rank 3 died",))
+    lost = replace(make_run(*MIXED_CASES, verdict="error"), errors=("d: rank 3 died",))
     assert "run" not in junit_tests_by_name(ElementTree.fromstring(render_junit(lost)))

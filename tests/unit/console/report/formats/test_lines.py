@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from spbench.report.formats.lines import render_json_lines, render_syslog
-from support.sample_runs import case, figure, run
+from support.sample_runs import make_case, make_metric, make_run
 
-PASSED = case("a", {"time_ms": figure(2.0), "rate": figure(3.0, "GB/s", "higher")})
-FAILED = case("b", {}, status="failed", reason='it said "no]"\nand left')
+PASSED = make_case("a", {"time_ms": make_metric(2.0), "rate": make_metric(3.0, "GB/s", "higher")})
+FAILED = make_case("b", {}, status="failed", reason='it said "no]"\nand left')
 RFC_5424 = re.compile(
     r"<(\d+)>1 (\S+) (\S+) spbench - case "
     r'\[spbench@32473((?: [a-z_]+="(?:[^"\\\]]|\\["\\\]])*")*)\] ([^\n]*)'
@@ -18,7 +18,7 @@ RFC_5424 = re.compile(
 
 
 def test_each_case_and_metric_is_an_object_without_null_fields():
-    rows = [json.loads(line) for line in render_json_lines(run(PASSED, FAILED)).splitlines()]
+    rows = [json.loads(line) for line in render_json_lines(make_run(PASSED, FAILED)).splitlines()]
     values = [(row["case"], row.get("metric"), row.get("value")) for row in rows]
     assert values == [("a", "time_ms", 2.0), ("a", "rate", 3.0), ("b", None, None)]
     assert "reason" not in rows[0]
@@ -27,9 +27,9 @@ def test_each_case_and_metric_is_an_object_without_null_fields():
 
 def test_each_case_is_a_syslog_message():
     messages = [
-        RFC_5424.fullmatch(line) for line in render_syslog(run(PASSED, FAILED)).splitlines()
+        RFC_5424.fullmatch(line) for line in render_syslog(make_run(PASSED, FAILED)).splitlines()
     ]
-    assert all(messages), render_syslog(run(PASSED, FAILED))
+    assert all(messages), render_syslog(make_run(PASSED, FAILED))
     passed, failed = (message for message in messages if message)
     assert int(passed[1]) == 16 * 8 + 6
     assert 'time_ms="2.0"' in passed[4]
@@ -49,7 +49,7 @@ def test_each_case_is_a_syslog_message():
     ],
 )
 def test_hostile_host_name_does_not_split_a_record(host, shown):
-    recorded_run = run(PASSED)
+    recorded_run = make_run(PASSED)
     hostile = replace(recorded_run, summary=replace(recorded_run.summary, host=host))
     (line,) = render_syslog(hostile).splitlines()
     assert line.split(" ")[2] == shown
@@ -57,7 +57,9 @@ def test_hostile_host_name_does_not_split_a_record(host, shown):
 
 
 def test_hostile_name_stays_within_its_field():
-    lines = render_syslog(run(case('x"] y="1', {}, status="error", reason="r"))).splitlines()
+    lines = render_syslog(
+        make_run(make_case('x"] y="1', {}, status="error", reason="r"))
+    ).splitlines()
     (message,) = (RFC_5424.fullmatch(line) for line in lines)
     assert message
     assert r"case=\"x\\\"" in repr(message[4]) or 'case="x\\"\\] y=\\"1"' in message[4]

@@ -5,14 +5,14 @@ import pytest
 from spbench.report.formats import markdown as module
 from spbench.report.formats.markdown import render_markdown
 from spbench.report.model import ExpectationPart, LimitPart
-from support.sample_runs import case, figure, run
+from support.sample_runs import make_case, make_metric, make_run
 
 
 def test_summary_starts_with_the_verdict_and_reasons():
     text = render_markdown(
-        run(
-            case("a", limits={"time_ms": LimitPart(value=1.5, unit="ms", measured_by="copy")}),
-            case("b[n=1]", {}, status="failed", reason="halo: rank 1 differs"),
+        make_run(
+            make_case("a", limits={"time_ms": LimitPart(value=1.5, unit="ms", measured_by="copy")}),
+            make_case("b[n=1]", {}, status="failed", reason="halo: rank 1 differs"),
             verdict="failed",
         )
     )
@@ -36,19 +36,21 @@ def test_summary_starts_with_the_verdict_and_reasons():
     ],
 )
 def test_hostile_names_are_escaped(name, shown):
-    assert f"| {shown} | ✓ passed |" in render_markdown(run(case(name)))
+    assert f"| {shown} | ✓ passed |" in render_markdown(make_run(make_case(name)))
 
 
 def test_reasons_are_escaped():
-    text = render_markdown(run(case("a", {}, status="error", reason="*x* <b> [y](z) _w_")))
+    text = render_markdown(
+        make_run(make_case("a", {}, status="error", reason="*x* <b> [y](z) _w_"))
+    )
     assert "- **error** `a`: \\*x\\* \\<b\\> \\[y\\](z) \\_w\\_" in text
 
 
 def test_long_summary_is_cut_below_the_limit_of_github(monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 20_000)
-    lost = [case(f"lost[{n}]", {}, status="error", reason="x" * 90) for n in range(200)]
-    fine = [case(f"fine[{n}]", {"time_ms": figure(1.0)}) for n in range(300)]
-    text = render_markdown(run(*fine, *lost))
+    lost = [make_case(f"lost[{n}]", {}, status="error", reason="x" * 90) for n in range(200)]
+    fine = [make_case(f"fine[{n}]", {"time_ms": make_metric(1.0)}) for n in range(300)]
+    text = render_markdown(make_run(*fine, *lost))
     assert len(text.encode()) < 20_000
     assert text.count("left out here for their length") == 3
     assert text.count("- **error**") + int(text.split("... and ")[1].split()[0]) == 200
@@ -59,5 +61,5 @@ def test_counts_expectations_that_were_not_judged():
         metric="time_ms", op="max", limit=None, value=1.0, status="skipped", reason="b is left out"
     )
     assert "1 passed, 2 expectations not judged: run" in render_markdown(
-        run(case("a", expectations=[skipped, skipped]))
+        make_run(make_case("a", expectations=[skipped, skipped]))
     )

@@ -7,7 +7,7 @@ import pytest
 from spbench.report.formats.openmetrics import BASE_UNITS, family_name, render_openmetrics
 from spbench.report.model import LimitPart
 from spbench_core.catalog import BENCHMARKS
-from support.sample_runs import case, figure, run
+from support.sample_runs import make_case, make_metric, make_run
 
 # The grammar of OpenMetrics 1.0, as far as gauges without timestamps and exemplars need it.
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -58,16 +58,16 @@ def get_value(text, family, **labels):
     return value
 
 
-LIMITED = case(
+LIMITED = make_case(
     "a",
-    {"time_ms": figure(2.0), "bandwidth_gb_s": figure(3.0, "GB/s", "higher", n=1)},
+    {"time_ms": make_metric(2.0), "bandwidth_gb_s": make_metric(3.0, "GB/s", "higher", n=1)},
     limits={"time_ms": LimitPart(value=1.5, unit="ms", measured_by="memory.copy")},
 )
-LOST = case("b", {}, status="error")
+LOST = make_case("b", {}, status="error")
 
 
 def test_figures_are_in_base_units():
-    text = render_openmetrics(run(LIMITED, LOST, verdict="error", exit_code=4))
+    text = render_openmetrics(make_run(LIMITED, LOST, verdict="error", exit_code=4))
     assert get_value(text, "spbench_case_time_seconds", case="a", stat="p50") == 0.002
     assert get_value(text, "spbench_case_time_seconds", case="a", stat="p95") == 0.003
     assert get_value(text, "spbench_limit_time_seconds", case="a") == 0.0015
@@ -81,13 +81,15 @@ def test_figures_are_in_base_units():
 
 
 def test_omits_unknown_figures():
-    text = render_openmetrics(run(finished=None, duration_s=None))
+    text = render_openmetrics(make_run(finished=None, duration_s=None))
     assert not {"spbench_run_duration_seconds", "spbench_passed"} & parse_families(text).keys()
 
 
 @pytest.mark.parametrize("hostile", ['"} 1\n# EOF', "a\\", "\x1b[2J\n", "\ud800"])
 def test_hostile_names_are_escaped(hostile):
-    text = render_openmetrics(run(case(hostile, {hostile: 1.0, "time_ms": 2.0}), suite=hostile))
+    text = render_openmetrics(
+        make_run(make_case(hostile, {hostile: 1.0, "time_ms": 2.0}), suite=hostile)
+    )
     assert text.count("# EOF") - text.count("?# EOF") == 1
     families = parse_families(text)
     assert len(families["spbench_passed"]["samples"]) == 1

@@ -14,16 +14,16 @@ from spbench.report.formats.trace.events import render_trace
 from spbench.report.formats.trace.spans import RunSpans
 from spbench.report.recorded import load_run
 from support.sample_events import (
-    described,
+    case_judged,
+    describe_case,
     job_end,
     job_start,
-    judged,
     rank_event,
-    recorded,
+    record_run,
     run_end,
     run_start,
 )
-from support.sample_runs import run
+from support.sample_runs import make_run
 
 AHEAD = 5.0
 """Offset of the clock of node02 in these tests, in seconds."""
@@ -40,7 +40,7 @@ def add_event(events, kind, rank, time, **fields):
 
 def two_rank_events(case="a"):
     """Return a run on the console's host and on a host with a clock ahead."""
-    events = [run_start(described(case, checks=[])), job_start(case)]
+    events = [run_start(describe_case(case, checks=[])), job_start(case)]
     for rank, host in enumerate(HOSTS):
         add_event(events, "hello", rank, 1001.0 + rank / 10, host=host)
         add_event(events, "ready", rank, 1002.0 + rank / 10, host=host)
@@ -60,7 +60,7 @@ def two_rank_events(case="a"):
     for rank in (0, 1):
         add_event(events, "case_end", rank, 1003.5, case=case)
         add_event(events, "bye", rank, 1003.6)
-    events.append(judged(case) | {"time": 1003.7})
+    events.append(case_judged(case) | {"time": 1003.7})
     events.append(job_end() | {"time": 1004.0})
     return [*events, run_end() | {"time": 1004.1}]
 
@@ -86,7 +86,7 @@ def select_slices(document, thread, process=None):
 
 
 def test_nests_phases_in_cases_and_batches_in_phases(tmp_path):
-    document = load_trace(recorded(tmp_path, two_rank_events()))
+    document = load_trace(record_run(tmp_path, two_rank_events()))
     slices = select_slices(document, 1)
     assert [event["name"] for event in slices] == [
         "start",
@@ -105,7 +105,7 @@ def test_collectives_determine_the_offset_of_a_clock(tmp_path):
     offset = collect_spans(two_rank_events()).clocks[1].estimate_offsets()["node02"]
     assert offset.seconds == pytest.approx(AHEAD, abs=offset.error)
     assert offset.error <= 1.5 * WAIT
-    document = load_trace(recorded(tmp_path, two_rank_events()))
+    document = load_trace(record_run(tmp_path, two_rank_events()))
     first, second = (
         next(event for event in select_slices(document, thread) if event["name"] == "a")
         for thread in (1, 2)
@@ -206,7 +206,7 @@ def test_failed_check_and_verdict_are_instants():
 
 def test_hostile_names_are_escaped(tmp_path):
     hostile = '"}]\x1b[2J<b>'
-    text = render_trace(load_run(recorded(tmp_path, two_rank_events(hostile))))
+    text = render_trace(load_run(record_run(tmp_path, two_rank_events(hostile))))
     assert "\x1b" not in text
     names = {event["name"] for event in json.loads(text)["traceEvents"]}
     assert '"}]?[2J<b>' in names
@@ -214,4 +214,4 @@ def test_hostile_names_are_escaped(tmp_path):
 
 def test_rejects_a_run_without_events(tmp_path):
     with pytest.raises(UsageError, match="there are none at"):
-        render_trace(replace(run(folder=RunFolder(tmp_path))))
+        render_trace(replace(make_run(folder=RunFolder(tmp_path))))

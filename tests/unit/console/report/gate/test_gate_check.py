@@ -15,18 +15,18 @@ from spbench.report.gate.check import CaseGate, check_gate
 from spbench.report.gate.check_text import gate_notes
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from support.sample_runs import case, run, wrong_check
+from support.sample_runs import make_case, make_failed_check, make_run
 
 
 def noisy_case(id: str, spread: float, launches: int = 5) -> CasePart:
     """Return a case with log times of launches evenly from -spread to +spread."""
     steps = [2 * n / (launches - 1) - 1 for n in range(launches)]
-    part: CasePart = case(id, medians={"time_ms": [exp(spread * step) for step in steps]})
+    part: CasePart = make_case(id, medians={"time_ms": [exp(spread * step) for step in steps]})
     return part
 
 
 def recorded_run(*cases: CasePart) -> RecordedRun:
-    recorded: RecordedRun = run(*cases)
+    recorded: RecordedRun = make_run(*cases)
     return recorded
 
 
@@ -85,7 +85,7 @@ def test_warns_about_too_many_false_alarms(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_single_launch_detects_nothing() -> None:
-    gate_of_case = check_first_case(case("a", medians={"time_ms": [1.0]}))
+    gate_of_case = check_first_case(make_case("a", medians={"time_ms": [1.0]}))
     assert (
         gate_of_case.launches,
         gate_of_case.smallest,
@@ -100,7 +100,7 @@ def test_single_launch_with_earlier_runs_needs_more_launches() -> None:
     random_source = Random(1)
     earlier = [[random_source.lognormvariate(0.0, 0.02)] for _ in range(20)]
     checked = check_gate(
-        recorded_run(case("a", medians={"time_ms": [1.0]})),
+        recorded_run(make_case("a", medians={"time_ms": [1.0]})),
         lambda id, metric: earlier,
         resamples=100,
     )
@@ -130,7 +130,7 @@ def test_many_cases_need_more_launches() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"status": "failed", "checks": [wrong_check()]}, "check halo failed"),
+        ({"status": "failed", "checks": [make_failed_check()]}, "check halo failed"),
         ({"status": "error"}, "error"),
         ({"metrics": {"m": 1.0}}, "time_ms was not measured"),
         ({"medians": {"time_ms": [1.0, 0.0]}}, "time_ms of a launch is 0"),
@@ -138,18 +138,18 @@ def test_many_cases_need_more_launches() -> None:
 )
 def test_case_without_a_result_is_not_checked(changes: dict[str, object], reason: str) -> None:
     bad, good = check_gate(
-        recorded_run(case("b", **changes), noisy_case("a", 0.005)), resamples=20
+        recorded_run(make_case("b", **changes), noisy_case("a", 0.005)), resamples=20
     ).cases
     assert bad == CaseGate("b", reason=reason)
     assert good.smallest == 0.1
 
 
 def test_detects_an_injected_error_with_and_without_checks() -> None:
-    passed = wrong_check().model_copy(
+    passed = make_failed_check().model_copy(
         update={"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
     )
     checked = check_gate(
-        recorded_run(noisy_case("a", 0.01), case("b", checks=[passed])), resamples=20
+        recorded_run(noisy_case("a", 0.01), make_case("b", checks=[passed])), resamples=20
     )
     assert [case_gate.error for case_gate in checked.cases] == [True, True]
     assert checked.missed_errors == ()

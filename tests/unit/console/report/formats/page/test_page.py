@@ -15,7 +15,7 @@ from spbench.report.formats.page.document import render_page
 from spbench.report.formats.page.markup import Markup, tag
 from spbench.report.model import LimitPart, RankPart, TimePart
 from spbench.report.recorded import load_run
-from support.sample_runs import case, figure, run, wrong_check
+from support.sample_runs import make_case, make_failed_check, make_metric, make_run
 
 VOID = {"meta", "link", "br", "wbr"}
 LOADS = {"src", "srcset", "data", "poster", "action", "background", "cite", "manifest"}
@@ -57,12 +57,12 @@ def rank(number, host="node01", time=TIMES):
     return RankPart(rank=number, host=host, time_ms=time, **fields)
 
 
-FAILED_CHECK = wrong_check("at (3, 7)")
+FAILED_CHECK = make_failed_check("at (3, 7)")
 LIMIT = LimitPart(value=1.5, unit="ms", measured_by="rank 0 alone")
 SWEPT_CASES = [
-    case(
+    make_case(
         f"a[n={n}]",
-        {"time_ms": figure(float(n))},
+        {"time_ms": make_metric(float(n))},
         params={"n": n},
         samples={"time_ms": [[n * 1.0, n * 1.1, n * 1.3]]},
         limits={"time_ms": LIMIT},
@@ -70,8 +70,10 @@ SWEPT_CASES = [
     )
     for n in (1, 10, 100)
 ]
-FAILED_CASE = case("b", {}, status="failed", reason="halo: rank 1 differs", checks=[FAILED_CHECK])
-LINKS_CASE = case(
+FAILED_CASE = make_case(
+    "b", {}, status="failed", reason="halo: rank 1 differs", checks=[FAILED_CHECK]
+)
+LINKS_CASE = make_case(
     "links",
     benchmark="link.pingpong",
     measurements=[
@@ -83,15 +85,15 @@ LINKS_CASE = case(
         for size in (8, 4096)
     ],
 )
-PREDICTED_CASE = case("ring", {"time_ms": 2.0, "predicted_ms": 1.0})
-COMPLETE_RUN = run(*SWEPT_CASES, FAILED_CASE, LINKS_CASE, PREDICTED_CASE, verdict="failed")
+PREDICTED_CASE = make_case("ring", {"time_ms": 2.0, "predicted_ms": 1.0})
+COMPLETE_RUN = make_run(*SWEPT_CASES, FAILED_CASE, LINKS_CASE, PREDICTED_CASE, verdict="failed")
 
 
 def test_repeated_case_shows_its_number_of_launches():
     times = {"started": "2026-11-28T10:00:00Z", "finished": "2026-11-28T10:00:12.5Z"}
-    single = case("single", **times)
-    repeated = case("repeated", launches=[1, 3, 5], **times)
-    text = " ".join(Elements(render_page(run(single, repeated))).texts)
+    single = make_case("single", **times)
+    repeated = make_case("repeated", launches=[1, 3, 5], **times)
+    text = " ".join(Elements(render_page(make_run(single, repeated))).texts)
     assert "made.up, 2 ranks, 12 s" in text
     assert "made.up, 2 ranks, 3 launches within 12 s" in text
 
@@ -161,9 +163,9 @@ def test_page_loads_nothing():
     ],
 )
 def test_hostile_names_are_escaped(hostile):
-    lost = case(
+    lost = make_case(
         f"{hostile}[n=1]",
-        {"time_ms": figure(1.0), hostile: figure(2.0, hostile)},
+        {"time_ms": make_metric(1.0), hostile: make_metric(2.0, hostile)},
         benchmark=hostile,
         status="failed",
         reason=hostile,
@@ -179,7 +181,7 @@ def test_hostile_names_are_escaped(hostile):
         ],
     )
     hostile_run = replace(
-        run(lost, suite=hostile, host=hostile, argv=("run", hostile)),
+        make_run(lost, suite=hostile, host=hostile, argv=("run", hostile)),
         findings=(hostile,),
         errors=(hostile,),
         environment={hostile: {hostile: [hostile]}, "env": {hostile: hostile}},
@@ -202,15 +204,15 @@ def test_escapes_text_but_not_markup():
 
 
 def test_run_without_results_has_a_page():
-    refused = replace(run(verdict="error", started=None, host=None), errors=("no launcher",))
+    refused = replace(make_run(verdict="error", started=None, host=None), errors=("no launcher",))
     page = Elements(render_page(refused))
     assert "no launcher" in page.texts
     assert "no cases" in " ".join(page.texts)
 
 
 def test_comparison_has_its_own_section():
-    faster = run(case("a", {"time_ms": 1.0}), id="20260101-000001-made-up-0001")
-    text = render_page(faster, compare(run(case("a")), faster))
+    faster = make_run(make_case("a", {"time_ms": 1.0}), id="20260101-000001-made-up-0001")
+    text = render_page(faster, compare(make_run(make_case("a")), faster))
     assert '<section id="comparison">' in text
     assert "a: 20260101-000000-made-up-0000; b: 20260101-000001-made-up-0001" in text
     assert '<span class="not-judged">? not judged</span>' in text
@@ -222,15 +224,15 @@ def test_comparison_has_its_own_section():
 
 
 def test_judged_comparison_does_not_change_the_verdict():
-    judged = run(case("a", medians={"time_ms": [1.0, 1.01, 1.02, 1.03, 1.04]}))
+    judged = make_run(make_case("a", medians={"time_ms": [1.0, 1.01, 1.02, 1.03, 1.04]}))
     assert "not judged against" not in render_page(judged, compare(judged, judged))
 
 
 def test_details_stop_at_the_maximum_size(monkeypatch):
-    lost = case("lost", {}, status="error", reason="died")
-    many = [case(f"fine[n={n}]", params={"n": n}) for n in range(60)]
+    lost = make_case("lost", {}, status="error", reason="died")
+    many = [make_case(f"fine[n={n}]", params={"n": n}) for n in range(60)]
     monkeypatch.setattr(document, "MOST_BYTES", 40_000)
-    text = render_page(run(*many, lost))
+    text = render_page(make_run(*many, lost))
     count = text.count('class="tile" id="c')
     assert 0 < count < 60
     assert f"{count} of 61 cases, those first that did not pass" in text

@@ -8,9 +8,9 @@ from support import sample_runs as results
 def test_expectation_shows_its_reference_or_skip_reason():
     reference = ReferencePart(value=0.35, unit="ms", lower=-0.1, upper=0.05, system="big")
     skipped = "no reference for system vm (suite has big)"
-    case = results.case(
+    case = results.make_case(
         "a",
-        {"time_ms": results.figure(0.36)},
+        {"time_ms": results.make_metric(0.36)},
         expectations=[
             ExpectationPart(
                 metric="time_ms.p50",
