@@ -8,7 +8,7 @@ from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.loader import check_text
 from spbench.tui.suites.form.draft_reader import read_draft
-from spbench.tui.suites.form.form_texts import CaseTexts, FormTexts
+from spbench.tui.suites.form.form_texts import FormFields, FormTexts
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 
@@ -30,16 +30,16 @@ FULL = CaseDraft(
 
 
 def form_of(draft):
-    return CaseTexts(BENCHMARKS[draft.benchmark], draft)
+    return FormFields(BENCHMARKS[draft.benchmark], draft)
 
 
 def changed(draft, expect=None, references=None, **texts):
     """The texts of a form, of which these are typed anew, as it reads them."""
     form = form_of(draft)
     texts = {name.replace("__", " "): text for name, text in texts.items()}
-    expect = form.initial.expect if expect is None else expect
-    references = form.initial.references if references is None else references
-    return read_draft(form, FormTexts({**form.initial.texts, **texts}, expect, references))
+    expect = form.initial_texts.expect if expect is None else expect
+    references = form.initial_texts.references if references is None else references
+    return read_draft(form, FormTexts({**form.initial_texts.by_name, **texts}, expect, references))
 
 
 def drafted(draft, **texts):
@@ -65,7 +65,7 @@ def test_sweeps_of_lists_and_of_one_value_are_told_from_values(matrix, params):
     draft = CaseDraft("links", "link.pingpong", params, matrix)
     assert drafted(draft) == draft
     form = form_of(draft)
-    anew = {name: f"{text} " for name, text in form.initial.texts.items()}
+    anew = {name: f"{text} " for name, text in form.initial_texts.by_name.items()}
     assert read_draft(form, FormTexts(anew)).draft == draft
 
 
@@ -91,11 +91,11 @@ def test_names_in_step_go_to_zip_and_back():
 def test_an_alias_keeps_the_name_that_it_has_in_the_file():
     known = BENCHMARKS["memory.copy"]
     size = Param("image_size", "int", 32, "pixels", aliases=("size_of_image",))
-    form = CaseTexts(
+    form = FormFields(
         replace(known, params=(size,)), CaseDraft("case", "memory.copy", {"size_of_image": 64})
     )
-    assert form.initial.texts["image_size"] == "64"
-    read = read_draft(form, FormTexts({**form.initial.texts, "image_size": "128"}))
+    assert form.initial_texts.by_name["image_size"] == "64"
+    read = read_draft(form, FormTexts({**form.initial_texts.by_name, "image_size": "128"}))
     assert read.draft.params == {"size_of_image": 128}
 
 
@@ -157,8 +157,8 @@ ROWS = [
 
 
 def test_references_are_rows_and_stay_in_their_order_if_nothing_is_typed():
-    assert form_of(WITH_REFERENCES).initial.references == ROWS
-    assert form_of(WITH_REFERENCES).initial.expect == [("skew", "3", "")]
+    assert form_of(WITH_REFERENCES).initial_texts.references == ROWS
+    assert form_of(WITH_REFERENCES).initial_texts.expect == [("skew", "3", "")]
     assert list(drafted(WITH_REFERENCES).expect) == ["time_ms", "skew", "time_ms.p95"]
     assert drafted(WITH_REFERENCES) == WITH_REFERENCES
 
@@ -224,7 +224,7 @@ def test_repeat_and_comment_can_be_taken_away():
 def test_the_form_of_every_benchmark_begins_with_a_case_that_the_loader_takes(benchmark, tmp_path):
     given = BENCHMARKS[benchmark].begins_with
     draft = CaseDraft("case", benchmark, params=dict(given))
-    typed = form_of(draft).initial
-    assert all(text == "" for name, text in typed.texts.items() if name not in ("name", *given))
+    typed = form_of(draft).initial_texts
+    assert all(text == "" for name, text in typed.by_name.items() if name not in ("name", *given))
     text = insert_case("", drafted(draft)).text
     assert check_text(text, tmp_path / "suite.yaml").diagnostics == ()

@@ -177,11 +177,11 @@ async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_we
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         form = await exchange_form(pilot)
-        first = form.texts.texts
+        first = form.texts.by_name
         in_one_write(app, [*keys, "s", "p"])
-        await until(pilot, lambda: form.texts.texts[key].endswith("sp"))
+        await until(pilot, lambda: form.texts.by_name[key].endswith("sp"))
         typed = {"name": "4", "np": "2"} if "enter" in keys else {}
-        assert form.texts.texts == {**first, **typed, key: "sp"}
+        assert form.texts.by_name == {**first, **typed, key: "sp"}
 
 
 @pytest.mark.long
@@ -197,17 +197,17 @@ async def test_keys_typed_on_a_machine_that_needs_seconds_for_each_land_there_to
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         form = await exchange_form(pilot)
-        first = form.texts.texts
+        first = form.texts.by_name
         with monkeypatch.context() as patch:
             patch.setattr(MessagePump, "_dispatch_message", slowly)
             for key in ("down", "down", "s", "p"):
                 in_one_write(app, [key])
                 await asyncio.sleep(0.6)
             async with asyncio.timeout(60):
-                while form.texts.texts == first or app._pending_keys:
+                while form.texts.by_name == first or app._pending_keys:
                     await asyncio.sleep(0.1)
         await pilot.pause()
-        assert [key for key, text in form.texts.texts.items() if text == "sp"] == ["repeat"]
+        assert [key for key, text in form.texts.by_name.items() if text == "sp"] == ["repeat"]
 
 
 @pytest.mark.long

@@ -88,11 +88,13 @@ class CaseComposer:
         await self._show_form(benchmark, draft, write, "Change")
 
     async def _show_form(
-        self, benchmark: Benchmark, draft: CaseDraft, write: WriteDraft, verb: str
+        self, benchmark: Benchmark, draft: CaseDraft, write: WriteDraft, submit_label: str
     ) -> None:
         document = self._pane.document
         assert document is not None  # the case is in it
-        form = CaseForm(benchmark, draft, write, document.path, verb, self._pane.estimate_suite)
+        form = CaseForm(
+            benchmark, draft, write, document.path, submit_label, self._pane.estimate_suite
+        )
         edited = await self._pane.app.push_screen_wait(form)
         if edited is not None:
             self._pane.editor.replace_text(edited.text, edited.line)

@@ -26,13 +26,7 @@ from spbench.tui.dialogs import Confirm, Modal
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.form import form_texts
 from spbench.tui.suites.form.draft_reader import DraftResult, read_draft
-from spbench.tui.suites.form.field_row import (
-    ExpectRow,
-    FieldRow,
-    FormRow,
-    ReferenceRow,
-    TextRow,
-)
+from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, ReferenceRow, TextRow
 from spbench.tui.suites.form.preview import EstimateSuite, Preview, WriteDraft, build_preview
 from spbench_core.catalog.benchmark import Benchmark, Metric
 
@@ -61,7 +55,7 @@ class CaseForm(Modal[EditedText | None]):
         draft: The initial case.
         write: Writes a draft into the text of the suite.
         path: The file of the suite.
-        verb: The label of the button: ``Insert`` or ``Change``.
+        submit_label: The label of the button: ``Insert`` or ``Change``.
         estimate: Returns the estimated duration of a suite.
     """
 
@@ -112,30 +106,30 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         draft: CaseDraft,
         write: WriteDraft,
         path: Path,
-        verb: str,
+        submit_label: str,
         estimate: EstimateSuite,
     ) -> None:
         super().__init__()
         self._estimate = estimate
-        self._converter = form_texts.CaseTexts(benchmark, draft)
+        self._fields = form_texts.FormFields(benchmark, draft)
         self._write = write
         self._path = path
-        self._verb = verb
+        self._submit_label = submit_label
         self._metric_names = [metric.name for metric in self._list_metrics()]
         self._preview_timer: Timer | None = None
         self._initial_texts = form_texts.FormTexts({})
 
     def _list_metrics(self) -> tuple[Metric, ...]:
-        draft = self._converter.draft
+        draft = self._fields.draft
         try:
-            return list_metrics(self._converter.benchmark, draft.params)
+            return list_metrics(self._fields.benchmark, draft.params)
         except ExceptionGroup:  # the parameters of the draft are incomplete
-            return list_metrics(self._converter.benchmark)
+            return list_metrics(self._fields.benchmark)
 
     # Widgets
 
     def compose(self) -> ComposeResult:
-        benchmark = self._converter.benchmark
+        benchmark = self._fields.benchmark
         with Vertical(id="form") as frame:
             frame.border_title = Content(f"{benchmark.name}: {benchmark.summary}")
             with Horizontal(id="sides"):
@@ -150,37 +144,42 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             yield Static("", id="hint", markup=False)
             with Horizontal(id="buttons"):
                 yield Button("Cancel (Esc)", id="leave", compact=True)
-                yield Button(f"{self._verb} (Ctrl+S)", "primary", id="write", compact=True)
+                yield Button(f"{self._submit_label} (Ctrl+S)", "primary", id="write", compact=True)
 
     def _build_rows(self) -> Iterable[Static | FormRow]:
-        form = self._converter
-        texts = self._converter.initial.texts
+        fields = self._fields
+        text_by_name = fields.initial_texts.by_name
         yield Static("Case", classes="heading first")
-        yield from self._build_fields([form.name_field, form.np_field, form.repeat_field])
+        yield from self._build_fields([fields.name_field, fields.np_field, fields.repeat_field])
         yield TextRow(
-            form_texts.COMMENT, "stands above the case", texts[form_texts.COMMENT], lines=True
+            form_texts.COMMENT,
+            "stands above the case",
+            text_by_name[form_texts.COMMENT],
+            lines=True,
         )
         yield Static("Parameters", classes="heading")
-        yield from self._build_fields(form.swept_fields[1:])
+        yield from self._build_fields(fields.swept_fields[1:])
         yield TextRow(
-            form_texts.IN_STEP, "swept names that change together", texts[form_texts.IN_STEP]
+            form_texts.IN_STEP, "swept names that change together", text_by_name[form_texts.IN_STEP]
         )
         yield TextRow(
-            form_texts.EXCLUDE, "points to leave out: {key: value}", texts[form_texts.EXCLUDE]
+            form_texts.EXCLUDE,
+            "points to leave out: {key: value}",
+            text_by_name[form_texts.EXCLUDE],
         )
         yield Static("Expectations", classes="heading")
-        for expected in (*form.initial.expect, NO_EXPECTATION):
+        for expected in (*fields.initial_texts.expect, NO_EXPECTATION):
             yield self._build_expect_row(expected)
         yield Static("References with tolerances", classes="heading")
-        for reference in (*form.initial.references, NO_REFERENCE):
+        for reference in (*fields.initial_texts.references, NO_REFERENCE):
             yield self._build_reference_row(reference)
         yield Static("Launch, where it differs from the suite's", classes="heading")
-        yield from self._build_fields(form.launch_fields, form_texts.LAUNCH)
+        yield from self._build_fields(fields.launch_fields, form_texts.LAUNCH)
 
     def _build_fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
         for field in fields:
             key = prefix + field.name
-            yield FieldRow(field, key, self._converter.initial.texts.get(key, ""))
+            yield FieldRow(field, key, self._fields.initial_texts.by_name.get(key, ""))
 
     def _build_expect_row(self, expected: form_texts.ExpectationTexts) -> ExpectRow:
         return ExpectRow(self._list_metric_names(), expected)
@@ -197,10 +196,9 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     @property
     def texts(self) -> form_texts.FormTexts:
         """The current texts of all fields."""
-        fields = self.query_one("#fields")
-        texts = {row.key: row.text for row in fields.query(TextRow)}
+        text_by_name = {row.key: row.text for row in self.query_one("#fields").query(TextRow)}
         return form_texts.FormTexts(
-            texts,
+            text_by_name,
             [row.texts for row in self._list_expect_rows()],
             [row.texts for row in self._list_reference_rows()],
         )
@@ -226,17 +224,17 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     def _handle_change(self, box: Input | TextArea) -> None:
         row = self._find_row(box)
-        if row is not None:
-            row.check()
-        if isinstance(row, ExpectRow) and row is self.query(ExpectRow).last() and any(row.texts):
+        if row is None:
+            return
+        row.check()
+        if isinstance(row, ExpectRow) and self._is_last_and_filled(row):
             self.query_one("#fields").mount(self._build_expect_row(NO_EXPECTATION), after=row)
         if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):
             self.query_one("#fields").mount(self._build_reference_row(NO_REFERENCE), after=row)
-        if row is not None:
-            self._schedule_preview()
+        self._schedule_preview()
 
-    def _is_last_and_filled(self, row: ReferenceRow) -> bool:
-        return row is self.query(ReferenceRow).last() and any(row.texts)
+    def _is_last_and_filled(self, row: ExpectRow | ReferenceRow) -> bool:
+        return row is self.query(type(row)).last() and any(row.texts)
 
     def on_input_submitted(self) -> None:
         """Go to the next field."""
@@ -260,7 +258,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     async def _show_preview(self) -> Preview | None:
         """Show the preview of the texts and return it; None if a text is invalid."""
-        result = read_draft(self._converter, self.texts)
+        result = read_draft(self._fields, self.texts)
         self._show_errors(result)
         if result.draft is None:
             self._show_problems(result.errors.values())

@@ -21,7 +21,7 @@ from spbench.tui.suites.form.form_texts import (
     IN_STEP,
     LAUNCH,
     REFERENCE,
-    CaseTexts,
+    FormFields,
     FormTexts,
     is_sweep,
 )
@@ -42,32 +42,32 @@ class DraftResult:
     errors: Mapping[str, str]
 
 
-def read_draft(form: CaseTexts, typed: FormTexts) -> DraftResult:
+def read_draft(fields: FormFields, form_texts: FormTexts) -> DraftResult:
     """Return the case from the texts of a form, or the errors in them."""
-    return _Reader(form, typed).read()
+    return _Reader(fields, form_texts).read()
 
 
 class _Reader:
     """A reader of one state of a form's texts."""
 
-    def __init__(self, form: CaseTexts, typed: FormTexts) -> None:
-        self._converter = form
-        self._texts = typed
+    def __init__(self, fields: FormFields, form_texts: FormTexts) -> None:
+        self._fields = fields
+        self._form_texts = form_texts
         self._errors: dict[str, str] = {}
-        draft = form.draft
+        draft = fields.draft
         # np is assigned like a parameter, and moved to its own key at the end.
         self._params = dict(draft.params) | ({} if draft.np is None else {_NP: draft.np})
         self._matrix = dict(draft.matrix)
         self._zip = dict(draft.zip)
 
     def read(self) -> DraftResult:
-        form = self._converter
-        before = self._converter.draft
+        fields = self._fields
+        before = fields.draft
         self._assign_parameters(self._read_swept_together())
         draft = replace(
             before,
-            name=self._read_if_changed(form.name_field, before.name),
-            repeat=self._read_if_changed(form.repeat_field, before.repeat)
+            name=self._read_if_changed(fields.name_field, before.name),
+            repeat=self._read_if_changed(fields.repeat_field, before.repeat)
             if self._text("repeat")
             else 1,
             np=self._params.pop(_NP, None),
@@ -82,10 +82,10 @@ class _Reader:
         return DraftResult(None if self._errors else draft, self._errors)
 
     def _text(self, name: str) -> str:
-        return self._texts.texts.get(name, "").strip()
+        return self._form_texts.by_name.get(name, "").strip()
 
     def _is_unchanged(self, name: str) -> bool:
-        return self._text(name) == self._converter.initial.texts.get(name, "").strip()
+        return self._text(name) == self._fields.initial_texts.by_name.get(name, "").strip()
 
     def _read_if_changed(self, field: Field, before: Any, name: str = "") -> Any:
         name = name or field.name
@@ -104,28 +104,28 @@ class _Reader:
 
     def _read_swept_together(self) -> dict[str, str]:
         """Return the parameters that are swept together, with their names in the text."""
-        names = (name.strip() for name in self._text(IN_STEP).split(","))
-        return {self._converter.parameter_name(name): name for name in names if name}
+        typed_names = (name.strip() for name in self._text(IN_STEP).split(","))
+        return {self._fields.parameter_name(name): name for name in typed_names if name}
 
-    def _assign_parameters(self, steps: Mapping[str, str]) -> None:
-        for field in self._converter.swept_fields:
+    def _assign_parameters(self, typed_name_by_parameter: Mapping[str, str]) -> None:
+        for field in self._fields.swept_fields:
             if not self._is_unchanged(field.name):
                 self._assign_parameter(field)
         for name in [*self._matrix]:
-            if self._converter.parameter_name(name) in steps:
+            if self._fields.parameter_name(name) in typed_name_by_parameter:
                 self._zip[name] = self._matrix.pop(name)
         for name in [*self._zip]:
-            if self._converter.parameter_name(name) not in steps:
+            if self._fields.parameter_name(name) not in typed_name_by_parameter:
                 self._matrix[name] = self._zip.pop(name)
-        swept = {self._converter.parameter_name(name) for name in self._zip}
-        for name, word in steps.items():
+        swept = {self._fields.parameter_name(name) for name in self._zip}
+        for name, typed_name in typed_name_by_parameter.items():
             if name not in swept:
-                self._errors.setdefault(IN_STEP, f"{word!r} has no list of values above")
+                self._errors.setdefault(IN_STEP, f"{typed_name!r} has no list of values above")
 
     def _assign_parameter(self, field: Field) -> None:
         """Assign no, one or several values to a parameter, as given by its text."""
         sections = (self._params, self._matrix, self._zip)
-        keys = [self._converter.find_key(section, field.name) for section in sections]
+        keys = [self._fields.find_key(section, field.name) for section in sections]
         key = next(filter(None, keys), field.name)
         text = self._text(field.name)
         if is_sweep(field, text):
@@ -147,7 +147,7 @@ class _Reader:
 
     def _read_exclude(self) -> Sequence[Mapping[str, Any]]:
         if self._is_unchanged(EXCLUDE):
-            return self._converter.draft.exclude
+            return self._fields.draft.exclude
         try:
             rules = parse_yaml(f"[{self._text(EXCLUDE)}]").root.data
         except YamlError:
@@ -158,62 +158,65 @@ class _Reader:
         return ()
 
     def _read_launch(self) -> Mapping[str, Any]:
-        set_here = dict(self._converter.draft.launch)
-        for field in self._converter.launch_fields:
+        launch_settings = dict(self._fields.draft.launch)
+        for field in self._fields.launch_fields:
             name = LAUNCH + field.name
             if not self._text(name):
-                set_here.pop(field.name, None)
+                launch_settings.pop(field.name, None)
             else:
-                set_here[field.name] = self._read_if_changed(field, set_here.get(field.name), name)
-        return set_here
+                launch_settings[field.name] = self._read_if_changed(
+                    field, launch_settings.get(field.name), name
+                )
+        return launch_settings
 
     def _read_expectations(self) -> Mapping[str, Mapping[str, Any]]:
-        first = self._converter.initial
-        if (self._texts.expect, self._texts.references) == (first.expect, first.references):
-            return self._converter.draft.expect
-        read = self._read_bounds()
-        self._add_references(read)
-        return read
+        initial = self._fields.initial_texts
+        form_texts = self._form_texts
+        if (form_texts.expect, form_texts.references) == (initial.expect, initial.references):
+            return self._fields.draft.expect
+        expectation_by_metric = self._read_bounds()
+        self._add_references(expectation_by_metric)
+        return expectation_by_metric
 
     def _read_bounds(self) -> dict[str, dict[str, Any]]:
-        read: dict[str, dict[str, Any]] = {}
-        for row, (metric, *typed) in enumerate(self._texts.expect):
+        bounds_by_metric: dict[str, dict[str, Any]] = {}
+        for row, (metric, *bound_texts) in enumerate(self._form_texts.expect):
             name = f"{EXPECT}{row}"
             bounds = {}
-            for field, text in zip(list_bound_fields(metric), typed, strict=True):
+            for field, text in zip(list_bound_fields(metric), bound_texts, strict=True):
                 if text.strip():
                     bounds[field.name] = self._parse_value(field, text, name)
             if bounds and not metric:
                 self._errors[name] = "name the metric that these bounds are for"
             elif metric and not bounds:
                 self._errors[name] = f"{metric} has no bound: give max, min or both"
-            elif metric in read:
+            elif metric in bounds_by_metric:
                 self._errors[name] = f"duplicate {metric}"
             elif metric:
-                read[metric] = bounds
-        return read
+                bounds_by_metric[metric] = bounds
+        return bounds_by_metric
 
-    def _add_references(self, read: dict[str, dict[str, Any]]) -> None:
-        for row, (metric, system, *typed) in enumerate(self._texts.references):
+    def _add_references(self, expectation_by_metric: dict[str, dict[str, Any]]) -> None:
+        for row, (metric, system, *number_texts) in enumerate(self._form_texts.references):
             name = f"{REFERENCE}{row}"
-            fields = zip(list_reference_fields(metric), typed, strict=True)
-            entry = {
+            fields = zip(list_reference_fields(metric), number_texts, strict=True)
+            reference = {
                 field.name: self._parse_value(field, text, name)
                 for field, text in fields
                 if text.strip()
             }
-            before = read.get(metric, {"systems": {}} if system else {})
+            before = expectation_by_metric.get(metric, {"systems": {}} if system else {})
             if not metric:
                 self._errors[name] = "name the metric that this reference is for"
-            elif "reference" not in entry:
+            elif "reference" not in reference:
                 self._errors[name] = f"{metric} has no reference: give a number above 0"
-            elif len(entry) == 1:
+            elif len(reference) == 1:
                 self._errors[name] = f"{metric} has no tolerance: give lower, upper or both"
             elif system and system not in before.get("systems", (system,)):
-                before["systems"][system] = entry
-                read[metric] = before
+                before["systems"][system] = reference
+                expectation_by_metric[metric] = before
             elif system or before:
                 title = f"{metric} of {system}" if "systems" in before and system else metric
                 self._errors[name] = f"duplicate {title}"
             else:
-                read[metric] = entry
+                expectation_by_metric[metric] = reference

@@ -1,4 +1,4 @@
-"""A case as the texts of its form."""
+"""The fields of the form of a case, and the case as their texts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,15 @@ _REFERENCE_KEYS = ("reference", "lower", "upper")
 
 @dataclass(frozen=True, slots=True)
 class FormTexts:
-    """All texts of a form."""
+    """All texts of a form.
 
-    texts: Mapping[str, str]
+    Attributes:
+        by_name: The texts that are not in rows of several boxes.
+        expect: The texts of each expectation.
+        references: The texts of each reference with tolerances.
+    """
+
+    by_name: Mapping[str, str]
     expect: Sequence[ExpectationTexts] = ()
     references: Sequence[ReferenceTexts] = ()
 
@@ -65,8 +71,8 @@ def find_error(field: Field, text: str) -> str | None:
     return None
 
 
-class CaseTexts:
-    """The fields of a benchmark's form, and the texts of a draft."""
+class FormFields:
+    """The fields of the form for cases of a benchmark, and the texts of a draft."""
 
     def __init__(self, benchmark: Benchmark, draft: CaseDraft) -> None:
         self.benchmark = benchmark
@@ -76,10 +82,10 @@ class CaseTexts:
         self.launch_fields = list_launch_fields()
 
     @cached_property
-    def initial(self) -> FormTexts:
+    def initial_texts(self) -> FormTexts:
         """The texts of the draft."""
         draft = self.draft
-        texts = {
+        text_by_name = {
             self.name_field.name: draft.name,
             self.repeat_field.name: "" if draft.repeat == 1 else str(draft.repeat),
             **{field.name: self._text(field) for field in self.swept_fields},
@@ -97,7 +103,7 @@ class CaseTexts:
             for metric, bounds in draft.expect.items()
             if bounds.keys().isdisjoint((*_REFERENCE_KEYS, "systems"))
         ]
-        return FormTexts(texts, expect, [*_list_reference_texts(draft.expect)])
+        return FormTexts(text_by_name, expect, [*_list_reference_texts(draft.expect)])
 
     def find_key(self, section: Mapping[str, Any], name: str) -> str | None:
         """Return the name or alias under which a section has a parameter, if it has it."""
@@ -110,9 +116,9 @@ class CaseTexts:
 
     def _text(self, field: Field) -> str:
         draft = self.draft
-        for swept in (draft.matrix, draft.zip):
-            if key := self.find_key(swept, field.name):
-                return _format_sweep(field, swept[key])
+        for values_by_key in (draft.matrix, draft.zip):
+            if key := self.find_key(values_by_key, field.name):
+                return _format_sweep(field, values_by_key[key])
         if field is self.np_field:
             return "" if draft.np is None else str(draft.np)
         key = self.find_key(draft.params, field.name)
@@ -128,11 +134,11 @@ def _format_sweep(field: Field, values: Sequence[Any]) -> str:
 
 
 def _list_reference_texts(expect: Mapping[str, Mapping[str, Any]]) -> Iterator[ReferenceTexts]:
-    for metric, entry in expect.items():
-        by_system = dict(entry.get("systems", {}))
-        if not entry.keys().isdisjoint(_REFERENCE_KEYS):
-            by_system[""] = entry
-        for system, reference in by_system.items():
+    for metric, expectation in expect.items():
+        reference_by_system = dict(expectation.get("systems", {}))
+        if not expectation.keys().isdisjoint(_REFERENCE_KEYS):
+            reference_by_system[""] = expectation
+        for system, reference in reference_by_system.items():
             value, lower, upper = (_format_bound(reference.get(key)) for key in _REFERENCE_KEYS)
             yield metric, system, value, lower, upper
 
