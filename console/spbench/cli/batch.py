@@ -12,6 +12,7 @@ import typer
 
 from spbench.cli.request import (
     CASE_OPTIONS,
+    STDOUT,
     CaseSelection,
     HomeOption,
     JsonOption,
@@ -158,7 +159,7 @@ def collect(
     from spbench.record.state import RunState
 
     state = RunState()
-    stream = sys.stderr if json_target == "-" else sys.stdout
+    stream = sys.stderr if json_target == STDOUT else sys.stdout
     view = LineView(
         state, make_line_writer(stream), -1 if quiet else int(verbose), output_width(stream)
     )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from spbench.engine.plan import Request
 
 Command = Callable[..., None]
+STDOUT = "-"
+"""The value of an option for an output file that means stdout."""
 
 
 def check_suite(path: Path | None) -> Path | None:
@@ -229,6 +231,22 @@ def reject_folder(option: str, target: str | Path | None) -> None:
     """
     if target is not None and os.path.isdir(target or "."):  # Path.is_dir raises on long names
         raise UsageError(f"{option} {target}: cannot write to a folder; name a file in it")
+
+
+def write_output(text: str, target: str) -> None:
+    """Write text to a file, or to stdout for ``-``.
+
+    Raises:
+        SpbenchError: The file cannot be written.
+    """
+    from spbench.record.runs.files import write_file
+
+    if target == STDOUT:
+        sys.stdout.write(text)
+        # Lines on stderr that follow must not overtake the text.
+        sys.stdout.flush()
+    else:
+        write_file(Path(target), text)
 
 
 def print_progress(line: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.planner.output.plan_description import (
@@ -128,21 +126,6 @@ def render_step(plan: Plan, timeline: str) -> str:
     width = shutil.get_terminal_size((100, 24)).columns
     lines = (*render_timeline_text(step, width), *render_step_legend(step, width))
     return "".join(f"{line}\n" for line in lines)
-
-
-def write_output(text: str, target: str) -> None:
-    """Write text to a file, or to stdout for ``-``.
-
-    Raises:
-        SpbenchError: The text cannot be written.
-    """
-    from spbench.record.runs.files import write_file
-
-    if target == "-":
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    else:
-        write_file(Path(target), text)
 
 
 def render_plan(plan: Plan, cluster: Cluster, width: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ from spbench.cli.planning.arguments import (
     parse_batch_sizes,
 )
 from spbench.cli.request import (
+    STDOUT,
     HomeOption,
     OutputOption,
     QuietOption,
@@ -24,6 +25,7 @@ from spbench.cli.request import (
     build_request,
     launch_options,
     reject_folder,
+    write_output,
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "csv", "dot", "hpgo")
 TIMELINES = ("text", "svg", "trace")
 MODES = ("best", "hpgo")
-STDOUT = "-"
 
 
 def register(app: typer.Typer) -> None:
@@ -148,7 +149,7 @@ def plan(
             metavar="FORMAT",
         ),
     ] = None,
-    output: OutputOption = "-",
+    output: OutputOption = STDOUT,
     emit: Annotated[
         Path | None,
         typer.Option("--emit", help="Write a suite that runs the plan", metavar="FILE"),
@@ -204,7 +205,7 @@ def plan(
         sys.stderr.write(f"spbench: error: {error}\n")
     if errors:
         raise typer.Exit(ExitCode.USAGE)
-    [first, *_] = plans
+    first = plans[0]
     if (emit is not None or verify) and not isinstance(first, PlannerError):
         suite = _emit_suite(first, model, devices, emit)
         if verify:
@@ -253,7 +254,7 @@ def _write_plans(
     output: str,
 ) -> None:
     """Write the plans in a format, or the step of a single plan as a timeline."""
-    from spbench.cli.planning.output import render_plans, render_step, write_output
+    from spbench.cli.planning.output import render_plans, render_step
     from spbench.cli.text_layout import output_width
     from spbench.planner.plans import Plan
     from spbench.report.text_tables import PIPE_WIDTH

@@ -10,6 +10,7 @@ import typer
 
 from spbench.cli.planning.arguments import parse_counts
 from spbench.cli.request import (
+    STDOUT,
     CaseSelection,
     HomeOption,
     OutputOption,
@@ -39,7 +40,7 @@ def profile(
         str,
         typer.Option("--batch-sizes", help="Batch sizes to measure, rising", metavar="LIST"),
     ] = "1,2,4",
-    output: OutputOption = "-",
+    output: OutputOption = STDOUT,
     busy: Annotated[
         bool, typer.Option("--busy", help="Keep all other slots busy with the same work")
     ] = False,
@@ -60,12 +61,11 @@ def profile(
     verbose: VerboseOption = False,
 ) -> None:
     """Measure the layers of a model for `spbench plan`."""
-    from spbench.cli.request import build_request, reject_folder
+    from spbench.cli.request import build_request, reject_folder, write_output
     from spbench.cli.runs.execution import execute_for_command
     from spbench.engine.plan import build_settings, plan_suite
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
-    from spbench.record.runs.files import write_file
     from spbench.suites.loader import load_suite_text
 
     reject_folder("--output", output)
@@ -89,12 +89,13 @@ def profile(
         ]
         raise UsageError("; ".join(messages)) from None
     planned = plan_suite(request, suite)
-    completed = execute_for_command(planned, quiet=quiet, verbose=verbose, to_stderr=output == "-")
+    completed = execute_for_command(
+        planned, quiet=quiet, verbose=verbose, to_stderr=output == STDOUT
+    )
     if completed.exit_code:
         raise typer.Exit(completed.exit_code)
     measured = read_measured_profile(completed.report.to_json())
-    if output == "-":
-        print(write_profile_json(measured), end="")
-        return
-    write_file(Path(output), write_profile_json(measured))
-    print(f"{output}: {len(measured.layers)} layers at batch sizes {', '.join(map(str, sizes))}")
+    write_output(write_profile_json(measured), output)
+    if output != STDOUT:
+        batch_sizes_text = ", ".join(map(str, sizes))
+        print(f"{output}: {len(measured.layers)} layers at batch sizes {batch_sizes_text}")

@@ -15,11 +15,13 @@ from spbench.cli.completing import complete_baseline
 from spbench.cli.records.gate_options import MaxUnjudgedOption, ReportFailOnOption, load_gate
 from spbench.cli.request import (
     FROM_SUFFIX,
+    STDOUT,
     HomeOption,
     OutputOption,
     RunOrReportArgument,
     choose_format,
     reject_folder,
+    write_output,
 )
 from spbench.errors import SpbenchError, UsageError
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from spbench.report.gate.baseline_gate import GateResult
     from spbench.report.recorded import RecordedRun
 
-STDOUT = "-"
 DEFAULT_FORMAT = "md"
 _SUFFIXES = {
     ".html": "html",
@@ -43,6 +44,13 @@ _FOR_PEOPLE = ("html", "md", "markdown")
 """The formats for people, which show unjudged cases as not judged."""
 _WITH_BASELINE = (*_FOR_PEOPLE, "junit", "annotations")
 """The formats that show how a run compares with a baseline."""
+JunitOption = Annotated[
+    str | None,
+    typer.Option("--junit", help="Write JUnit XML for a CI server", metavar="FILE"),
+]
+HtmlOption = Annotated[
+    str | None, typer.Option("--html", help="Write a web page in one file", metavar="FILE")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -83,7 +91,6 @@ def report(
     """Write a run as a web page, for a CI server or for monitoring."""
     reject_folder("--output", output)
     from spbench.cli.records.recorded import load_run_or_report
-    from spbench.record.runs.files import write_file
     from spbench.record.runs.folder import find_home
 
     format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)
@@ -97,10 +104,8 @@ def report(
     text = _render_report(recorded, format_, gate.judge(recorded) if gate else None)
     if push is not None:
         _push(text, push, recorded)
-    elif output == STDOUT:
-        print(text, end="")
-    if output != STDOUT:
-        write_file(Path(output), text)
+    if push is None or output != STDOUT:
+        write_output(text, output)
 
 
 def _render_report(run: RecordedRun, format_: str, gate_result: GateResult | None) -> str:
@@ -119,15 +124,6 @@ def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
     sys.stderr.write(f"spbench: pushing {recorded.summary.id} to {gateway}\n")
     address = push_metrics(text, gateway, recorded.summary.suite)
     print(f"pushed {recorded.summary.id} to {address}")
-
-
-JunitOption = Annotated[
-    str | None,
-    typer.Option("--junit", help="Write JUnit XML for a CI server", metavar="FILE"),
-]
-HtmlOption = Annotated[
-    str | None, typer.Option("--html", help="Write a web page in one file", metavar="FILE")
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ from spbench.cli.records import history, upkeep
 from spbench.cli.records.rank_tables import render_link_table, render_rank_tables
 from spbench.cli.request import (
     FROM_SUFFIX,
+    STDOUT,
     HomeOption,
     OutputOption,
     RunArgument,
     choose_format,
     reject_folder,
+    write_output,
 )
 from spbench.cli.text_layout import cut_line
 from spbench.errors import (
@@ -276,7 +278,7 @@ def export(
             show_default=DEFAULT_FORMAT,
         ),
     ] = None,
-    output: OutputOption = "-",
+    output: OutputOption = STDOUT,
     table: Annotated[
         str | None,
         typer.Option(
@@ -291,7 +293,6 @@ def export(
     """Export the metrics of a run, or its whole report."""
     reject_folder("--output", output)
     from spbench.cli.records.recorded import read_run
-    from spbench.record.runs.files import write_file
     from spbench.record.runs.folder import find_home, find_run
     from spbench.report.export import export_text
 
@@ -302,17 +303,13 @@ def export(
         return
     if table is not None:
         raise UsageError("--table is for --format parquet; csv has the metrics, json all of it")
-    text = export_text(recorded, format_)
-    if output == "-":
-        print(text, end="")
-    else:
-        write_file(Path(output), text)
+    write_output(export_text(recorded, format_), output)
 
 
 def _export_parquet(recorded: RecordedRun, output: str, table: str) -> None:
     from spbench.report.frames import TABLES, write_parquet
 
-    if output == "-":
+    if output == STDOUT:
         raise UsageError("--format parquet writes a file: name it with --output")
     if table not in TABLES:
         suggestion = did_you_mean(table, TABLES)

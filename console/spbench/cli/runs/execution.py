@@ -38,9 +38,17 @@ class RunView(Protocol):
 
 
 def make_view(
-    planned: RunPlan, state: RunState, headless: bool, on_stderr: bool, verbosity: int
+    planned: RunPlan, state: RunState, *, headless: bool, on_stderr: bool, verbosity: int
 ) -> RunView:
-    """Return live tables for a terminal, or lines for a pipe, CI or ``--headless``."""
+    """Return live tables for a terminal, or lines for a pipe, CI or ``--headless``.
+
+    Args:
+        planned: The plan of the run.
+        state: The state of the run, which changes with each event.
+        headless: Whether to print lines on a terminal, too.
+        on_stderr: Whether to print on stderr, because the report is written to stdout.
+        verbosity: -1 for the status of the run only, 1 for details of ranks and cases.
+    """
     from spbench.engine.estimate import estimate_plan
 
     home = planned.request.home
@@ -114,14 +122,20 @@ def execute_for_command(
     from spbench.record.state import RunState
 
     state = RunState()
-    ended = execute_plan(planned, headless, to_stderr, -1 if quiet else int(verbose), state)
+    ended = execute_plan(
+        planned,
+        state,
+        headless=headless,
+        on_stderr=to_stderr,
+        verbosity=-1 if quiet else int(verbose),
+    )
     return CompletedRun(ended.folder, state, ended.report, ended.exit_code)
 
 
 def execute_plan(
-    planned: RunPlan, headless: bool, on_stderr: bool, verbosity: int, state: RunState
+    planned: RunPlan, state: RunState, *, headless: bool, on_stderr: bool, verbosity: int
 ) -> EndedRun:
-    """Run a plan with its view, and return the ended run.
+    """Run a plan with the view of `make_view`, and return the ended run.
 
     Raises:
         SpbenchError: The run could not be started.
@@ -130,7 +144,7 @@ def execute_plan(
 
     from spbench.engine.run import Run
 
-    view = make_view(planned, state, headless, on_stderr, verbosity)
+    view = make_view(planned, state, headless=headless, on_stderr=on_stderr, verbosity=verbosity)
     progress = print_progress if verbosity >= 0 else _ignore
     try:
         ended = asyncio.run(Run(planned, state, view, progress).execute())

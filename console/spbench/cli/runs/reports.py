@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.cli.records.report import NO_FILES, ReportFiles
+from spbench.cli.request import STDOUT
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def write_report(report: ReportDocument, target: str | None, no_samples: bool) -
     from spbench.record.runs.files import unwritable_error, write_chunks
 
     chunks = report.chunks(with_samples=not no_samples)
-    if target != "-":
+    if target != STDOUT:
         write_chunks(Path(target), chunks)
         return
     try:

@@ -17,9 +17,10 @@ from spbench.cli.records.gate_options import (
     MaxUnjudgedOption,
     load_gate,
 )
-from spbench.cli.records.report import STDOUT, HtmlOption, JunitOption, ReportFiles
+from spbench.cli.records.report import HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
+    STDOUT,
     CaseSelection,
     HomeOption,
     JsonOption,
@@ -170,7 +171,9 @@ def run(
         if dry_run:
             _print_dry_run(planned)
             return
-        ended = execute_plan(planned, headless, on_stderr, verbosity, RunState())
+        ended = execute_plan(
+            planned, RunState(), headless=headless, on_stderr=on_stderr, verbosity=verbosity
+        )
     except SpbenchError as error:
         report_refusal(error, json_target, files)
         raise

@@ -13,6 +13,7 @@ import typer
 
 from spbench.cli.request import (
     ALL_CASES,
+    STDOUT,
     CaseSelection,
     HomeOption,
     QuietOption,
@@ -104,7 +105,7 @@ def scale(
     planned = plan_run(request, print_warning)
     if not any(case.scaled for job in planned.jobs for case in job.cases):
         raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
-    on_stderr = json_target == "-"
+    on_stderr = json_target == STDOUT
     completed = execute_for_command(
         planned, quiet=quiet, verbose=verbose, to_stderr=on_stderr, headless=headless
     )
@@ -176,11 +177,13 @@ def _print_scalings(scalings: Sequence[Scaling], write: Callable[[str], None]) -
 
 
 def _write_json(scalings: Sequence[Scaling], target: str) -> None:
+    from spbench.cli.runs.execution import make_line_writer
     from spbench.record.runs.files import write_file
     from spbench.report.scaling import scaling_objects
 
-    text = json.dumps(scaling_objects(scalings), indent=1, allow_nan=False) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
+    text = json.dumps(scaling_objects(scalings), indent=1, allow_nan=False)
+    if target == STDOUT:
+        # If the reader has gone, the exit code still shows the status of the run.
+        make_line_writer(sys.stdout)(text)
     else:
-        write_file(Path(target), text)
+        write_file(Path(target), f"{text}\n")

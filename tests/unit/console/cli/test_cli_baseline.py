@@ -74,7 +74,7 @@ def test_unwritable_report_takes_precedence_over_6(
 ):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
     outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
-    monkeypatch.setattr(run, "execute_plan", lambda *_: outcome)
+    monkeypatch.setattr(run, "execute_plan", lambda *_, **__: outcome)
     (tmp_path / "file").write_text("")
     target = tmp_path / ("out.json" if writable else "file/out.json")
     assert spbench("run", HALO, "--baseline", "main", "--json", str(target)).status == status
@@ -91,7 +91,7 @@ def test_unwritable_report_takes_precedence_over_6(
 def test_run_that_fails_its_baseline_has_a_note(spbench, main, args, before, note, monkeypatch):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
     outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
-    monkeypatch.setattr(run, "execute_plan", lambda *_: outcome)
+    monkeypatch.setattr(run, "execute_plan", lambda *_, **__: outcome)
     write_note(main, RunNote(before))
     spbench("run", HALO, "--baseline", "main", *args)
     assert read_note(main) == RunNote(note)
