@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from spbench import __version__
@@ -107,10 +107,34 @@ def _open_console(**options: Any) -> int:
     return open_console(**options)
 
 
-def _serve_console(args: Sequence[str], **options: Any) -> None:
-    from spbench.tui.web.start import serve_console
+def _serve_console(
+    args: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    with_token: bool,
+    print_address: Callable[[str], None],
+) -> None:
+    """Serve ``spbench tui`` with these arguments to browsers until a signal comes.
 
-    serve_console(args, **options)
+    Raises:
+        MissingError: textual-serve is not installed.
+        UsageError: The address cannot be listened on.
+    """
+    import asyncio
+    import secrets
+    import shlex
+
+    from spbench.errors import MissingError
+
+    try:
+        from spbench.tui.web.server import ConsoleServer
+    except ImportError as error:
+        missing = f"spbench serve needs textual-serve ({error.name} is missing)"
+        raise MissingError(f"{missing}; pip install 'spbench[serve]'") from None
+    command = shlex.join([sys.executable, "-m", "spbench", "tui", *args])
+    token = secrets.token_urlsafe(18) if with_token else None
+    asyncio.run(ConsoleServer(command, token).run(host, port, print_address))
 
 
 def _flush() -> None:
