@@ -23,8 +23,8 @@ OFTEN = ("openmpi", "mpirun_rsh")
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.reliability.faults import FAULT_TABLE, Fault  # noqa: E402
-from support.reliability.trials import Log, table, tried_often  # noqa: E402
-from support.reliability.where import NAMES, Places  # noqa: E402
+from support.reliability.testbeds import TESTBED_NAMES, FaultTestbeds  # noqa: E402
+from support.reliability.trials import TrialLog, render_table, run_trials  # noqa: E402
 
 HEADING = "## Faults"
 SECTION = """\
@@ -57,7 +57,9 @@ def main() -> int:
     """Try the faults and print the table."""
     parser = argument_parser(__doc__)
     parser.add_argument("--only", default="", help="faults whose name has these words")
-    parser.add_argument("--launchers", default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
+    parser.add_argument(
+        "--launchers", default=",".join(TESTBED_NAMES), help=f"of {', '.join(TESTBED_NAMES)}"
+    )
     parser.add_argument("--repeats", type=int, default=20, help="where the moment is random")
     parser.add_argument("--fixed", type=int, default=3, help="where it is not")
     parser.add_argument("--seed", type=int, default=1)
@@ -72,24 +74,29 @@ def main() -> int:
     launchers = options.launchers.split(",")
     if options.list:
         for fault in faults:
-            print(f"{fault.name}: {', '.join(fault.places)}")
+            print(f"{fault.name}: {', '.join(fault.testbeds)}")
         return 0
-    log = Log(options.log)
-    with tempfile.TemporaryDirectory(prefix="spf") as folder, Places(Path(folder)) as setups:
+    log = TrialLog(options.log)
+    with tempfile.TemporaryDirectory(prefix="spf") as folder, FaultTestbeds(Path(folder)) as setups:
         for fault in faults:
-            for name in fault.places:
+            for name in fault.testbeds:
                 if name not in launchers:
                     continue
-                often = fault.chance and name in (*OFTEN, fault.places[0])
+                often = fault.random_moment and name in (*OFTEN, fault.testbeds[0])
                 repeats = options.repeats if often else options.fixed
                 _run_trials(
-                    fault, name, repeats - len(log.of(fault.name, name)), options.seed, setups, log
+                    fault,
+                    name,
+                    repeats - len(log.select(fault.name, name)),
+                    options.seed,
+                    setups,
+                    log,
                 )
-    text = table(faults, launchers, log)
+    text = render_table(faults, launchers, log)
     if options.out:
         _write_section(options.out, SECTION.format(day=date.today()) + text)
     print(text, end="")
-    return 1 if any(trial.wrong for trial in log.seen) else 0
+    return 1 if any(trial.mismatches for trial in log.results) else 0
 
 
 def _write_section(page: Path, section: str) -> None:
@@ -98,19 +105,23 @@ def _write_section(page: Path, section: str) -> None:
     page.write_text(before + section)
 
 
-def _run_trials(fault: Fault, name: str, repeats: int, seed: int, setups: Places, log: Log) -> None:
+def _run_trials(
+    fault: Fault, name: str, repeats: int, seed: int, setups: FaultTestbeds, log: TrialLog
+) -> None:
     if repeats < 1:
         return
-    setup = setups.named(name)
+    setup = setups.get(name)
     if isinstance(setup, str):
         print(f"{fault.name}, {name}: not here: {setup}", flush=True)
         return
-    done = len(log.of(fault.name, name))
-    trials = tried_often(fault, setup, repeats, seed + done)
+    done = len(log.select(fault.name, name))
+    trials = run_trials(fault, setup, repeats, seed + done)
     log.add(trials)
     for trial in trials:
         text = (
-            f"WRONG: {'; '.join(trial.wrong)}: {trial.sentence}" if trial.wrong else trial.sentence
+            f"WRONG: {'; '.join(trial.mismatches)}: {trial.message}"
+            if trial.mismatches
+            else trial.message
         )
         print(f"{fault.name}, {name}, {trial.seconds:g} s: {text}", flush=True)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from support.cluster.hosts import NetHosts
+    from support.cluster.hosts import HostNetwork
 
 REPOSITORY = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests")]
@@ -67,16 +67,16 @@ cases:
 
 
 def main() -> None:
-    from support.cluster.hosts import started_hosts
+    from support.cluster.hosts import start_hosts
 
     with (
         tempfile.TemporaryDirectory(prefix="sp") as name,
-        started_hosts(Path(name), HOSTS) as network,
-        network.slowed(network.hosts[SLOW_LINK], "40mbit", "64kb"),
+        start_hosts(Path(name), HOSTS) as network,
+        network.limit_rate(network.hosts[SLOW_LINK], "40mbit", "64kb"),
     ):
         folder = Path(name)
         (folder / "demo.yaml").write_text(SUITE)
-        (folder / "demo.hosts").write_text(network.aliases(1, HOSTS))
+        (folder / "demo.hosts").write_text(network.render_alias_hostfile(1, HOSTS))
         path = f"{Path(sys.executable).parent}:{network.bin}:{os.environ['PATH']}"
         arguments = ["run", "demo.yaml", "--headless", "--hostfile", "demo.hosts", "--home", "home"]
         faults = [argument for fault in FAULTS for argument in ("--inject", fault)]
@@ -104,7 +104,7 @@ def list_noisy_cases(run: Path) -> list[str]:
     return [case["id"] for case in report["cases"] if case["noisy"] and case["np"] <= 2]
 
 
-def replace_names(text: str, network: NetHosts, folder: Path) -> str:
+def replace_names(text: str, network: HostNetwork, folder: Path) -> str:
     """Return a recorded text with plain names for the simulated hosts and for folders."""
     for number, host in enumerate(network.hosts, 1):
         text = text.replace(host.name, f"sim{number:02d}")

@@ -28,17 +28,17 @@ class RunTarget:
 @contextmanager
 def two_hosts(rate: str) -> Iterator[RunTarget]:
     """Yield two hosts with links of a rate between them (root, sshd, iproute2)."""
-    from support.cluster.hosts import started_hosts
+    from support.cluster.hosts import start_hosts
 
     with (
         tempfile.TemporaryDirectory(prefix="sp") as folder,
-        started_hosts(Path(folder), 2) as network,
+        start_hosts(Path(folder), 2) as network,
     ):
         hostfile = Path(folder) / "hostfile"
-        hostfile.write_text(network.lines())
+        hostfile.write_text(network.render_hostfile())
         path = f"{Path(sys.executable).parent}:{network.bin}:{os.environ['PATH']}"
         first_link, second_link = (
-            network.slowed(host, rate, BURSTS.get(rate, BURST)) for host in network.hosts
+            network.limit_rate(host, rate, BURSTS.get(rate, BURST)) for host in network.hosts
         )
         with first_link, second_link:
             yield RunTarget(

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from support import runs as running
-from support.cluster.hosts import NetHosts, started_hosts
-from support.cluster.isolated_console import write_apart
-from support.cluster.slurm import Slurm, private_slurm, running_slurm
-from support.cluster.unfit import UnfitError
+from support.cluster.hosts import HostNetwork, start_hosts
+from support.cluster.isolated_controller import write_isolated_spbench
+from support.cluster.requirements import MissingRequirementError
+from support.cluster.slurm import Slurm, find_running_slurm, start_private_slurm
 
 
 @pytest.fixture(scope="session")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetHosts]:
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostNetwork]:
     """Three hosts on a bridge."""
     try:
-        with started_hosts(tmp_path_factory.mktemp("hosts"), 3) as made:
+        with start_hosts(tmp_path_factory.mktemp("hosts"), 3) as made:
             yield made
-    except UnfitError as error:
+    except MissingRequirementError as error:
         pytest.skip(f"no test hosts on this machine: {error}")
 
 
@@ -33,7 +33,7 @@ def console_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     # sockets in it need a short path.
     with tempfile.TemporaryDirectory(prefix="sp", ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(running, "SPBENCH", str(write_apart(tmp_path)))
+        monkeypatch.setattr(running, "SPBENCH", str(write_isolated_spbench(tmp_path)))
         yield
 
 
@@ -60,14 +60,14 @@ def venv_named(variable: str, package: str) -> Path:
 @pytest.fixture(scope="session")
 def any_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     """The machine's Slurm, else one of our own."""
-    found = running_slurm()
+    found = find_running_slurm()
     if found is not None:
         yield found
         return
     try:
-        with private_slurm(tmp_path_factory.mktemp("slurm")) as made:
+        with start_private_slurm(tmp_path_factory.mktemp("slurm")) as made:
             yield made
-    except UnfitError as error:
+    except MissingRequirementError as error:
         pytest.skip(f"no Slurm on this machine: {error}")
 
 

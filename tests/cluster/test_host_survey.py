@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.hosts import NetHosts
+from support.cluster.hosts import HostNetwork
 from support.runs import SPBENCH
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
 
-def doctor(hosts: NetHosts, *words: str) -> subprocess.CompletedProcess[str]:
+def doctor(hosts: HostNetwork, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [SPBENCH, "doctor", *words],
         env=os.environ | {"PATH": f"{hosts.bin}:{os.environ['PATH']}"},
@@ -29,10 +29,10 @@ def doctor(hosts: NetHosts, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_two_hosts_tell_what_they_have_and_one_is_down(hosts: NetHosts) -> None:
+def test_two_hosts_tell_what_they_have_and_one_is_down(hosts: HostNetwork) -> None:
     one, two, lost = hosts.hosts
     # the second by a name that only ssh knows
-    with hosts.cut(lost):
+    with hosts.cut_link(lost):
         done = doctor(hosts, "--hosts", f"{one.address},{two.name},{lost.address}", "--json")
     assert done.returncode == 3
     # the one that is down takes some seconds, in which nobody waits in silence
@@ -52,8 +52,8 @@ def test_two_hosts_tell_what_they_have_and_one_is_down(hosts: NetHosts) -> None:
     assert left == []
 
 
-def test_an_interpreter_that_no_host_has_is_one_finding(hosts: NetHosts, tmp_path) -> None:
-    (tmp_path / "hosts").write_text(hosts.lines())
+def test_an_interpreter_that_no_host_has_is_one_finding(hosts: HostNetwork, tmp_path) -> None:
+    (tmp_path / "hosts").write_text(hosts.render_hostfile())
     done = doctor(hosts, "--hostfile", str(tmp_path / "hosts"), "--python", "/opt/nowhere/python")
     assert done.returncode == 3
     lines = done.stdout.splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.hosts import NetHosts
+from support.cluster.hosts import HostNetwork
 from support.paths import ROOT, TEST_SUITES
 from support.program_suites import build_world, write_world_suite
 from support.runs import RunProcess
@@ -34,11 +34,11 @@ def start(mpich: Path, tmp_path: Path):
 
 
 @pytest.fixture
-def start_over(start, hosts: NetHosts, console_apart: None, tmp_path: Path):
+def start_over(start, hosts: HostNetwork, console_apart: None, tmp_path: Path):
     """Starts a suite over the test hosts. Else UCX would talk over the memory that they share."""
 
     def start_over(suite: str, *args: str) -> RunProcess:
-        (tmp_path / "hostfile").write_text(hosts.lines())
+        (tmp_path / "hostfile").write_text(hosts.render_hostfile())
         words = ["--hostfile", str(tmp_path / "hostfile"), "--set", "launch.env.UCX_TLS=tcp,self"]
         if args:
             words += ["--set", f"launch.args=[{', '.join(args)}]"]
@@ -81,7 +81,7 @@ def test_ctrl_c_leaves_no_rank_in_a_session_of_its_own(start) -> None:
 
 
 def test_a_run_over_hosts_passes_with_an_address_that_they_reach(
-    hosts: NetHosts, start_over
+    hosts: HostNetwork, start_over
 ) -> None:
     ended = start_over(FAULTS, "-localhost", hosts.address).wait()
     assert ended.code == 0, ended.stdout + ended.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.hosts import NetHosts
+from support.cluster.hosts import HostNetwork
 from support.paths import ROOT, SUITES, TEST_SUITES
 from support.runs import RunProcess
 
@@ -60,9 +60,11 @@ def test_killed_ranks_of_mpich_leave_no_shared_memory(start) -> None:
 
 @pytest.mark.alone
 def test_every_benchmark_passes_over_two_hosts_with_intel_mpi(
-    start, hosts: NetHosts, console_apart: None, tmp_path: Path
+    start, hosts: HostNetwork, console_apart: None, tmp_path: Path
 ) -> None:
-    (tmp_path / "hostfile").write_text("".join(f"{line}\n" for line in hosts.lines().split()[:2]))
+    (tmp_path / "hostfile").write_text(
+        "".join(f"{line}\n" for line in hosts.render_hostfile().split()[:2])
+    )
     # Else it takes the hosts for one machine by what they share, and talks through its memory.
     sets = ["launch.env.I_MPI_FABRICS=ofi", "launch.env.FI_PROVIDER=tcp", "launch.bind=none"]
     # Ranks that wait give way: the hosts share the cores of one machine.

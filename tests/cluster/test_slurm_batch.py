@@ -109,11 +109,11 @@ class SubmittedJob:
 def on(slurm: Slurm, mpich: Path, tmp_path: Path) -> Iterator[OnSlurm]:
     """What runs on the Slurm; in the end nothing of it is left."""
     yield OnSlurm(tmp_path, mpich)
-    for job in slurm.jobs().split("\n")[:-1]:
+    for job in slurm.list_jobs().split("\n")[:-1]:
         subprocess.run(["scancel", job.split()[0]], check=False)
     deadline = time.monotonic() + 20
-    while slurm.jobs():
-        assert time.monotonic() < deadline, slurm.jobs()
+    while slurm.list_jobs():
+        assert time.monotonic() < deadline, slurm.list_jobs()
         time.sleep(0.1)
 
 

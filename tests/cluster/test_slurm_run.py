@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spbench.engine.processes import find_processes
-from support.cluster.isolated_console import collectors_told_to, signal_console
+from support.cluster.isolated_controller import read_collector_hosts, signal_controller
 from support.cluster.slurm import Slurm
 from support.paths import ROOT, TEST_SUITES
 from support.program_suites import build_world, write_world_suite
@@ -46,8 +46,8 @@ def assert_nothing_left(slurm: Slurm, ended: RunResult) -> None:
     """Within some seconds no process of the run is left, nor a job in Slurm's queue."""
     (run,) = (ended.home / "runs").iterdir()
     deadline = time.monotonic() + 5
-    while (left := find_processes(run.name)) or slurm.jobs():
-        assert time.monotonic() < deadline, (left, slurm.jobs())
+    while (left := find_processes(run.name)) or slurm.list_jobs():
+        assert time.monotonic() < deadline, (left, slurm.list_jobs())
         time.sleep(0.1)
 
 
@@ -82,8 +82,8 @@ def test_where_slurm_chooses_the_nodes_ranks_are_told_more_than_loopback(
 ) -> None:
     # on one node, one start in ten of PyPI's MPICH 5.0.2 fails under PMI-2
     running = start(LONG, "--set", "launch.ranks_per_host=1").wait_for_timing()
-    assert "127.0.0.1" not in collectors_told_to(running.find_pid(1))
-    signal_console(running, signal.SIGINT)
+    assert "127.0.0.1" not in read_collector_hosts(running.find_pid(1))
+    signal_controller(running, signal.SIGINT)
     ended = running.wait()
     assert ended.code == 130, ended.stdout + ended.stderr
     assert_nothing_left(slurm, ended)
@@ -96,8 +96,8 @@ def test_a_killed_rank_is_named_and_the_next_case_runs(slurm: Slurm, start) -> N
 
 def test_ctrl_c_ends_the_ranks_and_the_slurm_job(slurm: Slurm, start) -> None:
     running = start(LONG, *on_two_nodes(slurm)).wait_for_timing()
-    assert slurm.jobs()
-    signal_console(running, signal.SIGINT)
+    assert slurm.list_jobs()
+    signal_controller(running, signal.SIGINT)
     ended = running.check_cancelled()
     assert_nothing_left(slurm, ended)
     ended.assert_no_event_missing()

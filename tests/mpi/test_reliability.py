@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.reliability.faults import FAULT_TABLE
-from support.reliability.trials import Log, table, tried_often
-from support.reliability.where import Place, Places
+from support.reliability.testbeds import FaultTestbed, FaultTestbeds
+from support.reliability.trials import TrialLog, render_table, run_trials
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -24,7 +24,7 @@ SAMPLE = (
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory):
     """The places where ranks are on this machine."""
-    with Places(tmp_path_factory.mktemp("places")) as made:
+    with FaultTestbeds(tmp_path_factory.mktemp("places")) as made:
         yield made
 
 
@@ -32,34 +32,36 @@ def places(tmp_path_factory: pytest.TempPathFactory):
     "launcher", ["openmpi", pytest.param("mpirun_rsh", marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_fault_is_told_as_the_table_expects(places: Places, name: str, launcher: str) -> None:
+def test_a_fault_is_told_as_the_table_expects(
+    places: FaultTestbeds, name: str, launcher: str
+) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == name)
-    place = places.named(launcher)
-    assert isinstance(place, Place), place
-    if launcher not in fault.places:
+    place = places.get(launcher)
+    assert isinstance(place, FaultTestbed), place
+    if launcher not in fault.testbeds:
         pytest.skip(f"the table does not try this with {launcher}")
-    (seen,) = tried_often(fault, place, 1, seed=7)
-    assert seen.wrong == [], seen.sentence
+    (seen,) = run_trials(fault, place, 1, seed=7)
+    assert seen.mismatches == [], seen.message
 
 
 @pytest.mark.parametrize(
     "name", ["the ssh session of a node is killed", "the mpispawn of a node is killed"]
 )
-def test_a_node_that_mpirun_rsh_has_lost_is_named(places: Places, name: str) -> None:
+def test_a_node_that_mpirun_rsh_has_lost_is_named(places: FaultTestbeds, name: str) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == name)
-    place = places.named("mpirun_rsh")
-    assert isinstance(place, Place), place
-    (seen,) = tried_often(fault, place, 1, seed=7)
-    assert seen.wrong == [], seen.sentence
+    place = places.get("mpirun_rsh")
+    assert isinstance(place, FaultTestbed), place
+    (seen,) = run_trials(fault, place, 1, seed=7)
+    assert seen.mismatches == [], seen.message
 
 
-def test_what_is_not_as_expected_is_told_and_shown(places: Places, tmp_path: Path) -> None:
+def test_what_is_not_as_expected_is_told_and_shown(places: FaultTestbeds, tmp_path: Path) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == "a rank raises an exception")
-    wrong = replace(fault, code=3, told=("no such words",))
-    place = places.named("openmpi")
-    assert isinstance(place, Place)
-    log = Log(tmp_path / "log.jsonl")
-    log.add(tried_often(wrong, place, 1, seed=7))
-    (seen,) = Log(tmp_path / "log.jsonl").seen
-    assert seen.wrong == ["exit 4 in place of 3", "'no such words' is not said"]
-    assert "| 0 of 1 |" in table([wrong], ["openmpi"], log)
+    wrong = replace(fault, code=3, expected_words=("no such words",))
+    place = places.get("openmpi")
+    assert isinstance(place, FaultTestbed)
+    log = TrialLog(tmp_path / "log.jsonl")
+    log.add(run_trials(wrong, place, 1, seed=7))
+    (seen,) = TrialLog(tmp_path / "log.jsonl").results
+    assert seen.mismatches == ["exit 4 in place of 3", "'no such words' is not said"]
+    assert "| 0 of 1 |" in render_table([wrong], ["openmpi"], log)

@@ -16,14 +16,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.cluster.unfit import UnfitError
+from support.cluster.requirements import MissingRequirementError
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/local/sbin") or "sshd"
 TOOLS = ("ip", "tc", "unshare", "ssh", "ssh-keygen")
 
 
 @dataclass(frozen=True)
-class NetHost:
+class NamespaceHost:
     """One host: its name, which is also its namespace's, its address, and its link's outer end."""
 
     name: str
@@ -37,25 +37,25 @@ class NetHost:
 
 
 @dataclass(frozen=True)
-class NetHosts:
+class HostNetwork:
     """The hosts, the console's address, its interface, and a folder whose ``ssh`` reaches them."""
 
-    hosts: tuple[NetHost, ...]
+    hosts: tuple[NamespaceHost, ...]
     subnet: str
     address: str
     bridge: str
     bin: Path
 
-    def lines(self) -> str:
+    def render_hostfile(self) -> str:
         """Return a hostfile that names the hosts by their addresses."""
         return "".join(f"{host.address}\n" for host in self.hosts)
 
-    def aliases(self, slots: int, count: int) -> str:
+    def render_alias_hostfile(self, slots: int, count: int) -> str:
         """Return a hostfile of the first ``count`` hosts, by names that only ssh knows."""
         return "".join(f"{host.name} slots={slots}\n" for host in self.hosts[:count])
 
     @contextmanager
-    def cut(self, host: NetHost) -> Iterator[None]:
+    def cut_link(self, host: NamespaceHost) -> Iterator[None]:
         """Set the link of one host down, and up again at the end."""
         _output("ip", "link", "set", host.link, "down")
         try:
@@ -64,7 +64,7 @@ class NetHosts:
             _output("ip", "link", "set", host.link, "up")
 
     @contextmanager
-    def slowed(self, host: NetHost, rate: str, burst: str = "128kb") -> Iterator[None]:
+    def limit_rate(self, host: NamespaceHost, rate: str, burst: str = "128kb") -> Iterator[None]:
         """Limit what one host receives and sends to a rate such as ``100mbit``.
 
         After a pause, as much as ``burst`` goes at once.
@@ -83,12 +83,14 @@ class NetHosts:
 def _output(*words: str) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise UnfitError(f"{' '.join(words[:4])}: {done.stderr.strip() or done.returncode}")
+        raise MissingRequirementError(
+            f"{' '.join(words[:4])}: {done.stderr.strip() or done.returncode}"
+        )
     return done.stdout
 
 
 @contextmanager
-def started_hosts(folder: Path, count: int) -> Iterator[NetHosts]:
+def start_hosts(folder: Path, count: int) -> Iterator[HostNetwork]:
     """Make the hosts, and take them away at the end, whatever happened.
 
     Raises:
@@ -98,10 +100,10 @@ def started_hosts(folder: Path, count: int) -> Iterator[NetHosts]:
     mark = f"sp{os.getpid()}"
     base = _free_subnet()
     hosts = tuple(
-        NetHost(f"{mark}n{number}", f"{base}.{number}", f"{mark}v{number}")
+        NamespaceHost(f"{mark}n{number}", f"{base}.{number}", f"{mark}v{number}")
         for number in range(1, count + 1)
     )
-    made = NetHosts(hosts, f"{base}.0/24", f"{base}.254", f"{mark}br", folder / "bin")
+    made = HostNetwork(hosts, f"{base}.0/24", f"{base}.254", f"{mark}br", folder / "bin")
     try:
         _write_ssh_files(folder, hosts)
         _make_network(made)
@@ -116,10 +118,12 @@ def started_hosts(folder: Path, count: int) -> Iterator[NetHosts]:
 
 def _check_tools() -> None:
     if os.geteuid() != 0:
-        raise UnfitError("network namespaces need root")
+        raise MissingRequirementError("network namespaces need root")
     missing = [name for name in (*TOOLS, SSHD) if shutil.which(name) is None]
     if missing:
-        raise UnfitError(f"not installed: {', '.join(missing)} (openssh-server, iproute2)")
+        raise MissingRequirementError(
+            f"not installed: {', '.join(missing)} (openssh-server, iproute2)"
+        )
 
 
 def _free_subnet() -> str:
@@ -128,7 +132,7 @@ def _free_subnet() -> str:
     return next(base for n in numbers if (base := f"10.231.{n}") + "." not in taken)
 
 
-def _write_ssh_files(folder: Path, hosts: tuple[NetHost, ...]) -> None:
+def _write_ssh_files(folder: Path, hosts: tuple[NamespaceHost, ...]) -> None:
     Path("/run/sshd").mkdir(exist_ok=True)
     for key in ("host_key", "user_key"):
         _output("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
@@ -148,7 +152,7 @@ def _write_ssh_files(folder: Path, hosts: tuple[NetHost, ...]) -> None:
     ssh.chmod(0o755)
 
 
-def _make_network(made: NetHosts) -> None:
+def _make_network(made: HostNetwork) -> None:
     bridge = made.bridge
     _output("ip", "link", "add", bridge, "type", "bridge")
     _output("ip", "addr", "add", f"{made.address}/24", "dev", bridge)
@@ -164,19 +168,19 @@ def _make_network(made: NetHosts) -> None:
         _output(*inside, "link", "set", "lo", "up")
 
 
-def _start_sshd(host: NetHost, folder: Path) -> None:
+def _start_sshd(host: NamespaceHost, folder: Path) -> None:
     sshd = f"{SSHD} -f {folder}/sshd_config -o PidFile={folder}/{host.name}.pid"
     script = f"hostname {host.name}; exec {sshd}"
     _output("ip", "netns", "exec", host.name, "unshare", "--uts", "sh", "-c", script)
 
 
-def _wait_for_ssh(host: NetHost, made: NetHosts) -> None:
+def _wait_for_ssh(host: NamespaceHost, made: HostNetwork) -> None:
     ssh = (str(made.bin / "ssh"), "-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
     deadline = time.monotonic() + 10
     while True:
         try:
             _output(*ssh, host.address, "true")
-        except UnfitError:
+        except MissingRequirementError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
@@ -184,15 +188,15 @@ def _wait_for_ssh(host: NetHost, made: NetHosts) -> None:
             return
 
 
-def _remove(made: NetHosts) -> None:
+def _remove(made: HostNetwork) -> None:
     for host in made.hosts:
-        with suppress(UnfitError):
+        with suppress(MissingRequirementError):
             for pid in host.pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        with suppress(UnfitError):
+        with suppress(MissingRequirementError):
             _output("ip", "netns", "del", host.name)
-        with suppress(UnfitError):  # else the namespace's last process takes it along
+        with suppress(MissingRequirementError):  # else the namespace's last process takes it along
             _output("ip", "link", "del", host.link)
-    with suppress(UnfitError):
+    with suppress(MissingRequirementError):
         _output("ip", "link", "del", made.bridge)

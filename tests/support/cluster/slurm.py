@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.cluster.unfit import UnfitError
+from support.cluster.requirements import MissingRequirementError
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -63,7 +63,7 @@ class Slurm:
     conf: Path | None
     nodes: tuple[str, ...]
 
-    def jobs(self) -> str:
+    def list_jobs(self) -> str:
         """Return the jobs in its queue, one a line."""
         return _answer("squeue", "-h", env=self._env()) or ""
 
@@ -71,14 +71,14 @@ class Slurm:
         return dict(os.environ) | ({"SLURM_CONF": str(self.conf)} if self.conf else {})
 
 
-def running_slurm() -> Slurm | None:
+def find_running_slurm() -> Slurm | None:
     """Return the Slurm that SLURM_CONF or /etc/slurm names, if two of its nodes answer."""
     nodes = _idle_nodes(dict(os.environ))
     return Slurm(None, nodes) if len(nodes) >= 2 else None
 
 
 @contextmanager
-def private_slurm(folder: Path) -> Iterator[Slurm]:
+def start_private_slurm(folder: Path) -> Iterator[Slurm]:
     """Start a Slurm with two nodes, and end it and all its jobs at the end.
 
     Raises:
@@ -102,11 +102,11 @@ def private_slurm(folder: Path) -> Iterator[Slurm]:
 
 def _check_programs() -> None:
     if os.geteuid() != 0:
-        raise UnfitError("a private Slurm needs root")
+        raise MissingRequirementError("a private Slurm needs root")
     names = (*DAEMONS, *COMMANDS)
     missing = [name for name in names if shutil.which(name, path=_PATH) is None]
     if missing:
-        raise UnfitError(f"not installed: {', '.join(missing)} (slurm-wlm)")
+        raise MissingRequirementError(f"not installed: {', '.join(missing)} (slurm-wlm)")
 
 
 def _free_ports(count: int) -> list[int]:
@@ -129,7 +129,9 @@ def _munged(folder: Path) -> Iterator[None]:
         deadline = time.monotonic() + 5
         while not (folder / "munge.socket").exists():
             if time.monotonic() > deadline:
-                raise UnfitError(f"munged does not start: {_last(folder / 'munged.out')}")
+                raise MissingRequirementError(
+                    f"munged does not start: {_last(folder / 'munged.out')}"
+                )
             time.sleep(0.05)
         yield
 
@@ -158,7 +160,7 @@ def _wait_for_nodes(conf: Path, folder: Path) -> None:
     while len(_idle_nodes(env)) < len(NODES):
         if time.monotonic() > deadline:
             told = "; ".join(_last(path) for path in sorted(folder.glob("*.out")))
-            raise UnfitError(f"its nodes do not come up: {told}")
+            raise MissingRequirementError(f"its nodes do not come up: {told}")
         time.sleep(0.2)
 
 

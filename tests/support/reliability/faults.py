@@ -1,4 +1,4 @@
-"""The table of faults that spbench is tried with, and what it has to say of each."""
+"""The faults that are injected into runs of spbench, with the expected outcome of each."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from support.reliability import processes, records, remote, surroundings
+from support.reliability import host_faults, process_faults, record_faults, system_faults
 from support.reliability.trial import LONG, Trial
 from support.runs import RunResult
 
-ALL = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
-HERE_ONLY = ("openmpi", "hydra", "mpirun_rsh")
-TWO = ("openmpi", "mpirun_rsh")
-ONE = ("openmpi",)
+EVERYWHERE = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
+ONE_HOST = ("openmpi", "hydra", "mpirun_rsh")
+OPENMPI_AND_RSH = ("openmpi", "mpirun_rsh")
+OPENMPI = ("openmpi",)
 RSH = ("mpirun_rsh",)
 SRUN = ("srun",)
 HOSTS = ("openmpi-hosts",)
-TOLD = ("openmpi", "hydra", "mpirun_rsh", "srun")
-"""Where the launcher tells of each signal; over hosts Open MPI's may tell of a survivor alone."""
+REPORTING_SIGNALS = ("openmpi", "hydra", "mpirun_rsh", "srun")
+"""Testbeds whose launcher reports the signal. On several hosts, Open MPI may report a survivor."""
 KILLED = "a rank is killed (SIGKILL) while it measures"
 SELF = "a rank kills itself"
 
@@ -34,293 +34,393 @@ _NUL = _SUITE.format(2) + 'launch: {env: {A: "b\\0c"}}\n'
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault.
+    """A fault, and the outcome that is expected of a run that it hits.
 
     Attributes:
-        name: A sentence without a verb of spbench's: what happens.
-        act: Starts the run, does it, and waits for the end.
-        code: The exit code that follows.
-        told: Words that the first sentence has; ``{rank}`` and ``{host}`` are the victim's.
-        places: Where it is tried.
-        victim: Whether the first sentence must name the victim, and its host, first.
-        goes_on: Whether the case after the one that was hit runs and passes.
-        chance: Whether its moment is random, so that it is repeated.
+        name: What happens.
+        act: Starts a run, injects the fault, and waits for the end.
+        code: The exit code.
+        expected_words: Words of the first message; ``{rank}`` and ``{host}`` are the victim's.
+        testbeds: The names of the testbeds on which it is tried.
+        names_victim: Whether the first message must begin with the victim and its host.
+        next_case_passes: Whether the case after the one that was hit must pass.
+        random_moment: Whether the fault comes at a random moment, so that it is repeated.
     """
 
     name: str
     act: Callable[[Trial], RunResult]
     code: int
-    told: tuple[str, ...]
-    places: tuple[str, ...] = ONE
-    victim: bool = False
-    goes_on: bool = False
-    chance: bool = False
+    expected_words: tuple[str, ...]
+    testbeds: tuple[str, ...] = OPENMPI
+    names_victim: bool = False
+    next_case_passes: bool = False
+    random_moment: bool = False
 
 
-def _on_victim(
+def _rank_fault(
     name: str,
     act: Callable[[Trial], RunResult],
-    *told: str,
-    places: tuple[str, ...] = ALL,
-    chance: bool = False,
-    goes_on: bool = True,
+    *expected_words: str,
+    testbeds: tuple[str, ...] = EVERYWHERE,
+    random_moment: bool = False,
+    next_case_passes: bool = True,
 ) -> Fault:
-    """Return a fault of one rank, which has to be named first; the next case goes on."""
-    return Fault(name, act, 4, told, places, victim=True, goes_on=goes_on, chance=chance)
+    """Return a fault of one rank, which the first message must name."""
+    return Fault(
+        name,
+        act,
+        4,
+        expected_words,
+        testbeds,
+        names_victim=True,
+        next_case_passes=next_case_passes,
+        random_moment=random_moment,
+    )
 
 
-def _with(name: str, setting: str, code: int, *told: str, places: tuple[str, ...] = TWO) -> Fault:
-    """Return the fault of a suite that sets a key of its launch to this."""
-    return Fault(name, processes.planted("--set", f"launch.{setting}"), code, told, places)
+def _launch_fault(
+    name: str,
+    setting: str,
+    code: int,
+    *expected_words: str,
+    testbeds: tuple[str, ...] = OPENMPI_AND_RSH,
+) -> Fault:
+    """Return the fault of a suite with a launch setting such as ``python=/no/such``."""
+    act = process_faults.run_with_arguments("--set", f"launch.{setting}")
+    return Fault(name, act, code, expected_words, testbeds)
 
 
 RANKS = (
-    _on_victim(
+    _rank_fault(
         KILLED,
-        processes.signalled(signal.SIGKILL),
+        process_faults.signal_rank(signal.SIGKILL),
         "signal 9",
-        places=TOLD,
-        chance=True,
+        testbeds=REPORTING_SIGNALS,
+        random_moment=True,
     ),
-    _on_victim(KILLED, processes.signalled(signal.SIGKILL), places=HOSTS, chance=True),
-    _on_victim(
+    _rank_fault(
+        KILLED, process_faults.signal_rank(signal.SIGKILL), testbeds=HOSTS, random_moment=True
+    ),
+    _rank_fault(
         "a rank breaks a rule of memory (SIGSEGV)",
-        processes.signalled(signal.SIGSEGV),
+        process_faults.signal_rank(signal.SIGSEGV),
         "signal 11",
-        places=HERE_ONLY,
-        chance=True,
+        testbeds=ONE_HOST,
+        random_moment=True,
     ),
-    _on_victim(
+    _rank_fault(
         "a rank is stopped (SIGSTOP) while it measures",
-        processes.signalled(signal.SIGSTOP),
+        process_faults.signal_rank(signal.SIGSTOP),
         "silent",
-        chance=True,
+        random_moment=True,
     ),
-    _on_victim(
+    _rank_fault(
         "a rank is killed before the first case",
-        processes.killed_before_a_case,
+        process_faults.kill_rank_before_case,
         "signal 9",
-        places=HERE_ONLY,
+        testbeds=ONE_HOST,
     ),
-    _on_victim(
+    _rank_fault(
         "a rank is stopped between ready and the first case",
-        processes.stopped_before_a_case,
+        process_faults.stop_rank_before_case,
         "silent",
-        places=HERE_ONLY,
+        testbeds=ONE_HOST,
     ),
     Fault(
         "both ranks are killed",
-        processes.both_killed,
+        process_faults.kill_both_ranks,
         4,
         ("signal 9",),
-        HERE_ONLY,
-        goes_on=True,
-        chance=True,
+        ONE_HOST,
+        next_case_passes=True,
+        random_moment=True,
     ),
-    Fault("a rank is stopped for 3 s", surroundings.paused(True, 3), 0, (), HERE_ONLY),
-    _on_victim(
+    Fault("a rank is stopped for 3 s", system_faults.pause_process(True, 3), 0, (), ONE_HOST),
+    _rank_fault(
         "a rank raises an exception",
-        processes.planted("--inject", "raise@second"),
+        process_faults.run_with_arguments("--inject", "raise@second"),
         "planted by --inject raise",
     ),
-    _on_victim(
-        "a rank ends by itself", processes.planted("--inject", "exit@second"), "SystemExit: 3"
+    _rank_fault(
+        "a rank ends by itself",
+        process_faults.run_with_arguments("--inject", "exit@second"),
+        "SystemExit: 3",
     ),
-    _on_victim(SELF, processes.planted("--inject", "kill@second"), "signal 9", places=TOLD),
-    _on_victim(SELF, processes.planted("--inject", "kill@second"), places=HOSTS),
-    _on_victim(
+    _rank_fault(
+        SELF,
+        process_faults.run_with_arguments("--inject", "kill@second"),
+        "signal 9",
+        testbeds=REPORTING_SIGNALS,
+    ),
+    _rank_fault(SELF, process_faults.run_with_arguments("--inject", "kill@second"), testbeds=HOSTS),
+    _rank_fault(
         "a rank hangs",
-        processes.planted("--inject", "hang@second", "--set", "launch.timeout=2"),
+        process_faults.run_with_arguments("--inject", "hang@second", "--set", "launch.timeout=2"),
         "its timeout is 2 s",
     ),
     Fault(
         "a result is wrong on one rank",
-        processes.planted("--inject", "corrupt-message@second"),
+        process_faults.run_with_arguments("--inject", "corrupt-message@second"),
         1,
         ("check",),
-        ALL,
-        goes_on=True,
+        EVERYWHERE,
+        next_case_passes=True,
     ),
-    _on_victim(
+    _rank_fault(
         "a rank has not the memory that it wants (OOM)",
-        surroundings.memory_short,
+        system_faults.limit_memory,
         "signal 9",
-        places=ONE,
+        testbeds=OPENMPI,
     ),
-    Fault("the clock of a rank is an hour ahead", surroundings.clock_apart, 0, (), TWO),
-    _on_victim(
+    Fault(
+        "the clock of a rank is an hour ahead", system_faults.shift_clock, 0, (), OPENMPI_AND_RSH
+    ),
+    _rank_fault(
         "the workers are missing for one rank",
-        surroundings.without_its_library,
+        system_faults.hide_workers,
         "spbench_workers",
-        places=TWO,
-        goes_on=False,
+        testbeds=OPENMPI_AND_RSH,
+        next_case_passes=False,
     ),
-    _with("a rank prints 1 MB", "setup=['yes a line of its own | head -c 1000000']", 0),
+    _launch_fault("a rank prints 1 MB", "setup=['yes a line of its own | head -c 1000000']", 0),
     Fault(
         "the relay of a node is killed",
-        surroundings.relay_killed,
+        system_faults.kill_relay,
         4,
         ("the relay of",),
-        HERE_ONLY,
-        goes_on=True,
-        chance=True,
+        ONE_HOST,
+        next_case_passes=True,
+        random_moment=True,
     ),
 )
 
 LAUNCHERS = (
     Fault(
         "the launcher is killed",
-        processes.launcher_killed,
+        process_faults.kill_launcher,
         4,
         ("the launcher",),
-        TWO,
-        goes_on=True,
-        chance=True,
+        OPENMPI_AND_RSH,
+        next_case_passes=True,
+        random_moment=True,
     ),
-    Fault("the launcher prints 100 MB", surroundings.launcher_floods, 0, (), RSH),
-    _with("the interpreter is missing", "python=/no/such/python", 3, "/no/such/python"),
-    _with("a setup line fails", "setup=['cd /no/such']", 3, "setup line failed: cd /no/such"),
-    _with("ranks end before they connect", "setup=['[ -z \"$SPBENCH_TOKEN\" ] || exit 7']", 4, "7"),
-    _with(
+    Fault("the launcher prints 100 MB", system_faults.flood_launcher_output, 0, (), RSH),
+    _launch_fault("the interpreter is missing", "python=/no/such/python", 3, "/no/such/python"),
+    _launch_fault(
+        "a setup line fails", "setup=['cd /no/such']", 3, "setup line failed: cd /no/such"
+    ),
+    _launch_fault(
+        "ranks end before they connect", "setup=['[ -z \"$SPBENCH_TOKEN\" ] || exit 7']", 4, "7"
+    ),
+    _launch_fault(
         "the launcher knows no such option",
         "args=[--no-such-option]",
         4,
         "no-such-option",
-        places=HERE_ONLY,
+        testbeds=ONE_HOST,
     ),
     Fault(
         "the launcher is not installed",
-        processes.with_environment(
+        process_faults.run_with_environment(
             "--set", "launch.launcher=mpirun_rsh", "--launcher", "mpirun_rsh", PATH="/usr/bin:/bin"
         ),
         3,
         ("mpirun_rsh is not installed",),
     ),
-    _on_victim(
+    _rank_fault(
         "the ssh session of a node is killed",
-        remote.ssh_session_killed,
+        host_faults.kill_ssh_session,
         "lost its connection to this host",
-        places=(*RSH, *HOSTS),
-        chance=True,
+        testbeds=(*RSH, *HOSTS),
+        random_moment=True,
     ),
-    _on_victim(
+    _rank_fault(
         "the mpispawn of a node is killed",
-        remote.mpispawn_killed,
+        host_faults.kill_mpispawn,
         "its parent process (mpispawn) has ended",
-        places=RSH,
-        chance=True,
+        testbeds=RSH,
+        random_moment=True,
     ),
     Fault(
         "the launcher ends the job at its own time limit",
-        processes.with_environment(suite=LONG, MPIEXEC_TIMEOUT="8"),
+        process_faults.run_with_environment(suite=LONG, MPIEXEC_TIMEOUT="8"),
         4,
         ("MPIEXEC_TIMEOUT",),
         RSH,
-        goes_on=True,
+        next_case_passes=True,
     ),
     Fault(
         "hosts have names that ssh alone knows",
-        remote.aliases,
+        host_faults.use_ssh_aliases,
         3,
         ("alias.invalid", "alias of ssh's"),
         RSH,
     ),
     Fault(
         "a host has no MVAPICH2",
-        remote.without_mvapich2,
+        host_faults.add_host_without_mvapich2,
         4,
         ("192.0.2.7", "mpispawn"),
         RSH,
     ),
-    _with(
-        "a library path with a blank", "env.LD_LIBRARY_PATH=/a b", 2, "LD_LIBRARY_PATH", places=RSH
+    _launch_fault(
+        "a library path with a blank",
+        "env.LD_LIBRARY_PATH=/a b",
+        2,
+        "LD_LIBRARY_PATH",
+        testbeds=RSH,
     ),
-    _with(
-        "-fastssh, of which a shell would run parts", "args=[-fastssh]", 2, "fastssh", places=RSH
+    _launch_fault(
+        "-fastssh, of which a shell would run parts", "args=[-fastssh]", 2, "fastssh", testbeds=RSH
     ),
 )
 
 CONSOLE = (
-    Fault("the console is killed", processes.console_killed, 256 - 9, (), ALL, chance=True),
-    Fault("the console is stopped for 2 s", surroundings.paused(False, 2), 0, (), HERE_ONLY),
-    Fault("Ctrl-C", processes.interrupted(signal.SIGINT), 130, ("Ctrl-C",), ALL),
-    Fault("Ctrl-C twice", processes.interrupted(signal.SIGINT, 2), 130, ("Ctrl-C",), HERE_ONLY),
-    Fault("SIGTERM", processes.interrupted(signal.SIGTERM), 143, ("SIGTERM",), ALL),
     Fault(
-        "the terminal hangs up", processes.interrupted(signal.SIGHUP), 143, ("SIGHUP",), HERE_ONLY
+        "the console is killed",
+        process_faults.kill_controller,
+        256 - 9,
+        (),
+        EVERYWHERE,
+        random_moment=True,
+    ),
+    Fault("the console is stopped for 2 s", system_faults.pause_process(False, 2), 0, (), ONE_HOST),
+    Fault(
+        "Ctrl-C", process_faults.interrupt_controller(signal.SIGINT), 130, ("Ctrl-C",), EVERYWHERE
+    ),
+    Fault(
+        "Ctrl-C twice",
+        process_faults.interrupt_controller(signal.SIGINT, 2),
+        130,
+        ("Ctrl-C",),
+        ONE_HOST,
+    ),
+    Fault(
+        "SIGTERM",
+        process_faults.interrupt_controller(signal.SIGTERM),
+        143,
+        ("SIGTERM",),
+        EVERYWHERE,
+    ),
+    Fault(
+        "the terminal hangs up",
+        process_faults.interrupt_controller(signal.SIGHUP),
+        143,
+        ("SIGHUP",),
+        ONE_HOST,
     ),
     Fault(
         "the budget is used up",
-        processes.planted("--budget", "4s", suite=LONG),
+        process_faults.run_with_arguments("--budget", "4s", suite=LONG),
         124,
         ("budget",),
-        ALL,
+        EVERYWHERE,
     ),
-    Fault("two consoles at once in one home", processes.two_consoles, 0, (), HERE_ONLY),
-    Fault("an empty HOME", processes.with_environment(HOME=""), 0, (), HERE_ONLY),
-    Fault("stdout is closed", surroundings.wrapped("", ">&-"), 0, ()),
-    Fault("too few open files", surroundings.wrapped("ulimit -n 40"), 3, ("open files", "40"), TWO),
-    Fault("400 strangers and a wrong token", surroundings.strangers, 0, (), TWO),
-    Fault("the home is removed during the run", surroundings.home_removed, 4, ("home",)),
-    Fault("the home is read-only", surroundings.on_disk("ro"), 3, ("Read-only",)),
-    Fault("the disk is full", surroundings.on_disk("size=16k"), 4, ("No space left",)),
-    Fault("the report cannot be written", surroundings.report_in_the_way, 4, ("cannot write",)),
+    Fault("two consoles at once in one home", process_faults.run_two_controllers, 0, (), ONE_HOST),
+    Fault("an empty HOME", process_faults.run_with_environment(HOME=""), 0, (), ONE_HOST),
+    Fault("stdout is closed", system_faults.wrap_command("", ">&-"), 0, ()),
+    Fault(
+        "too few open files",
+        system_faults.wrap_command("ulimit -n 40"),
+        3,
+        ("open files", "40"),
+        OPENMPI_AND_RSH,
+    ),
+    Fault(
+        "400 strangers and a wrong token",
+        system_faults.connect_unauthenticated,
+        0,
+        (),
+        OPENMPI_AND_RSH,
+    ),
+    Fault("the home is removed during the run", system_faults.remove_home, 4, ("home",)),
+    Fault("the home is read-only", system_faults.mount_home("ro"), 3, ("Read-only",)),
+    Fault("the disk is full", system_faults.mount_home("size=16k"), 4, ("No space left",)),
+    Fault("the report cannot be written", system_faults.block_report, 4, ("cannot write",)),
 )
 
 NETWORKS = (
-    _on_victim("a link is cut", remote.link_cut, "silent", places=HOSTS, chance=True),
-    # Nobody has the one address; at the other, the console's, no sshd listens.
-    Fault("a host cannot be reached", remote.first_host(".99"), 3, ("cannot reach",), HOSTS),
-    Fault("a host's sshd refuses", remote.first_host(".254"), 3, ("refused",), HOSTS),
-    Fault("the key is wrong", remote.wrong_key, 3, ("denied",), HOSTS),
+    _rank_fault(
+        "a link is cut", host_faults.cut_link, "silent", testbeds=HOSTS, random_moment=True
+    ),
+    # No host has the first address. The second is the controller's, where no sshd listens.
+    Fault(
+        "a host cannot be reached", host_faults.add_first_host(".99"), 3, ("cannot reach",), HOSTS
+    ),
+    Fault("a host's sshd refuses", host_faults.add_first_host(".254"), 3, ("refused",), HOSTS),
+    Fault("the key is wrong", host_faults.use_wrong_key, 3, ("denied",), HOSTS),
     Fault(
         "a host is gone between two jobs",
-        remote.gone_between_jobs,
+        host_faults.lose_host_between_jobs,
         4,
         ("cannot be reached by ssh",),
         HOSTS,
     ),
-    _on_victim(
+    _rank_fault(
         "a setup line fails on one host",
-        remote.setup_fails_on_one_host,
+        host_faults.fail_setup_on_one_host,
         "setup line failed",
-        places=HOSTS,
-        goes_on=False,
+        testbeds=HOSTS,
+        next_case_passes=False,
     ),
-    _on_victim(
+    _rank_fault(
         "a rank of one host ends before it connects",
-        remote.ends_early_on_one_host,
+        host_faults.end_rank_early_on_one_host,
         "status 7",
-        places=HOSTS,
-        goes_on=False,
+        testbeds=HOSTS,
+        next_case_passes=False,
     ),
 )
 
 BATCH = (
     Fault(
         "the job is cancelled (scancel)",
-        remote.job_cancelled,
+        host_faults.cancel_job,
         4,
         ("Slurm cancelled the job", "scancel"),
         SRUN,
     ),
-    _on_victim(
-        "a rank of a batch job is killed", remote.batch_rank_killed, "signal 9", places=SRUN
+    _rank_fault(
+        "a rank of a batch job is killed", host_faults.kill_batch_rank, "signal 9", testbeds=SRUN
     ),
-    Fault("a batch job is cancelled", remote.batch_job_cancelled, 143, ("SIGTERM",), SRUN),
-    Fault("a batch job's time is used up", remote.batch_time_limit, 143, ("SIGTERM",), SRUN),
-    Fault("a batch job is requeued", remote.batch_job_requeued, 0, (), SRUN, goes_on=True),
+    Fault("a batch job is cancelled", host_faults.cancel_batch_job, 143, ("SIGTERM",), SRUN),
+    Fault(
+        "a batch job's time is used up", host_faults.reach_batch_time_limit, 143, ("SIGTERM",), SRUN
+    ),
+    Fault(
+        "a batch job is requeued", host_faults.requeue_batch_job, 0, (), SRUN, next_case_passes=True
+    ),
 )
 
 RECORDS = (
-    Fault("a line of the events is broken", records.damaged(records.line_broken), 0, ("left out",)),
-    Fault("the events are a FIFO", records.damaged(records.fifo), 2, ("events.jsonl", "pipe")),
-    Fault("names of a foreign run move the cursor", records.damaged(records.escapes), 0, ()),
-    Fault("a suite asks for 1e9 ranks", records.suite(_SUITE.format("1000000000")), 2, ("np",)),
-    Fault("a suite has a NUL in a variable", records.suite(_NUL), 2, ("U+0000",)),
+    Fault(
+        "a line of the events is broken",
+        record_faults.damage_run(record_faults.break_line),
+        0,
+        ("left out",),
+    ),
+    Fault(
+        "the events are a FIFO",
+        record_faults.damage_run(record_faults.replace_by_fifo),
+        2,
+        ("events.jsonl", "pipe"),
+    ),
+    Fault(
+        "names of a foreign run move the cursor",
+        record_faults.damage_run(record_faults.insert_escapes),
+        0,
+        (),
+    ),
+    Fault(
+        "a suite asks for 1e9 ranks",
+        record_faults.validate_suite(_SUITE.format("1000000000")),
+        2,
+        ("np",),
+    ),
+    Fault("a suite has a NUL in a variable", record_faults.validate_suite(_NUL), 2, ("U+0000",)),
     Fault(
         "100,000 broken lines of hosts",
-        records.hostfile("a b c d\n" * 100_000),
+        record_faults.run_with_hostfile("a b c d\n" * 100_000),
         2,
         ("unknown word",),
     ),

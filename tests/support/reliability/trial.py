@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spbench.engine.processes import find_processes
 from support.paths import ROOT, TEST_SUITES
-from support.reliability.where import Place
+from support.reliability.testbeds import FaultTestbed
 from support.runs import SPBENCH, RunProcess, RunResult
 
 LONG = (TEST_SUITES / "long.yaml").read_text()
@@ -21,7 +21,7 @@ MEDIUM = LONG.replace("5000000", "60000")
 
 
 @dataclass
-class Seen:
+class TrialResult:
     """The outcome of a trial.
 
     Attributes:
@@ -32,14 +32,14 @@ class Seen:
     """
 
     fault: str
-    place: str
-    sentence: str
+    testbed: str
+    message: str
     code: int
     seconds: float
-    wrong: list[str] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
     run: str = ""
 
-    def as_line(self) -> str:
+    def to_json(self) -> str:
         """Return it as a line of JSON."""
         return json.dumps(asdict(self))
 
@@ -54,14 +54,14 @@ class Trial:
         named: Seconds from the fault to the end of its job, if the fault is to be named in time.
     """
 
-    def __init__(self, place: Place, folder: Path, seed: int) -> None:
-        self.place = place
+    def __init__(self, place: FaultTestbed, folder: Path, seed: int) -> None:
+        self.testbed = place
         self.folder = folder
         self.rng = random.Random(seed)
         self.victim = self.rng.randrange(2)
         self.host = ""
-        self.since = time.monotonic()
-        self.named: float | None = None
+        self.fault_time = time.monotonic()
+        self.job_end_seconds: float | None = None
         self._run: RunProcess | None = None
 
     @property
@@ -81,21 +81,21 @@ class Trial:
         path = self.folder / "suite.yaml"
         path.write_text(suite)
         # Consoles in process namespaces have the same small pids, by which mpirun names its files.
-        own = {"TMPDIR": str(self.folder)} if self.place.apart else {}
-        given = {**own, **dict(self.place.env), **(env or {})}
-        words = (str(path), *self.place.words, *words)
-        command = spbench or self.place.spbench
+        own = {"TMPDIR": str(self.folder)} if self.testbed.isolated else {}
+        given = {**own, **dict(self.testbed.env), **(env or {})}
+        words = (str(path), *self.testbed.words, *words)
+        command = spbench or self.testbed.spbench
         self._run = RunProcess(*words, home=self.folder / "home", env=given, spbench=command)
-        self.since = time.monotonic()
+        self.fault_time = time.monotonic()
         return self._run
 
-    def command(self, *words: str) -> RunResult:
+    def run_spbench(self, *words: str) -> RunResult:
         """Run another command of spbench's to its end; its report, if any, is the run's."""
         began = time.monotonic()
         done = subprocess.run(
             [SPBENCH, *words],
             cwd=ROOT,
-            env={**os.environ, **dict(self.place.env)},
+            env={**os.environ, **dict(self.testbed.env)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -108,7 +108,7 @@ class Trial:
             done.returncode, done.stdout, done.stderr, seconds, home, self.folder / "home.json"
         )
 
-    def measuring(self) -> int:
+    def wait_until_timing(self) -> int:
         """Wait for a random moment of the timed part; return the victim's pid."""
         self.run.wait_for_timing()
         time.sleep(self.rng.random())
@@ -121,9 +121,9 @@ class Trial:
             self.host = str(ready["host"])
         return int(ready["pid"])
 
-    def strike(self, pid: int, number: int) -> None:
+    def inject_signal(self, pid: int, number: int) -> None:
         """Send a process the signal that is the fault."""
-        self.since = time.monotonic()
+        self.fault_time = time.monotonic()
         os.kill(pid, number)
 
     def wait(self, limit: float = 200.0) -> RunResult:
@@ -131,7 +131,7 @@ class Trial:
         return self.run.wait(limit)
 
 
-def sentence_of(ended: RunResult) -> str:
+def find_first_reason(ended: RunResult) -> str:
     """Return the first reason that a user reads."""
     told: list[str] = []
     if ended.report_path.exists():
@@ -142,7 +142,7 @@ def sentence_of(ended: RunResult) -> str:
     return told[0] if told else ""
 
 
-def leftovers(runs: list[str], limit: float = 15.0) -> list[str]:
+def find_leftover_runs(runs: list[str], limit: float = 15.0) -> list[str]:
     """Return the runs of which processes are left when some seconds have passed."""
     deadline = time.monotonic() + limit
     while left := [run for run in runs if find_processes(run)]:

@@ -11,17 +11,17 @@ from support.paths import TEST_SUITES
 from support.reliability.trial import Trial
 from support.runs import RunResult
 
-FAULTS = (TEST_SUITES / "faults.yaml").read_text()
+FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 
 
-def damaged(damage: Callable[[Path], object], *words: str) -> Callable[[Trial], RunResult]:
+def damage_run(damage: Callable[[Path], object], *words: str) -> Callable[[Trial], RunResult]:
     """Record a run, damage its folder, and show it by a command of `spbench results`."""
 
     def act(trial: Trial) -> RunResult:
-        trial.start(FAULTS)
+        trial.start(FAULTS_SUITE)
         assert trial.wait().code == 0
         damage(trial.run.folder)
-        ended = trial.command("results", *(words or ("show",)), "--home", str(trial.run.home))
+        ended = trial.run_spbench("results", *(words or ("show",)), "--home", str(trial.run.home))
         assert "\x1b" not in ended.stdout
         left_out = [line for line in ended.stdout.splitlines() if "events.jsonl" in line]
         return replace(ended, stderr=ended.stderr or "\n".join(left_out))
@@ -29,7 +29,7 @@ def damaged(damage: Callable[[Path], object], *words: str) -> Callable[[Trial], 
     return act
 
 
-def line_broken(folder: Path) -> None:
+def break_line(folder: Path) -> None:
     """Break a line in the middle of the events, and forget the report made of them."""
     path = folder / "events.jsonl"
     lines = path.read_text().splitlines(keepends=True)
@@ -38,14 +38,14 @@ def line_broken(folder: Path) -> None:
     (folder / "report.json").unlink()
 
 
-def fifo(folder: Path) -> None:
+def replace_by_fifo(folder: Path) -> None:
     """Put a FIFO, which nobody writes to, in the place of the events."""
     for name in ("events.jsonl", "report.json"):
         (folder / name).unlink()
     os.mkfifo(folder / "events.jsonl")
 
 
-def escapes(folder: Path) -> None:
+def insert_escapes(folder: Path) -> None:
     """Give the cases of a run names that move a terminal's cursor and begin a formula."""
     for name in ("events.jsonl", "report.json", "run.json", "suite.yaml"):
         path = folder / name
@@ -54,24 +54,24 @@ def escapes(folder: Path) -> None:
             path.write_text(text.replace('"second"', '"=cmd()\\u001b[2J\\u001b]0;x\\u0007"'))
 
 
-def suite(text: str, *words: str) -> Callable[[Trial], RunResult]:
+def validate_suite(text: str, *words: str) -> Callable[[Trial], RunResult]:
     """Validate, or run, a suite of this text."""
 
     def act(trial: Trial) -> RunResult:
         path = trial.folder / "suite.yaml"
         path.write_text(text)
-        return trial.command("validate", str(path), *words)
+        return trial.run_spbench("validate", str(path), *words)
 
     return act
 
 
-def hostfile(text: str) -> Callable[[Trial], RunResult]:
+def run_with_hostfile(text: str) -> Callable[[Trial], RunResult]:
     """Run a suite with a hostfile of this text."""
 
     def act(trial: Trial) -> RunResult:
         path = trial.folder / "hosts"
         path.write_text(text)
-        trial.start(FAULTS, "--hostfile", str(path))
+        trial.start(FAULTS_SUITE, "--hostfile", str(path))
         ended = trial.wait()
         assert len(ended.stderr) < 10_000, len(ended.stderr)
         return ended

@@ -25,58 +25,58 @@ cases:
 """
 
 
-def link_cut(trial: Trial) -> RunResult:
+def cut_link(trial: Trial) -> RunResult:
     """Cut the link of the victim's host until the job has ended."""
     trial.start(LONG)
-    trial.measuring()
-    assert trial.place.hosts is not None
-    lost = next(host for host in trial.place.hosts.hosts if host.name == trial.host)
-    with trial.place.hosts.cut(lost):
-        trial.since = time.monotonic()
+    trial.wait_until_timing()
+    assert trial.testbed.hosts is not None
+    lost = next(host for host in trial.testbed.hosts.hosts if host.name == trial.host)
+    with trial.testbed.hosts.cut_link(lost):
+        trial.fault_time = time.monotonic()
         trial.run.wait_for("job_end")
     return trial.wait()
 
 
-def first_host(number: str) -> Callable[[Trial], RunResult]:
+def add_first_host(number: str) -> Callable[[Trial], RunResult]:
     """Run a suite on one host more, first of all, whose address ends with this number."""
 
     def act(trial: Trial) -> RunResult:
-        assert trial.place.hosts is not None
+        assert trial.testbed.hosts is not None
         hostfile = trial.folder / "hostfile"
-        more = trial.place.hosts.address.replace(".254", number)
-        hostfile.write_text(f"{more}\n" + trial.place.hosts.lines())
+        more = trial.testbed.hosts.address.replace(".254", number)
+        hostfile.write_text(f"{more}\n" + trial.testbed.hosts.render_hostfile())
         trial.start(LONG, "--hostfile", str(hostfile))
         return trial.wait()
 
     return act
 
 
-def wrong_key(trial: Trial) -> RunResult:
+def use_wrong_key(trial: Trial) -> RunResult:
     """Show the hosts a key that they do not know."""
-    assert trial.place.hosts is not None
+    assert trial.testbed.hosts is not None
     key = trial.folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    config = (trial.place.hosts.bin.parent / "ssh_config").read_text()
-    own = trial.place.hosts.bin.parent / "user_key"
+    config = (trial.testbed.hosts.bin.parent / "ssh_config").read_text()
+    own = trial.testbed.hosts.bin.parent / "user_key"
     (trial.folder / "config").write_text(config.replace(str(own), str(key)))
     path = _ssh(trial.folder, f'exec {shutil.which("ssh")} -F {trial.folder}/config "$@"')
     trial.start(LONG, env={"PATH": path})
     return trial.wait()
 
 
-def gone_between_jobs(trial: Trial) -> RunResult:
+def lose_host_between_jobs(trial: Trial) -> RunResult:
     """Let no ssh reach a host any more once the first of two jobs measures."""
-    assert trial.place.hosts is not None
+    assert trial.testbed.hosts is not None
     gone = trial.folder / "gone"
     path = _ssh(
         trial.folder,
         f"if [ -e {gone} ]; then echo 'ssh: connect to host: No route to host' >&2; exit 255; fi\n"
-        f'exec {trial.place.hosts.bin}/ssh "$@"',
+        f'exec {trial.testbed.hosts.bin}/ssh "$@"',
     )
     trial.start(TWO_JOBS, env={"PATH": path})
     trial.run.wait_for_timing()
     gone.touch()
-    trial.since = time.monotonic()
+    trial.fault_time = time.monotonic()
     return trial.wait()
 
 
@@ -92,37 +92,37 @@ NODES = ("127.0.0.2", "127.0.0.3")
 """Hosts that the stand-in of mpirun_rsh takes for nodes reached by ssh, a rank on each."""
 
 
-def ssh_session_killed(trial: Trial) -> RunResult:
+def kill_ssh_session(trial: Trial) -> RunResult:
     """Kill the ssh session of the victim's node: a stand-in's, or a real one."""
-    if trial.place.hosts is None:
+    if trial.testbed.hosts is None:
         _measure_on_nodes(trial)
         command = f"sshd-session\0{NODES[trial.victim]}\0".encode()
         run = trial.run.folder.name
         (session,) = (pid for pid in find_processes(run) if _command(pid).endswith(command))
     else:
         trial.start(LONG)
-        session = trial.measuring()
+        session = trial.wait_until_timing()
         while b"@notty" not in _command(session):
             session = read_parent_pid(session)
-    trial.strike(session, signal.SIGKILL)
+    trial.inject_signal(session, signal.SIGKILL)
     return trial.wait()
 
 
-def mpispawn_killed(trial: Trial) -> RunResult:
+def kill_mpispawn(trial: Trial) -> RunResult:
     """Kill the mpispawn that has started the victim."""
     rank = _measure_on_nodes(trial)
     mpispawn = read_parent_pid(rank)
     assert Path(f"/proc/{mpispawn}/comm").read_text() == "mpispawn\n"
-    trial.strike(mpispawn, signal.SIGKILL)
+    trial.inject_signal(mpispawn, signal.SIGKILL)
     trial.run.wait_for("job_end")
-    trial.named = time.monotonic() - trial.since
+    trial.job_end_seconds = time.monotonic() - trial.fault_time
     return trial.wait()
 
 
 def _measure_on_nodes(trial: Trial) -> int:
     """Start a run on two nodes and wait until it measures; return the victim's pid."""
     trial.start(LONG, "--hosts", ",".join(f"{node}:1" for node in NODES))
-    return trial.measuring()
+    return trial.wait_until_timing()
 
 
 def _command(pid: int) -> bytes:
@@ -132,20 +132,20 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def setup_fails_on_one_host(trial: Trial) -> RunResult:
+def fail_setup_on_one_host(trial: Trial) -> RunResult:
     """Let a line of the set-up fail on the second host."""
-    assert trial.place.hosts is not None
-    second = trial.place.hosts.hosts[1]
+    assert trial.testbed.hosts is not None
+    second = trial.testbed.hosts.hosts[1]
     trial.victim = 1
     trial.host = second.address
     trial.start(LONG, "--set", f"launch.setup=['test $(hostname) != {second.name}']")
     return trial.wait()
 
 
-def ends_early_on_one_host(trial: Trial) -> RunResult:
+def end_rank_early_on_one_host(trial: Trial) -> RunResult:
     """Let the rank of the second host end before it connects."""
-    assert trial.place.hosts is not None
-    second = trial.place.hosts.hosts[1]
+    assert trial.testbed.hosts is not None
+    second = trial.testbed.hosts.hosts[1]
     trial.victim = 1
     trial.host = second.address
     line = f'[ -z "$SPBENCH_TOKEN" ] || [ $(hostname) != {second.name} ] || exit 7'
@@ -153,34 +153,34 @@ def ends_early_on_one_host(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def aliases(trial: Trial) -> RunResult:
+def use_ssh_aliases(trial: Trial) -> RunResult:
     """Name hosts as only ssh knows them to a launcher that resolves names itself."""
-    path = f"{_ssh(trial.folder, 'exit 0')}:{dict(trial.place.env)['PATH']}"
+    path = f"{_ssh(trial.folder, 'exit 0')}:{dict(trial.testbed.env)['PATH']}"
     trial.start(LONG, "--hosts", "alias.invalid:2", env={"PATH": path})
     return trial.wait()
 
 
-def without_mvapich2(trial: Trial) -> RunResult:
+def add_host_without_mvapich2(trial: Trial) -> RunResult:
     """Name a host that has no MVAPICH2."""
     ssh = _ssh(trial.folder, 'for word; do last=$word; done\nexec sh -c "$last"')
-    path = f"{ssh}:{dict(trial.place.env)['PATH']}"
+    path = f"{ssh}:{dict(trial.testbed.env)['PATH']}"
     trial.start(LONG, "--hosts", "192.0.2.7:2", env={"PATH": path})
     return trial.wait()
 
 
-def job_cancelled(trial: Trial) -> RunResult:
+def cancel_job(trial: Trial) -> RunResult:
     """Cancel the job of the batch system under a run."""
     trial.start(LONG)
-    trial.measuring()
-    assert trial.place.slurm is not None
-    for line in trial.place.slurm.jobs().splitlines():
-        trial.since = time.monotonic()
+    trial.wait_until_timing()
+    assert trial.testbed.slurm is not None
+    for line in trial.testbed.slurm.list_jobs().splitlines():
+        trial.fault_time = time.monotonic()
         subprocess.run(["scancel", line.split()[0]], env=_env(trial), check=True)
     return trial.wait()
 
 
 def _env(trial: Trial) -> dict[str, str]:
-    return os.environ | dict(trial.place.env)
+    return os.environ | dict(trial.testbed.env)
 
 
 class BatchJob:
@@ -189,7 +189,7 @@ class BatchJob:
     def __init__(self, trial: Trial, suite: str, *words: str) -> None:
         self._trial = trial
         (trial.folder / "suite.yaml").write_text(suite)
-        sets = [word for word in trial.place.words if word.startswith("launch.")]
+        sets = [word for word in trial.testbed.words if word.startswith("launch.")]
         given = [word for one in (*sets, "launch.batch.nodes=2") for word in ("--set", one)]
         done = self._spbench("submit", str(trial.folder / "suite.yaml"), *given, *words)
         assert done.code == 0, done.stderr
@@ -197,76 +197,76 @@ class BatchJob:
         self.folder = Path(folder)
 
     def _spbench(self, *words: str) -> RunResult:
-        return self._trial.command(*words, "--home", str(self._trial.folder / "home"))
+        return self._trial.run_spbench(*words, "--home", str(self._trial.folder / "home"))
 
-    def measuring(self) -> None:
+    def wait_until_timing(self) -> None:
         """Wait until a rank measures."""
-        self.until(
+        self.wait_until(
             lambda: any(
                 '"phase":"timing"' in path.read_text()
                 for path in self.folder.glob("jobs/*/*/events/*.jsonl")
             )
         )
 
-    def until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
+    def wait_until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
         """Wait for something."""
         deadline = time.monotonic() + limit
         while not condition():
             assert time.monotonic() < deadline, (self.folder / "job.log").read_text()
             time.sleep(0.1)
 
-    def collected(self) -> RunResult:
+    def collect(self) -> RunResult:
         """Wait for the end of the job; return what `spbench collect` says."""
-        self.until((self.folder / "ended").exists)
+        self.wait_until((self.folder / "ended").exists)
         return self._spbench(
             "collect", str(self.folder), "--json", str(self._trial.folder / "home.json")
         )
 
 
-def batch_rank_killed(trial: Trial) -> RunResult:
+def kill_batch_rank(trial: Trial) -> RunResult:
     """Kill a rank of a batch job, which has no console."""
     job = BatchJob(trial, LONG)
-    job.measuring()
+    job.wait_until_timing()
     for path in job.folder.glob("jobs/*/*/events/*.jsonl"):
         for line in path.read_text().splitlines():
             event = json.loads(line)
             if (event["event"], event.get("rank")) == ("ready", trial.victim):
                 trial.host = str(event["host"])
-                trial.strike(int(event["pid"]), signal.SIGKILL)
-    return job.collected()
+                trial.inject_signal(int(event["pid"]), signal.SIGKILL)
+    return job.collect()
 
 
-def batch_job_cancelled(trial: Trial) -> RunResult:
+def cancel_batch_job(trial: Trial) -> RunResult:
     """Cancel a batch job."""
     job = BatchJob(trial, LONG)
-    job.measuring()
-    trial.since = time.monotonic()
+    job.wait_until_timing()
+    trial.fault_time = time.monotonic()
     subprocess.run(["scancel", job.number], env=_env(trial), check=True)
-    return job.collected()
+    return job.collect()
 
 
-def batch_time_limit(trial: Trial) -> RunResult:
+def reach_batch_time_limit(trial: Trial) -> RunResult:
     """Send the batch job the signal that comes some seconds before its time is used up."""
     job = BatchJob(trial, LONG)
-    job.measuring()
-    trial.since = time.monotonic()
+    job.wait_until_timing()
+    trial.fault_time = time.monotonic()
     words = ["scancel", "--batch", "--signal=TERM", job.number]
     subprocess.run(words, env=_env(trial), check=True)
-    return job.collected()
+    return job.collect()
 
 
-def batch_job_requeued(trial: Trial) -> RunResult:
+def requeue_batch_job(trial: Trial) -> RunResult:
     """Put a batch job that measures back into the queue."""
     job = BatchJob(trial, MEDIUM)
-    job.measuring()
+    job.wait_until_timing()
     env = _env(trial)
-    trial.since = time.monotonic()
+    trial.fault_time = time.monotonic()
     subprocess.run(["scontrol", "requeue", job.number], env=env, check=True)
-    job.until((job.folder / "ended").exists)
+    job.wait_until((job.folder / "ended").exists)
     state = ["squeue", "-h", "-o", "%T", "-j", job.number]
-    job.until(lambda: "PENDING" in subprocess.check_output(state, env=env, text=True))
+    job.wait_until(lambda: "PENDING" in subprocess.check_output(state, env=env, text=True))
     time.sleep(3)  # in the second of its end slurmd takes a new start for one that was killed
     now = ["scontrol", "update", f"jobid={job.number}", "StartTime=now"]
     subprocess.run(now, env=env, check=True)
-    job.until(lambda: len((job.folder / "starts").read_text().splitlines()) == 2)
-    return job.collected()
+    job.wait_until(lambda: len((job.folder / "starts").read_text().splitlines()) == 2)
+    return job.collect()

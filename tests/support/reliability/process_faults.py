@@ -13,82 +13,82 @@ from support.paths import TEST_SUITES
 from support.reliability.trial import LONG, Trial
 from support.runs import RunResult
 
-FAULTS = (TEST_SUITES / "faults.yaml").read_text()
+FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 
 
-def signalled(number: signal.Signals) -> Callable[[Trial], RunResult]:
+def signal_rank(number: signal.Signals) -> Callable[[Trial], RunResult]:
     """Send a rank that measures a signal."""
 
     def act(trial: Trial) -> RunResult:
         trial.start(LONG)
-        trial.strike(trial.measuring(), number)
+        trial.inject_signal(trial.wait_until_timing(), number)
         return trial.wait()
 
     return act
 
 
-def killed_before_a_case(trial: Trial) -> RunResult:
+def kill_rank_before_case(trial: Trial) -> RunResult:
     """Kill a rank that is ready, before the first case."""
     trial.start(LONG)
-    trial.strike(trial.find_pid(trial.victim), signal.SIGKILL)
+    trial.inject_signal(trial.find_pid(trial.victim), signal.SIGKILL)
     return trial.wait()
 
 
-def stopped_before_a_case(trial: Trial) -> RunResult:
+def stop_rank_before_case(trial: Trial) -> RunResult:
     """Stop a rank that is ready, before the first case."""
     trial.start(LONG)
-    trial.strike(trial.find_pid(trial.victim), signal.SIGSTOP)
+    trial.inject_signal(trial.find_pid(trial.victim), signal.SIGSTOP)
     return trial.wait()
 
 
-def both_killed(trial: Trial) -> RunResult:
+def kill_both_ranks(trial: Trial) -> RunResult:
     """Kill both ranks."""
     trial.start(LONG)
-    trial.measuring()
+    trial.wait_until_timing()
     pids = [trial.find_pid(rank) for rank in (0, 1)]
-    trial.since = time.monotonic()
+    trial.fault_time = time.monotonic()
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return trial.wait()
 
 
-def launcher_killed(trial: Trial) -> RunResult:
+def kill_launcher(trial: Trial) -> RunResult:
     """Kill the launcher while ranks measure."""
     trial.start(LONG)
-    trial.measuring()
-    console = trial.place.console(trial.run)
-    trial.strike(_children(console)[0], signal.SIGKILL)
+    trial.wait_until_timing()
+    console = trial.testbed.find_controller_pid(trial.run)
+    trial.inject_signal(_children(console)[0], signal.SIGKILL)
     return trial.wait()
 
 
-def console_killed(trial: Trial) -> RunResult:
+def kill_controller(trial: Trial) -> RunResult:
     """Kill the console while ranks measure; their end is the end of the trial."""
     trial.start(LONG)
-    trial.measuring()
+    trial.wait_until_timing()
     run_id = trial.run.folder.name
-    trial.strike(trial.place.console(trial.run), signal.SIGKILL)
+    trial.inject_signal(trial.testbed.find_controller_pid(trial.run), signal.SIGKILL)
     deadline = time.monotonic() + 15
     while find_processes(run_id) and time.monotonic() < deadline:
         time.sleep(0.1)
     return trial.wait()
 
 
-def interrupted(number: signal.Signals, times: int = 1) -> Callable[[Trial], RunResult]:
+def interrupt_controller(number: signal.Signals, times: int = 1) -> Callable[[Trial], RunResult]:
     """Send the console a signal, once or several times."""
 
     def act(trial: Trial) -> RunResult:
         trial.start(LONG)
-        trial.measuring()
+        trial.wait_until_timing()
         for _ in range(times):
-            trial.strike(trial.place.console(trial.run), number)
+            trial.inject_signal(trial.testbed.find_controller_pid(trial.run), number)
             time.sleep(0.2)
         return trial.wait()
 
     return act
 
 
-def planted(*words: str, suite: str = FAULTS) -> Callable[[Trial], RunResult]:
+def run_with_arguments(*words: str, suite: str = FAULTS_SUITE) -> Callable[[Trial], RunResult]:
     """Run a suite with words that break it."""
 
     def act(trial: Trial) -> RunResult:
@@ -104,7 +104,9 @@ def planted(*words: str, suite: str = FAULTS) -> Callable[[Trial], RunResult]:
     return act
 
 
-def with_environment(*words: str, suite: str = FAULTS, **env: str) -> Callable[[Trial], RunResult]:
+def run_with_environment(
+    *words: str, suite: str = FAULTS_SUITE, **env: str
+) -> Callable[[Trial], RunResult]:
     """Run a suite with variables of the console."""
 
     def act(trial: Trial) -> RunResult:
@@ -114,11 +116,11 @@ def with_environment(*words: str, suite: str = FAULTS, **env: str) -> Callable[[
     return act
 
 
-def two_consoles(trial: Trial) -> RunResult:
+def run_two_controllers(trial: Trial) -> RunResult:
     """Run a suite twice at once in one home."""
-    trial.start(FAULTS)
+    trial.start(FAULTS_SUITE)
     first = trial.run
-    trial.start(FAULTS)
+    trial.start(FAULTS_SUITE)
     one = first.wait()
     other = trial.wait()
     return one if one.code else other

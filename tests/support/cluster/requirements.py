@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class UnfitError(Exception):
+class MissingRequirementError(Exception):
     """This machine cannot do that; the message has the reason."""

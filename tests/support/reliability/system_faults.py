@@ -13,13 +13,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from spbench.engine.processes import find_processes
-from support.cluster.isolated_console import collectors_told_to
-from support.cluster.unfit import UnfitError
+from support.cluster.isolated_controller import read_collector_hosts
+from support.cluster.requirements import MissingRequirementError
 from support.paths import STANDINS, TEST_SUITES
 from support.reliability.trial import LONG, MEDIUM, Trial
 from support.runs import SPBENCH, RunResult
 
-FAULTS = (TEST_SUITES / "faults.yaml").read_text()
+FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 MEMORY = Path("/sys/fs/cgroup/memory")
 CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 GEMM = """\
@@ -33,16 +33,16 @@ cases:
 NUMBER = "${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}${MV2_COMM_WORLD_RANK-}"
 
 
-def home_removed(trial: Trial) -> RunResult:
+def remove_home(trial: Trial) -> RunResult:
     """Remove the home of a run."""
     trial.start(LONG)
-    trial.measuring()
-    trial.since = time.monotonic()
+    trial.wait_until_timing()
+    trial.fault_time = time.monotonic()
     shutil.rmtree(trial.run.home)
     return trial.wait()
 
 
-def on_disk(options: str) -> Callable[[Trial], RunResult]:
+def mount_home(options: str) -> Callable[[Trial], RunResult]:
     """Run a suite with a home on a file system that is mounted with these options."""
 
     def act(trial: Trial) -> RunResult:
@@ -51,22 +51,24 @@ def on_disk(options: str) -> Callable[[Trial], RunResult]:
         with ExitStack() as stack:
             subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(home)], check=True)
             stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
-            trial.start(FAULTS)
+            trial.start(FAULTS_SUITE)
             return trial.wait()
 
     return act
 
 
-def report_in_the_way(trial: Trial) -> RunResult:
+def block_report(trial: Trial) -> RunResult:
     """Put a folder where the report goes."""
     trial.start(MEDIUM)
-    trial.measuring()
+    trial.wait_until_timing()
     (trial.run.folder / "report.json").mkdir()
-    trial.since = time.monotonic()
+    trial.fault_time = time.monotonic()
     return trial.wait()
 
 
-def wrapped(before: str, after: str = "", suite: str = FAULTS) -> Callable[[Trial], RunResult]:
+def wrap_command(
+    before: str, after: str = "", suite: str = FAULTS_SUITE
+) -> Callable[[Trial], RunResult]:
     """Run a suite by a shell line: what stands before spbench, and behind its arguments."""
 
     def act(trial: Trial) -> RunResult:
@@ -79,14 +81,14 @@ def wrapped(before: str, after: str = "", suite: str = FAULTS) -> Callable[[Tria
     return act
 
 
-def paused(rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
+def pause_process(rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
     """Stop the victim, or the console, for some seconds; the run goes on."""
 
     def act(trial: Trial) -> RunResult:
         trial.start(MEDIUM)
-        victim = trial.measuring()
-        pid = victim if rank else trial.place.console(trial.run)
-        trial.strike(pid, signal.SIGSTOP)
+        victim = trial.wait_until_timing()
+        pid = victim if rank else trial.testbed.find_controller_pid(trial.run)
+        trial.inject_signal(pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
         return trial.wait()
@@ -94,22 +96,22 @@ def paused(rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
     return act
 
 
-def clock_apart(trial: Trial) -> RunResult:
+def shift_clock(trial: Trial) -> RunResult:
     """Put the clock of rank 1 an hour ahead."""
     if not CLOCK.exists():
-        raise UnfitError("libfaketime is not installed")
+        raise MissingRequirementError("libfaketime is not installed")
     trial.victim = 1
     ahead = f"LD_PRELOAD={CLOCK} FAKETIME=+3600s"
-    trial.start(FAULTS, "--set", f"launch.setup=['[ \"{NUMBER}\" != 1 ] || export {ahead}']")
+    trial.start(FAULTS_SUITE, "--set", f"launch.setup=['[ \"{NUMBER}\" != 1 ] || export {ahead}']")
     return trial.wait()
 
 
-def memory_short(trial: Trial) -> RunResult:
+def limit_memory(trial: Trial) -> RunResult:
     """Leave a rank 8 MiB before it makes its matrices: the kernel kills it."""
     trial.start(GEMM)
     pid = trial.find_pid(trial.victim)
     with _memory(trial.run.folder.name, 8 << 20) as group:
-        trial.since = time.monotonic()
+        trial.fault_time = time.monotonic()
         with suppress(ProcessLookupError):
             (group / "cgroup.procs").write_text(str(pid))
         return trial.wait()
@@ -121,7 +123,7 @@ def _memory(name: str, limit: int) -> Iterator[Path]:
     try:
         group.mkdir()
     except OSError as error:
-        raise UnfitError(f"no cgroup of memory can be made: {error}") from error
+        raise MissingRequirementError(f"no cgroup of memory can be made: {error}") from error
     try:
         (group / "memory.limit_in_bytes").write_text(str(limit))
         yield group
@@ -138,12 +140,12 @@ def _leave(group: Path) -> None:
         time.sleep(0.1)
 
 
-def strangers(trial: Trial) -> RunResult:
+def connect_unauthenticated(trial: Trial) -> RunResult:
     """Hold 400 connections without a word, and say a wrong token on another."""
     trial.start(MEDIUM)
-    first = collectors_told_to(trial.measuring())[0]
+    first = read_collector_hosts(trial.wait_until_timing())[0]
     port = int(_port_of(trial.find_pid(0)))
-    trial.since = time.monotonic()
+    trial.fault_time = time.monotonic()
     wrong = b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n'
     with ExitStack() as stack:
         for _ in range(400):
@@ -158,7 +160,7 @@ def _port_of(pid: int) -> str:
     return told.partition("=")[2].split(",")[0].rpartition(":")[2]
 
 
-def launcher_floods(trial: Trial) -> RunResult:
+def flood_launcher_output(trial: Trial) -> RunResult:
     """Let the launcher print 100 MB before it starts ranks."""
     launcher = trial.folder / "bin" / "mpirun_rsh"
     launcher.parent.mkdir()
@@ -167,22 +169,22 @@ def launcher_floods(trial: Trial) -> RunResult:
         f'exec {STANDINS}/mpirun_rsh "$@"\n'
     )
     launcher.chmod(0o755)
-    path = f"{launcher.parent}:{dict(trial.place.env)['PATH']}"
-    trial.start(FAULTS, env={"PATH": path})
+    path = f"{launcher.parent}:{dict(trial.testbed.env)['PATH']}"
+    trial.start(FAULTS_SUITE, env={"PATH": path})
     return trial.wait()
 
 
-def relay_killed(trial: Trial) -> RunResult:
+def kill_relay(trial: Trial) -> RunResult:
     """Kill the relay that carries the lines of all ranks."""
     trial.start(LONG, "--set", "launch.fan_in=node")
-    trial.measuring()
+    trial.wait_until_timing()
     words = ((pid, Path(f"/proc/{pid}/cmdline")) for pid in find_processes(trial.run.folder.name))
     relay = next(pid for pid, path in words if b"relay" in path.read_bytes())
-    trial.strike(relay, signal.SIGKILL)
+    trial.inject_signal(relay, signal.SIGKILL)
     return trial.wait()
 
 
-def without_its_library(trial: Trial) -> RunResult:
+def hide_workers(trial: Trial) -> RunResult:
     """Hide spbench's workers from rank 1 alone."""
     trial.victim = 1
     (trial.folder / "hidden").mkdir()
@@ -190,13 +192,13 @@ def without_its_library(trial: Trial) -> RunResult:
         "import sys\nsys.modules['spbench_workers'] = None\n"
     )
     line = f'[ "{NUMBER}" != 1 ] || export PYTHONPATH={trial.folder}/hidden'
-    trial.start(FAULTS, "--set", f"launch.setup=['{line}']")
+    trial.start(FAULTS_SUITE, "--set", f"launch.setup=['{line}']")
     ended = trial.wait()
     trial.host = socket.gethostname()
     return ended
 
 
-def patched(program: str) -> Callable[[Trial], RunResult]:
+def patch_ranks(program: str) -> Callable[[Trial], RunResult]:
     """Run a suite whose ranks run a program of Python first."""
 
     def act(trial: Trial) -> RunResult:
@@ -205,7 +207,7 @@ def patched(program: str) -> Callable[[Trial], RunResult]:
         (trial.folder / "patch").mkdir()
         (trial.folder / "patch/sitecustomize.py").write_text(program)
         line = f"launch.setup=['export PYTHONPATH={trial.folder}/patch:$PYTHONPATH']"
-        trial.start(FAULTS, "--set", line)
+        trial.start(FAULTS_SUITE, "--set", line)
         return trial.wait()
 
     return act

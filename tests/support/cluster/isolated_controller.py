@@ -33,7 +33,7 @@ os._exit(code)
 """
 
 
-def write_apart(folder: Path) -> Path:
+def write_isolated_spbench(folder: Path) -> Path:
     """Write an `spbench` that runs in a process namespace of its own."""
     first = folder / "first.py"
     first.write_text(_FIRST)
@@ -45,18 +45,18 @@ def write_apart(folder: Path) -> Path:
     return command
 
 
-def console_pid(running: RunProcess) -> int:
+def find_controller_pid(running: RunProcess) -> int:
     """Return the console's own process: the first child of the namespace's first process."""
     first = _children(running.process.pid)[0]
     return _children(first)[0]
 
 
-def signal_console(running: RunProcess, number: signal.Signals) -> None:
+def signal_controller(running: RunProcess, number: signal.Signals) -> None:
     """Send the console, and nothing else, a signal."""
-    os.kill(console_pid(running), number)
+    os.kill(find_controller_pid(running), number)
 
 
-def collectors_told_to(rank: int) -> list[str]:
+def read_collector_hosts(rank: int) -> list[str]:
     """Return the console's addresses in the environment of a rank's process."""
     environ = Path(f"/proc/{rank}/environ").read_text().split("\0")
     told = next(word for word in environ if word.startswith(f"{ENV_COLLECTOR}="))

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import runs as running
-from support.cluster.hosts import NetHosts, started_hosts
-from support.cluster.isolated_console import console_pid, write_apart
-from support.cluster.slurm import Slurm, private_slurm
-from support.cluster.unfit import UnfitError
+from support.cluster.hosts import HostNetwork, start_hosts
+from support.cluster.isolated_controller import find_controller_pid, write_isolated_spbench
+from support.cluster.requirements import MissingRequirementError
+from support.cluster.slurm import Slurm, start_private_slurm
 from support.paths import ROOT, STANDINS
 from support.runs import RunProcess
 
 
 @dataclass(frozen=True)
-class Place:
+class FaultTestbed:
     """A launcher with hosts.
 
     Attributes:
@@ -33,81 +33,83 @@ class Place:
     words: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     spbench: str = running.SPBENCH
-    hosts: NetHosts | None = None
+    hosts: HostNetwork | None = None
     slurm: Slurm | None = None
 
     @property
-    def apart(self) -> bool:
+    def isolated(self) -> bool:
         """Whether the console is in a process namespace of its own."""
         return self.spbench != running.SPBENCH
 
-    def console(self, run: RunProcess) -> int:
+    def find_controller_pid(self, run: RunProcess) -> int:
         """Return the pid of the console of a run."""
-        return console_pid(run) if self.apart else run.process.pid
+        return find_controller_pid(run) if self.isolated else run.process.pid
 
 
-NAMES = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
+TESTBED_NAMES = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
 
 
-class Places:
+class FaultTestbeds:
     """Makes each place when it is first asked for, and ends all at the end."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        self._made: dict[str, Place | str] = {}
+        self._made: dict[str, FaultTestbed | str] = {}
 
-    def __enter__(self) -> Places:
+    def __enter__(self) -> FaultTestbeds:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def named(self, name: str) -> Place | str:
+    def get(self, name: str) -> FaultTestbed | str:
         """Return a place, or why this machine has none."""
         if name not in self._made:
             try:
                 self._made[name] = self._stack.enter_context(_MAKERS[name](self._folder))
-            except UnfitError as error:
+            except MissingRequirementError as error:
                 self._made[name] = str(error)
         return self._made[name]
 
 
 @contextmanager
-def _openmpi(folder: Path) -> Iterator[Place]:
-    yield Place("openmpi", ("--launcher", "openmpi"))
+def _openmpi(folder: Path) -> Iterator[FaultTestbed]:
+    yield FaultTestbed("openmpi", ("--launcher", "openmpi"))
 
 
 @contextmanager
-def _hydra(folder: Path) -> Iterator[Place]:
-    yield Place("hydra", ("--launcher", "hydra", *_mpich()))
+def _hydra(folder: Path) -> Iterator[FaultTestbed]:
+    yield FaultTestbed("hydra", ("--launcher", "hydra", *_mpich()))
 
 
 @contextmanager
-def _mpirun_rsh(folder: Path) -> Iterator[Place]:
+def _mpirun_rsh(folder: Path) -> Iterator[FaultTestbed]:
     path = f"{STANDINS}:{os.environ['PATH']}"
-    yield Place("mpirun_rsh", ("--launcher", "mpirun_rsh"), (("PATH", path),))
+    yield FaultTestbed("mpirun_rsh", ("--launcher", "mpirun_rsh"), (("PATH", path),))
 
 
 @contextmanager
-def _srun(folder: Path) -> Iterator[Place]:
+def _srun(folder: Path) -> Iterator[FaultTestbed]:
     (folder / "slurm").mkdir()
-    with private_slurm(folder / "slurm") as slurm:
+    with start_private_slurm(folder / "slurm") as slurm:
         words = ("--launcher", "srun", *_mpich(), "--hosts", ",".join(slurm.nodes[:2]))
         env = (("SLURM_CONF", str(slurm.conf)),)
-        yield Place("srun", words, env, str(write_apart(folder / "slurm")), slurm=slurm)
+        yield FaultTestbed(
+            "srun", words, env, str(write_isolated_spbench(folder / "slurm")), slurm=slurm
+        )
 
 
 @contextmanager
-def _openmpi_hosts(folder: Path) -> Iterator[Place]:
+def _openmpi_hosts(folder: Path) -> Iterator[FaultTestbed]:
     (folder / "hosts").mkdir()
-    with started_hosts(folder / "hosts", 2) as hosts:
+    with start_hosts(folder / "hosts", 2) as hosts:
         hostfile = folder / "hosts" / "hostfile"
-        hostfile.write_text(hosts.lines())
+        hostfile.write_text(hosts.render_hostfile())
         env = (("PATH", f"{hosts.bin}:{os.environ['PATH']}"),)
         words = ("--launcher", "openmpi", "--hostfile", str(hostfile), "--set", "launch.bind=none")
-        apart = str(write_apart(folder / "hosts"))
-        yield Place("openmpi-hosts", words, env, apart, hosts)
+        apart = str(write_isolated_spbench(folder / "hosts"))
+        yield FaultTestbed("openmpi-hosts", words, env, apart, hosts)
 
 
 _MAKERS = {
@@ -123,6 +125,6 @@ def _mpich() -> Sequence[str]:
     """Return what runs ranks with MPICH, from the venv that SPBENCH_TEST_MPICH_VENV names."""
     venv = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere"))
     if not (venv / "bin/mpiexec").exists():
-        raise UnfitError("SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py")
+        raise MissingRequirementError("SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py")
     workers = f"launch.env.PYTHONPATH={ROOT / 'core'}:{ROOT / 'workers'}"
     return ("--set", f"launch.python={venv / 'bin/python'}", "--set", workers)
