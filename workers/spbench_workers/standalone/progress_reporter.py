@@ -8,10 +8,8 @@ from time import monotonic
 
 QUIET_SECONDS = 2.0
 """Seconds without output after which progress is reported."""
-# The longest pause between two reports of the same phase, in seconds.
-_MAX_PAUSE = 30.0
-# Seconds between two checks whether a report is due.
-_POLL_INTERVAL = 0.5
+_MAX_PAUSE_SECONDS = 30.0
+_POLL_SECONDS = 0.5
 
 
 class ProgressReporter:
@@ -51,7 +49,7 @@ class ProgressReporter:
         if now - max(self._last_output, self._phase_start) < self._pause:
             return None
         self._last_output = now
-        self._pause = min(2 * self._pause, _MAX_PAUSE)
+        self._pause = min(2 * self._pause, _MAX_PAUSE_SECONDS)
         return f"spbench_workers: {self._phase}: {self._describe(now - self._phase_start)}"
 
     def _describe(self, seconds: float) -> str:
@@ -63,7 +61,7 @@ class ProgressReporter:
         return f"{100 * self._share:.0f} %, {so_far}{remaining}"
 
     def _run(self) -> None:
-        while not self._closed.wait(_POLL_INTERVAL):
+        while not self._closed.wait(_POLL_SECONDS):
             if message := self.next_message(monotonic()):
                 sys.stderr.write(message + "\n")
                 sys.stderr.flush()
