@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spbench.record.case_state import CaseState
 
 NOTABLE_RANK = 1.3
-"""Times the typical rank's time from which on a rank is reported as slow."""
+"""The smallest ratio to the typical rank's time with which a rank is reported as slow."""
 _STAGES = ("stage", "stages")
 _Coordinates = Mapping[str, Any]
 
@@ -57,10 +57,10 @@ class RankRatios:
     """The ratios of ranks to the typical rank that does the same work.
 
     Attributes:
-        typical: The typical time by kind of work.
-        ratios: By rank, its compared time over that of the typical rank of its kind.
-        compared: By rank, the total time. If waits are measured, it is the active time plus the
-            shortest wait of any rank of its kind.
+        typical: The typical time by the number of the work.
+        ratios: By rank, its compared time over that of the typical rank with the same work.
+        compared: By rank, the total time in ms. If waits are measured, it is the active time plus
+            the shortest wait of any rank with the same work.
     """
 
     typical: Mapping[int, TypicalTime] = field(default_factory=dict)
@@ -86,8 +86,8 @@ class RankComparison:
         tiles = zip(stages, _describe_tiles(identity.coordinates, stages), strict=True)
         by_rank = identity.params.get("by_rank")
         programs = {str(rank) for rank in by_rank} if isinstance(by_rank, Mapping) else set()
-        self._stages = _number_kinds(stages, identity.np, programs)
-        self._tiles = _number_kinds([*tiles], identity.np, programs)
+        self._stage_works = _number_works(stages, identity.np, programs)
+        self._tile_works = _number_works([*tiles], identity.np, programs)
 
     @property
     def is_uniform(self) -> bool:
@@ -95,39 +95,47 @@ class RankComparison:
 
         Their tiles may have different neighbours.
         """
-        return len(set(self._stages.values())) == 1
+        return len(set(self._stage_works.values())) == 1
 
     def compare(self, times: Mapping[int, RankTime]) -> RankRatios:
         """Compare ranks; a rank has no ratio if no other rank does the same work."""
-        separates = self._has_waits(times)
-        kinds = self._group_ranks(times)
+        has_waits = self._has_waits(times)
         typical_times: dict[int, TypicalTime] = {}
         ratios: dict[int, float] = {}
         compared: dict[int, float] = {}
-        for kind, ranks in kinds.items():
+        for work, ranks in self._group_by_work(times).items():
             if len(ranks) < 2:
                 continue
-            totals = [times[rank].total for rank in ranks]
-            active_times = [active for rank in ranks if (active := times[rank].active) is not None]
-            values = active_times if separates else totals
-            wait = max(0.0, min(map(sub, totals, values)))
-            typical_times[kind] = TypicalTime(lower_median(values), wait)
-            typical_total = typical_times[kind].active + wait
-            compared |= {rank: value + wait for rank, value in zip(ranks, values, strict=True)}
+            totals_ms = [times[rank].total for rank in ranks]
+            active_ms = [active for rank in ranks if (active := times[rank].active) is not None]
+            compared_ms = active_ms if has_waits else totals_ms
+            shortest_wait = max(0.0, min(map(sub, totals_ms, compared_ms)))
+            typical = TypicalTime(lower_median(compared_ms), shortest_wait)
+            typical_times[work] = typical
+            compared |= {
+                rank: rank_ms + shortest_wait
+                for rank, rank_ms in zip(ranks, compared_ms, strict=True)
+            }
+            typical_total = typical.active + shortest_wait
             if typical_total > 0:
                 ratios |= {rank: clamp_to_floats(compared[rank] / typical_total) for rank in ranks}
         return RankRatios(typical_times, ratios, compared)
 
     def find_comparable(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:
-        """Return, for each rank, the ranks of the same kind, including itself."""
-        return {rank: ranks for ranks in self._group_ranks(times).values() for rank in ranks}
+        """Return, for each rank, the ranks that do the same work, including itself."""
+        groups = self._group_by_work(times).values()
+        return {rank: ranks for ranks in groups for rank in ranks}
 
-    def _group_ranks(self, times: Mapping[int, RankTime]) -> Mapping[int, Sequence[int]]:
-        numbers = self._tiles if self._has_waits(times) else self._stages
-        kinds: dict[int, list[int]] = defaultdict(list)
+    def _group_by_work(self, times: Mapping[int, RankTime]) -> Mapping[int, Sequence[int]]:
+        """Return the ranks by the number of their work.
+
+        Without measured waits, all tiles of a stage count as the same work.
+        """
+        work_by_rank = self._tile_works if self._has_waits(times) else self._stage_works
+        ranks_by_work: dict[int, list[int]] = defaultdict(list)
         for rank in times:
-            kinds[numbers.get(rank, 0)].append(rank)
-        return kinds
+            ranks_by_work[work_by_rank.get(rank, 0)].append(rank)
+        return ranks_by_work
 
     def separates(self, times: Mapping[int, RankTime]) -> bool:
         """Whether these times distinguish a slow rank from ranks that wait for it."""
@@ -137,25 +145,28 @@ class RankComparison:
         return all(time.active is not None for time in times.values())
 
 
-def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
-    """Return the number of each rank's kind of work.
+def _number_works(works: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
+    """Return the number of each rank's work, by rank; equal works have the same number.
 
-    A rank with its own program is a kind.
+    Args:
+        works: Descriptions of the ranks' works; ranks beyond its end all do the same work.
+        np: The number of ranks.
+        programs: The ranks with their own program, which no other rank runs.
     """
-    numbers: dict[Hashable, int] = {}
-    by_rank = {}
+    number_by_work: dict[Hashable, int] = {}
+    number_by_rank = {}
     for rank in range(np):
-        kind = kinds[rank] if rank < len(kinds) else None
+        work = works[rank] if rank < len(works) else None
         if str(rank) in programs:
-            kind = ("program", rank)
-        by_rank[rank] = numbers.setdefault(kind, len(numbers))
-    return by_rank
+            work = ("program", rank)
+        number_by_rank[rank] = number_by_work.setdefault(work, len(number_by_work))
+    return number_by_rank
 
 
 def compute_active_times(
     case: CaseState, waits: Iterable[str], rank: int, repeat: int, iterations: slice = slice(None)
 ) -> list[float] | None:
-    """Return a rank's times of a repeat without its waits; None if not measured.
+    """Return a rank's times of a repeat in ms without its waits; None if not measured.
 
     Args:
         case: The case.
@@ -165,12 +176,12 @@ def compute_active_times(
         iterations: The iterations; those without a measured wait are left out.
     """
     samples = case.measured.samples
-    parts = [samples.get(name, {}).get(rank, {}).get(repeat) for name in waits]
-    waits_by_part = [part[iterations] for part in parts if part is not None]
-    if not waits_by_part or len(waits_by_part) < len(parts):
+    all_waits = [samples.get(name, {}).get(rank, {}).get(repeat) for name in waits]
+    measured_waits = [wait_ms[iterations] for wait_ms in all_waits if wait_ms is not None]
+    if not measured_waits or len(measured_waits) < len(all_waits):
         return None
-    times = samples.get("time_ms", {}).get(rank, {}).get(repeat, ())[iterations]
-    return list(map(sub, times, map(sum, zip(*waits_by_part, strict=False))))
+    total_ms = samples.get("time_ms", {}).get(rank, {}).get(repeat, ())[iterations]
+    return list(map(sub, total_ms, map(sum, zip(*measured_waits, strict=False))))
 
 
 def _describe_stage(coordinates: _Coordinates) -> Hashable:
@@ -184,13 +195,13 @@ def _describe_tiles(
 ) -> list[Hashable]:
     """Return the numbers of vertical and horizontal neighbours of each rank's tile."""
     tiles = [_parse_tile(rank_coordinates) for rank_coordinates in coordinates]
-    last: dict[Hashable, tuple[int, int]] = {}
+    last_tiles: dict[Hashable, tuple[int, int]] = {}
     for stage, tile in zip(stages, tiles, strict=True):
         if tile is not None:
-            rows, cols = last.get(stage, (0, 0))
-            last[stage] = max(rows, tile[0]), max(cols, tile[1])
+            last_row, last_col = last_tiles.get(stage, (0, 0))
+            last_tiles[stage] = max(last_row, tile[0]), max(last_col, tile[1])
     return [
-        None if tile is None else tuple(map(_count_neighbours, tile, last[stage]))
+        None if tile is None else tuple(map(_count_neighbours, tile, last_tiles[stage]))
         for stage, tile in zip(stages, tiles, strict=True)
     ]
 

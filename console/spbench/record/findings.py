@@ -40,7 +40,7 @@ from spbench.stats.summary import lower_median
 from spbench_core.number_text import format_quantity
 
 NOTABLE_LINK = 1.5
-"""Times the median of its kind from which on a link among few is reported."""
+"""The smallest ratio to the median of its kind with which a link among few is reported."""
 SLIGHT_RATIO = 1.5
 SLIGHT_SECONDS = 1.0
 """A rank below both is not reported if other work disturbed its case."""

@@ -104,9 +104,9 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
     if slowed and not is_slight:
         ratio = format_factor(max(skews[rank] for rank in slowed))
         names = name_ranks(case, slowed)
-        verb = "is" if len(slowed) == 1 else "are"
+        are = "is" if len(slowed) == 1 else "are"
         return (
-            f"{_FAULT} {fault} not confirmed: {names} {verb} {ratio} as slow as the median"
+            f"{_FAULT} {fault} not confirmed: {names} {are} {ratio} as slow as the median"
             f" rank, but too briefly to be sure: {advise_iterations(case)}"
         )
     if planted.isdisjoint(skews):

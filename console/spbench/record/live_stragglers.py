@@ -10,7 +10,7 @@ from spbench.record.stragglers import MIN_BLOCKS, Straggler, join_hosts
 
 MIN_SAMPLES = MIN_BLOCKS
 MIN_SECONDS = 2.0
-"""Samples and seconds of lagging from which on a rank is reported.
+"""The fewest samples and seconds of lagging with which a rank is reported.
 
 With fewer samples, the judgement of the case could not report it, and would contradict the report
 while it ran.

@@ -122,8 +122,6 @@ class RunState:
         self._ignore(event, f"of case {event['case']} by {_describe(event['rank'], rank)}")
         return None
 
-    # The console's events
-
     def _on_run_start(self, event: Event) -> None:
         self.run = RunInfo(
             id=event["id"],
@@ -254,8 +252,6 @@ class RunState:
         self.errors = list(event["errors"])
         self._findings = list(event["findings"])
 
-    # The ranks' events
-
     def _get_rank(self, event: Event) -> RankState:
         rank = self.ranks.get(event["rank"])
         if rank is None:
@@ -302,10 +298,8 @@ class RunState:
         if rank.phase not in RANK_TRANSITIONS["case_start"] or event.get("job") in self._ended:
             self._ignore(event, f"of case {case.id} by {_describe(rank.rank, rank)}")
             return
-        case.verdict.status, rank.phase = (
-            statuses[case.status],
-            RANK_TRANSITIONS["case_start"][rank.phase],
-        )
+        case.verdict.status = statuses[case.status]
+        rank.phase = RANK_TRANSITIONS["case_start"][rank.phase]
         rank.case = case.id
         rank.repeat = event["repeat"]
         rank.activity = ""

@@ -41,7 +41,7 @@ _MARGIN = 2.0
 YEAR_10000 = 253402300800.0
 """Seconds since the epoch at which calendars end."""
 SINCE_FROM = 60.0
-"""Seconds of lagging from which on the time of day is shown."""
+"""The shortest lag in seconds for which the time of day is shown."""
 
 
 @dataclass(frozen=True, slots=True)

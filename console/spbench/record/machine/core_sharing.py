@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from spbench.record.case_state import CaseState
 from spbench.record.messages.enumeration import enumerate_names, format_case_count
@@ -51,31 +52,43 @@ def _describe_ranks_and_cores(job: JobState) -> str | None:
         return (
             f"{format_quantity(job.np, 'rank')} share fewer cores" if job.oversubscribed else None
         )
-    host, (users, cores) = max(crowded.items(), key=lambda item: item[1][0] / item[1][1])
+    host, load = max(crowded.items(), key=lambda host_load: host_load[1].ranks_per_core)
     hosts = {facts.host for facts in job.ranks.values()}
     location = ""
     if len(hosts) > 1:
         others = [other for other in crowded if other != host]
         location = f" on {enumerate_names([host, *others], 'hosts')}"
-    return f"{format_quantity(users, 'rank')} share {format_quantity(cores, 'core')}{location}"
+    ranks = format_quantity(load.ranks, "rank")
+    return f"{ranks} share {format_quantity(load.cores, 'core')}{location}"
 
 
-def _find_crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:
-    """Return the numbers of ranks and cores of hosts with more ranks than cores.
+class _CoreLoad(NamedTuple):
+    """The numbers of ranks and of the cores that they share."""
+
+    ranks: int
+    cores: int
+
+    @property
+    def ranks_per_core(self) -> float:
+        return self.ranks / self.cores
+
+
+def _find_crowded_hosts(job: JobState) -> dict[str, _CoreLoad]:
+    """Return the load of the hosts with more ranks than cores.
 
     If a host has enough CPUs but some of its ranks share the same ones, only these count.
     """
     if len(job.ranks) < job.np:
         return {}  # ranks that are not ready may have other CPUs
-    by_host: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
+    ranks_by_cpus: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
     for facts in job.ranks.values():
         if facts.cpus:
-            by_host[facts.host][facts.cpus] += 1
+            ranks_by_cpus[facts.host][facts.cpus] += 1
     crowded = {}
-    for host, users in by_host.items():
-        total = users.total(), len({cpu for cpus in users for cpu in cpus})
-        groups = [(count, len(cpus)) for cpus, count in users.items()]
-        ranks, cores = max([total, *groups], key=lambda load: load[0] / load[1])
-        if ranks > cores:
-            crowded[host] = ranks, cores
+    for host, ranks in ranks_by_cpus.items():
+        host_load = _CoreLoad(ranks.total(), len({cpu for cpus in ranks for cpu in cpus}))
+        shared_loads = [_CoreLoad(count, len(cpus)) for cpus, count in ranks.items()]
+        highest = max([host_load, *shared_loads], key=lambda load: load.ranks_per_core)
+        if highest.ranks > highest.cores:
+            crowded[host] = highest
     return crowded

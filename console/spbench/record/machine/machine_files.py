@@ -8,7 +8,7 @@ from typing import Any
 PROC = Path("/proc")
 SYS = Path("/sys")
 _UNLIMITED = 1 << 60
-"""Bytes from which on a limit of cgroups version 1 means that there is no limit."""
+"""A limit of cgroups version 1 of at least this many bytes means that there is no limit."""
 
 
 def read_memory_kib() -> int:

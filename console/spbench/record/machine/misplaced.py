@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from spbench.record.case_parts import CaseRank
 from spbench.record.case_state import CaseState
@@ -120,12 +121,12 @@ def _find_remedy(job: JobState) -> str:
 
 def _check_hosts(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
     """Yield ranks of one line of the hostfile that are not on one host."""
-    for name, members, _ in _read_host_lines(job):
-        counts = Counter(ranks[rank].host for rank in members if rank in ranks)
-        common = max(counts, key=lambda host: (host == name, counts[host]), default=None)
-        for rank in members:
-            if rank in ranks and ranks[rank].host != common:
-                requested = f"the hostfile places it on {name}"
+    for line in _read_host_lines(job):
+        counts = Counter(ranks[rank].host for rank in line.ranks if rank in ranks)
+        expected = max(counts, key=lambda host: (host == line.host, counts[host]), default=None)
+        for rank in line.ranks:
+            if rank in ranks and ranks[rank].host != expected:
+                requested = f"the hostfile places it on {line.host}"
                 yield _Misplacement(
                     rank, "runs there", requested, "check launch.args and the allocation"
                 )
@@ -133,21 +134,28 @@ def _check_hosts(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
 
 def _check_adapters(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
     """Yield ranks on hosts without the adapter in the hostfile."""
-    for name, members, hca in _read_host_lines(job):
-        adapter = str(hca or "").partition(":")[0]
-        for rank in members if adapter else ():
+    for line in _read_host_lines(job):
+        adapter = str(line.adapter or "").partition(":")[0]
+        for rank in line.ranks if adapter else ():
             fabric = ranks[rank].facts.fabric if rank in ranks else None
             if fabric is not None and adapter not in fabric.split(","):
                 actual = f"has {'no adapter' if fabric == 'tcp' else f'adapters {fabric}'}"
-                requested = f"the hostfile gives {adapter} to {name}"
+                requested = f"the hostfile gives {adapter} to {line.host}"
                 yield _Misplacement(rank, actual, requested, "name an adapter that it has, or none")
 
 
-def _read_host_lines(job: JobState) -> Iterator[tuple[str, list[int], str | None]]:
-    """Yield host, ranks and adapter of each line of the hostfile."""
+class _HostLine(NamedTuple):
+    """A line of the hostfile: a host, its ranks, and their adapter with an optional port."""
+
+    host: str
+    ranks: list[int]
+    adapter: str | None
+
+
+def _read_host_lines(job: JobState) -> Iterator[_HostLine]:
     ranks = iter(range(job.np))
-    for name, count, hca in job.requested_placement.get("hosts", ()):
-        yield name, list(islice(ranks, count)), hca
+    for host, count, adapter in job.requested_placement.get("hosts", ()):
+        yield _HostLine(host, list(islice(ranks, count)), adapter)
 
 
 def _check_gpus(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:

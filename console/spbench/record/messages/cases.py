@@ -82,14 +82,14 @@ def describe_repeats(case: CaseState) -> str | None:
     end = case.measured.repeats_end
     if until is None or end is None:
         return None
-    times = f"it ran {format_quantity(end.repeats, 'time')}"
+    run_count = f"it ran {format_quantity(end.repeats, 'time')}"
     if end.reason == "check":
-        return f"{times}, and no more since a check failed"
+        return f"{run_count}, and no more since a check failed"
     limits = {
         "max_time": f", for its max_time of {until['max_time']:g} s",
         "repeats": ", the most",
     }
-    return f"{times}{limits.get(end.reason, '')}: {_describe_width(end, until['interval'])}"
+    return f"{run_count}{limits.get(end.reason, '')}: {_describe_width(end, until['interval'])}"
 
 
 def _describe_width(end: RepeatsEnd, goal: float) -> str:

@@ -13,7 +13,7 @@ from spbench.stats.generalised_esd import MIN_ESD_VALUES, find_large_outliers
 FALSE_ALARM_PROBABILITY = 0.001
 """The largest probability of reporting an outlier in a run without any."""
 MIN_RATIO = 1.02
-"""Times the median from which on an outlier is reported."""
+"""The smallest ratio to the median with which an outlier is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Outlier:
     @property
     def message(self) -> str:
         """``host node03 is 1.20x as slow as the median host in a; check it with: ...``."""
-        verb = "are" if self.name.startswith("links ") else "is"
-        slow = f"{self.name} {verb} {format_factor(self.ratio)} as slow {self.comparison}"
+        are = "are" if self.name.startswith("links ") else "is"
+        slow = f"{self.name} {are} {format_factor(self.ratio)} as slow {self.comparison}"
         return f"{slow}; {self.advice}"
 
 

@@ -119,13 +119,14 @@ class EventTail:
         They are parsed as one array, which is twice as fast as line by line, because their keys are
         the same.
         """
-        count = lines.count(b"\n") + 1
+        num_lines = lines.count(b"\n") + 1
         events = decode(b"[%b]" % lines.replace(b"\n", b","))
-        if type(events) is not list or len(events) != count:
+        if type(events) is not list or len(events) != num_lines:
             events = [decode(line) for line in lines.split(b"\n")]
-        first, self._lines = self._lines + 1, self._lines + count
+        first_line = self._lines + 1
+        self._lines += num_lines
         return [
-            event for number, event in enumerate(events, first) if self._is_event(event, number)
+            event for line, event in enumerate(events, first_line) if self._is_event(event, line)
         ]
 
     def _is_event(self, event: Any, line: int) -> bool:

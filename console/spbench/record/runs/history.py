@@ -87,7 +87,7 @@ def update_known_runs(
         note = read_note(folder) if has_note(folder) else NO_NOTE
         runs[folder.id] = stamp, summary if summary.note == note else replace(summary, note=note)
     if index and keep:
-        index.add_missing(runs)
+        index.update(runs)
     return runs
 
 
@@ -122,7 +122,7 @@ class _Index:
             self._missing[folder.id] = stamp, self._index.make_head(run)
         return summary
 
-    def add_missing(self, runs: KnownRuns) -> None:
+    def update(self, runs: KnownRuns) -> None:
         """Add the missing runs to the index, and remove the runs that no longer exist."""
         if self._index:
             self._index.update_heads(self._home, self._missing, self._heads.keys() - runs.keys())
@@ -247,12 +247,12 @@ def _parse_filter(word: str) -> _Test:
             _contains(word, text)
             for text in (run.id, run.suite, run.verdict, run.host, str(run.note))
         )
-    if key not in _KEYS:
-        suggestion = did_you_mean(key, _KEYS)
-        raise UsageError(f"no filter is called {key}:{suggestion}; there are {_list_keys()}")
+    if key not in _FILTERS:
+        suggestion = did_you_mean(key, _FILTERS)
+        raise UsageError(f"no filter is called {key}:{suggestion}; there are {_list_filters()}")
     if not value:
         raise UsageError(f"the filter {key}: has no value; write it behind the colon")
-    return _KEYS[key](value)
+    return _FILTERS[key](value)
 
 
 def _contains(word: str, text: str | None) -> bool:
@@ -292,7 +292,7 @@ def _match_since(value: str) -> _Test:
     return lambda run: run.started is not None and run.started >= earliest
 
 
-_KEYS: dict[str, Callable[[str], _Test]] = {
+_FILTERS: dict[str, Callable[[str], _Test]] = {
     "suite": _match_suite,
     "verdict": _match_verdict,
     "host": _match_host,
@@ -301,5 +301,5 @@ _KEYS: dict[str, Callable[[str], _Test]] = {
 }
 
 
-def _list_keys() -> str:
-    return ", ".join(f"{key}:" for key in _KEYS)
+def _list_filters() -> str:
+    return ", ".join(f"{key}:" for key in _FILTERS)
