@@ -96,13 +96,13 @@ def _chance_of_step(size: float, ranks: Sequence[float], rng: Random) -> float:
 
     The search ends early once the share exceeds `LEVEL`.
     """
-    as_large = 1
+    num_as_large = 1
     for _ in range(RANDOM_ORDERS):
         _, random_size = _find_largest_step(rng.sample(ranks, len(ranks)))
-        as_large += random_size >= size - 1e-9
-        if as_large > LEVEL * (RANDOM_ORDERS + 1):
+        num_as_large += random_size >= size - 1e-9
+        if num_as_large > LEVEL * (RANDOM_ORDERS + 1):
             break
-    return as_large / (RANDOM_ORDERS + 1)
+    return num_as_large / (RANDOM_ORDERS + 1)
 
 
 def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
@@ -110,18 +110,19 @@ def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
 
     The size is the difference of the mean ranks before and after, in standard deviations.
     """
-    sums = [0.0, *accumulate(ranks)]
+    rank_sums = [0.0, *accumulate(ranks)]
     spread = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
-    largest = (0, 0.0)
+    largest_step = (0, 0.0)
     for first, end in _windows(len(ranks)):
         for index in range(first + MIN_RUNS, end - MIN_RUNS + 1):
             before = index - first
             after = end - index
-            distance = (sums[index] - sums[first]) / before - (sums[end] - sums[index]) / after
-            size = abs(distance) / (spread * math.sqrt(1 / before + 1 / after))
-            if size > largest[1]:
-                largest = index, size
-    return largest
+            mean_before = (rank_sums[index] - rank_sums[first]) / before
+            mean_after = (rank_sums[end] - rank_sums[index]) / after
+            size = abs(mean_before - mean_after) / (spread * math.sqrt(1 / before + 1 / after))
+            if size > largest_step[1]:
+                largest_step = index, size
+    return largest_step
 
 
 @lru_cache(maxsize=256)

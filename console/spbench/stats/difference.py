@@ -63,16 +63,16 @@ def estimate_difference(
     if outside is None:
         return Difference(ratio, None, None, chance)
 
-    logs_a = [math.log(x) for x in a]
-    logs_b = [math.log(y) for y in b]
-    logs = sorted([y - x for x in logs_a for y in logs_b])
-    centre = math.log(ratio)
-    runs, half = _past_half_width(tuple(map(tuple, past_launches)))
-    low = min(logs[outside], centre - half)
-    high = max(logs[-1 - outside], centre + half)
-    if runs:
-        chance = max(chance, math.erfc(abs(centre) / half * 1.96 / math.sqrt(2)))
-    return Difference(ratio, math.exp(low), math.exp(high), chance, runs)
+    log_times_a = [math.log(x) for x in a]
+    log_times_b = [math.log(y) for y in b]
+    log_ratios = sorted([y - x for x in log_times_a for y in log_times_b])
+    log_ratio = math.log(ratio)
+    num_past, half_width = _past_half_width(tuple(map(tuple, past_launches)))
+    low = min(log_ratios[outside], log_ratio - half_width)
+    high = max(log_ratios[-1 - outside], log_ratio + half_width)
+    if num_past:
+        chance = max(chance, math.erfc(abs(log_ratio) / half_width * 1.96 / math.sqrt(2)))
+    return Difference(ratio, math.exp(low), math.exp(high), chance, num_past)
 
 
 def combine_chances(first: float, second: float) -> float:
@@ -86,20 +86,22 @@ def combine_chances(first: float, second: float) -> float:
 @lru_cache(maxsize=4096)
 def _past_half_width(past_launches: tuple[tuple[float, ...], ...]) -> tuple[int, float]:
     """Return the number of usable earlier runs and the half width that they require."""
-    runs = [median(run) for run in past_launches if run and min(run) > 0]
-    return (len(runs), _compute_half_width(runs)) if len(runs) >= MIN_PAST_RUNS else (0, 0.0)
+    run_medians = [median(run) for run in past_launches if run and min(run) > 0]
+    if len(run_medians) < MIN_PAST_RUNS:
+        return 0, 0.0
+    return len(run_medians), _compute_half_width(run_medians)
 
 
-def _compute_half_width(runs: Sequence[float]) -> float:
+def _compute_half_width(run_medians: Sequence[float]) -> float:
     """Return the logarithmic half width of the interval of the ratio of two runs.
 
     The spread is the median distance from the median, scaled to a standard deviation, so that one
     slow run in thirty does not count. The last factor approximates Student's t for few runs.
     """
-    logs = [math.log(run) for run in runs]
+    logs = [math.log(run) for run in run_medians]
     middle = median(logs)
     deviation = 1.4826 * median(abs(log - middle) for log in logs)
-    return max(1.96 * math.sqrt(2) * deviation * (1 + 1.7 / (len(runs) - 1)), 1e-12)
+    return max(1.96 * math.sqrt(2) * deviation * (1 + 1.7 / (len(run_medians) - 1)), 1e-12)
 
 
 def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
@@ -107,11 +109,12 @@ def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
 
     If U is not an integer because of ties, the larger chance is returned.
     """
-    others = sorted(b)
-    above = sum(2 * len(b) - bisect_left(others, x) - bisect_right(others, x) for x in a) / 2
-    u = math.ceil(min(above, len(a) * len(b) - above))
-    orders = sum(count_orders(len(a), len(b))[: u + 1])
-    return min(1.0, 2.0 * orders / math.comb(len(a) + len(b), len(a)))
+    ordered_b = sorted(b)
+    twice_u = sum(2 * len(b) - bisect_left(ordered_b, x) - bisect_right(ordered_b, x) for x in a)
+    pairs_with_larger_b = twice_u / 2
+    u = math.ceil(min(pairs_with_larger_b, len(a) * len(b) - pairs_with_larger_b))
+    num_orders = sum(count_orders(len(a), len(b))[: u + 1])
+    return min(1.0, 2.0 * num_orders / math.comb(len(a) + len(b), len(a)))
 
 
 def compute_min_chance(a: int, b: int) -> float:
@@ -130,11 +133,11 @@ def count_outside_interval(a: int, b: int, level: float) -> int | None:
     None if even all ratios of a and b launches do not make an interval of that level.
     """
     total = math.comb(a + b, a)
-    below = 0
+    orders_so_far = 0
     outside = None
     for u, count in enumerate(count_orders(a, b)):
-        below += count
-        if 2.0 * below / total > level:
+        orders_so_far += count
+        if 2.0 * orders_so_far / total > level:
             break
         outside = u
     return outside
@@ -171,7 +174,7 @@ def find_discoveries(chances: Sequence[float], level: float = LEVEL) -> list[boo
     On average, at most a share of ``level`` of these is wrong (Benjamini and Hochberg 1995).
     """
     order = sorted(range(len(chances)), key=chances.__getitem__)
-    last = max(
+    num_discoveries = max(
         (
             position
             for position, index in enumerate(order, 1)
@@ -180,6 +183,6 @@ def find_discoveries(chances: Sequence[float], level: float = LEVEL) -> list[boo
         default=0,
     )
     is_different = [False] * len(chances)
-    for index in order[:last]:
+    for index in order[:num_discoveries]:
         is_different[index] = True
     return is_different

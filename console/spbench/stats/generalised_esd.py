@@ -15,11 +15,11 @@ MIN_ESD_VALUES = 10
 """The fewest values for the test; with fewer, it would hardly ever find an outlier."""
 VALUES_PER_OUTLIER = 4
 """At most one of this many values can be an outlier; more of them would be a group."""
-# The continued fraction of the incomplete beta function: its steps at most, the smallest
-# denominator, and the relative change at which it ends.
-_STEPS = 10_000
+# The continued fraction of the incomplete beta function: its steps at most, the denominator instead
+# of 0, and the relative change at which it ends.
+_MAX_STEPS = 10_000
 _TINY = 1e-300
-_PRECISE = 1e-12
+_PRECISION = 1e-12
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,10 +38,10 @@ def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key,
         return {}
     middle = median(values.values())
     ordered = sorted(value - middle for value in values.values())
-    end = _count_not_too_large(ordered, chance)
-    if end == len(ordered):
+    num_kept = _count_not_too_large(ordered, chance)
+    if num_kept == len(ordered):
         return {}
-    threshold = ordered[end]
+    threshold = ordered[num_kept]
     distances = {key: value - middle for key, value in values.items()}
     return {key: distance for key, distance in distances.items() if distance >= threshold}
 
@@ -52,28 +52,28 @@ def _count_not_too_large(ordered: list[float], chance: float) -> int:
     The value furthest from the mean is removed repeatedly. The outliers are the values removed up
     to the last one that was too far from the mean of those left at that time.
     """
-    low = 0
-    high = len(ordered)
+    first = 0
     end = len(ordered)
-    total = math.fsum(ordered)
-    squares = math.fsum(value * value for value in ordered)
+    num_not_too_large = len(ordered)
+    value_sum = math.fsum(ordered)
+    square_sum = math.fsum(value * value for value in ordered)
     for _ in range(max(1, len(ordered) // VALUES_PER_OUTLIER)):
-        count = high - low
-        mean = total / count
-        variance = (squares - total * mean) / (count - 1)
-        if variance <= _PRECISE * squares / count:
+        count = end - first
+        mean = value_sum / count
+        variance = (square_sum - value_sum * mean) / (count - 1)
+        if variance <= _PRECISION * square_sum / count:
             break
-        if ordered[high - 1] - mean >= mean - ordered[low]:
-            high -= 1
-            value = ordered[high]
+        if ordered[end - 1] - mean >= mean - ordered[first]:
+            end -= 1
+            value = ordered[end]
         else:
-            value = ordered[low]
-            low += 1
-        total -= value
-        squares -= value * value
+            value = ordered[first]
+            first += 1
+        value_sum -= value
+        square_sum -= value * value
         if _chance_of_deviate((value - mean) ** 2 / variance, count) <= chance / count:
-            end = high
-    return end
+            num_not_too_large = end
+    return num_not_too_large
 
 
 def _chance_of_deviate(squared_deviate: float, count: int) -> float:
@@ -81,14 +81,16 @@ def _chance_of_deviate(squared_deviate: float, count: int) -> float:
 
     A deviate is the distance from the mean in standard deviations, both of all the values.
     """
-    freedom = count - 2
+    degrees_of_freedom = count - 2
     distance_to_largest = (count - 1) ** 2 - count * squared_deviate
     if distance_to_largest <= 0:
         return 0.0
-    return student_t_chance(count * squared_deviate * freedom / distance_to_largest, freedom)
+    return student_t_chance(
+        count * squared_deviate * degrees_of_freedom / distance_to_largest, degrees_of_freedom
+    )
 
 
-def student_t_chance(square: float, freedom: int) -> float:
+def student_t_chance(square: float, degrees_of_freedom: int) -> float:
     """Return the chance that Student's t squared is at least ``square``.
 
     By the incomplete beta function (Abramowitz and Stegun 1964, 26.7.1).
@@ -98,7 +100,9 @@ def student_t_chance(square: float, freedom: int) -> float:
     normal = math.erfc(math.sqrt(square / 2.0))
     if normal > 0.01:
         return normal
-    return _incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + square))
+    return _incomplete_beta(
+        degrees_of_freedom / 2.0, 0.5, degrees_of_freedom / (degrees_of_freedom + square)
+    )
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
@@ -114,12 +118,12 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     upper = 1.0
     lower = 1.0 / (1.0 - (a + b) * x / (a + 1.0) or _TINY)
     fraction = lower
-    for step in range(1, _STEPS):
+    for step in range(1, _MAX_STEPS):
         for coefficient in _coefficients(a, b, x, step):
             lower = 1.0 / (1.0 + coefficient * lower or _TINY)
             upper = 1.0 + coefficient / upper or _TINY
             fraction *= upper * lower
-        if abs(upper * lower - 1.0) < _PRECISE:
+        if abs(upper * lower - 1.0) < _PRECISION:
             break
     return front * fraction
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 from spbench.stats.sorted_samples import SortedSamples
 
-TAIL = 0.999
+DRAWN_SHARE = 0.999
 """The share of many samples that is drawn."""
-TAIL_FROM = 1000
-"""The number of samples from which on only `TAIL` of them is drawn."""
+MANY_SAMPLES = 1000
+"""With this many samples, only `DRAWN_SHARE` of them is drawn."""
 FENCE = 3.0
 """Samples beyond the upper quartile by this many interquartile ranges are far out (Tukey 1977)."""
 MIN_SPREAD = 0.01
@@ -58,8 +58,8 @@ def find_axis_end(samples: SortedSamples) -> float:
     """Return the end of the axis; a few slow samples beyond it are not drawn."""
     n = len(samples)
     end = samples.largest
-    if n >= TAIL_FROM:
-        end = min(samples.percentile(TAIL), end)
+    if n >= MANY_SAMPLES:
+        end = min(samples.percentile(DRAWN_SHARE), end)
     quartile = samples.percentile(0.75)
     spread = max(quartile - samples.percentile(0.25), MIN_SPREAD * abs(quartile))
     fence = quartile + FENCE * spread

@@ -63,31 +63,33 @@ def estimate_noise(
             other runs are assumed to differ as much as their medians.
     """
     logs = [[math.log(launch) for launch in run] for run in runs]
-    residuals = [residual for run in logs if len(run) > 1 for residual in _residuals(run)]
+    residuals = [residual for run in logs if len(run) > 1 for residual in _compute_residuals(run)]
     medians = [median(run) for run in logs]
     if residuals:
-        levels = _levels_without_launch_noise(medians, logs, residuals)
-        first: list[float] = []
+        levels = _remove_launch_noise(medians, logs, residuals)
+        first_fastest: list[float] = []
         if fastest and len(logs[0]) > 1:
-            first = _residuals([math.log(time) for time in fastest])
-        return Noise(tuple(levels), tuple(residuals), (*first, *residuals[len(first) :]))
+            first_fastest = _compute_residuals([math.log(time) for time in fastest])
+        return Noise(
+            tuple(levels), tuple(residuals), (*first_fastest, *residuals[len(first_fastest) :])
+        )
     if len(medians) < 2:
         return None
-    between = tuple(_residuals(medians))
+    between = tuple(_compute_residuals(medians))
     return Noise((median(medians),), between, between)
 
 
-def _residuals(logs: Sequence[float]) -> list[float]:
+def _compute_residuals(logs: Sequence[float]) -> list[float]:
     """Return the distances from the median, corrected for the size of the sample.
 
     The factor is that of Davison and Hinkley (1997), section 2.3.
     """
-    middle = median(logs)
-    factor = math.sqrt(len(logs) / (len(logs) - 1))
-    return [(log - middle) * factor for log in logs]
+    middle_log = median(logs)
+    correction = math.sqrt(len(logs) / (len(logs) - 1))
+    return [(log - middle_log) * correction for log in logs]
 
 
-def _levels_without_launch_noise(
+def _remove_launch_noise(
     medians: Sequence[float], runs: Sequence[Sequence[float]], residuals: Sequence[float]
 ) -> list[float]:
     """Return the medians of runs without the spread that comes from their launches.
@@ -95,13 +97,13 @@ def _levels_without_launch_noise(
     The variance of a median of n launches is about pi / 2 times that of their mean.
     """
     middle = median(medians)
-    between = _mean_square(_residuals(medians)) if len(medians) > 1 else 0.0
-    if between == 0.0:
+    variance_between = _mean_square(_compute_residuals(medians)) if len(medians) > 1 else 0.0
+    if variance_between == 0.0:
         return list(medians)
-    shares = [min(1.0, math.pi / 2 / len(run)) for run in runs]
-    within = _mean_square(residuals) * sum(shares) / len(shares)
-    factor = math.sqrt(max(0.0, 1 - within / between))
-    return [middle + (level - middle) * factor for level in medians]
+    variance_shares = [min(1.0, math.pi / 2 / len(run)) for run in runs]
+    variance_within = _mean_square(residuals) * sum(variance_shares) / len(variance_shares)
+    shrinkage = math.sqrt(max(0.0, 1 - variance_within / variance_between))
+    return [middle + (level - middle) * shrinkage for level in medians]
 
 
 def _mean_square(values: Sequence[float]) -> float:

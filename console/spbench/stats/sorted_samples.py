@@ -61,28 +61,28 @@ class SortedSamples:
 
     def add(self, values: Iterable[float]) -> None:
         """Add samples, in any order."""
-        new = sorted(values)
-        self._count += len(new)
+        new_values = sorted(values)
+        self._count += len(new_values)
         if len(self._blocks) < 2:  # the usual state of a rank
             if self._blocks:
-                self._merge(0, new)
-            elif new:
-                self._replace_block(0, array("d", new))
+                self._merge(0, new_values)
+            elif new_values:
+                self._replace_block(0, array("d", new_values))
             return
         # From the largest down: splitting a block shifts only blocks that are finished.
-        while new:
-            index = min(bisect_left(self._lasts, new[-1]), len(self._blocks) - 1)
-            start = bisect_right(new, self._lasts[index - 1]) if index else 0
-            self._merge(index, new[start:])
-            del new[start:]
+        while new_values:
+            index = min(bisect_left(self._lasts, new_values[-1]), len(self._blocks) - 1)
+            first_new = bisect_right(new_values, self._lasts[index - 1]) if index else 0
+            self._merge(index, new_values[first_new:])
+            del new_values[first_new:]
 
-    def _merge(self, index: int, new: list[float]) -> None:
+    def _merge(self, index: int, new_values: list[float]) -> None:
         block = self._blocks[index]
-        if len(new) <= FEW_SAMPLES:
-            for value in new:
+        if len(new_values) <= FEW_SAMPLES:
+            for value in new_values:
                 insort(block, value)
         else:
-            block = array("d", sorted([*block, *new]))
+            block = array("d", sorted([*block, *new_values]))
         if block is self._blocks[index] and len(block) <= 2 * BLOCK_SIZE:
             self._lasts[index] = block[-1]
         else:

@@ -57,11 +57,11 @@ def percentile(ordered: SortedValues, fraction: float) -> float:
     position = fraction * (len(ordered) - 1)
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    share = position - low
+    fraction_between = position - low
     step = ordered[high] - ordered[low]
     if math.isinf(step):  # the difference of two huge values with opposite signs overflows
-        return ordered[low] * (1 - share) + ordered[high] * share
-    return ordered[low] + step * share
+        return ordered[low] * (1 - fraction_between) + ordered[high] * fraction_between
+    return ordered[low] + step * fraction_between
 
 
 def median(values: Iterable[float]) -> float:
@@ -86,9 +86,9 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     """
     ordered = sorted(values)
     n = len(ordered)
-    below = 0
+    orders_below = 0
     outside = 0
-    while (below := below + math.comb(n, outside)) * 40 <= 2**n:
+    while (orders_below := orders_below + math.comb(n, outside)) * 40 <= 2**n:
         outside += 1
     return (ordered[outside - 1], ordered[n - outside]) if outside else None
 

@@ -10,8 +10,8 @@ from spbench.stats.summary import median
 
 EndPair = tuple[int, int]
 """The two ends between which a value was measured."""
-_MANY = 100
-"""The number of ends from which on one pass suffices, because all have nearly the same partners."""
+_MANY_ENDS = 100
+"""With this many ends, one pass suffices, because all have nearly the same partners."""
 MAX_OTHERS_PER_PARTNER = 2
 """An end must have been paired with at least one in this many of the others."""
 
@@ -37,17 +37,17 @@ def decompose_pairs(values: Mapping[EndPair, float]) -> PairEffects | None:
     effects of their partners. With few partners, an end cannot be distinguished from its pairs.
     """
     partners: dict[int, list[tuple[int, float]]] = defaultdict(list)
-    middle = median(values.values())
+    middle_value = median(values.values())
     for (a, b), value in values.items():
-        partners[a].append((b, value - middle))
-        partners[b].append((a, value - middle))
-    fewest = min(map(len, partners.values()))
-    if fewest < 3 or fewest * MAX_OTHERS_PER_PARTNER < len(partners) - 1:
+        partners[a].append((b, value - middle_value))
+        partners[b].append((a, value - middle_value))
+    min_partners = min(map(len, partners.values()))
+    if min_partners < 3 or min_partners * MAX_OTHERS_PER_PARTNER < len(partners) - 1:
         return None
     effects = dict.fromkeys(partners, 0.0)
     # With few ends, the first pass attributes part of the partners' effects to an end. A second
     # pass corrects that.
-    for _ in range(1 if len(partners) >= _MANY else 2):
+    for _ in range(1 if len(partners) >= _MANY_ENDS else 2):
         medians = {
             end: median([value - effects[partner] for partner, value in pairs])
             for end, pairs in partners.items()
