@@ -41,6 +41,8 @@ from spbench_core.credentials import hide_credentials, select_secrets
 from spbench_core.events.batch_files import CASES_FILE
 
 SCRIPT_NAME = "job.sh"
+SUBMIT_TIMEOUT = 120.0
+"""Seconds in which a scheduler must answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     if run.system is None and request.site is not None:
         run = replace(run, system=read_site_file(request.site).name)
     scheduler = choose_scheduler(request.scheduler, settings, run.environ.get("PATH"))
-    mark = f"{_slug(suite.name)}-{secrets.token_hex(2)}"
+    mark = f"{_make_slug(suite.name)}-{secrets.token_hex(2)}"
     folder = (out or run.home / "batch" / _add_timestamp(mark)).absolute()
     _check_unused(folder)
 
@@ -91,7 +93,7 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     cwd = working_folder()
     script = BatchScript(suite.name, scheduler, allocation, folder, cwd, launches, environ)
 
-    files = {
+    text_by_name = {
         "suite.yaml": hide_suite(suite.text),
         PLAN_NAME: _make_plan(plan, mark, scheduler, launches).to_json(),
         **{
@@ -101,14 +103,14 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     }
     # The script needs the values of launch.env, and cases.json those of a program's environment.
     # With secrets among them, only the user may read the files.
-    private = any(_has_secrets(job, launch) for job, launch in launches)
-    file_mode, script_mode = (0o600, 0o700) if private else (0o666, 0o777)
-    for name, text in files.items():
+    have_secrets = any(_has_secrets(job, launch) for job, launch in launches)
+    file_mode, script_mode = (0o600, 0o700) if have_secrets else (0o666, 0o777)
+    for name, text in text_by_name.items():
         mode = script_mode if name == SCRIPT_NAME else file_mode
         write_file(folder / name, text, mode=mode, root=folder)
-    cases = sum(len(job.cases) for job in plan.jobs)
+    num_cases = sum(len(job.cases) for job in plan.jobs)
     has_hostfile = any(case.launch.hostfile for case in suite.cases)
-    return BatchJob(folder, scheduler, cases, len(launches), unused_hostfile=has_hostfile)
+    return BatchJob(folder, scheduler, num_cases, len(launches), unused_hostfile=has_hostfile)
 
 
 def _has_secrets(job: Job, launch: Launch) -> bool:
@@ -116,7 +118,7 @@ def _has_secrets(job: Job, launch: Launch) -> bool:
     return any(select_secrets(environment) for environment in environments)
 
 
-def _slug(name: str) -> str:
+def _make_slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
 
 
@@ -148,21 +150,21 @@ def _make_plan(
     environment = collect_facts(
         plan.request.environ, locate_suite_file(plan.suite.path), plan.suite.text
     )
-    start = build_run_start(plan, "", environment)
+    run_start = build_run_start(plan, "", environment)
     return BatchPlan(
         schema="spbench.batch/1",
         mark=mark,
         spbench=__version__,
         scheduler=scheduler.name,
-        suite=start["suite"],
-        description=start["description"],
+        suite=run_start["suite"],
+        description=run_start["description"],
         file=str(plan.request.suite),
-        argv=tuple(start["argv"]),
+        argv=tuple(run_start["argv"]),
         cwd=working_folder(),
-        seed=start["seed"],
+        seed=run_start["seed"],
         system=plan.request.system,
         environment=environment,
-        cases=tuple(start["cases"]),
+        cases=tuple(run_start["cases"]),
         jobs=tuple(_describe_launch(job, launch, scheduler) for job, launch in launches),
     )
 
@@ -184,10 +186,6 @@ def _describe_launch(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLau
         },
         asked=dict(launch.requested_placement),
     )
-
-
-SUBMIT_TIMEOUT = 120.0
-"""Seconds in which a scheduler must answer."""
 
 
 def submit_job(job: BatchJob, environ: Mapping[str, str]) -> str:

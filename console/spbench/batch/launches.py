@@ -83,12 +83,12 @@ def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: 
 
 def _fit_case(case: Case, settings: BatchSettings, folder: Path) -> Case:
     """Return a case without a hostfile, and with its ranks if they are known."""
-    changes: dict[str, object] = {"hostfile": None}
+    launch_changes: dict[str, object] = {"hostfile": None}
     container = case.launch.container
     if isinstance(container, Container):
         mounts = (*container.mounts, str(folder))
-        changes["container"] = container.model_copy(update={"mounts": mounts})
-    launch = case.launch.model_copy(update=changes)
+        launch_changes["container"] = container.model_copy(update={"mounts": mounts})
+    launch = case.launch.model_copy(update=launch_changes)
     np = case.np or count_slots(settings, case.launch.ranks_per_host)
     return replace(case, np=np, launch=launch)
 
@@ -104,18 +104,21 @@ def plan_allocation(plan: RunPlan, settings: BatchSettings, folder: Path) -> All
         _check_nodes(job, settings.nodes)
     if settings.nodes is None and len(widths) > 1:
         raise UsageError("the cases differ in ranks_per_host: set launch.batch.nodes")
-    limits = [width for width in widths if width is not None]
-    ranks_per_host = max(limits) if limits and len(limits) == len(widths) else None
+    set_widths = [width for width in widths if width is not None]
+    ranks_per_host = max(set_widths) if len(set_widths) == len(widths) else None
     np = max(job.np for job in plan.jobs)
     name = f"spbench-{plan.suite.name}"
     return Allocation(name, np, ranks_per_host, settings, folder / LOG_NAME)
 
 
 def _check_nodes(job: Job, nodes: int | None) -> None:
-    width = job.settings.ranks_per_host
-    if width is not None and nodes is not None and nodes * width < job.np:
+    ranks_per_host = job.settings.ranks_per_host
+    if ranks_per_host is None or nodes is None:
+        return
+    needed_nodes = math.ceil(job.np / ranks_per_host)
+    if needed_nodes > nodes:
         raise UsageError(
-            f"{job.cases[0].id} needs {math.ceil(job.np / width)} nodes at ranks_per_host {width}, "
+            f"{job.cases[0].id} needs {needed_nodes} nodes at ranks_per_host {ranks_per_host}, "
             f"and launch.batch.nodes is {nodes}"
         )
 
@@ -134,17 +137,15 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
         UsageError: The launcher has no option for a setting.
     """
     settings = job.settings
-    name, launcher = scheduler.choose_launcher()
+    installed = None
     if settings.launcher == "auto":
+        name, installed = scheduler.choose_launcher()
         settings = settings.model_copy(update={"launcher": name})
-    else:
-        launcher = None
     library = detect_mpi_library(find_interpreter(settings), settings)
-    launcher = launcher or find_launcher(settings, library, environ)
+    installed = installed or find_launcher(settings, library, environ)
+    launcher = installed.launcher
     if not job.starts_program:
-        settings = preload_allocator(
-            settings, launcher.launcher.name, (), environ, is_local_job=False
-        )
+        settings = preload_allocator(settings, launcher.name, (), environ, is_local_job=False)
     spec = JobSpec(
         np=job.np,
         placement=(),
@@ -153,17 +154,17 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
         private_env=PRIVATE | build_job_environment(job, environ),
         oversubscribed=False,
         # Other launchers find the allocation without a hostfile.
-        hostfile=folder / HOSTFILE_NAME if get_traits(launcher.launcher).needs_hostfile else None,
+        hostfile=folder / HOSTFILE_NAME if get_traits(launcher).needs_hostfile else None,
         library=library.name,
     )
-    command = launcher.launcher.command(launcher.executable, spec, environ)
-    return Launch(launcher, library, spec, command, None)
+    command = launcher.command(installed.executable, spec, environ)
+    return Launch(installed, library, spec, command, None)
 
 
 def allocation_environment(environ: Mapping[str, str], scheduler: Scheduler) -> dict[str, str]:
     """Return the environment inside an allocation of this scheduler only."""
-    outside = {name: value for name, value in environ.items() if name not in ALLOCATIONS}
-    return outside | dict(scheduler.allocation_variables)
+    other_variables = {name: value for name, value in environ.items() if name not in ALLOCATIONS}
+    return other_variables | dict(scheduler.allocation_variables)
 
 
 def added_variables(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:

@@ -77,7 +77,7 @@ class LaunchReplay:
         planned: The job as planned.
         folder: The launch's folder.
         cases: The ids of the cases that no later launch runs again.
-        described: The cases by id, in the form of the event ``run_start``.
+        case_by_id: The cases in the form of the event ``run_start``.
         recorder: The run's recorder.
         clock: The run's clock, set to the launch's start.
     """
@@ -88,29 +88,28 @@ class LaunchReplay:
         planned: BatchLaunch,
         folder: LaunchFolder,
         cases: Sequence[str],
-        described: Mapping[str, Mapping[str, Any]],
+        case_by_id: Mapping[str, Mapping[str, Any]],
         recorder: Recorder,
         clock: ReplayClock,
     ) -> None:
         self._planned = planned
         self._folder = folder
         self._clock = clock
-        self._cases = set(cases)
-        self._left_out = {case["id"] for case in folder.read_cases()} - self._cases
+        entries = folder.read_cases()
+        self._left_out = {case["id"] for case in entries} - set(cases)
         self._faulty_before_stop = False
-        self._launcher = _launcher(planned.launcher)
+        self._launcher = _load_launcher(planned.launcher)
         self.sources = [RankFile(path) for path in folder.list_event_files()]
-        entries = [case for case in folder.read_cases() if case["id"] in self._cases]
         self.watch = Watchdog(
             np=planned.np,
-            items=[(case["id"], case["repeat"]) for case in entries],
+            items=[(case["id"], case["repeat"]) for case in entries if case["id"] in cases],
             start_timeout=planned.start_timeout,
             case_timeouts={case: planned.timeouts[case] for case in cases},
             launched=clock.now,
             names=f"{planned.launcher} ({planned.version}) and {planned.library}",
         )
-        counted = tuple(_case(described[case], planned.timeouts[case]) for case in cases)
-        job = Job(number, counted, planned.np, LaunchSettings())
+        job_cases = tuple(_make_case(case_by_id[case], planned.timeouts[case]) for case in cases)
+        job = Job(number, job_cases, planned.np, LaunchSettings())
         self._listener = JobListener(job, recorder, self.watch, clock)
 
     def run(self, *, still_runs: bool) -> ReplayResult:
@@ -139,8 +138,8 @@ class LaunchReplay:
             self._listener.on_events(file_event.source, [file_event.line], [event])
             file_event.source.last = file_event.time
         if earlier_fault is None and self.watch.fault is not None:
-            stopped = self._folder.end.signal_time if self._folder.end else None
-            self._faulty_before_stop = stopped is None or file_event.time < stopped
+            stop_time = self._folder.end.signal_time if self._folder.end else None
+            self._faulty_before_stop = stop_time is None or file_event.time < stop_time
 
     def _find_fault(self) -> Fault | None:
         end = self._folder.end
@@ -173,7 +172,7 @@ class LaunchReplay:
             if not is_final:
                 self._listener.on_lost(source)
 
-        evidence = self._evidence()
+        evidence = self._collect_evidence()
         if not is_final:
             fault = find_cause(evidence) or self.watch.fault
         fault = fault or Fault(CaseStatus.ERROR, "no rank wrote events")
@@ -188,7 +187,7 @@ class LaunchReplay:
             fault = replace(fault, message=f"{fault.message}; {self._describe_exit()}")
         return fault
 
-    def _evidence(self) -> Evidence:
+    def _collect_evidence(self) -> Evidence:
         watch = self.watch
         now = self._clock.now
         end = self._folder.end
@@ -213,13 +212,13 @@ class LaunchReplay:
         return f"the launcher ended with status {end.status} after {elapsed:.1f} s"
 
 
-def _launcher(name: str) -> Launcher:
+def _load_launcher(name: str) -> Launcher:
     if name == FluxRun.name:
         return FluxRun()
     return load_launcher(name)
 
 
-def _case(described: Mapping[str, Any], timeout: float) -> Case:
+def _make_case(described: Mapping[str, Any], timeout: float) -> Case:
     """Return a case with the fields that the listener of a job needs."""
     fields = {name: described[name] for name in ("id", "name", "benchmark", "params", "np")}
     more = {"repeat": described["repeat"], "inject": described["inject"]}
@@ -244,7 +243,7 @@ class RankFile:
         self.last = 0.0
 
     def reply(self, **fields: Any) -> None:
-        """Ignore replies, because the rank has ended."""
+        """Ignore a reply, because the rank does not read any: it ran without a console."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

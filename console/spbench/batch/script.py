@@ -21,7 +21,7 @@ KILL_AFTER = 30
 _SPARE = 60
 """Seconds after the last deadline of its ranks at which a launch is ended."""
 
-_HEAD = r"""
+_FUNCTIONS = r"""
 rm -f "$dir/ended"
 now() { date +%s.%N; }
 echo "$(now) @JOB_ID@" >>"$dir/starts"
@@ -79,7 +79,7 @@ run() {
 }
 """
 
-_PLACE = r"""
+_HOSTS_FUNCTION = r"""
 # hosts RANKS [MOST]: the hosts of the allocation with their ranks, filled in their order.
 hosts() {
   @HOSTS@ | awk -v np="$1" -v most="${2:-0}" '
@@ -94,7 +94,7 @@ hosts() {
 }
 """
 
-_TAIL = """
+_EXIT = """
 [ -z "$stopped" ] || exit 143
 exit "$worst"
 """
@@ -149,16 +149,18 @@ class BatchScript:
         yield f"dir={shlex.quote(str(self.folder))}"
 
     def _functions(self) -> str:
-        values = {
+        text_by_placeholder = {
             "@JOB_ID@": self.scheduler.job_id,
             "@EVENTS@": ENV_EVENTS_DIR,
             "@CASES@": ENV_CASES,
             "@KILL@": str(KILL_AFTER),
             "@HOSTS@": self.scheduler.hosts_command,
         }
-        text = _HEAD + (_PLACE if any(launch.spec.hostfile for _, launch in self.launches) else "")
-        for name, value in values.items():
-            text = text.replace(name, value)
+        text = _FUNCTIONS
+        if any(launch.spec.hostfile for _, launch in self.launches):
+            text += _HOSTS_FUNCTION
+        for placeholder, value in text_by_placeholder.items():
+            text = text.replace(placeholder, value)
         return text
 
     def _runs(self) -> Iterator[str]:
@@ -167,18 +169,19 @@ class BatchScript:
             yield early
         for job, launch in self.launches:
             yield from self._run(job, launch)
-        yield _TAIL
+        yield _EXIT
 
     def _run(self, job: Job, launch: Launch) -> Iterator[str]:
         python = find_interpreter(job.settings)
-        remaining = wrap_argv(job.settings, (python, "-m", "spbench_workers.remaining"))
-        cases = ", ".join(case.id for case in job.cases[:3])
+        remaining_argv = wrap_argv(job.settings, (python, "-m", "spbench_workers.remaining"))
+        shown_ids = ", ".join(case.id for case in job.cases[:3])
         if len(job.cases) > 3:
-            cases += ", ..."
-        yield f"# job {job.number}: {format_quantity(job.np, 'rank')}, {launch.version}: {cases}"
+            shown_ids += ", ..."
+        ranks = format_quantity(job.np, "rank")
+        yield f"# job {job.number}: {ranks}, {launch.version}: {shown_ids}"
         if launch.spec.rank_env:
-            remaining = ("env", *_assignments(launch.spec.rank_env), *remaining)
-        yield f"remaining=({shlex.join(remaining)})"
+            remaining_argv = ("env", *_assignments(launch.spec.rank_env), *remaining_argv)
+        yield f"remaining=({shlex.join(remaining_argv)})"
         if launch.spec.hostfile is not None:
             ranks_per_host = job.settings.ranks_per_host or ""
             yield f'hosts {job.np} {ranks_per_host} >"$dir/jobs/{job.number}/{HOSTFILE_NAME}"'
@@ -193,5 +196,5 @@ def _assignments(variables: Mapping[str, str]) -> list[str]:
 
 def compute_time_limit(job: Job) -> int:
     """Return the seconds after which the script ends a launch of the job."""
-    cases = sum(case.launch.timeout * case.repeat for case in job.cases)
-    return math.ceil(cases + 2 * job.settings.start_timeout) + _SPARE
+    case_seconds = sum(case.launch.timeout * case.repeat for case in job.cases)
+    return math.ceil(case_seconds + 2 * job.settings.start_timeout) + _SPARE

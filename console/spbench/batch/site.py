@@ -23,9 +23,8 @@ def batch_settings(
     home: Path,
     warn: Callable[[str], None],
 ) -> BatchSettings:
-    """Return the settings of a suite's batch job from all sources.
+    """Return the settings of a suite's batch job, each from the first source that has it.
 
-    Each setting comes from the first source that has it.
     The sources are ``--set``, the file of ``--site``, the suite, ``site.yaml`` of the home, and
     ``site.yaml`` of the user's configuration. The last two are skipped with a warning if another
     user may have written them: even the home may be another user's folder.
@@ -34,8 +33,8 @@ def batch_settings(
         UsageError: A site file cannot be read, or has errors.
     """
     suite_settings = suite.launch.batch
-    overridden = _select_settings(suite_settings, _overridden_keys(overrides))
-    layers = [overridden, *([read_site(site)] if site else []), suite_settings]
+    overridden_settings = _select_settings(suite_settings, _overridden_keys(overrides))
+    layers = [overridden_settings, *([read_site(site)] if site else []), suite_settings]
     for path in (home / FILE_NAME, find_user_site()):
         if os.path.isfile(path):
             try:
@@ -52,10 +51,12 @@ def read_site(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> Ba
 
 def merge_settings(layers: Iterable[BatchSettings]) -> BatchSettings:
     """Return settings with each key from the first layer that sets it."""
-    values: dict[str, object] = {}
+    value_by_name: dict[str, object] = {}
     for layer in layers:
-        values = {name: getattr(layer, name) for name in layer.model_fields_set} | values
-    return BatchSettings().model_copy(update=values)
+        value_by_name = {
+            name: getattr(layer, name) for name in layer.model_fields_set
+        } | value_by_name
+    return BatchSettings().model_copy(update=value_by_name)
 
 
 def _overridden_keys(overrides: Sequence[str]) -> set[str]:
@@ -68,19 +69,19 @@ def _select_settings(settings: BatchSettings, names: set[str]) -> BatchSettings:
 
 
 def count_slots(settings: BatchSettings, ranks_per_host: int | None) -> int | None:
-    """Return the number of ranks in an allocation; None if it is not set."""
+    """Return the number of ranks in an allocation; None if nodes or ranks are not set."""
     if settings.nodes is None or ranks_per_host is None:
         return None
     return settings.nodes * ranks_per_host
 
 
-def reject_unsupported(keyword: str | None, name: str, scheduler: str) -> None:
+def reject_unsupported(setting: str | None, name: str, scheduler: str) -> None:
     """Reject a setting for which a scheduler has no option.
 
     Raises:
-        UsageError: The setting is set.
+        UsageError: The setting has a value.
     """
-    if keyword is not None:
+    if setting is not None:
         raise UsageError(
             f"launch.batch.{name}: {scheduler} has no option of that meaning; write your site's "
             "own into launch.batch.directives"
