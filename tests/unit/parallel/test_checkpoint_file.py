@@ -49,6 +49,24 @@ def test_reads_back_a_written_checkpoint(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
+def test_digests_of_layers_stay_those_of_earlier_files():
+    """Renaming a class or field of `spbench_core.models` must not invalidate checkpoints."""
+    assert file.digests(make_network()) == {
+        "stem1": "032850d3ba5ed701",
+        "stem2": "95553dcebf7a61a9",
+        "stem3": "5b405fc94439936f",
+        "cell1_normal1": "e0ad0c5182c13278",
+        "cell2_reduction": "97835b54896cdcf5",
+        "cell3_normal1": "9a2e2f8db49ed26d",
+        "cell4_reduction": "b975dafa82f9b2c2",
+        "cell5_normal1": "10cbed0c8564b6c4",
+        "classify": "7fcd0f456a770cdf",
+    }
+    resnet = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
+    stored = {"stem": "aee3e79c27dc94b8", "stack1_block1": "a429e13f27d0cc15"}
+    assert file.digests(resnet).items() >= stored.items()
+
+
 @pytest.mark.parametrize("fault", ["save", "fsync"])
 def test_a_failed_write_keeps_the_earlier_file(tmp_path, monkeypatch, fault):
     path = tmp_path / "kept"
