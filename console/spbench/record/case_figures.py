@@ -10,7 +10,7 @@ from spbench.suites.expression import CaseMetric, Expression, ExpressionError, p
 from spbench_core.events.statuses import CaseStatus
 
 Cases = Mapping[str, CaseState]
-_ENDS = {CaseStatus.ERROR: "ended in error", CaseStatus.TIMEOUT: "ran out of time"}
+_STATUS_TEXTS = {CaseStatus.ERROR: "ended in error", CaseStatus.TIMEOUT: "ran out of time"}
 
 
 class NotReachedError(ExpressionError):
@@ -46,7 +46,7 @@ def _find_figure(figure: CaseMetric, cases: Cases) -> float:
     if case.status == CaseStatus.CANCELLED:
         raise NotReachedError(f"case {figure.case} was cancelled")
     if case.status.is_final and not case.status.is_measured:
-        raise ExpressionError(f"case {figure.case} {_ENDS.get(case.status, 'did not run')}")
+        raise ExpressionError(f"case {figure.case} {_STATUS_TEXTS.get(case.status, 'did not run')}")
     if not all(case.measured.checked.values()):
         raise ExpressionError(f"a check of case {figure.case} failed, so its numbers do not count")
     value = read_figure(case, figure.metric)

@@ -132,22 +132,22 @@ class CaseState:
     def _fold_by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]
         if metric in self.measured.samples:
-            by_repeat: dict[int, list[array[float]]] = {}
+            rows_by_repeat: dict[int, list[array[float]]] = {}
             for repeats in self.measured.samples[metric].values():
                 for repeat, values in repeats.items():
-                    by_repeat.setdefault(repeat, []).append(values)
+                    rows_by_repeat.setdefault(repeat, []).append(values)
             if metric == "time_ms":
-                by_repeat = {repeat: self.times_of_repeat(repeat) for repeat in by_repeat}
+                rows_by_repeat = {repeat: self.times_of_repeat(repeat) for repeat in rows_by_repeat}
             return {
                 repeat: [fold(row) for row in zip(*rows, strict=False)]
-                for repeat, rows in sorted(by_repeat.items())
+                for repeat, rows in sorted(rows_by_repeat.items())
                 if rows
             }
-        single: dict[int, list[float]] = {}
+        values_by_repeat: dict[int, list[float]] = {}
         for (repeat, _), value in sorted(self.measured.values.get(metric, {}).items()):
             if value is not None:
-                single.setdefault(repeat, []).append(value)
-        return {repeat: [fold(row)] for repeat, row in single.items()}
+                values_by_repeat.setdefault(repeat, []).append(value)
+        return {repeat: [fold(row)] for repeat, row in values_by_repeat.items()}
 
     def times_of_repeat(self, repeat: int) -> list[array[float]]:
         """Return the ranks' times of a repeat, for each job in which all ranks have times.
@@ -185,10 +185,10 @@ class CaseState:
     def _ratio_of_times(self, metric: str) -> float | None:
         """Return the value of a ratio of two times; None for other metrics."""
         limits = self.measured.limits
-        times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]
+        compared_times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]
         if (name := find_efficiency_time(metric, limits)) is not None:
-            times.append((name, limits[name]["value"]))
-        ratios = (compute_efficiency(self._median(name), other) for name, other in times)
+            compared_times.append((name, limits[name]["value"]))
+        ratios = (compute_efficiency(self._median(name), other) for name, other in compared_times)
         return next((ratio for ratio in ratios if ratio is not None), None)
 
     def _median(self, metric: str) -> float | None:

@@ -131,26 +131,26 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     few links, only the slowest is reported.
     """
     measured = [case for case in cases if case.status.is_measured]
-    by_rank = [case for case in measured if case.identity.measures == "rank"]
-    by_link = [case for case in measured if case.identity.measures == "link"]
+    rank_cases = [case for case in measured if case.identity.measures == "rank"]
+    link_cases = [case for case in measured if case.identity.measures == "link"]
     stragglers = [slow for case in measured for slow in case.verdict.stragglers]
     known_keys = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
     if outliers := [slow for slow in find_slow_parts(measured) if slow.key not in known_keys]:
-        remainder = f"{len(outliers) - MAX_FINDINGS} more hosts, ranks or links are slow"
-        more = [remainder] if len(outliers) > MAX_FINDINGS else []
+        hidden_text = f"{len(outliers) - MAX_FINDINGS} more hosts, ranks or links are slow"
+        more = [hidden_text] if len(outliers) > MAX_FINDINGS else []
         return [*(slow.message for slow in outliers[:MAX_FINDINGS]), *more]
-    links = [slow for case in by_link for slow in _compare_links(case)]
+    links = [slow for case in link_cases for slow in _compare_links(case)]
     notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
         return [max(notable, key=lambda slow: slow.ratio).message]
     if stragglers or any(list_planted_ranks(case) for case in measured):
         return []  # a rank is slow, even if a planted fault was not noticed
     # Noise hides a slow rank, and a case shorter than a time slice shows nothing.
-    quiet = [case for case in by_rank if describe_case_noise(case) is None]
-    long_enough = [case for case in quiet if case.timed_seconds >= MIN_LAG_SECONDS]
+    quiet_rank_cases = [case for case in rank_cases if describe_case_noise(case) is None]
+    long_enough = [case for case in quiet_rank_cases if case.timed_seconds >= MIN_LAG_SECONDS]
     suspects = [
         case
-        for case in by_rank
+        for case in rank_cases
         if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in _find_slowest_rank(case))
     ]
     if suspects:
@@ -159,7 +159,7 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     if ranks or links:
         return [
             _describe_nothing_slow(
-                [*long_enough, *by_link], [*ranks, *links], _describe_interruption(long_enough)
+                [*long_enough, *link_cases], [*ranks, *links], _describe_interruption(long_enough)
             )
         ]
     return _describe_no_straggler(measured)
@@ -262,11 +262,11 @@ class _Slowest:
 
 def _describe_extent(cases: list[CaseState]) -> str:
     hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
-    ranks = max(len(case.measured.ranks) for case in cases)
-    links = max(map(count_links, cases))
-    parts = [format_quantity(len(hosts), "host"), format_quantity(ranks, "rank")]
-    if links > 1:  # a single link has none to compare with
-        parts.append(format_quantity(links, "link"))
+    num_ranks = max(len(case.measured.ranks) for case in cases)
+    num_links = max(map(count_links, cases))
+    parts = [format_quantity(len(hosts), "host"), format_quantity(num_ranks, "rank")]
+    if num_links > 1:  # a single link has none to compare with
+        parts.append(format_quantity(num_links, "link"))
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
@@ -281,17 +281,19 @@ def _compare_links(case: CaseState) -> list[_Slowest]:
     links = []
     for metric in (_LATENCY, _BANDWIDTH):
         rows = [m for m in case.measured.labelled if m["name"] == metric.name and is_link(m)]
-        sizes = [row["bytes"] for row in rows]
-        if not sizes:
+        message_bytes = [row["bytes"] for row in rows]
+        if not message_bytes:
             continue
-        size = min(sizes) if metric is _LATENCY else max(sizes)
-        kinds = defaultdict(list)
-        for row in median_rows(row for row in rows if row["bytes"] == size):
-            kinds[row["host_a"] == row["host_b"]].append(row)
-        for pairs in filter(_is_comparable, kinds.values()):
-            center = metric.typical(row["value"] for row in pairs)
-            ends = len({row[end] for row in pairs for end in ("source", "target")})
-            links += [_describe_link(case, row, metric, center, ends) for row in pairs]
+        compared_bytes = min(message_bytes) if metric is _LATENCY else max(message_bytes)
+        rows_by_locality = defaultdict(list)
+        for row in median_rows(row for row in rows if row["bytes"] == compared_bytes):
+            rows_by_locality[row["host_a"] == row["host_b"]].append(row)
+        for pair_rows in filter(_is_comparable, rows_by_locality.values()):
+            median_of_kind = metric.typical(row["value"] for row in pair_rows)
+            num_ends = len({row[end] for row in pair_rows for end in ("source", "target")})
+            links += [
+                _describe_link(case, row, metric, median_of_kind, num_ends) for row in pair_rows
+            ]
     return links
 
 
@@ -312,16 +314,20 @@ _BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s", statistics.media
 
 
 def _describe_link(
-    case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, center: float, ends: int
+    case: CaseState,
+    row: Mapping[str, Any],
+    metric: _LinkMetric,
+    median_of_kind: float,
+    num_ends: int,
 ) -> _Slowest:
     value = row["value"]
-    ratio = value / center if metric is _LATENCY else center / value
+    ratio = value / median_of_kind if metric is _LATENCY else median_of_kind / value
     value_text = format_value(value, metric.unit)
-    median_text = format_value(center, metric.unit)
+    median_text = format_value(median_of_kind, metric.unit)
     message = (
         f"link from rank {row['source']} on {row['host_a']} to rank {row['target']} on"
         f" {row['host_b']} is {format_factor(ratio)} as slow as the median link in {case.id}"
         f" ({metric.label} {value_text}, median {median_text});"
         f" {advise_link(row['host_a'], row['host_b'])}"
     )
-    return _Slowest(case.id, ratio, message, ends < MIN_ESD_VALUES)
+    return _Slowest(case.id, ratio, message, num_ends < MIN_ESD_VALUES)

@@ -111,9 +111,9 @@ def _hide_yaml(text: str, *, in_env: bool) -> str:
     except yaml.YAMLError:
         # The suite's reader reports the error. Nothing of such a text is recorded.
         return "" if in_env else text
-    values: list[yaml.Node] = []
-    _find_values(root, in_env, values.append, set())
-    spans = {(value.start_mark.index, value.end_mark.index) for value in values}
+    secret_nodes: list[yaml.Node] = []
+    _report_secrets(root, in_env, secret_nodes.append, set())
+    spans = {(node.start_mark.index, node.end_mark.index) for node in secret_nodes}
     for start, end in sorted(spans, reverse=True):
         properties = _PROPERTIES.match(text, start, end)
         start = start if properties is None else properties.end()
@@ -123,20 +123,20 @@ def _hide_yaml(text: str, *, in_env: bool) -> str:
     return text
 
 
-def _find_values(
+def _report_secrets(
     node: yaml.Node | None, in_env: bool, report: Callable[[yaml.Node], None], visited: set[object]
 ) -> None:
     """Report the scalars below ``env`` that hold a credential, each node once."""
     if (id(node), in_env) in visited:
         return
     visited.add((id(node), in_env))
-    for name, child in _children(node):
+    for name, child in _iterate_children(node):
         if in_env and isinstance(child, yaml.ScalarNode) and holds_secret(name, child.value):
             report(child)
-        _find_values(child, in_env or name == "env", report, visited)
+        _report_secrets(child, in_env or name == "env", report, visited)
 
 
-def _children(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
+def _iterate_children(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield key.value if isinstance(key, yaml.ScalarNode) else "", value

@@ -163,8 +163,8 @@ def name_ranks(case: CaseState, ranks: list[int]) -> str:
     if len(ranks) == 1:
         host = case.measured.ranks[ranks[0]].host if ranks[0] in case.measured.ranks else "?"
         return f"rank {ranks[0]} on {host}"
-    shown = ", ".join(map(str, ranks[:8]))
-    return f"ranks {shown}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    shown_ranks = ", ".join(map(str, ranks[:8]))
+    return f"ranks {shown_ranks}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
 
 
 def _judge_expectation(

@@ -94,14 +94,16 @@ def find_disturbances(case: CaseState) -> list[Disturbance]:
     ranks = case.measured.ranks
     disturbances = [*_find_waits(ranks, _find_waiting_ranks(case))]
     for cause, threshold in _THRESHOLDS.items():
-        by_host: dict[str, float] = {}
+        amount_by_host: dict[str, float] = {}
         for state in ranks.values():
             amount = state.disturbed.get(cause, 0.0)
-            if amount > max(threshold, by_host.get(state.host, 0.0)):
-                by_host[state.host] = amount
-        disturbances += [Disturbance(cause, host, amount) for host, amount in by_host.items()]
-    order = list(Cause)
-    return sorted(disturbances, key=lambda item: (order.index(item.cause), -item.amount))
+            if amount > max(threshold, amount_by_host.get(state.host, 0.0)):
+                amount_by_host[state.host] = amount
+        disturbances += [
+            Disturbance(cause, host, amount) for host, amount in amount_by_host.items()
+        ]
+    causes = list(Cause)
+    return sorted(disturbances, key=lambda item: (causes.index(item.cause), -item.amount))
 
 
 def is_disturbed(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
@@ -143,8 +145,8 @@ def summarize_disturbances(
         if cause not in by_cause:
             continue
         message = _summarize(cause, by_cause[cause], len(disturbances))
-        evidence = _format_evidence(other_work) if cause == Cause.WAITED else ""
-        messages.append(f"{message}; {_ADVICE[cause]}{evidence}")
+        evidence_text = _format_evidence(other_work) if cause == Cause.WAITED else ""
+        messages.append(f"{message}; {_ADVICE[cause]}{evidence_text}")
     if other_work and Cause.WAITED not in by_cause:
         messages.append(_format_busy_start(other_work))
     return messages
@@ -220,30 +222,35 @@ def _find_waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]
     Ranks that are ``waiting`` for a straggler are left out.
     """
     expected = _compute_expected_waits(ranks)
-    sharing: dict[str, list[float]] = defaultdict(list)
-    exclusive: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    excess_by_host: dict[str, list[float]] = defaultdict(list)
+    waits_by_host: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for rank, state in ranks.items():
         if rank in waiting:
             continue
         waited = state.disturbed.get("waited", 0.0)
         if expected[rank] > 0:
-            sharing[state.host].append(waited - expected[rank])
+            excess_by_host[state.host].append(waited - expected[rank])
         else:
-            exclusive[state.host].append((waited, rank))
-    for host, waits in exclusive.items():
+            waits_by_host[state.host].append((waited, rank))
+    for host, waits in waits_by_host.items():
         share, rank = max(waits)
         if share > MAX_WAIT_EXCLUSIVE:
             yield Disturbance(Cause.WAITED, host, share, rank)
-    for host, excess in sharing.items():
-        if fmean(excess) > MAX_WAIT_SHARED:
-            yield Disturbance(Cause.WAITED, host, fmean(excess))
+    for host, excesses in excess_by_host.items():
+        if fmean(excesses) > MAX_WAIT_SHARED:
+            yield Disturbance(Cause.WAITED, host, fmean(excesses))
 
 
 def _compute_expected_waits(ranks: _Ranks) -> dict[int, float]:
     """Return the share of time that each rank waits for its CPUs if all spin."""
-    users = Counter((state.host, cpu) for state in ranks.values() for cpu in state.facts.cpus)
-    available = {
-        rank: sum(1.0 / users[state.host, cpu] for cpu in state.facts.cpus)
+    users_by_cpu = Counter(
+        (state.host, cpu) for state in ranks.values() for cpu in state.facts.cpus
+    )
+    cores_by_rank = {
+        rank: sum(1.0 / users_by_cpu[state.host, cpu] for cpu in state.facts.cpus)
         for rank, state in ranks.items()
     }
-    return {rank: max(0.0, 1.0 - cores) if cores else 0.0 for rank, cores in available.items()}
+    return {
+        rank: max(0.0, 1.0 - usable_cores) if usable_cores else 0.0
+        for rank, usable_cores in cores_by_rank.items()
+    }

@@ -52,7 +52,7 @@ class DisplayUnit:
         return format_number(self.convert(value))
 
 
-_TIMES = (
+_TIME_UNITS = (
     (1e-12, "ps"),
     (1e-9, "ns"),
     (1e-6, "us"),
@@ -61,8 +61,8 @@ _TIMES = (
     (60.0, "min"),
     (3600.0, "h"),
 )
-_DECIMAL = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
-_BINARY = ((1.0, ""), (2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"))
+_DECIMAL_PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
+_BINARY_PREFIXES = ((1.0, ""), (2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"))
 _PLAIN_COUNT = 99999.5
 """Counts below this are shown in full."""
 _LARGEST = 999.5e15
@@ -71,8 +71,8 @@ _SMALLEST = 1e-12
 """Numbers without a unit below this are shown as less than this."""
 
 _SECONDS_OF = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
-_RATES = {"GB/s": (1e9, "B/s"), "GFLOP/s": (1e9, "FLOP/s"), "MB": (1e6, "B")}
-_SHARES = frozenset(
+_RATE_UNITS = {"GB/s": (1e9, "B/s"), "GFLOP/s": (1e9, "FLOP/s"), "MB": (1e6, "B")}
+_SHARE_METRICS = frozenset(
     [
         "accuracy",
         "agreement",
@@ -86,26 +86,28 @@ _SHARES = frozenset(
         "top5",
     ]
 )
-_FACTORS = frozenset(["compression_ratio", "offered_load", "skew", "slowest_ratio", "speedup"])
+_FACTOR_METRICS = frozenset(
+    ["compression_ratio", "offered_load", "skew", "slowest_ratio", "speedup"]
+)
 
 
 def format_number(value: float) -> str:
     """Return a value without a unit in three significant digits, no exponent."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else f"{value:+f}".lstrip("+")
-    size = abs(value)
-    if size == 0:
+    magnitude = abs(value)
+    if magnitude == 0:
         return "0"
-    if size < _SMALLEST:
+    if magnitude < _SMALLEST:
         return f"<{_SMALLEST:.12f}"
-    if size >= _LARGEST:
+    if magnitude >= _LARGEST:
         return f"{'-' if value < 0 else ''}>999 P"
-    if size >= 1e9:
-        divisor, prefix = _choose_prefix(size, _DECIMAL, 999.5)
+    if magnitude >= 1e9:
+        divisor, prefix = _choose_prefix(magnitude, _DECIMAL_PREFIXES, 999.5)
         return f"{format_number(value / divisor)} {prefix}"
-    if size >= 999.5:
-        return f"{value:,.0f}" if size >= 99999.5 else f"{value:.0f}"
-    decimals = max(0, 2 - math.floor(math.log10(float(f"{size:.2e}"))))
+    if magnitude >= 999.5:
+        return f"{value:,.0f}" if magnitude >= 99999.5 else f"{value:.0f}"
+    decimals = max(0, 2 - math.floor(math.log10(float(f"{magnitude:.2e}"))))
     return f"{value:.{decimals}f}"
 
 
@@ -138,7 +140,7 @@ def format_duration(seconds: float) -> str:
 
 def format_size(count: float) -> str:
     """Return a size in bytes in powers of two: ``24 B``, ``6 KiB``, ``1.5 MiB``."""
-    divisor, prefix = _choose_prefix(count, _BINARY, 1023.5)
+    divisor, prefix = _choose_prefix(count, _BINARY_PREFIXES, 1023.5)
     if not prefix:
         return f"{count:.0f} B"
     number = format_number(count / divisor)
@@ -155,7 +157,7 @@ def format_count(count: float) -> str:
     """Return a whole count in full up to 99999, above that like ``60.2 M``."""
     if abs(count) < _PLAIN_COUNT:
         return f"{count:.0f}"
-    divisor, prefix = _choose_prefix(count, _DECIMAL, 999.5)
+    divisor, prefix = _choose_prefix(count, _DECIMAL_PREFIXES, 999.5)
     return f"{format_number(count / divisor)} {prefix}"
 
 
@@ -203,12 +205,12 @@ def choose_unit(values: Iterable[float], unit: str) -> DisplayUnit:
         seconds = _SECONDS_OF[unit]
         scale = _choose_time_unit(largest * seconds)
         return DisplayUnit(scale.unit, seconds * scale.factor)
-    if unit in _RATES:
-        base, shown = _RATES[unit]
-        divisor, prefix = _choose_prefix(largest * base, _DECIMAL, 999.5)
+    if unit in _RATE_UNITS:
+        base, shown = _RATE_UNITS[unit]
+        divisor, prefix = _choose_prefix(largest * base, _DECIMAL_PREFIXES, 999.5)
         return DisplayUnit(prefix + shown, base / divisor)
     if unit == "B":
-        divisor, prefix = _choose_prefix(largest, _BINARY, 1023.5)
+        divisor, prefix = _choose_prefix(largest, _BINARY_PREFIXES, 1023.5)
         return DisplayUnit(f"{prefix}B", 1 / divisor)
     if unit == "ns/B":
         scale = _choose_time_unit(largest * 1e-9)
@@ -220,10 +222,10 @@ def _choose_time_unit(seconds: float) -> DisplayUnit:
     """Return the unit in which a time in seconds is 1 to 999."""
     if seconds == 0:
         return DisplayUnit("ms", 1e3)
-    for length, unit in _TIMES:
+    for length, unit in _TIME_UNITS:
         if seconds < 999.5 * length:
             return DisplayUnit(unit, 1 / length)
-    length, unit = _TIMES[-1]
+    length, unit = _TIME_UNITS[-1]
     return DisplayUnit(unit, 1 / length)
 
 
@@ -237,9 +239,9 @@ def _choose_prefix(
 
 
 def _format_plain(value: float, name: str) -> str:
-    if name in _SHARES or name.endswith(("_share", "efficiency")):
+    if name in _SHARE_METRICS or name.endswith(("_share", "efficiency")):
         return format_percent(value)
-    if name in _FACTORS or name.startswith("speedup_") or name.endswith("_imbalance"):
+    if name in _FACTOR_METRICS or name.startswith("speedup_") or name.endswith("_imbalance"):
         return format_factor(value)
     if math.isfinite(value) and value == int(value):
         return format_count(value)
@@ -248,13 +250,13 @@ def _format_plain(value: float, name: str) -> str:
 
 def fold_numbers(numbers: tuple[int, ...]) -> str:
     """Return ``0-3,8`` for 0, 1, 2, 3 and 8."""
-    runs: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+            spans.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def replace_controls(text: str) -> str:

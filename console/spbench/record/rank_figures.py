@@ -53,14 +53,14 @@ class RankFigures:
         by_rank = self.case.measured.samples.get("time_ms") if self.case else None
         if not by_rank or self.rank not in by_rank:
             return None
-        num_before = len(self.times)
-        for repeat, values in by_rank[self.rank].items():
+        num_times_before = len(self.times)
+        for repeat, samples_ms in by_rank[self.rank].items():
             start = self._num_taken.get(repeat, 0)
-            if len(values) > start:
-                self.times.add(repeat, values[start:])
-                self._num_taken[repeat] = len(values)
+            if len(samples_ms) > start:
+                self.times.add(repeat, samples_ms[start:])
+                self._num_taken[repeat] = len(samples_ms)
         any_active = self._take_active(by_rank[self.rank])
-        if len(self.times) == num_before:
+        if len(self.times) == num_times_before:
             return self.p50 if any_active else None
         self._percentiles.clear()
         self.p50 = self.times.median()
@@ -73,12 +73,12 @@ class RankFigures:
             return False
         for repeat in repeats:
             start = self._num_active.get(repeat, 0)
-            values = compute_active_times(
+            active_ms = compute_active_times(
                 self.case, self._waits, self.rank, repeat, slice(start, None)
             )
-            if values:
-                self.active.add(repeat, values)
-                self._num_active[repeat] = start + len(values)
+            if active_ms:
+                self.active.add(repeat, active_ms)
+                self._num_active[repeat] = start + len(active_ms)
         return len(self.active) > num_before
 
     @property
@@ -109,10 +109,10 @@ class RankFigures:
         if repeats:
             newest = repeats[max(repeats)]
             return newest[-1] if newest else None
-        values = self.case.measured.values.get(self._rate_metric)
-        while values and repeat >= 0:
-            if (repeat, self.rank) in values:
-                return values[repeat, self.rank]
+        value_by_repeat_and_rank = self.case.measured.values.get(self._rate_metric)
+        while value_by_repeat_and_rank and repeat >= 0:
+            if (repeat, self.rank) in value_by_repeat_and_rank:
+                return value_by_repeat_and_rank[repeat, self.rank]
             repeat -= 1
         return None
 

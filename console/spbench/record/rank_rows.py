@@ -81,8 +81,8 @@ class RankRows:
         self._ratios = RankRatios()
         self._stale = False
         self._typical_version = 0
-        self._names: tuple[CoordinateName, ...] | None = None
-        self._folded: LiveSamples | None = None
+        self._coordinate_names: tuple[CoordinateName, ...] | None = None
+        self._live_samples: LiveSamples | None = None
         self._restart()
 
     def update(self, event: Event) -> None:
@@ -136,11 +136,11 @@ class RankRows:
 
     def coordinate_names(self) -> tuple[CoordinateName, ...]:
         """Return the names of the ranks' coordinates in the case."""
-        if self._names is None:
-            self._names = (
+        if self._coordinate_names is None:
+            self._coordinate_names = (
                 list_coordinate_names(self._case.identity.coordinates) if self._case else ()
             )
-        return self._names
+        return self._coordinate_names
 
     def medians(self) -> Mapping[int, float]:
         """Return the p50 of each rank with times in the case, in ms."""
@@ -162,10 +162,10 @@ class RankRows:
 
         It is the median over iterations of the slowest rank's time, then the median of repeats.
         """
-        if self._folded is None:
+        if self._live_samples is None:
             return None
-        self._folded.update()
-        return self._folded.median() if self._folded else None
+        self._live_samples.update()
+        return self._live_samples.median() if self._live_samples else None
 
     def skews(self) -> Mapping[int, float]:
         """Return each rank's active time over that of the typical rank with the same work."""
@@ -204,10 +204,10 @@ class RankRows:
         if case is not None:
             self._started_cases.add(case.id)
         self._case = case
-        self._names = None
+        self._coordinate_names = None
         self._comparison = RankComparison(case.identity) if case is not None else None
         timed = case is not None and "time_ms" in case.identity.metrics
-        self._folded = LiveSamples(case, "time_ms") if case is not None and timed else None
+        self._live_samples = LiveSamples(case, "time_ms") if case is not None and timed else None
         self._medians = {}
         self._typical = None
         self._stale = False
@@ -227,20 +227,20 @@ class RankRows:
                     self._refresh(rank, number in timed)
 
     def _refresh(self, rank: RankState, timed: bool) -> None:
-        number = rank.rank
+        rank_number = rank.rank
         case = self._state.cases.get(rank.case) if rank.case else None
-        figures = self._figures.get(number)
+        figures = self._figures.get(rank_number)
         if figures is None or figures.case is not case:
             comparison = self._comparison if case is self._case else None
-            figures = self._figures[number] = RankFigures(number, case, comparison)
+            figures = self._figures[rank_number] = RankFigures(rank_number, case, comparison)
             timed = True
-        median = figures.take_times() if timed else None
-        if median is not None and case is self._case:
-            self._medians[number] = median
+        new_median = figures.take_times() if timed else None
+        if new_median is not None and case is self._case:
+            self._medians[rank_number] = new_median
             if figures.time is not None:
-                self._times[number] = figures.time
+                self._times[rank_number] = figures.time
             self._stale = True
-        self._rank_versions[number] = next(self._versions)
+        self._rank_versions[rank_number] = next(self._versions)
 
     def _compare(self) -> None:
         """Compare the ranks again if a median has changed."""

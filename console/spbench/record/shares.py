@@ -61,19 +61,19 @@ def compute_shares(case: CaseState, metric: str, rank: int | None = None) -> Sha
     """Return the shares of one metric; None if it or its parts were not measured."""
     infos = [info for info in case.identity.metrics.values() if info.part_of == metric]
     ranks = case.measured.samples.get(metric, {}) if rank is None else (rank,)
-    sums = [0.0] * len(infos)
-    total = 0.0
+    part_sums = [0.0] * len(infos)
+    metric_sum = 0.0
     for number in ranks:
         for repeat, values in case.measured.samples.get(metric, {}).get(number, {}).items():
             parts = [_get_values(case, info.name, number, repeat) for info in infos]
-            count = min(len(values), max(map(len, parts), default=0))
-            total += sum(values[:count])
+            num_complete = min(len(values), max(map(len, parts), default=0))
+            metric_sum += sum(values[:num_complete])
             for index, part in enumerate(parts):
-                sums[index] += sum(part[:count])
-    if not total > 0 or not all(map(math.isfinite, (total, *sums))):
+                part_sums[index] += sum(part[:num_complete])
+    if not metric_sum > 0 or not all(map(math.isfinite, (metric_sum, *part_sums))):
         return None
     names = (format_metric_name(info.name, info.unit) for info in infos)
-    by_name = {name: part / total for name, part in zip(names, sums, strict=True)}
+    by_name = {name: part / metric_sum for name, part in zip(names, part_sums, strict=True)}
     return Shares(metric, by_name, find_remainder_name(case.identity.benchmark, metric))
 
 

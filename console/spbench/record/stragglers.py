@@ -106,13 +106,13 @@ def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> lis
         stragglers: The ranks that lag.
         hosts: The host of each rank of the job.
     """
-    by_host = defaultdict(list)
+    stragglers_by_host = defaultdict(list)
     for straggler in stragglers:
-        by_host[straggler.host].append(straggler)
-    sizes = Counter(hosts.values())
+        stragglers_by_host[straggler.host].append(straggler)
+    ranks_per_host = Counter(hosts.values())
     joined: list[Straggler] = []
-    for host, ranks in by_host.items():
-        if 1 < len(ranks) == sizes[host]:
+    for host, ranks in stragglers_by_host.items():
+        if 1 < len(ranks) == ranks_per_host[host]:
             ratio = lower_median(straggler.ratio for straggler in ranks)
             last = max(ranks, key=lambda straggler: straggler.since)
             seconds = min(straggler.seconds for straggler in ranks)
@@ -132,15 +132,21 @@ def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) ->
         identity: The case.
         times: The medians of each rank.
     """
-    waits = {
+    wait_ms_by_rank = {
         rank: time.total - time.active for rank, time in times.items() if time.active is not None
     }
-    if not waits or len(waits) < len(times) or not RankComparison(identity).is_uniform:
+    if (
+        not wait_ms_by_rank
+        or len(wait_ms_by_rank) < len(times)
+        or not RankComparison(identity).is_uniform
+    ):
         return []
-    shortest = min(waits.values())
-    without_waits = {rank: times[rank].total - waits[rank] + shortest for rank in times}
+    shortest_wait_ms = min(wait_ms_by_rank.values())
+    ms_without_waits = {
+        rank: times[rank].total - wait_ms_by_rank[rank] + shortest_wait_ms for rank in times
+    }
     return [
-        rank for rank in sorted(times) if times[rank].total >= NOTABLE_RANK * without_waits[rank]
+        rank for rank in sorted(times) if times[rank].total >= NOTABLE_RANK * ms_without_waits[rank]
     ]
 
 
@@ -156,10 +162,10 @@ def advise_iterations(case: CaseState) -> str:
     seconds = case.timed_seconds
     if not isinstance(iterations, int) or seconds <= 0:
         return advice
-    factor = max(MIN_LAG_SECONDS / seconds, MIN_BLOCKS / (iterations * case.repeats), 1.0)
-    needed = _MARGIN * factor * iterations
-    step = 10 ** max(0, len(str(round(needed))) - 2)
-    return f"{advice} (`--set iterations={step * ceil(needed / step)}`)"
+    needed_ratio = max(MIN_LAG_SECONDS / seconds, MIN_BLOCKS / (iterations * case.repeats), 1.0)
+    needed_iterations = _MARGIN * needed_ratio * iterations
+    rounding = 10 ** max(0, len(str(round(needed_iterations))) - 2)
+    return f"{advice} (`--set iterations={rounding * ceil(needed_iterations / rounding)}`)"
 
 
 def list_planted_ranks(case: CaseState) -> set[int]:
@@ -194,34 +200,37 @@ def find_stragglers(case: CaseState) -> list[Straggler]:
     blocks = list(_split_blocks(case))
     if len(blocks) < MIN_BLOCKS:
         return []
-    times = [_compute_block_medians(case, comparison.waits, block) for block in blocks]
-    ratios = [comparison.compare(block_times).ratios for block_times in times]
-    cause = all(comparison.separates(block_times) for block_times in times)
-    spans = {
+    times_by_block = [_compute_block_medians(case, comparison.waits, block) for block in blocks]
+    ratios_by_block = [comparison.compare(times).ratios for times in times_by_block]
+    are_causes = all(comparison.separates(times) for times in times_by_block)
+    span_by_rank = {
         rank: _find_longest_lag(
-            [block_times.get(rank, 0.0) >= NOTABLE_RANK for block_times in ratios]
+            [ratios.get(rank, 0.0) >= NOTABLE_RANK for ratios in ratios_by_block]
         )
         for rank in case.measured.ranks
     }
-    throughout = any(len(span) == len(blocks) for span in spans.values())
+    throughout = any(len(span) == len(blocks) for span in span_by_rank.values())
     skews = case.rank_skews() if throughout else {}
     slow_ranks = []
-    for rank, span in spans.items():
+    for rank, span in span_by_rank.items():
         seconds = sum(_sum_seconds(case, rank, block) for block in blocks[span.start : span.stop])
         if len(span) < MIN_BLOCKS or seconds < MIN_LAG_SECONDS:
             continue
-        ratio = median(ratios[index][rank] for index in span if rank in ratios[index])
+        block_ratios = [ratios_by_block[index].get(rank) for index in span]
+        ratio = median(ratio for ratio in block_ratios if ratio is not None)
         if len(span) == len(blocks):
             ratio = skews.get(rank, ratio)  # the value that views show
         since = _compute_start(case, rank, blocks[span.start])
         host = case.measured.ranks[rank].host
-        slow_ranks.append(Straggler(rank, host, ratio, seconds, since, cause))
+        slow_ranks.append(Straggler(rank, host, ratio, seconds, since, are_causes))
     hosts = {rank: state.host for rank, state in case.measured.ranks.items()}
     return join_hosts(slow_ranks, hosts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
+    """The iterations of a repeat from ``first`` to before ``end``."""
+
     repeat: int
     first: int
     end: int
@@ -230,15 +239,19 @@ class _Block:
 def _split_blocks(case: CaseState) -> Iterator[_Block]:
     """Yield blocks of about equal length that do not span two repeats."""
     samples = case.measured.samples.get("time_ms", {}).values()
-    counts: dict[int, int] = {}
+    iterations_by_repeat: dict[int, int] = {}
     for repeats in samples:
         for repeat, values in repeats.items():
-            counts[repeat] = min(len(values), counts.get(repeat, len(values)))
-    length = max(1, -(-sum(counts.values()) // BLOCKS))
-    for repeat, count in sorted(counts.items()):
-        pieces = max(1, round(count / length)) if count else 0
-        for index in range(pieces):
-            yield _Block(repeat, index * count // pieces, (index + 1) * count // pieces)
+            iterations_by_repeat[repeat] = min(
+                len(values), iterations_by_repeat.get(repeat, len(values))
+            )
+    block_length = max(1, -(-sum(iterations_by_repeat.values()) // BLOCKS))
+    for repeat, iterations in sorted(iterations_by_repeat.items()):
+        num_blocks = max(1, round(iterations / block_length)) if iterations else 0
+        for index in range(num_blocks):
+            first = index * iterations // num_blocks
+            end = (index + 1) * iterations // num_blocks
+            yield _Block(repeat, first, end)
 
 
 def _compute_block_medians(
@@ -265,15 +278,15 @@ def _find_longest_lag(lags: Sequence[bool]) -> range:
 
     It begins and ends with a lag.
     """
-    best = range(0)
+    longest = range(0)
     for first, lag in enumerate(lags):
-        count = 0
+        num_lags = 0
         for last in range(first, len(lags)) if lag else ():
-            count += lags[last]
+            num_lags += lags[last]
             length = last + 1 - first
-            if lags[last] and count >= SHARE * length and length > len(best):
-                best = range(first, last + 1)
-    return best
+            if lags[last] and num_lags >= SHARE * length and length > len(longest):
+                longest = range(first, last + 1)
+    return longest
 
 
 def _sum_seconds(case: CaseState, rank: int, block: _Block) -> float:

@@ -70,8 +70,8 @@ class LiveSamples:
         if start and self._num_ranks[repeat] != len(rows):
             return False
         if start < end:
-            new = zip(*(values[start:end] for values in rows), strict=True)
-            self._samples.add(repeat, list(map(self._fold, new)))
+            new_iterations = zip(*(values[start:end] for values in rows), strict=True)
+            self._samples.add(repeat, list(map(self._fold, new_iterations)))
         self._num_folded[repeat] = end
         self._num_ranks[repeat] = len(rows)
         if self._case.has_ended(repeat):
@@ -105,10 +105,10 @@ class MetricTimeline:
     def points(self, width: int) -> list[float]:
         """Return at most ``width`` values in the metric's unit, each the worst of a slice."""
         values = self._collect_values()
-        n = len(values)
-        if n <= width:
+        num_values = len(values)
+        if num_values <= width:
             return list(values)
-        bounds = [index * n // width for index in range(width + 1)]
+        bounds = [index * num_values // width for index in range(width + 1)]
         return [self._worst(values[low:high]) for low, high in pairwise(bounds)]
 
     def _collect_values(self) -> array[float]:
@@ -139,8 +139,8 @@ class MetricTimeline:
         start = len(folded)
         end = min(map(len, rows))
         if start < end:
-            new = zip(*(values[start:end] for values in rows), strict=True)
-            folded.extend(map(self._fold, new))
+            new_iterations = zip(*(values[start:end] for values in rows), strict=True)
+            folded.extend(map(self._fold, new_iterations))
 
     def _single_values(self) -> array[float]:
         """Return the values of a metric with one value per repeat."""

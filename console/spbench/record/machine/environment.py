@@ -78,10 +78,10 @@ def _read_git(folder: Path) -> dict[str, Any] | None:
     """Return commit and cleanness of the checkout with a folder; None outside of one."""
     try:
         commit = _run_git(folder, "rev-parse", "HEAD")
-        dirty = bool(_run_git(folder, "status", "--porcelain", "--untracked-files=no"))
+        is_dirty = bool(_run_git(folder, "status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit, "dirty": dirty}
+    return {"commit": commit, "dirty": is_dirty}
 
 
 def _run_git(folder: Path, *args: str) -> str:

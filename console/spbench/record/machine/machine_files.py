@@ -49,19 +49,19 @@ def read_cgroup_limits() -> dict[str, Any]:
 
     Each is the lowest limit of the process's group and the groups above it.
     """
-    paths = dict(_read_groups())
+    group_by_controller = dict(_read_groups())
     return {
-        "cpus": _find_minimum(_read_cpu_limits(paths)),
-        "memory_bytes": _find_minimum(_read_memory_limits(paths)),
+        "cpus": _find_minimum(_read_cpu_limits(group_by_controller)),
+        "memory_bytes": _find_minimum(_read_memory_limits(group_by_controller)),
     }
 
 
 def _read_groups() -> list[tuple[str, str]]:
     """Return the process's group by controller; ``""`` is that of version 2."""
-    rows = [line.split(":", 2) for line in read_lines(PROC / "self/cgroup")]
+    fields_by_line = [line.split(":", 2) for line in read_lines(PROC / "self/cgroup")]
     return [
         (name, path)
-        for _, names, path in (row for row in rows if len(row) == 3)
+        for _, names, path in (row for row in fields_by_line if len(row) == 3)
         for name in names.split(",")
     ]
 
@@ -80,13 +80,13 @@ def _list_folders(controller: str, group: str | None) -> list[Path]:
     ]
 
 
-def _read_cpu_limits(paths: dict[str, str]) -> list[float]:
+def _read_cpu_limits(group_by_controller: dict[str, str]) -> list[float]:
     limits = []
-    for folder in _list_folders("", paths.get("")):
+    for folder in _list_folders("", group_by_controller.get("")):
         quota, _, period = (read_text(folder / "cpu.max") or "max").partition(" ")
         if quota.isdigit() and period.isdigit():
             limits.append(int(quota) / int(period))
-    for folder in _list_folders("cpu", paths.get("cpu")):
+    for folder in _list_folders("cpu", group_by_controller.get("cpu")):
         quota = read_text(folder / "cpu.cfs_quota_us") or ""
         period = read_text(folder / "cpu.cfs_period_us") or ""
         if quota.isdigit() and period.isdigit():
@@ -94,10 +94,10 @@ def _read_cpu_limits(paths: dict[str, str]) -> list[float]:
     return limits
 
 
-def _read_memory_limits(paths: dict[str, str]) -> list[int]:
-    files = [folder / "memory.max" for folder in _list_folders("", paths.get(""))]
-    version_1 = _list_folders("memory", paths.get("memory"))
-    files += [folder / "memory.limit_in_bytes" for folder in version_1]
+def _read_memory_limits(group_by_controller: dict[str, str]) -> list[int]:
+    files = [folder / "memory.max" for folder in _list_folders("", group_by_controller.get(""))]
+    folders_of_version_1 = _list_folders("memory", group_by_controller.get("memory"))
+    files += [folder / "memory.limit_in_bytes" for folder in folders_of_version_1]
     texts = [read_text(path) or "" for path in files]
     return [int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED]
 

@@ -33,22 +33,25 @@ def describe_misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState])
 
     Each names the first such rank with its host, and counts the others.
     """
-    ranks: dict[int, dict[int, CaseRank]] = {}
+    ranks_by_job: dict[int, dict[int, CaseRank]] = {}
     for case in cases:
         for rank, state in case.measured.ranks.items():
-            job_ranks = ranks.setdefault(case.verdict.job or 0, {})
+            job_ranks = ranks_by_job.setdefault(case.verdict.job or 0, {})
             if rank not in job_ranks or state.is_near is False:
                 job_ranks[rank] = state
-    groups: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
-    for number, job_ranks in ranks.items():
+    members_by_request: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
+    for number, job_ranks in ranks_by_job.items():
         for misplacement in _find_misplaced(jobs[number], job_ranks) if number in jobs else ():
             # Ranks of several jobs may have the same number and location: they count once.
-            members = groups.setdefault((misplacement.requested, misplacement.remedy), {})
+            members = members_by_request.setdefault(
+                (misplacement.requested, misplacement.remedy), {}
+            )
             members.setdefault(
                 misplacement.rank, (job_ranks[misplacement.rank].host, misplacement.actual)
             )
     return [
-        _describe(requested, remedy, members) for (requested, remedy), members in groups.items()
+        _describe(requested, remedy, members)
+        for (requested, remedy), members in members_by_request.items()
     ]
 
 
@@ -66,18 +69,20 @@ def _describe(requested: str, remedy: str, members: Mapping[int, tuple[str, str]
 
 
 def _check_binding(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
-    bind = str(job.requested_placement.get("bind"))
+    binding = str(job.requested_placement.get("bind"))
     with_cpus = {rank: state for rank, state in ranks.items() if state.facts.cpus}
-    on_cpu = Counter((state.host, cpu) for state in with_cpus.values() for cpu in state.facts.cpus)
-    hosts: dict[str, set[int]] = {}
+    users_by_cpu = Counter(
+        (state.host, cpu) for state in with_cpus.values() for cpu in state.facts.cpus
+    )
+    cpus_by_host: dict[str, set[int]] = {}
     for state in with_cpus.values():
-        hosts.setdefault(state.host, set()).update(state.facts.cpus)
-    requested = _REQUESTS.get(bind, "")
+        cpus_by_host.setdefault(state.host, set()).update(state.facts.cpus)
+    requested = _REQUESTS.get(binding, "")
     remedy = _find_remedy(job)
     for rank, state in with_cpus.items():
-        shared = any(on_cpu[state.host, cpu] > 1 for cpu in state.facts.cpus)
+        is_shared = any(users_by_cpu[state.host, cpu] > 1 for cpu in state.facts.cpus)
         if requested and (
-            actual := _describe_binding(bind, state.facts, shared, hosts[state.host])
+            actual := _describe_binding(binding, state.facts, is_shared, cpus_by_host[state.host])
         ):
             yield _Misplacement(rank, actual, requested, remedy)
 

@@ -83,15 +83,15 @@ def _find_counting_rank(state: RunState) -> RankState | None:
 
 
 def _describe_uncounted(state: RunState, now: float) -> str:
-    by_phase = {
+    rank_by_phase = {
         rank.shown_phase: rank for rank in sorted(state.ranks.values(), key=lambda rank: rank.done)
     }
-    if Activity.RUNNING in by_phase:
-        rank = by_phase[Activity.RUNNING]
+    if Activity.RUNNING in rank_by_phase:
+        rank = rank_by_phase[Activity.RUNNING]
         lines = format_quantity(rank.done, "line")
         return f"{Activity.RUNNING}, {lines}, {_seconds_since(rank.phase_since, now)}"
-    if Activity.WAITING in by_phase:
-        since = by_phase[Activity.WAITING].phase_since
+    if Activity.WAITING in rank_by_phase:
+        since = rank_by_phase[Activity.WAITING].phase_since
         return f"{Activity.WAITING} for another rank, {_seconds_since(since, now)}"
     return ""
 

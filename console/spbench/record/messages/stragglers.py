@@ -69,14 +69,14 @@ def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list
         lags: The stragglers of all cases.
         max_messages: The largest number of messages, without the last one.
     """
-    groups: dict[tuple[str, int | None], list[Lag]] = defaultdict(list)
+    lags_by_part: dict[tuple[str, int | None], list[Lag]] = defaultdict(list)
     for lag in lags:
-        groups[lag.straggler.host, lag.straggler.rank].append(lag)
-    slowest_first = sorted(groups.values(), key=lambda group: -_worst(group).straggler.ratio)
+        lags_by_part[lag.straggler.host, lag.straggler.rank].append(lag)
+    slowest_first = sorted(lags_by_part.values(), key=lambda group: -_worst(group).straggler.ratio)
     messages = [_describe(group) for group in slowest_first[:max_messages]]
     if len(slowest_first) > max_messages:
-        remainder = format_quantity(len(slowest_first) - max_messages, "more straggler")
-        messages.append(f"{remainder}: see the skew of each rank")
+        hidden_text = format_quantity(len(slowest_first) - max_messages, "more straggler")
+        messages.append(f"{hidden_text}: see the skew of each rank")
     return messages
 
 

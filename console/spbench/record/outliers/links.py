@@ -90,9 +90,11 @@ def _select_link_times(case: CaseState) -> Iterator[_LinkTimes]:
     all_times = list(times_by_size.values())
     pairs = all_times[0].keys()
     if len(all_times) > 2 and all(times.keys() == pairs for times in all_times):
-        mean = {pair: sum(times[pair] for times in all_times) / len(all_times) for pair in pairs}
+        mean_times = {
+            pair: sum(times[pair] for times in all_times) / len(all_times) for pair in pairs
+        }
         description = f"over {len(all_times)} message sizes in {case.id}"
-        yield _LinkTimes(description, hosts, mean)
+        yield _LinkTimes(description, hosts, mean_times)
 
 
 def _read_times(

@@ -23,21 +23,24 @@ def rank_populations(cases: Sequence[CaseState]) -> list[Population]:
     A host that is slightly slow in each case is found only over all cases.
     """
     populations = []
-    by_case = []
+    host_logs: list[dict[str, float]] = []
     for case in cases:
         medians = case.rank_medians()
         if not medians or min(medians.values()) <= 0:
             continue
-        logs = {rank: math.log(median) for rank, median in medians.items()}
-        hosts = group_by_host(case, logs)
-        by_case.append({host: lower_median(values.values()) for host, values in hosts.items()})
-        populations.append(Population(by_case[-1], partial(_describe_hosts, f"in {case.id}")))
-        if len(hosts) < len(logs):
-            populations.append(Population(logs, partial(_describe_ranks, case)))
-    if len(by_case) > 1 and all(hosts.keys() == by_case[0].keys() for hosts in by_case):
-        mean = {host: sum(hosts[host] for hosts in by_case) / len(by_case) for host in by_case[0]}
-        location = f"over {len(by_case)} cases"
-        populations.append(Population(mean, partial(_describe_hosts, location)))
+        log_by_rank = {rank: math.log(median) for rank, median in medians.items()}
+        logs_by_host = group_by_host(case, log_by_rank)
+        log_by_host = {host: lower_median(logs.values()) for host, logs in logs_by_host.items()}
+        host_logs.append(log_by_host)
+        populations.append(Population(log_by_host, partial(_describe_hosts, f"in {case.id}")))
+        if len(logs_by_host) < len(log_by_rank):
+            populations.append(Population(log_by_rank, partial(_describe_ranks, case)))
+    if len(host_logs) > 1 and all(logs.keys() == host_logs[0].keys() for logs in host_logs):
+        mean_logs = {
+            host: sum(logs[host] for logs in host_logs) / len(host_logs) for host in host_logs[0]
+        }
+        location = f"over {len(host_logs)} cases"
+        populations.append(Population(mean_logs, partial(_describe_hosts, location)))
     return [population for population in populations if population.testable]
 
 

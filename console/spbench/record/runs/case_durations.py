@@ -64,71 +64,84 @@ def measure_durations(
     """
     ordered = sorted(cases, key=lambda case: (case.started, case.finished))
     durations: dict[str, CaseDuration] = {}
-    starts: dict[tuple[int, ...], float] = {}  # by the number of the job
+    start_seconds_by_job: dict[tuple[int, ...], float] = {}
     previous: CaseTimes | None = None
-    end = run_started
+    previous_end = run_started
     for case in ordered:
-        is_first = previous is None or previous.launches[:1] != case.launches[:1]
-        undisturbed = previous is None or previous.status.is_measured
-        start = None
-        if is_first and undisturbed and end is not None and case.started >= end:
-            start = case.started - end
-        if start is not None:
-            starts[case.launches[:1]] = start
-        duration = _repeat_seconds(case, ordered, starts.get(case.launches[:1], 0.0))
-        if duration is not None and case.status.is_measured:
+        first_job = case.launches[:1]
+        start_seconds = None
+        if previous_end is not None and _follows_end(case, previous, previous_end):
+            start_seconds = case.started - previous_end
+            start_seconds_by_job[first_job] = start_seconds
+        launch_seconds = _estimate_launch_seconds(
+            case, ordered, start_seconds_by_job.get(first_job, 0.0)
+        )
+        if launch_seconds is not None and case.status.is_measured:
+            repeat_seconds = launch_seconds / case.repeats
             launches = max(1, len(case.launches))
-            durations[case.id] = CaseDuration(duration / case.repeats, launches, start)
+            durations[case.id] = CaseDuration(repeat_seconds, launches, start_seconds)
         previous = case
-        end = case.finished if duration is None else case.started + duration
+        previous_end = case.finished if launch_seconds is None else case.started + launch_seconds
     return durations
 
 
-def _repeat_seconds(case: CaseTimes, ordered: Sequence[CaseTimes], start: float) -> float | None:
+def _follows_end(case: CaseTimes, previous: CaseTimes | None, previous_end: float) -> bool:
+    """Whether only the start of its job is between a case and the end of the previous one."""
+    if case.started < previous_end:
+        return False
+    if previous is None:
+        return True
+    is_first_in_job = previous.launches[:1] != case.launches[:1]
+    return is_first_in_job and previous.status.is_measured
+
+
+def _estimate_launch_seconds(
+    case: CaseTimes, ordered: Sequence[CaseTimes], start_seconds: float
+) -> float | None:
     """Return the seconds of a case in one launch; None if its times are wrong."""
-    total = case.finished - case.started
-    if total < 0:
+    total_seconds = case.finished - case.started
+    if total_seconds < 0:
         return None
     if len(case.launches) <= 1:
-        return total
-    repeat_seconds = min(_neighbour_times(case, ordered), default=None)
-    return (
-        max(0.0, _isolated_seconds(case, ordered, start))
-        if repeat_seconds is None
-        else repeat_seconds
-    )
+        return total_seconds
+    shortest = min(_estimate_from_neighbours(case, ordered), default=None)
+    if shortest is not None:
+        return shortest
+    return max(0.0, _estimate_without_neighbours(case, ordered, start_seconds))
 
 
-def _neighbour_times(case: CaseTimes, ordered: Sequence[CaseTimes]) -> Iterator[float]:
+def _estimate_from_neighbours(case: CaseTimes, ordered: Sequence[CaseTimes]) -> Iterator[float]:
     """Yield estimates of one repeat's seconds from neighbouring cases."""
-    neighbours = [other for other in ordered if other.launches[:1] == case.launches[:1]]
-    for before, after in pairwise(neighbours):
+    in_first_launch = [other for other in ordered if other.launches[:1] == case.launches[:1]]
+    for before, after in pairwise(in_first_launch):
         if before is case:
             yield after.started - case.started
-    last_launch = sorted(
+    in_last_launch = sorted(
         (other for other in ordered if other.launches[-1:] == case.launches[-1:]),
         key=lambda other: other.finished,
     )
-    for before, after in pairwise(last_launch):
+    for before, after in pairwise(in_last_launch):
         if after is case:
             yield case.finished - before.finished
 
 
-def _isolated_seconds(case: CaseTimes, ordered: Sequence[CaseTimes], start: float) -> float:
+def _estimate_without_neighbours(
+    case: CaseTimes, ordered: Sequence[CaseTimes], start_seconds: float
+) -> float:
     """Return the seconds of a case without neighbours in its launches.
 
     The starts of later jobs are assumed to take as long as the start of this job.
     """
     later_starts = [other.started for other in ordered if other.started > case.started]
     if later_starts:
-        return min(later_starts) - case.started - start
+        return min(later_starts) - case.started - start_seconds
     earlier_ends = [
         other.finished for other in ordered if case.started < other.finished < case.finished
     ]
     if earlier_ends:
-        return case.finished - max(earlier_ends) - start
+        return case.finished - max(earlier_ends) - start_seconds
     launches = len(case.launches)
-    return (case.finished - case.started - (launches - 1) * start) / launches
+    return (case.finished - case.started - (launches - 1) * start_seconds) / launches
 
 
 def hash_work(

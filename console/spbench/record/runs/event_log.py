@@ -54,7 +54,7 @@ class EventLog:
         except OSError:
             pass  # a file system without locks
         try:
-            if (complete_bytes := _find_complete_bytes(self._file)) < os.fstat(self._file).st_size:
+            if (complete_bytes := _count_complete_bytes(self._file)) < os.fstat(self._file).st_size:
                 os.truncate(self._file, complete_bytes)
         except OSError as error:
             raise unwritable_error(self._path, error) from None
@@ -93,7 +93,7 @@ class EventLog:
         os.close(self._file)
 
 
-def _find_complete_bytes(file: int) -> int:
+def _count_complete_bytes(file: int) -> int:
     """Return the number of bytes up to the end of the last complete line."""
     end = os.fstat(file).st_size
     while end:

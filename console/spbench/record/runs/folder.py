@@ -176,14 +176,14 @@ class RunFolder:
         if console.get("host") != socket.gethostname():
             return False
         process_started = process_start(console.get("pid"))
-        started = console.get("started")
-        if process_started is None or not isinstance(started, (int, float)):
+        recorded_start = console.get("started")
+        if process_started is None or not isinstance(recorded_start, (int, float)):
             return False
         # a later process may have the same number
         if isinstance(console.get("since_boot"), (int, float)):
             return bool(process_started == console["since_boot"])
         # Older run folders only have a time by the system's clock, which may have been set since.
-        return process_started + _boot_time() <= started + _CLOCK_SLACK
+        return process_started + _boot_time() <= recorded_start + _CLOCK_SLACK
 
     def find_other_host(self) -> str | None:
         """Return the host of the console that writes this run; None if it is this one."""
@@ -304,7 +304,7 @@ def _find_named(home: Path, name: str) -> RunFolder:
     folders = list_runs(home)
     from_last = _LAST.fullmatch(name)
     if from_last and folders:
-        return _count_from_last(folders, int(from_last[1] or 0), home)
+        return _select_from_last(folders, int(from_last[1] or 0), home)
     suffix = f"-{name}"
     matches = [
         folder for folder in folders if folder.id.startswith(name) or folder.id.endswith(suffix)
@@ -326,8 +326,8 @@ def _find_named(home: Path, name: str) -> RunFolder:
     raise UsageError(f"no run {name!r} under {home}{suggestion}; see spbench results list")
 
 
-def _count_from_last(folders: list[RunFolder], back: int, home: Path) -> RunFolder:
-    if back < len(folders):
-        return folders[-1 - back]
-    count = "is 1 run" if len(folders) == 1 else f"are {len(folders)} runs"
-    raise UsageError(f"there {count} under {home}, none of them last~{back}")
+def _select_from_last(folders: list[RunFolder], steps_back: int, home: Path) -> RunFolder:
+    if steps_back < len(folders):
+        return folders[-1 - steps_back]
+    are_runs = "is 1 run" if len(folders) == 1 else f"are {len(folders)} runs"
+    raise UsageError(f"there {are_runs} under {home}, none of them last~{steps_back}")

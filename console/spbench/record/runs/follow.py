@@ -43,7 +43,7 @@ class EventTail:
         self._incomplete_bytes = 0
         self._at_end = False
         self._check = LogCheck()
-        self._num_invalid = 0
+        self._invalid_lines = 0
         self._first_invalid = 0
 
     @property
@@ -54,9 +54,9 @@ class EventTail:
     @property
     def skipped(self) -> str | None:
         """A message on the skipped lines and the first location, or None."""
-        if not self._num_invalid:
+        if not self._invalid_lines:
             return None
-        more = self._num_invalid - 1
+        more = self._invalid_lines - 1
         location = f"{self._path}:{self._first_invalid}: this is no event of a run"
         if not more:
             return f"{location}; what it reported was left out"
@@ -132,7 +132,7 @@ class EventTail:
     def _is_event(self, event: Any, line: int) -> bool:
         if self._check.accepts(event):
             return True
-        self._num_invalid += 1
+        self._invalid_lines += 1
         self._first_invalid = self._first_invalid or line
         return False
 

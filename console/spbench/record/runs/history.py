@@ -83,7 +83,7 @@ def update_known_runs(
         if previous is not None and previous[0] == stamp and previous[1].verdict.is_final:
             summary = previous[1]
         else:
-            summary = index.summary(folder, stamp) if index else read_run_summary(folder)
+            summary = index.make_summary(folder, stamp) if index else read_run_summary(folder)
         note = read_note(folder) if has_note(folder) else NO_NOTE
         runs[folder.id] = stamp, summary if summary.note == note else replace(summary, note=note)
     if index and keep:
@@ -109,7 +109,7 @@ class _Index:
             self._index = index
             self._heads = index.read_heads(home)
 
-    def summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
+    def make_summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
         """Return a run in short, read again if its run.json has changed."""
         if reason := why_unreadable(stamp):  # first, since the index may know an empty head
             return _unreadable_summary(folder, reason)
@@ -283,12 +283,12 @@ def _match_tag(value: str) -> _Test:
 
 def _match_since(value: str) -> _Test:
     try:
-        moment = datetime.fromisoformat(value)
+        since = datetime.fromisoformat(value)
     except ValueError:
         raise UsageError(
             f"since:{value} names no day; write it as since:2026-11-01 or since:2026-11-01T08:30"
         ) from None
-    earliest = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    earliest = (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp()
     return lambda run: run.started is not None and run.started >= earliest
 
 

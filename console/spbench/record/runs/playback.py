@@ -37,7 +37,7 @@ class Playback:
         self._next: Event | None = None
         self._next_due = 0.0
         self._latest = -math.inf
-        self._num_taken = 0
+        self._events_taken = 0
         self._time = 0.0
         self._last_clock: float | None = None
         self._paused = False
@@ -53,7 +53,7 @@ class Playback:
     @property
     def position(self) -> tuple[int, int | None]:
         """The number of returned events, and of all events if it is known."""
-        return self._num_taken, self._total
+        return self._events_taken, self._total
 
     @property
     def paused(self) -> bool:
@@ -73,7 +73,7 @@ class Playback:
                 break
             due.append(event)
             self._next = None
-        self._num_taken += len(due)
+        self._events_taken += len(due)
         if len(due) == limit or self._speed == math.inf:
             self._time = self._next_due
         return due

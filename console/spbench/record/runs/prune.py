@@ -61,7 +61,7 @@ def find_old_runs(
         UsageError: A baseline cannot be read, so that its runs are unknown.
     """
     kept_ids = _list_baseline_runs(home)
-    old = [
+    old_runs = [
         run
         for run in runs[: max(0, len(runs) - keep)]
         if run.verdict != RunStatus.RUNNING
@@ -70,7 +70,7 @@ def find_old_runs(
     ]
     return [
         OldRun(run, _count_bytes(run.folder.path))
-        for run in old
+        for run in old_runs
         if not run.folder.path.is_symlink()
     ]
 
