@@ -76,9 +76,11 @@ def gpus(monkeypatch):
 
 def test_rejects_a_requested_gpu_that_is_not_visible(gpus):
     gpus(1)
-    assert opening._choose_device(Case(0, 2, gpus="0,1"), serves=False) == torch.device("cuda", 0)
+    assert opening._choose_device(Case(0, 2, gpus="0,1"), is_server=False) == torch.device(
+        "cuda", 0
+    )
     with pytest.raises(NoDeviceError, match=r"GPU 1 is asked for on node01, .* sees 1; name"):
-        opening._choose_device(Case(1, 2, gpus="0,1"), serves=False)
+        opening._choose_device(Case(1, 2, gpus="0,1"), is_server=False)
     assert NoDeviceError.missing
 
 
@@ -86,7 +88,7 @@ def test_requested_gpus_are_the_devices_of_a_worker(gpus):
     gpus(4)
     params = {"kv_store": "dist_sync", "gpus": "3,1", "num_workers": 2, "num_servers": 1}
     indices = [
-        opening._choose_device(Case(rank, 5, **params), serves=False).index for rank in range(4)
+        opening._choose_device(Case(rank, 5, **params), is_server=False).index for rank in range(4)
     ]
     assert indices == [3, 1, 3, 1]
 
@@ -94,7 +96,7 @@ def test_requested_gpus_are_the_devices_of_a_worker(gpus):
 def test_devices_share_the_existing_gpus(gpus):
     gpus(1)
     cases = [Case(rank, 2, gpus="2") for rank in range(2)]
-    assert [opening._choose_device(case, serves=False).index for case in cases] == [0, 0]
+    assert [opening._choose_device(case, is_server=False).index for case in cases] == [0, 0]
     assert "shared by 2 ranks" in cases[1].reports[0][1]
 
 
@@ -102,7 +104,7 @@ def test_a_server_needs_no_gpu(gpus):
     gpus(1)
     params = {"kv_store": "dist_sync", "gpus": "0,1", "num_servers": 2}
     servers = [Case(rank, 4, **params) for rank in (2, 3)]
-    assert [opening._choose_device(case, serves=True).type for case in servers] == ["cpu", "cpu"]
+    assert [opening._choose_device(case, is_server=True).type for case in servers] == ["cpu", "cpu"]
     assert [case.reports for case in servers] == [[("cpu", "this rank needs no GPU")]] * 2
 
 

@@ -98,8 +98,10 @@ def _count_elements(params: PushPullParams) -> tuple[int, ...]:
 
 
 def _make_slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
-    word = compression.create_compression(params.gc_type).word if params.gc_type != "none" else 1
+    word_elements = (
+        compression.create_compression(params.gc_type).word if params.gc_type != "none" else 1
+    )
     scheme = require_value(params.sharding)
-    bound = require_value(params.bigarray_bound)
-    shards = sharding.make_shards(elements, servers, scheme, bound, word=word)
+    bigarray_bound = require_value(params.bigarray_bound)
+    shards = sharding.make_shards(elements, servers, scheme, bigarray_bound, word=word_elements)
     return make_slots(shards, servers)

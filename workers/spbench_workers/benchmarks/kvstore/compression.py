@@ -77,27 +77,33 @@ class Compression(ABC):
             residual: n elements, zeros before the first call.
             code: ``nbytes(n)`` bytes, which are all written.
         """
-        for elements, bytes_ in self._blocks(len(gradient)):
-            block = residual[elements]
-            part = code[bytes_]
-            np.add(block, gradient[elements], out=block)
-            self._set_flags(block, len(part) * self._per_byte)
-            index = self._bytes[: len(part)]
-            self._pack_flags(index)
-            np.copyto(part, index, casting="unsafe")
-            np.subtract(block, self._look_up_values(index, len(block)), out=block)
+        for element_slice, code_slice in self._blocks(len(gradient)):
+            residual_block = residual[element_slice]
+            code_block = code[code_slice]
+            np.add(residual_block, gradient[element_slice], out=residual_block)
+            self._set_flags(residual_block, len(code_block) * self._per_byte)
+            byte_indices = self._bytes[: len(code_block)]
+            self._pack_flags(byte_indices)
+            np.copyto(code_block, byte_indices, casting="unsafe")
+            np.subtract(
+                residual_block,
+                self._look_up_values(byte_indices, len(residual_block)),
+                out=residual_block,
+            )
 
     def decode(self, code: Code, into: Float32Array) -> None:
         """Write the values of the codes; the invalid ``2bit`` code ``01`` becomes NaN."""
-        for elements, bytes_ in self._blocks(len(into)):
-            part = into[elements]
-            np.copyto(part, self._decode_block(code[bytes_], len(part)))
+        for element_slice, code_slice in self._blocks(len(into)):
+            value_block = into[element_slice]
+            np.copyto(value_block, self._decode_block(code[code_slice], len(value_block)))
 
     def decode_add(self, code: Code, into: Float32Array) -> None:
         """Add the values of the codes, in float32."""
-        for elements, bytes_ in self._blocks(len(into)):
-            part = into[elements]
-            np.add(part, self._decode_block(code[bytes_], len(part)), out=part)
+        for element_slice, code_slice in self._blocks(len(into)):
+            value_block = into[element_slice]
+            np.add(
+                value_block, self._decode_block(code[code_slice], len(value_block)), out=value_block
+            )
 
     def count_saturated(self, residual: Float32Array) -> int:
         """Count residuals larger than gradients of at most `step` can produce.
@@ -105,43 +111,43 @@ class Compression(ABC):
         If gradients stay larger than `step`, the residual grows without bound. NaN counts too.
         """
         low, high = self._residual_bounds()
-        count = 0
-        for elements, _ in self._blocks(len(residual)):
-            part = residual[elements]
-            above = self._above[: len(part)]
-            below = self._below[: len(part)]
-            np.greater(part, low, out=above)
-            np.less(part, high, out=below)
+        saturated = 0
+        for element_slice, _ in self._blocks(len(residual)):
+            residual_block = residual[element_slice]
+            above = self._above[: len(residual_block)]
+            below = self._below[: len(residual_block)]
+            np.greater(residual_block, low, out=above)
+            np.less(residual_block, high, out=below)
             np.logical_and(above, below, out=above)
-            count += len(part) - int(np.count_nonzero(above))
-        return count
+            saturated += len(residual_block) - int(np.count_nonzero(above))
+        return saturated
 
     def _blocks(self, count: int) -> Iterator[tuple[slice, slice]]:
         """Yield the elements of each block and the bytes of their words."""
         for first in range(0, count, _BLOCK):
             last = min(first + _BLOCK, count)
-            begin = first // self._per_byte
-            yield slice(first, last), slice(begin, begin + self.nbytes(last - first))
+            first_byte = first // self._per_byte
+            yield slice(first, last), slice(first_byte, first_byte + self.nbytes(last - first))
 
     def _decode_block(self, code: Code, count: int) -> Float32Array:
-        index = self._bytes[: len(code)]
-        np.copyto(index, code)
-        return self._look_up_values(index, count)
+        byte_indices = self._bytes[: len(code)]
+        np.copyto(byte_indices, code)
+        return self._look_up_values(byte_indices, count)
 
-    def _look_up_values(self, index: npt.NDArray[np.intp], count: int) -> Float32Array:
+    def _look_up_values(self, byte_indices: npt.NDArray[np.intp], count: int) -> Float32Array:
         """Return the values of the first ``count`` codes of the bytes, in scratch memory."""
-        rows = self._values_scratch[: len(index)]
+        rows = self._values_scratch[: len(byte_indices)]
         # In any other mode numpy buffers the result in a copy.
-        np.take(self._table, index, axis=0, out=rows, mode="clip")
+        np.take(self._table, byte_indices, axis=0, out=rows, mode="clip")
         return rows.reshape(-1)[:count]
 
     def _build_byte_table(self) -> Float32Array:
         """Return a row for each byte with the values of its codes, top bits first."""
-        bits = 8 // self._per_byte
-        shifts = range(8 - bits, -1, -bits)
+        bits_per_code = 8 // self._per_byte
+        shifts = range(8 - bits_per_code, -1, -bits_per_code)
         code_values = self._code_values()
         rows = [
-            [code_values[byte >> shift & (1 << bits) - 1] for shift in shifts]
+            [code_values[byte >> shift & (1 << bits_per_code) - 1] for shift in shifts]
             for byte in range(256)
         ]
         return np.array(rows, np.float32)
@@ -191,11 +197,11 @@ class TwoBit(Compression):
     def _pack_flags(self, out: npt.NDArray[np.intp]) -> None:
         # Four flags are the bytes of one number. The factor moves code i to bits 30 - 2i, in the
         # top byte. All other products fall on distinct bits below, so no carry occurs.
-        gather = 1 << 30 | 1 << 20 | 1 << 10 | 1
+        multiplier = 1 << 30 | 1 << 20 | 1 << 10 | 1
         pluses = self._pluses[: len(out)]
         minuses = self._minuses[: len(out)]
-        np.multiply(self._above.view("<u4")[: len(out)], 0b11 * gather, out=pluses)
-        np.multiply(self._below.view("<u4")[: len(out)], 0b10 * gather, out=minuses)
+        np.multiply(self._above.view("<u4")[: len(out)], 0b11 * multiplier, out=pluses)
+        np.multiply(self._below.view("<u4")[: len(out)], 0b10 * multiplier, out=minuses)
         np.add(pluses, minuses, out=pluses)
         np.right_shift(pluses, 24, out=pluses)
         np.copyto(out, pluses)
@@ -225,9 +231,9 @@ class OneBit(Compression):
 
     def _pack_flags(self, out: npt.NDArray[np.intp]) -> None:
         # Like with two bits, flag i of eight goes to bit 63 - i.
-        gather = sum(1 << 9 * position for position in range(8))
+        multiplier = sum(1 << 9 * position for position in range(8))
         flags = self._flags[: len(out)]
-        np.multiply(self._above.view("<u8")[: len(out)], gather, out=flags)
+        np.multiply(self._above.view("<u8")[: len(out)], multiplier, out=flags)
         np.right_shift(flags, 56, out=flags)
         np.copyto(out, flags, casting="unsafe")
 

@@ -53,7 +53,7 @@ class PushPull:
         self._round = part.store.round
         if not part.is_server:
             self._round = fault_injection.corrupt_round(context, part.store.round, part.memory)
-        self._uncompared = 0
+        self._uncompared_rounds = 0
         self.result = WorstError()
         self.protocol = WorstError()
         self.identical = self._comparison.identical
@@ -62,10 +62,10 @@ class PushPull:
     def run_timed_rounds(self) -> list[float]:
         """Run and compare the timed rounds; return their times in ms."""
         self._fill_gradients(TIMED_DRAW)
-        times = measure_rounds(self._context, self._round, self._after_group)
-        if self._uncompared:
+        times_ms = measure_rounds(self._context, self._round, self._after_group)
+        if self._uncompared_rounds:
             self._compare_timed(self._context.read_params(PushPullParams).num_batches)
-        return list(times)
+        return list(times_ms)
 
     def run_closing_rounds(self) -> None:
         """Run the closing rounds and compare after the last one."""
@@ -100,7 +100,7 @@ class PushPull:
 
     def _after_group(self, group: RoundGroup) -> None:
         """Compare the values if the case requests it, and print measure.py's line."""
-        self._uncompared += group.rounds
+        self._uncompared_rounds += group.rounds
         tested = self._context.read_params(PushPullParams).test_results
         if tested:
             self._compare_timed(group.batch)
@@ -108,7 +108,7 @@ class PushPull:
             report.print_group(self._context, self._case, group, self.errors if tested else None)
 
     def _compare_timed(self, batch: int) -> None:
-        rounds, self._uncompared = self._uncompared, 0
+        rounds, self._uncompared_rounds = self._uncompared_rounds, 0
         self.errors = self._compare(TIMED_DRAW, rounds, self.result, f"batch {batch}")
 
     def _compare(self, draw: int, rounds: int, worst: WorstError, phase: str) -> Errors:
@@ -129,13 +129,13 @@ def run(context: Context) -> None:
     if context.world.rank == 0:
         report.print_size(context, case)
     push_pull = PushPull(context, case, part)
-    times = push_pull.run_timed_rounds()
+    times_ms = push_pull.run_timed_rounds()
     push_pull.run_closing_rounds()
     context.check_worst("result", push_pull.result)
     context.check_worst("identical", push_pull.identical)
     context.check_worst("protocol", push_pull.protocol)
-    report.report_figures(context, case, times, push_pull.errors)
-    report.report_traffic(context, part.store, times)
+    report.report_figures(context, case, times_ms, push_pull.errors)
+    report.report_traffic(context, part.store, times_ms)
     report.report_compression(context, case, part.store)
     report.report_limits(context, case, part.memory)
     part.free()

@@ -37,27 +37,27 @@ def print_group(
     context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None
 ) -> None:
     """Print measure.py's line of some rounds; ``errors`` is None if not compared."""
-    rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
+    gb_per_second = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
     error = -1.0 if errors is None else errors.error
-    context.say(figures.format_batch_line(group.batch, group.seconds, rate, error))
+    context.say(figures.format_batch_line(group.batch, group.seconds, gb_per_second, error))
 
 
 def report_figures(
-    context: Context, case: StoreCase, times: Sequence[float], errors: Errors
+    context: Context, case: StoreCase, times_ms: Sequence[float], errors: Errors
 ) -> None:
     """Report measure.py's figures of the case, and the mean relative error of devices.
 
     Args:
         context: The case.
         case: Its arrays, roles and placement of keys.
-        times: The times of rounds in ms on the slowest rank.
+        times_ms: The times of rounds in ms on the slowest rank.
         errors: The devices' errors in the last comparison.
     """
     if context.world.rank != 0:
         return
-    seconds = median(times) / 1000.0
-    rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, seconds)
-    context.metric("bandwidth_gb_s", rate)
+    seconds = median(times_ms) / 1000.0
+    gb_per_second = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, seconds)
+    context.metric("bandwidth_gb_s", gb_per_second)
     context.metric("error", errors.error)
     context.metric("mean_relative_error", errors.mean_relative)
     context.metric("num_arrays", len(case.elements))
@@ -74,27 +74,27 @@ def report_figures(
         context.say(f"fullest server {imbalance:.2f} times the mean")
 
 
-def report_traffic(context: Context, store: Store, times: Sequence[float]) -> None:
+def report_traffic(context: Context, store: Store, times_ms: Sequence[float]) -> None:
     """Report the traffic of a round as passed to MPI. All ranks must call it.
 
     Args:
         context: The case.
         store: This rank's part in the store.
-        times: The times of rounds in ms on the slowest rank.
+        times_ms: The times of rounds in ms on the slowest rank.
     """
     traffic = store.traffic
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
     by_rank = context.world.comm.gather((traffic.bytes, traffic.messages))
     if by_rank is not None:
-        total, messages = map(sum, zip(*by_rank, strict=True))
-        rate = total / (median(times) * 1e6)
-        context.metric("bytes_on_the_wire", total)
-        context.metric("wire_gb_s", rate)
-        busiest = max(by_rank)[0]
+        total_bytes, total_messages = map(sum, zip(*by_rank, strict=True))
+        gb_per_second = total_bytes / (median(times_ms) * 1e6)
+        context.metric("bytes_on_the_wire", total_bytes)
+        context.metric("wire_gb_s", gb_per_second)
+        busiest_bytes = max(by_rank)[0]
         context.say(
-            f"{total / 1e6:f} MB on the wire in {messages} messages a round, {rate:f} GB/sec, "
-            f"{busiest / 1e6:f} MB of them from the busiest rank"
+            f"{total_bytes / 1e6:f} MB on the wire in {total_messages} messages a round, "
+            f"{gb_per_second:f} GB/sec, {busiest_bytes / 1e6:f} MB of them from the busiest rank"
         )
 
 
@@ -104,17 +104,19 @@ def report_compression(context: Context, case: StoreCase, store: Store) -> None:
     compression = case.create_compression()
     if compression is None:
         return
-    plain = sum(push.gradient.nbytes for push in pushes)
-    coded = sum(push.message.nbytes for push in pushes)
-    saturated = sum(compression.count_saturated(push.residual) for push in pushes)
-    sums = context.world.comm.allreduce(np.array([plain, coded, saturated]))
-    plain, coded, saturated = (int(number) for number in sums)
-    if context.world.rank == 0 and coded:
-        ratio = plain / coded
-        share = saturated / (plain / 4)
+    plain_bytes = sum(push.gradient.nbytes for push in pushes)
+    coded_bytes = sum(push.message.nbytes for push in pushes)
+    saturated_elements = sum(compression.count_saturated(push.residual) for push in pushes)
+    totals = context.world.comm.allreduce(np.array([plain_bytes, coded_bytes, saturated_elements]))
+    plain_bytes, coded_bytes, saturated_elements = (int(number) for number in totals)
+    if context.world.rank == 0 and coded_bytes:
+        ratio = plain_bytes / coded_bytes
+        saturated_share = saturated_elements / (plain_bytes / 4)
         context.metric("compression_ratio", ratio)
-        context.metric("saturated_share", share)
-        context.say(f"pushes {ratio:.2f} times smaller, {100 * share:.2f} % of elements saturated")
+        context.metric("saturated_share", saturated_share)
+        context.say(
+            f"pushes {ratio:.2f} times smaller, {100 * saturated_share:.2f} % of elements saturated"
+        )
 
 
 def report_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
@@ -123,9 +125,9 @@ def report_limits(context: Context, case: StoreCase, memory: StoreMemory) -> Non
     All ranks must call it. It overwrites the pulled values.
     """
     comm = context.world.comm
-    serves = case.is_server(context.world.rank)
-    devices = comm.Split(MPI.UNDEFINED if serves else 0, context.world.rank)
-    if not serves:
+    is_server = case.is_server(context.world.rank)
+    devices = comm.Split(MPI.UNDEFINED if is_server else 0, context.world.rank)
+    if not is_server:
         _report_device_limits(context, case, memory, cast(MPI.Intracomm, devices))
         devices.Free()
     sleep_at_barrier(comm)
@@ -135,23 +137,23 @@ def _report_device_limits(
     context: Context, case: StoreCase, memory: StoreMemory, devices: MPI.Intracomm
 ) -> None:
     nccl = context.read_params(PushPullParams).algorithm == "nccl"
-    limits = _make_limit_calls(memory, devices, nccl=nccl)
-    copying = _time_slowest(limits.copy, devices)
-    flat = _time_slowest(limits.allreduce, devices)
-    limits.free()
+    calls = _make_limit_calls(memory, devices, nccl=nccl)
+    copy_seconds = _time_slowest(calls.copy, devices)
+    allreduce_seconds = _time_slowest(calls.allreduce, devices)
+    calls.free()
     if devices.rank != 0:
         return
-    context.limit("time_ms", copying * 1000.0, limits.copy_text)
+    context.limit("time_ms", copy_seconds * 1000.0, calls.copy_text)
     if case.roles.devices > 1:
-        rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copying)
-        context.limit("bandwidth_gb_s", rate, limits.copy_text)
+        gb_per_second = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copy_seconds)
+        context.limit("bandwidth_gb_s", gb_per_second, calls.copy_text)
     if nccl:
-        size = memory.device_gradients.nbytes
-        reason = f"NCCL reduces in place: a copy of {size} B on the GPU is in each round"
+        nbytes = memory.device_gradients.nbytes
+        reason = f"NCCL reduces in place: a copy of {nbytes} B on the GPU is in each round"
         context.choice("in place", "off", reason)
-    context.metric("flat_allreduce_ms", flat * 1000.0)
-    context.say(f"limit: {limits.copy_text}: {copying:f} sec")
-    context.say(f"one allreduce of all by {limits.library}: {flat:f} sec")
+    context.metric("flat_allreduce_ms", allreduce_seconds * 1000.0)
+    context.say(f"limit: {calls.copy_text}: {copy_seconds:f} sec")
+    context.say(f"one allreduce of all by {calls.library}: {allreduce_seconds:f} sec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,17 +178,17 @@ class _LimitCalls:
 def _make_limit_calls(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool) -> _LimitCalls:
     gradients = memory.gradients.flat
     values = memory.values.flat
-    size = gradients.nbytes
+    nbytes = gradients.nbytes
     suffix = "by each device, all at once"
     by_mpi = partial(devices.Allreduce, gradients, values)
     if not memory.on_gpu:
-        copy_text = f"a copy of {size} B within its memory {suffix}"
+        copy_text = f"a copy of {nbytes} B within its memory {suffix}"
         return _LimitCalls(
             partial(np.copyto, values, gradients), copy_text, by_mpi, "the MPI itself", _do_nothing
         )
     if nccl:
         reduction = open_reduction(devices, "nccl", memory.device_gradients, memory.device_values)
-        copy_text = f"a copy of {size} B within its GPU's memory {suffix}"
+        copy_text = f"a copy of {nbytes} B within its GPU's memory {suffix}"
         return _LimitCalls(memory.copy_on_device, copy_text, reduction.run, "NCCL", reduction.free)
 
     def run_staged(body: Callable[[], object]) -> None:
@@ -194,7 +196,7 @@ def _make_limit_calls(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool
         body()
         memory.upload_values()
 
-    copy_text = f"copies of {size} B from its GPU to the host and back {suffix}"
+    copy_text = f"copies of {nbytes} B from its GPU to the host and back {suffix}"
     library = "the MPI itself, by way of the host"
     return _LimitCalls(
         partial(run_staged, _do_nothing),
@@ -213,11 +215,11 @@ def _time_slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
     """Return the median seconds of a call, each as long as its slowest device's."""
     body()
     devices.Barrier()
-    times = array("d", bytes(8 * _LIMIT_ROUNDS))
-    time_batch(body, times, 0, _LIMIT_ROUNDS, 1.0)
-    slowest = np.frombuffer(times).copy()
-    devices.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
-    return float(np.median(slowest))
+    own_seconds = array("d", bytes(8 * _LIMIT_ROUNDS))
+    time_batch(body, own_seconds, 0, _LIMIT_ROUNDS, 1.0)
+    slowest_seconds = np.frombuffer(own_seconds).copy()
+    devices.Allreduce(MPI.IN_PLACE, slowest_seconds, MPI.MAX)
+    return float(np.median(slowest_seconds))
 
 
 def _server_imbalance(case: StoreCase) -> float:

@@ -46,21 +46,21 @@ def measure_rounds(
         after_group: Called after each group, by all ranks, outside the timed rounds.
     """
     params = context.read_params(PushPullParams)
-    total = params.num_batches
+    round_count = params.num_batches
     group_size = params.disp_batches
-    seconds = _time_first(context, round_)
-    after_group(RoundGroup(0, 1, seconds))
-    body = context.with_fault(round_, seconds)
-    times = array("d", bytes(8 * total))
-    slowest = array("d", bytes(8 * total))
-    context.progress(Activity.TIMING, 0, total)
-    for first in range(0, total, group_size):
-        last = min(first + group_size, total)
-        seconds = _time_group(context, body, times, first, last, seconds)
-        folded = np.frombuffer(slowest)[first:last]
-        context.world.comm.Allreduce(np.frombuffer(times)[first:last], folded, MPI.MAX)
-        after_group(RoundGroup(last, last - first, float(folded.mean()) / 1000.0))
-    return slowest
+    round_seconds = _time_first(context, round_)
+    after_group(RoundGroup(0, 1, round_seconds))
+    body = context.with_fault(round_, round_seconds)
+    times_ms = array("d", bytes(8 * round_count))
+    slowest_ms = array("d", bytes(8 * round_count))
+    context.progress(Activity.TIMING, 0, round_count)
+    for first in range(0, round_count, group_size):
+        last = min(first + group_size, round_count)
+        round_seconds = _time_group(context, body, times_ms, first, last, round_seconds)
+        group_ms = np.frombuffer(slowest_ms)[first:last]
+        context.world.comm.Allreduce(np.frombuffer(times_ms)[first:last], group_ms, MPI.MAX)
+        after_group(RoundGroup(last, last - first, float(group_ms.mean()) / 1000.0))
+    return slowest_ms
 
 
 def _time_first(context: Context, round_: Callable[[], None]) -> float:
@@ -74,19 +74,21 @@ def _time_first(context: Context, round_: Callable[[], None]) -> float:
 def _time_group(
     context: Context,
     body: Callable[[], object],
-    times: array[float],
+    times_ms: array[float],
     first: int,
     last: int,
-    seconds: float,
+    round_seconds: float,
 ) -> float:
     """Time rounds ``first`` to before ``last``; return the slowest mean seconds."""
-    done = first
-    while done < last:
-        batch = min(MAX_BATCH, max(1, int(BATCH_INTERVAL / seconds)), last - done)
+    rounds_done = first
+    while rounds_done < last:
+        batch_size = min(MAX_BATCH, max(1, int(BATCH_INTERVAL / round_seconds)), last - rounds_done)
         context.world.comm.Barrier()
-        time_batch(body, times, done, batch, 1000.0)
-        context.samples("time_ms", times[done : done + batch])
-        seconds = context.largest(sum(times[done : done + batch]) / batch / 1000.0)
-        done += batch
-        context.progress(Activity.TIMING, done, len(times))
-    return seconds
+        time_batch(body, times_ms, rounds_done, batch_size, 1000.0)
+        context.samples("time_ms", times_ms[rounds_done : rounds_done + batch_size])
+        round_seconds = context.largest(
+            sum(times_ms[rounds_done : rounds_done + batch_size]) / batch_size / 1000.0
+        )
+        rounds_done += batch_size
+        context.progress(Activity.TIMING, rounds_done, len(times_ms))
+    return round_seconds

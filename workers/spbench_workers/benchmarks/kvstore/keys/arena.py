@@ -86,25 +86,25 @@ def _group_keys(
     elements: Sequence[int], max_elements: int, *, split_all: bool, backward: bool
 ) -> list[range]:
     """Return runs of whole keys; runs of several keys have at most ``max_elements``."""
-    order = range(len(elements))[:: -1 if backward else 1]
+    ordered_keys = range(len(elements))[:: -1 if backward else 1]
     groups: list[list[int]] = []
-    total = 0
-    for key in order:
-        if not groups or split_all or total + elements[key] > max_elements:
+    group_elements = 0
+    for key in ordered_keys:
+        if not groups or split_all or group_elements + elements[key] > max_elements:
             groups.append([])
-            total = 0
+            group_elements = 0
         groups[-1].append(key)
-        total += elements[key]
+        group_elements += elements[key]
     return [range(min(group), max(group) + 1) for group in groups]
 
 
 def _fill_buckets(starts: Sequence[int], max_elements: int, backward: bool) -> list[Bucket]:
     """Return buckets of ``max_elements`` elements; the last one may be smaller."""
-    total = starts[-1]
-    cuts = range(0, total, max_elements)
-    spans = [(first, min(first + max_elements, total)) for first in cuts]
+    element_count = starts[-1]
+    firsts = range(0, element_count, max_elements)
+    spans = [(first, min(first + max_elements, element_count)) for first in firsts]
     if backward:
-        spans = [(total - last, total - first) for first, last in spans]
+        spans = [(element_count - last, element_count - first) for first, last in spans]
     return [Bucket(first, last, _keys_within(starts, first, last)) for first, last in spans]
 
 

@@ -23,18 +23,18 @@ def assign_largest_first(sizes: Sequence[int], bins: int) -> list[int]:
     (Graham, 1969).
     """
     loads = [0] * bins
-    chosen = [0] * len(sizes)
+    chosen_bins = [0] * len(sizes)
     for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
         bin_ = loads.index(min(loads))
-        chosen[index] = bin_
+        chosen_bins[index] = bin_
         loads[bin_] += sizes[index]
-    return chosen
+    return chosen_bins
 
 
-def sum_loads(sizes: Sequence[int], chosen: Sequence[int], bins: int) -> list[int]:
+def sum_loads(sizes: Sequence[int], chosen_bins: Sequence[int], bins: int) -> list[int]:
     """Return the load of each bin: the sum of the sizes assigned to it."""
     loads = [0] * bins
-    for size, bin_ in zip(sizes, chosen, strict=True):
+    for size, bin_ in zip(sizes, chosen_bins, strict=True):
         loads[bin_] += size
     return loads
 
@@ -102,8 +102,8 @@ def make_shards(
 
 def sum_server_loads(shards_of_keys: Shards, servers: int) -> list[int]:
     """Return the elements that each server keeps."""
-    flat = [shard for shards_of_key in shards_of_keys for shard in shards_of_key]
-    return sum_loads([shard.count for shard in flat], [shard.server for shard in flat], servers)
+    shards = [shard for shards_of_key in shards_of_keys for shard in shards_of_key]
+    return sum_loads([shard.count for shard in shards], [shard.server for shard in shards], servers)
 
 
 def compute_imbalance(shards_of_keys: Shards, servers: int) -> float:
@@ -112,11 +112,11 @@ def compute_imbalance(shards_of_keys: Shards, servers: int) -> float:
 
 
 def _shard_by_hash(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
-    empty = [0] * servers
+    no_loads = [0] * servers
     return [
         [Shard(key * _PRIME % servers, 0, count)]
         if count < bound
-        else _split_key(count, empty, word)
+        else _split_key(count, no_loads, word)
         for key, count in enumerate(elements)
     ]
 
@@ -128,22 +128,22 @@ def _shard_evenly(elements: Sequence[int], servers: int, bound: int, word: int) 
     more even, which can happen for a few keys, its result is used.
     """
     total = sum(elements)
-    small = [
+    small_keys = [
         key for key, count in enumerate(elements) if count < bound and count * servers <= total
     ]
-    chosen = assign_largest_first([elements[key] for key in small], servers)
-    loads = sum_loads([elements[key] for key in small], chosen, servers)
-    chosen_server = dict(zip(small, chosen, strict=True))
-    spread: Shards = []
+    chosen_servers = assign_largest_first([elements[key] for key in small_keys], servers)
+    loads = sum_loads([elements[key] for key in small_keys], chosen_servers, servers)
+    server_by_key = dict(zip(small_keys, chosen_servers, strict=True))
+    balanced: Shards = []
     for key, count in enumerate(elements):
-        if key in chosen_server:
-            spread.append([Shard(chosen_server[key], 0, count)])
+        if key in server_by_key:
+            balanced.append([Shard(server_by_key[key], 0, count)])
         else:
-            spread.append(_split_key(count, loads, word))
-            for shard in spread[-1]:
+            balanced.append(_split_key(count, loads, word))
+            for shard in balanced[-1]:
                 loads[shard.server] += shard.count
     hashed = _shard_by_hash(elements, servers, bound, word)
-    return min(spread, hashed, key=lambda candidate: compute_imbalance(candidate, servers))
+    return min(balanced, hashed, key=lambda candidate: compute_imbalance(candidate, servers))
 
 
 def _split_key(count: int, loads: Sequence[int], word: int) -> list[Shard]:
@@ -151,17 +151,20 @@ def _split_key(count: int, loads: Sequence[int], word: int) -> list[Shard]:
 
     With equal loads each server gets a shard, like in MXNet. A server without a word has no shard.
     """
-    padded = -(-count // word) * word
-    order = sorted(range(len(loads)), key=loads.__getitem__)
-    by_load = [loads[server] for server in order]
-    filled = max(n for n in range(1, len(loads) + 1) if _reaches(padded, by_load[:n]))
-    level = padded + sum(by_load[:filled])  # multiplied by the number of filled servers
-    servers = sorted(order[:filled])
+    padded_count = -(-count // word) * word
+    servers_by_load = sorted(range(len(loads)), key=loads.__getitem__)
+    sorted_loads = [loads[server] for server in servers_by_load]
+    filled_count = max(
+        n for n in range(1, len(loads) + 1) if _reaches(padded_count, sorted_loads[:n])
+    )
+    # The level times the number of filled servers, which stays a whole number.
+    scaled_level = padded_count + sum(sorted_loads[:filled_count])
+    servers = sorted(servers_by_load[:filled_count])
     cuts = [0]
-    assigned = 0
+    scaled_assigned = 0
     for server in servers:
-        assigned += level - filled * loads[server]
-        cuts.append(min(count, word * _round_quotient(assigned, filled * word)))
+        scaled_assigned += scaled_level - filled_count * loads[server]
+        cuts.append(min(count, word * _round_quotient(scaled_assigned, filled_count * word)))
     pieces = zip(servers, pairwise(cuts), strict=True)
     return [Shard(server, first, last) for server, (first, last) in pieces if last > first]
 
@@ -209,13 +212,13 @@ class Slot:
 
 def make_slots(shards: Shards, servers: int) -> list[list[Slot]]:
     """Return the slots of each key, the same on every rank."""
-    counts = [0] * servers
+    slot_counts = [0] * servers
     slots: list[list[Slot]] = []
     for key, shards_of_key in enumerate(shards):
         slots.append([])
         for shard in shards_of_key:
-            index = counts[shard.server]
-            counts[shard.server] += 1
+            index = slot_counts[shard.server]
+            slot_counts[shard.server] += 1
             slots[-1].append(Slot(shard.server, index, key, shard.first, shard.last))
     return slots
 

@@ -71,14 +71,17 @@ class AllreduceStore:
             reduction.free()
 
 
-def _sum_traffic(reductions: Sequence[Reduction], sizes: Sequence[int]) -> SentTraffic:
+def _sum_traffic(reductions: Sequence[Reduction], bucket_bytes: Sequence[int]) -> SentTraffic:
     """Return the traffic counted by the algorithms, or the bytes passed to libraries."""
     traffics = [reduction.traffic for reduction in reductions]
-    counted = [
-        (size, 1) if traffic is None else (traffic.bytes, traffic.messages)
-        for size, traffic in zip(sizes, traffics, strict=True)
+    bytes_and_messages = [
+        (nbytes, 1) if traffic is None else (traffic.bytes, traffic.messages)
+        for nbytes, traffic in zip(bucket_bytes, traffics, strict=True)
     ]
-    return SentTraffic(sum(size for size, _ in counted), sum(count for _, count in counted))
+    return SentTraffic(
+        sum(nbytes for nbytes, _ in bytes_and_messages),
+        sum(messages for _, messages in bytes_and_messages),
+    )
 
 
 def open_allreduce(
@@ -142,8 +145,8 @@ def _open_messages(
 
 
 def _make_buckets(params: PushPullParams, case: StoreCase) -> list[Bucket]:
-    sizes: dict[str | None, int | None] = {"tensor": 0, "flat": None}
-    bucket_bytes = sizes.get(params.bucket, params.bucket_bytes)
+    bytes_by_kind: dict[str | None, int | None] = {"tensor": 0, "flat": None}
+    bucket_bytes = bytes_by_kind.get(params.bucket, params.bucket_bytes)
     return make_buckets(
         case.elements,
         bucket_bytes,

@@ -72,8 +72,8 @@ def open_shared_arenas(case: StoreCase, window: SharedWindow, rank: int) -> tupl
     For allreduce with an optimizer the values are in private memory, because other devices write
     sums into the shared memory, not weights.
     """
-    updates = case.store.name == "allreduce" and case.optimizer != "none"
-    sums = None if updates else window.sums[rank]
+    runs_optimizer = case.store.name == "allreduce" and case.optimizer != "none"
+    sums = None if runs_optimizer else window.sums[rank]
     elements = case.elements
     return Arena(elements, memory=window.sources[rank]), Arena(elements, memory=sums)
 
@@ -144,9 +144,9 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
             fault has no element.
     """
     params = context.read_params(PushPullParams)
-    serves = case.is_server(context.world.rank)
-    device = _choose_device(context, serves)
-    if serves:
+    is_server = case.is_server(context.world.rank)
+    device = _choose_device(context, is_server)
+    if is_server:
         empty = Arena([0] * len(case.elements))
         server = _open_server(context, case, ranks)
         return StorePart(server, StoreMemory(empty, empty, _HOST), server.shards, is_server=True)
@@ -163,7 +163,7 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
     return StorePart(store, memory, window=window)
 
 
-def _choose_device(context: Context, serves: bool) -> torch.device:
+def _choose_device(context: Context, is_server: bool) -> torch.device:
     """Return the rank's device from `gpus` or `device_ids`; for a server the host.
 
     Raises:
@@ -174,10 +174,10 @@ def _choose_device(context: Context, serves: bool) -> torch.device:
     has_indices = len(params.gpus or ()) != 1
     device = choose_device(
         context,
-        preference="cpu" if serves else None,
+        preference="cpu" if is_server else None,
         index=gpus[context.world.rank % len(gpus)] if has_indices else None,
     )
-    check_same_kind(context, None if serves else device)
+    check_same_kind(context, None if is_server else device)
     return device
 
 

@@ -28,8 +28,8 @@ class ReceiveBuffer:
         self.comm = comm
         self._compression = compression
         self._array: Float32Array = np.zeros(elements, np.float32)
-        length = compression.nbytes(elements) if compression else 0
-        self._code: Code = np.zeros(length, np.uint8)
+        code_bytes = compression.nbytes(elements) if compression else 0
+        self._code: Code = np.zeros(code_bytes, np.uint8)
 
     def receive(self, source: int, tag: int, into: Float32Array) -> None:
         """Receive a push, and decode it if it is compressed."""

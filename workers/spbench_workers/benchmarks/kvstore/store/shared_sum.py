@@ -42,15 +42,15 @@ class SharedWindow:
             raise CannotRunError(
                 "sums in shared memory: the devices are not all on one host; choose another way"
             )
-        vector = -(-4 * elements // _LINE) * _LINE + _LINE
+        vector_bytes = -(-4 * elements // _LINE) * _LINE + _LINE
         self._comm = comm
-        self._window = MPI.Win.Allocate_shared(2 * vector, 1, comm=comm)
+        self._window = MPI.Win.Allocate_shared(2 * vector_bytes, 1, comm=comm)
         self._window.Lock_all()
         memories = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
         self.sources = [_vector(memory, 0, elements) for memory in memories]
-        self.sums = [_vector(memory, vector, elements) for memory in memories]
-        for own_sum in (self.sources[comm.rank], self.sums[comm.rank]):
-            own_sum.fill(0.0)
+        self.sums = [_vector(memory, vector_bytes, elements) for memory in memories]
+        for own_vector in (self.sources[comm.rank], self.sums[comm.rank]):
+            own_vector.fill(0.0)
 
     def open_sum(self, first: int, last: int) -> SharedSum:
         """Return the reduction of the elements from ``first`` to before ``last``."""

@@ -108,47 +108,48 @@ class StoreComparison:
         own_distance = 0.0
         magnitude = 0.0
         progress.begin(len(self._runs))
-        for number in range(len(self._runs)):
+        for run_number in range(len(self._runs)):
             progress.advance()
-            distance, size = self._compare_run(number, worst, phase)
+            distance, run_magnitude = self._compare_run(run_number, worst, phase)
             own_distance += distance
-            magnitude += size
+            magnitude += run_magnitude
         self._compare_bits(phase)
         return _compute_errors(self._case, self._comm.allgather(own_distance), magnitude)
 
     def advance(self, draw: int, rounds: int) -> None:
         """Advance the reference by rounds without comparing."""
         arrivals = self._share_arrivals()
-        coded = self._uncoded is not self._expected
-        for expectations in (self._expected, self._uncoded) if coded else (self._expected,):
-            for expected in (key for keys in expectations.values() for key in keys):
-                expected.advance(draw, rounds, arrivals)
+        is_compressed = self._uncoded is not self._expected
+        for expectations in (self._expected, self._uncoded) if is_compressed else (self._expected,):
+            for key_expectations in expectations.values():
+                for expectation in key_expectations:
+                    expectation.advance(draw, rounds, arrivals)
 
-    def _compare_run(self, number: int, worst: WorstError, phase: str) -> tuple[float, float]:
+    def _compare_run(self, run_number: int, worst: WorstError, phase: str) -> tuple[float, float]:
         """Return the sums of errors and of the reference's magnitudes in a run."""
-        run = self._runs[number]
-        reference = self._stack_reference(number)
-        distance = size = 0.0
+        run = self._runs[run_number]
+        reference = self._stack_reference(run_number)
+        distance = magnitude = 0.0
         for first in range(run.first, run.last, _BLOCK):
             last = min(first + _BLOCK, run.last)
             block = self._block[: 3 * (last - first)].reshape(3, -1)
             if reference is not None:
                 np.copyto(block, reference[:, first - run.first : last - run.first])
-            self._comm.Bcast(block, number % self._comm.size)
-            size += float(np.abs(block[2]).sum())
+            self._comm.Bcast(block, run_number % self._comm.size)
+            magnitude += float(np.abs(block[2]).sum())
             distance += self._compare_block(block, first, worst, phase)
-        return distance, size
+        return distance, magnitude
 
-    def _stack_reference(self, number: int) -> Float64Array | None:
+    def _stack_reference(self, run_number: int) -> Float64Array | None:
         """Return rows of a run's weights, their bounds and the uncompressed weights.
 
         Return None on ranks that do not compute this run.
         """
-        if number not in self._expected:
+        if run_number not in self._expected:
             return None
-        rows = [key.weight_and_bound() for key in self._expected[number]]
-        uncoded = [key.weight_and_bound()[:1] for key in self._uncoded[number]]
-        pairs = zip(rows, uncoded, strict=True)
+        weights_and_bounds = [key.weight_and_bound() for key in self._expected[run_number]]
+        uncoded_weights = [key.weight_and_bound()[:1] for key in self._uncoded[run_number]]
+        pairs = zip(weights_and_bounds, uncoded_weights, strict=True)
         return np.concatenate([np.concatenate(pair) for pair in pairs], axis=1)
 
     def _compare_block(
@@ -156,13 +157,13 @@ class StoreComparison:
     ) -> float:
         """Compare this rank's values with a block of the reference; return the error sum."""
         distance = 0.0
-        for begin, array in self._list_values():
-            low = max(first, begin)
-            high = min(first + block.shape[1], begin + len(array))
+        for array_first, own_values in self._list_values():
+            low = max(first, array_first)
+            high = min(first + block.shape[1], array_first + len(own_values))
             if low < high:
                 weight, bound, uncoded = block[:, low - first : high - first]
                 describe = partial(self._describe_element, low, phase)
-                values = array[low - begin : high - begin]
+                values = own_values[low - array_first : high - array_first]
                 worst.compare_arrays(values, weight, bound, describe)
                 distance += figures.distance([values], [uncoded])
         return distance
@@ -199,10 +200,12 @@ class StoreComparison:
         """Compare the bits with rank 0: on a server its shards, on a device all values."""
         digests = self._comm.allgather(self._digests())
         rank = self._comm.rank
-        different = [part for part, digest in digests[rank].items() if digests[0][part] != digest]
-        if different:
+        different_parts = [
+            part for part, digest in digests[rank].items() if digests[0][part] != digest
+        ]
+        if different_parts:
             self.identical.add(
-                float(len(different)), 0.0, f"other bits than rank 0's after {phase}"
+                float(len(different_parts)), 0.0, f"other bits than rank 0's after {phase}"
             )
 
     def _digests(self) -> dict[int, bytes]:
@@ -231,12 +234,12 @@ def _digest(arrays: Sequence[Float32Array]) -> bytes:
 def _compute_errors(case: StoreCase, distances: Sequence[float], magnitude: float) -> Errors:
     """Return the errors from all distances; measure.py's is that of the worst worker."""
     roles = case.roles
-    by_worker = [
+    distances_by_worker = [
         [distances[rank] for rank in roles.list_worker_ranks(worker)]
         for worker in range(roles.workers)
     ]
-    devices = [distances[rank] for rank in roles.device_ranks]
+    device_distances = [distances[rank] for rank in roles.device_ranks]
     return Errors(
-        max(figures.error(worker_distances, magnitude) for worker_distances in by_worker),
-        figures.mean_relative_error(devices, magnitude),
+        max(figures.error(worker_distances, magnitude) for worker_distances in distances_by_worker),
+        figures.mean_relative_error(device_distances, magnitude),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,12 +41,12 @@ class Replica:
         arrays = _ARRAYS.get(optimizer, 0)
         self._first: Float64Array = np.zeros(elements if arrays > 0 else 0)
         self._second: Float64Array = np.zeros(elements if arrays > 1 else 0)
-        self._count = 0
+        self._updates = 0
         self._next: Callable[[Float64Array], Float64Array] = getattr(self, f"_{optimizer}")
 
     def apply(self, gradient: FloatArray) -> Float64Array:
         """Apply the sum of one round; return the value after it, in float64."""
-        self._count += 1
+        self._updates += 1
         self.weight = self._next(np.asarray(gradient, np.float64))
         return self.weight
 
@@ -66,10 +67,10 @@ class Replica:
         decay2 = 0.999
         self._first += (1 - decay1) * (gradient - self._first)
         self._second += (1 - decay2) * (gradient**2 - self._second)
-        missing = math.sqrt(1 - decay2**self._count)
-        mean = self._first / (1 - decay1**self._count)
-        root: Float64Array = np.sqrt(self._second) / missing
-        return self.weight - 0.001 * mean / (root + 1e-8 / missing)
+        root_correction = math.sqrt(1 - decay2**self._updates)
+        mean = self._first / (1 - decay1**self._updates)
+        root: Float64Array = np.sqrt(self._second) / root_correction
+        return self.weight - 0.001 * mean / (root + 1e-8 / root_correction)
 
     def _nag(self, gradient: Float64Array) -> Float64Array:
         """Return the weight by Nesterov's momentum in torch's form, with the rate last."""
@@ -103,9 +104,9 @@ class Replica:
         root = np.hypot(self._second, gradient)
         self._first += gradient - 10 * (root - self._second) * self.weight
         self._second = root
-        excess = np.abs(self._first) - 0.01
-        weight = -np.copysign(excess, self._first) / (10 + 10 * root)
-        return np.where(excess > 0, weight, 0.0)
+        beyond_lambda = np.abs(self._first) - 0.01
+        weight = -np.copysign(beyond_lambda, self._first) / (10 + 10 * root)
+        return np.where(beyond_lambda > 0, weight, 0.0)
 
 
 Arrivals = Mapping[Slot, Sequence[int]]
@@ -118,14 +119,28 @@ class _GroupGradient:
 
     Attributes:
         total: The sum of their gradients in float64.
-        size: The sum of the absolute values.
-        single: The float32 sum in rank order, which is compressed.
+        magnitude: The sum of the absolute values.
+        float32_total: The float32 sum in rank order, which is compressed.
         terms: The number of ranks.
     """
 
     total: Float64Array
-    size: Float64Array
-    single: Float32Array
+    magnitude: Float64Array
+    float32_total: Float32Array
+    terms: int
+
+
+class _DeliveredPush(NamedTuple):
+    """A piece of a push as the store receives it.
+
+    Attributes:
+        delivered: The values, after compression if there is one.
+        magnitude: The sum of the absolute values of its terms.
+        terms: The number of terms, each of which adds a rounding error.
+    """
+
+    delivered: Float64Array
+    magnitude: Float64Array
     terms: int
 
 
@@ -144,8 +159,8 @@ class _Coder:
         return delivered.astype(np.float64)
 
     def _two_bits(self, residual: Float32Array) -> Float32Array:
-        full = np.abs(residual) >= self._threshold
-        return np.where(full, np.copysign(self._threshold, residual), np.float32(0))
+        reaches_threshold = np.abs(residual) >= self._threshold
+        return np.where(reaches_threshold, np.copysign(self._threshold, residual), np.float32(0))
 
     def _one_bit(self, residual: Float32Array) -> Float32Array:
         return np.where(residual > self._threshold, np.float32(1), np.float32(-1))
@@ -155,15 +170,17 @@ class _Piece:
     """The expected value of a key, or of a shard of it, with its error bound."""
 
     def __init__(
-        self, case: StoreCase, first: int, last: int, slot: Slot | None, groups: int
+        self, case: StoreCase, first: int, last: int, slot: Slot | None, group_count: int
     ) -> None:
         self.part = slice(first, last)
         self.slot = slot
-        count = last - first
-        self.replica = Replica(case.optimizer, count)
-        self.bound = ErrorBound(case.optimizer, count)
+        elements = last - first
+        self.replica = Replica(case.optimizer, elements)
+        self.bound = ErrorBound(case.optimizer, elements)
         self._coders = [
-            _Coder(case.gc_type, case.threshold, count) for _ in range(groups) if case.compressed
+            _Coder(case.gc_type, case.threshold, elements)
+            for _ in range(group_count)
+            if case.compressed
         ]
 
     def apply_updates(
@@ -172,23 +189,22 @@ class _Piece:
         """Apply successive updates, each the sum of the pushes of some groups."""
         for groups in updates:
             total = np.zeros(self.part.stop - self.part.start)
-            size = np.zeros_like(total)
+            magnitude = np.zeros_like(total)
             terms = 0
             for group in groups:
-                delivered, absolute, count = self._encode_push(group, gradients[group])
-                total += delivered
-                size += absolute
-                terms += count
+                push = self._encode_push(group, gradients[group])
+                total += push.delivered
+                magnitude += push.magnitude
+                terms += push.terms
             self.replica.apply(total)
-            self.bound.apply(total, terms * UNIT * size, self.replica.weight)
+            self.bound.apply(total, terms * UNIT * magnitude, self.replica.weight)
 
-    def _encode_push(
-        self, group: int, gradients: _GroupGradient
-    ) -> tuple[Float64Array, Float64Array, int]:
+    def _encode_push(self, group: int, gradients: _GroupGradient) -> _DeliveredPush:
         if not self._coders:
-            return gradients.total[self.part], gradients.size[self.part], gradients.terms
-        delivered = self._coders[group].encode(gradients.single[self.part])
-        return delivered, np.abs(delivered), 1
+            total = gradients.total[self.part]
+            return _DeliveredPush(total, gradients.magnitude[self.part], gradients.terms)
+        delivered = self._coders[group].encode(gradients.float32_total[self.part])
+        return _DeliveredPush(delivered, np.abs(delivered), 1)
 
 
 class KeyExpectation:
@@ -207,10 +223,10 @@ class KeyExpectation:
         self._groups = _list_groups(case)
         self._draw: int | None = None
         slots = case.slots[key] if case.slots else ()
-        groups = len(self._groups)
-        self._pieces = [_Piece(case, slot.first, slot.last, slot, groups) for slot in slots] or [
-            _Piece(case, 0, case.elements[key], None, groups)
-        ]
+        group_count = len(self._groups)
+        self._pieces = [
+            _Piece(case, slot.first, slot.last, slot, group_count) for slot in slots
+        ] or [_Piece(case, 0, case.elements[key], None, group_count)]
 
     def advance(self, draw: int, rounds: int, arrivals: Arrivals) -> None:
         """Apply rounds that all pushed the same draw of gradients.
@@ -241,16 +257,16 @@ class KeyExpectation:
         return np.stack([np.concatenate(weights), np.concatenate(bounds)])
 
     def _sum_gradients(self, ranks: Sequence[int], draw: int) -> _GroupGradient:
-        count = self._case.elements[self._key]
-        total = np.zeros(count)
-        size = np.zeros(count)
-        single: Float32Array = np.zeros(count, np.float32)
+        elements = self._case.elements[self._key]
+        total = np.zeros(elements)
+        magnitude = np.zeros(elements)
+        float32_total: Float32Array = np.zeros(elements, np.float32)
         for rank in ranks:
             gradient = self._gradients.make_gradient(rank, self._key, draw)
             total += gradient
-            size += np.abs(gradient)
-            single += gradient
-        return _GroupGradient(total, size, single, len(ranks))
+            magnitude += np.abs(gradient)
+            float32_total += gradient
+        return _GroupGradient(total, magnitude, float32_total, len(ranks))
 
 
 def _list_groups(case: StoreCase) -> list[range]:

@@ -34,31 +34,35 @@ class ResidualCheck:
         self._ranks = _list_contributors(case, rank)
         # Starts with the residual; then gradients are added and delivered values are subtracted.
         self._expected = [push.residual.astype(np.float64) for push in self._pushes]
-        self._size = [np.abs(expected) for expected in self._expected]
+        self._magnitudes = [np.abs(expected) for expected in self._expected]
         self._rounds = 0
 
     def add_round(self, draw: int) -> None:
         """Add a round that pushed a draw of gradients."""
         self._rounds += 1
-        for push, expected, size in zip(self._pushes, self._expected, self._size, strict=True):
+        for push, expected, magnitude in zip(
+            self._pushes, self._expected, self._magnitudes, strict=True
+        ):
             part = slice(push.first, push.first + len(push.gradient))
             for rank in self._ranks:
                 gradient = self._gradients.make_gradient(rank, push.key, draw)[part]
                 expected += gradient
-                size += np.abs(gradient)
+                magnitude += np.abs(gradient)
             delivered = np.zeros_like(push.gradient)
             assert self._decoder is not None
             self._decoder.decode(push.code, delivered)
             expected -= delivered
-            size += np.abs(delivered)
+            magnitude += np.abs(delivered)
 
     def check(self, worst: WorstError) -> None:
         """Compare the residuals with the expected ones."""
         # A round sums the ranks' gradients, adds the sum and subtracts the code; each step rounds.
         roundings = self._rounds * (len(self._ranks) + 2)
-        for push, expected, size in zip(self._pushes, self._expected, self._size, strict=True):
+        for push, expected, magnitude in zip(
+            self._pushes, self._expected, self._magnitudes, strict=True
+        ):
             describe = partial(_describe_element, push)
-            worst.compare_arrays(push.residual, expected, roundings * UNIT * size, describe)
+            worst.compare_arrays(push.residual, expected, roundings * UNIT * magnitude, describe)
 
 
 def _describe_element(push: CompressedPush, index: int) -> str:
