@@ -131,7 +131,8 @@ def report_agreement(
 def _count_correct(logits: torch.Tensor, classes: torch.Tensor, top_count: int) -> float:
     """Return the number of images with their class among the largest logits.
 
-    The class must be among the ``top_count`` largest. An image with a NaN or infinite logit does not count.
+    The class must be among the ``top_count`` largest. An image with a NaN or infinite logit does
+    not count.
     """
     top_classes = logits.topk(min(top_count, logits.shape[1]), dim=1).indices
     correct = (top_classes == classes[:, None]).any(1) & logits.isfinite().all(1)
