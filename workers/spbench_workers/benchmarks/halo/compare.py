@@ -52,18 +52,18 @@ def compare_pixels(
     same = tolerance == 0.0 and actual.dtype == expected.dtype and torch.equal(actual, expected)
     if same or actual.numel() == 0:
         return WorstError.single(0.0, tolerance)
-    error = (actual.double() - expected.double()).abs()
-    wrong = ~(error <= tolerance)
-    count = int(wrong.sum())
-    largest = float(error.max())
-    if count == 0:
-        return WorstError.single(largest, tolerance)
-    image, channel, row, col = (int(index) for index in wrong.nonzero()[0])
+    errors = (actual.double() - expected.double()).abs()
+    is_wrong = ~(errors <= tolerance)
+    wrong_count = int(is_wrong.sum())
+    max_error = float(errors.max())
+    if wrong_count == 0:
+        return WorstError.single(max_error, tolerance)
+    image, channel, row, col = (int(index) for index in is_wrong.nonzero()[0])
     return WorstError.single(
-        largest,
+        max_error,
         tolerance,
-        f"{count} of {wrong.numel()} values are wrong, the first at row {box.rows[0] + row}, "
-        f"col {box.cols[0] + col} (image {image}, channel {channel}): "
+        f"{wrong_count} of {is_wrong.numel()} values are wrong, the first at "
+        f"row {box.rows[0] + row}, col {box.cols[0] + col} (image {image}, channel {channel}): "
         f"{float(actual[image, channel, row, col]):g}, "
         f"not {float(expected[image, channel, row, col]):g}",
     )
@@ -73,16 +73,16 @@ def compare_values(
     name: str, actual: torch.Tensor, expected: torch.Tensor, tolerance: float
 ) -> WorstError:
     """Compare tensors other than images; the detail has the first wrong index."""
-    error = (actual.double().cpu() - expected.double()).abs()
-    wrong = ~(error <= tolerance)
-    largest = float(error.max())
-    if not bool(wrong.any()):
-        return WorstError.single(largest, tolerance)
-    index = tuple(int(position) for position in wrong.nonzero()[0])
+    errors = (actual.double().cpu() - expected.double()).abs()
+    is_wrong = ~(errors <= tolerance)
+    max_error = float(errors.max())
+    if not bool(is_wrong.any()):
+        return WorstError.single(max_error, tolerance)
+    index = tuple(int(position) for position in is_wrong.nonzero()[0])
     return WorstError.single(
-        largest,
+        max_error,
         tolerance,
-        f"{int(wrong.sum())} of {wrong.numel()} values of {name} are wrong, the first at "
+        f"{int(is_wrong.sum())} of {is_wrong.numel()} values of {name} are wrong, the first at "
         f"{list(index)}: {float(actual[index]):g}, not {float(expected[index]):g}",
     )
 
@@ -94,10 +94,10 @@ def compare_boxes(
     tolerance: Tolerance,
 ) -> WorstError:
     """Compare boxes of a rank's values, all with the tolerance of the largest value."""
-    allowed = find_max_error(expected, tolerance)
-    worst = WorstError(tolerance=allowed, keeps_first=True)
+    max_error = find_max_error(expected, tolerance)
+    worst = WorstError(tolerance=max_error, keeps_first=True)
     for box, values in expected:
-        worst.merge(compare_pixels(view_box(actual, tile, box).cpu(), values, box, allowed))
+        worst.merge(compare_pixels(view_box(actual, tile, box).cpu(), values, box, max_error))
     return worst
 
 
@@ -141,15 +141,15 @@ def check_unreached_pixels(
             next to a box.
         reached: Boxes in which values may be anything.
     """
-    within = torch.zeros((1, 1, *tile.shape), dtype=torch.bool)
+    is_reached = torch.zeros((1, 1, *tile.shape), dtype=torch.bool)
     for box in reached:
-        shared = box.intersect(tile)
-        if not shared.empty:
-            view_box(within, tile, shared).fill_(True)
-    outside = (~within[0]).to(actual.device)
+        reached_part = box.intersect(tile)
+        if not reached_part.empty:
+            view_box(is_reached, tile, reached_part).fill_(True)
+    is_unreached = (~is_reached[0]).to(actual.device)
 
     def from_zero(values: torch.Tensor) -> torch.Tensor:
-        return values.abs() * outside
+        return values.abs() * is_unreached
 
     return _find_farthest(actual, tile, tolerance, from_zero, "and nothing reaches it")
 
@@ -167,25 +167,27 @@ def _find_farthest(
 ) -> WorstError:
     if actual.numel() == 0:
         return WorstError.single(0.0, tolerance)
-    step = max(1, _PART // (tile.height * tile.width))
-    parts = [
-        (index, first, image[first : first + step])
-        for index, image in enumerate(actual.detach())
-        for first in range(0, image.shape[0], step)
+    channels_at_once = max(1, _PART // (tile.height * tile.width))
+    channel_groups = [
+        (image_index, first_channel, image[first_channel : first_channel + channels_at_once])
+        for image_index, image in enumerate(actual.detach())
+        for first_channel in range(0, image.shape[0], channels_at_once)
     ]
     # One copy to the host waits for the device only once. A NaN is the largest of all.
-    largest = torch.stack([distance(values).amax() for _, _, values in parts]).cpu().double()
-    error = float(largest.max())
-    wrong = ~(largest <= tolerance)
-    if not bool(wrong.any()):
-        return WorstError.single(error, tolerance)
-    index, first, values = parts[int(wrong.nonzero()[0])]
+    max_distances = (
+        torch.stack([distance(values).amax() for _, _, values in channel_groups]).cpu().double()
+    )
+    max_distance = float(max_distances.max())
+    is_wrong = ~(max_distances <= tolerance)
+    if not bool(is_wrong.any()):
+        return WorstError.single(max_distance, tolerance)
+    image_index, first_channel, values = channel_groups[int(is_wrong.nonzero()[0])]
     channel, row, col = (
         int(position) for position in (~(distance(values) <= tolerance)).nonzero()[0]
     )
     return WorstError.single(
-        error,
+        max_distance,
         tolerance,
-        f"row {tile.rows[0] + row}, col {tile.cols[0] + col} (image {index}, channel "
-        f"{first + channel}) is {float(values[channel, row, col]):g}, {problem}",
+        f"row {tile.rows[0] + row}, col {tile.cols[0] + col} (image {image_index}, channel "
+        f"{first_channel + channel}) is {float(values[channel, row, col]):g}, {problem}",
     )

@@ -60,11 +60,11 @@ def run(context: Context) -> None:
         worst = case.check([1, 2], tolerances)
         exchanges = [convolution.gather.forward]
         with torch.no_grad(), time_waits(exchanges, convolution.device) as waits:
-            times = measure(context, convolution.forward, waits=waits)
+            times_ms = measure(context, convolution.forward, waits=waits)
         case.check_and_report(worst, [3, 4], tolerances)
         with torch.no_grad():
             report_parts(context, convolution)
-            report_speedup(context, convolution, case, context.median_of_slowest(times))
+            report_speedup(context, convolution, case, context.median_of_slowest(times_ms))
         report_backward(context, convolution)
         convolution.module.free()
 
@@ -76,9 +76,11 @@ def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     module, plain, spread = _make_convolutions(context, tiling, device)
 
     params = context.read_params(ComputeParams)
-    batch = params.batch_size
-    image = _make_image(context, "image", batch, params.in_channels, tiling, spread)
-    gradient = _make_image(context, "gradient", batch, params.out_channels, module.output, spread)
+    batch_size = params.batch_size
+    image = _make_image(context, "image", batch_size, params.in_channels, tiling, spread)
+    gradient = _make_image(
+        context, "gradient", batch_size, params.out_channels, module.output, spread
+    )
     room = module.tiled.padded_box
     tile = make_tile(context, image, tiling, TORCH_DTYPES[params.dtype], device, room)
     execution = _choose_execution(context, module, tile)
@@ -110,23 +112,23 @@ def _make_convolutions(
     """Return the tiled and the plain float64 convolution, and their data's spread."""
     params = context.read_params(ComputeParams)
     dtype = TORCH_DTYPES[params.dtype]
-    sizes = make_conv_kwargs(params)
+    conv_kwargs = make_conv_kwargs(params)
     channels = params.in_channels, params.out_channels
     module = SpatialConv2d(
         *channels,
-        **sizes,
+        **conv_kwargs,
         tiling=tiling,
         gradient_dtype=torch.float16 if params.fp16_allreduce else None,
         device=device,
         dtype=dtype,
     )
-    plain = nn.Conv2d(*channels, **sizes, dtype=torch.float64)
+    plain = nn.Conv2d(*channels, **conv_kwargs, dtype=torch.float64)
 
     rows, cols = module.kernel_size
-    limit = largest_convolved(dtype, (rows, cols), gpu=is_gpu(device))
-    wide = shows_tf32(limit)
-    spread = choose_spread(_count_terms(module), limit, wide=wide)
-    _set_parameters(context, module, plain, spread, wide=wide)
+    max_exact = largest_convolved(dtype, (rows, cols), gpu=is_gpu(device))
+    has_wide_values = shows_tf32(max_exact)
+    spread = choose_spread(_count_terms(module), max_exact, wide=has_wide_values)
+    _set_parameters(context, module, plain, spread, wide=has_wide_values)
     return module, plain, spread
 
 
@@ -166,11 +168,11 @@ def _add_wide_weights(weight: torch.Tensor, seed: int) -> None:
     two of them. Both stay exact in fp32 and become wrong in TF32. Images and output gradients have
     no such numbers, because the sums over all pixels in weight gradients would not stay exact.
     """
-    pairs = torch.arange(min(weight.shape[:2]))
+    channels = torch.arange(min(weight.shape[:2]))
     taps = weight.flatten(2)
-    wide = taps[pairs, pairs]
-    insert_wide(wide, 1, seed)
-    taps[pairs, pairs] = wide
+    own_channel_taps = taps[channels, channels]
+    insert_wide(own_channel_taps, 1, seed)
+    taps[channels, channels] = own_channel_taps
 
 
 def _make_image(
@@ -178,12 +180,14 @@ def _make_image(
 ) -> IntegerImage:
     height = tiling.partition.height
     width = tiling.partition.width
-    largest = spread.largest
-    share = spread.share
+    max_value = spread.largest
+    nonzero_share = spread.share
     if name == "gradient":
-        largest, share = 1, min(share, MAX_GRADIENTS / (batch * height * width))
-    share_16 = max(1, round(share * (1 << 16)))
-    return IntegerImage(batch, channels, height, width, context.seed_for(name), largest, share_16)
+        max_value, nonzero_share = 1, min(nonzero_share, MAX_GRADIENTS / (batch * height * width))
+    share_of_65536 = max(1, round(nonzero_share * (1 << 16)))
+    return IntegerImage(
+        batch, channels, height, width, context.seed_for(name), max_value, share_of_65536
+    )
 
 
 def _compute_tolerances(context: Context, case: OperatorCase) -> Tolerances:
@@ -193,17 +197,17 @@ def _compute_tolerances(context: Context, case: OperatorCase) -> Tolerances:
     fp32 or wider, and rounded once per tile and once in the allreduce.
     """
     dtype = case.template.dtype
-    wire = torch.float16 if context.read_params(ComputeParams).fp16_allreduce else dtype
-    rounding = max(torch.finfo(dtype).eps, torch.finfo(wire).eps)
-    inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    sum_dtype = torch.float16 if context.read_params(ComputeParams).fp16_allreduce else dtype
+    epsilon = max(torch.finfo(dtype).eps, torch.finfo(sum_dtype).eps)
+    sum_epsilon = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     image = case.image
     gradient = case.gradient
     assert isinstance(image, IntegerImage)
     assert isinstance(gradient, IntegerImage)
-    pixels = gradient.batch * gradient.height * gradient.width * gradient.share / (1 << 16)
-    sums = 8 * inner * pixels * image.largest * gradient.largest
+    nonzero_pixels = gradient.batch * gradient.height * gradient.width * gradient.share / (1 << 16)
+    sum_error = 8 * sum_epsilon * nonzero_pixels * image.largest * gradient.largest
     return Tolerances(
         Tolerance(TOLERANCE),
         Tolerance(TOLERANCE),
-        Tolerance(TOLERANCE + sums, relative=4 * rounding),
+        Tolerance(TOLERANCE + sum_error, relative=4 * epsilon),
     )

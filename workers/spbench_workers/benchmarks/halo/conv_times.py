@@ -116,23 +116,28 @@ def _report_overlap(context: Context, convolution: TiledConvolution, exchange_ms
         execution.run(tile, operator, overlap=overlap)
         synchronize_stream(convolution.device)
 
-    in_exchange: dict[bool, list[float]] = {True: [], False: []}
-    totals: dict[bool, list[float]] = {True: [], False: []}
+    exchange_seconds_by_overlap: dict[bool, list[float]] = {True: [], False: []}
+    total_seconds_by_overlap: dict[bool, list[float]] = {True: [], False: []}
     for overlap in [True, False] * ROUNDS:
         synchronize_stream(convolution.device)
         context.world.comm.Barrier()
-        with time_calls(exchange) as seconds:
-            totals[overlap].append(_time_call(partial(convolve, overlap)))
-        in_exchange[overlap].append(sum(seconds))
-    exposed = median(in_exchange[True])
-    exchange_seconds = median(in_exchange[False])
-    total = median(totals[False])
+        with time_calls(exchange) as call_seconds:
+            total_seconds_by_overlap[overlap].append(_time_call(partial(convolve, overlap)))
+        exchange_seconds_by_overlap[overlap].append(sum(call_seconds))
+    exposed_seconds = median(exchange_seconds_by_overlap[True])
+    exchange_seconds = median(exchange_seconds_by_overlap[False])
+    sequential_seconds = median(total_seconds_by_overlap[False])
     if is_gpu(convolution.device):
         # The calls return before the GPU is done, so the hidden time shows only in the totals.
         exchange_seconds = exchange_ms / 1000.0
-        exposed = exchange_seconds - (total - median(totals[True]))
+        exposed_seconds = exchange_seconds - (
+            sequential_seconds - median(total_seconds_by_overlap[True])
+        )
     if convolution.gather.forward.incoming:
-        context.metric("overlap", hidden_share(exchange_seconds, exposed, total - exchange_seconds))
+        context.metric(
+            "overlap",
+            hidden_share(exchange_seconds, exposed_seconds, sequential_seconds - exchange_seconds),
+        )
 
 
 def report_speedup(
@@ -141,14 +146,14 @@ def report_speedup(
     """Report rank 0's time for the whole image while others sleep, if memory allows."""
     sleep_at_barrier(context.world.comm)
     if context.world.rank == 0:
-        seconds = _time_sequential_if_it_fits(context, convolution, case)
-        if seconds is not None:
-            context.metric("sequential_ms", seconds * 1000.0)
-            context.metric("speedup", seconds * 1000.0 / time_ms)
+        sequential_seconds = _time_sequential_if_it_fits(context, convolution, case)
+        if sequential_seconds is not None:
+            context.metric("sequential_ms", sequential_seconds * 1000.0)
+            context.metric("speedup", sequential_seconds * 1000.0 / time_ms)
             if (ranks := context.world.size) > 1:
-                baseline = f"one process on the whole image, {format_duration(seconds)}"
+                baseline = f"one process on the whole image, {format_duration(sequential_seconds)}"
                 origin = f"{baseline}, divided by {ranks} ranks"
-                context.limit("time_ms", seconds * 1000.0 / ranks, origin)
+                context.limit("time_ms", sequential_seconds * 1000.0 / ranks, origin)
     sleep_at_barrier(context.world.comm)
 
 
@@ -159,17 +164,19 @@ def _time_sequential_if_it_fits(
     gradient = case.gradient
     values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
     # Doubled for the convolution's workspace.
-    needed = 2 * values * case.template.element_size()
-    free = free_bytes(convolution.device)
-    if needed > free:
-        context.log(f"sequential_ms: {needed >> 20} MiB are needed, {free >> 20} are free")
+    needed_bytes = 2 * values * case.template.element_size()
+    bytes_free = free_bytes(convolution.device)
+    if needed_bytes > bytes_free:
+        context.log(
+            f"sequential_ms: {needed_bytes >> 20} MiB are needed, {bytes_free >> 20} are free"
+        )
         return None
     try:
         return _time_sequential(convolution, case)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        context.log(f"sequential_ms: there was no memory, {free >> 20} MiB were free")
+        context.log(f"sequential_ms: there was no memory, {bytes_free >> 20} MiB were free")
         return None
     finally:
         # Other ranks of this GPU need the memory afterwards.
@@ -192,12 +199,12 @@ def _time_sequential(convolution: TiledConvolution, case: OperatorCase) -> float
         synchronize_stream(convolution.device)
 
     convolve()
-    times: list[float] = []
-    while len(times) < ROUNDS and (
-        len(times) < MIN_SEQUENTIAL_ROUNDS or sum(times) < MAX_SEQUENTIAL_SECONDS
+    seconds: list[float] = []
+    while len(seconds) < ROUNDS and (
+        len(seconds) < MIN_SEQUENTIAL_ROUNDS or sum(seconds) < MAX_SEQUENTIAL_SECONDS
     ):
-        times.append(_time_call(convolve))
-    return median(times)
+        seconds.append(_time_call(convolve))
+    return median(seconds)
 
 
 def report_backward(context: Context, convolution: TiledConvolution) -> None:
@@ -206,18 +213,20 @@ def report_backward(context: Context, convolution: TiledConvolution) -> None:
     tile = convolution.tile.detach().requires_grad_()
     shape = module(tile).shape
     gradient = torch.ones(shape, dtype=tile.dtype, device=tile.device)
-    times = []
+    seconds = []
     for _ in range(ROUNDS):
         output = module(tile)
         synchronize_stream(convolution.device)
         context.world.comm.Barrier()
-        times.append(_time_call(partial(_backward, output, gradient, convolution.device)))
-    context.metric("backward_ms", median(times) * 1000.0)
-    flat = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()]).zero_()
-    wire = module.gradient_dtype
+        seconds.append(_time_call(partial(_backward, output, gradient, convolution.device)))
+    context.metric("backward_ms", median(seconds) * 1000.0)
+    flat_gradients = torch.cat(
+        [parameter.detach().reshape(-1) for parameter in module.parameters()]
+    ).zero_()
+    sum_dtype = module.gradient_dtype
 
     def sum_up() -> None:
-        allreduce_sum(context.world.comm, flat, wire)
+        allreduce_sum(context.world.comm, flat_gradients, sum_dtype)
         synchronize_stream(convolution.device)
 
     context.metric("gradient_sum_ms", _measure_median_ms(context, convolution.device, sum_up))
@@ -233,12 +242,12 @@ def _measure_median_ms(context: Context, device: torch.device, body: Callable[[]
 
     ``body`` must return only when its work on ``device`` is done.
     """
-    times = []
+    seconds = []
     for _ in range(ROUNDS):
         synchronize_stream(device)
         context.world.comm.Barrier()
-        times.append(_time_call(body))
-    return median(times) * 1000.0
+        seconds.append(_time_call(body))
+    return median(seconds) * 1000.0
 
 
 def _time_call(body: Callable[[], object]) -> float:

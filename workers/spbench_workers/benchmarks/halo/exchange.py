@@ -66,9 +66,9 @@ class PaddedTile:
         self.tile = view_box(self.padded, self.padded_box, self.owned_box)
 
         sent_pieces = table.list_sent(comm.rank)
-        received = table.list_received(comm.rank)
+        received_pieces = table.list_received(comm.rank)
         self.outgoing = [view_box(self.padded, self.padded_box, piece.box) for piece in sent_pieces]
-        self.halo_boxes = [piece.box for piece in received]
+        self.halo_boxes = [piece.box for piece in received_pieces]
         self.incoming = [view_box(self.padded, self.padded_box, box) for box in self.halo_boxes]
 
         self.exchange = Exchange(
@@ -105,8 +105,8 @@ class PaddedTile:
         worst = WorstError(keeps_first=True)
         if is_gpu(device):
             for box, values in zip(self.halo_boxes, self.incoming, strict=True):
-                by_host = image.make_box(box, round_, dtype)
-                worst.merge(compare_pixels(values.cpu(), by_host, box))
+                expected_by_host = image.make_box(box, round_, dtype)
+                worst.merge(compare_pixels(values.cpu(), expected_by_host, box))
         return worst
 
 
@@ -114,24 +114,24 @@ def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(ExchangeParams)
     device = choose_device(context)
-    padded = PaddedTile(context, device)
-    exchange = padded.exchange
+    padded_tile = PaddedTile(context, device)
+    exchange = padded_tile.exchange
     report_choice(context, exchange)
     inject_halo_fault(context, exchange)
     size = params.image_size
     image = RandomImage(params.batch_size, params.in_channels, *size, context.seed_for("image"))
-    padded.fill(image, 0)
+    padded_tile.fill(image, 0)
     exchange.run()
-    worst = _check_rounds(context, padded, image, first=1)
+    worst = _check_rounds(context, padded_tile, image, first=1)
     with time_waits([exchange], device) as waits:
-        times = measure(context, _make_timed_body(exchange, device), waits=waits)
-    worst.merge(_check_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
+        times_ms = measure(context, _make_timed_body(exchange, device), waits=waits)
+    worst.merge(_check_rounds(context, padded_tile, image, first=1 + CHECKED_ROUNDS))
     context.check_worst("halo", worst)
-    slowest_ms = context.median_of_slowest(times)
+    slowest_ms = context.median_of_slowest(times_ms)
     report_traffic(context, exchange, slowest_ms)
     phases = measure_phases(context, exchange, device)
-    report_phases(context, phases, padded.outgoing, device)
-    pieces = padded.outgoing, padded.incoming
+    report_phases(context, phases, padded_tile.outgoing, device)
+    pieces = padded_tile.outgoing, padded_tile.incoming
     report_limits(context, exchange, *pieces, slowest_ms, "time_ms", device)
     exchange.free()
 
@@ -148,15 +148,15 @@ def _make_timed_body(exchange: Exchange, device: torch.device) -> Callable[[], o
 
 
 def _check_rounds(
-    context: Context, padded: PaddedTile, image: RandomImage, first: int
+    context: Context, padded_tile: PaddedTile, image: RandomImage, first: int
 ) -> WorstError:
     worst = WorstError(keeps_first=True)
     for done in range(CHECKED_ROUNDS):
         context.progress("check", done, CHECKED_ROUNDS)
-        padded.fill(image, first + done)
+        padded_tile.fill(image, first + done)
         # Wait until no other rank still reads the memory that is poisoned here.
         context.world.comm.Barrier()
-        padded.exchange.poison()
-        padded.exchange.run()
-        worst.merge(padded.compare(image, first + done))
+        padded_tile.exchange.poison()
+        padded_tile.exchange.run()
+        worst.merge(padded_tile.compare(image, first + done))
     return worst

@@ -57,14 +57,16 @@ def run(context: Context) -> None:
         with torch.no_grad():
             exchanges = [gather.forward for gather in fused.gathers]
             with time_waits(exchanges, case.template.device) as waits:
-                times = measure(context, _forward(fused, case.template), waits=waits)
+                fused_times_ms = measure(context, _forward(fused, case.template), waits=waits)
             unfused = nn.Sequential(*convs)
-            unfused_times = measure(context, _forward(unfused, case.template), metric="unfused_ms")
+            unfused_times_ms = measure(
+                context, _forward(unfused, case.template), metric="unfused_ms"
+            )
 
         worst["conv"].merge(_compare_outputs(fused, unfused, case, tolerances))
         case.check_and_report(worst, [2], tolerances)
 
-        fused_ms, unfused_ms = map(context.median_of_slowest, (times, unfused_times))
+        fused_ms, unfused_ms = map(context.median_of_slowest, (fused_times_ms, unfused_times_ms))
         context.metric("speedup", unfused_ms / fused_ms)
         if context.world.rank == 0:
             context.limit("time_ms", unfused_ms, "the same layers with an exchange each")
@@ -128,18 +130,22 @@ def _make_layers(
     dtype: torch.dtype,
 ) -> tuple[list[nn.Module], nn.Sequential]:
     """Return the layers over tiles, and the same in float64 for the whole image."""
-    sizes = make_conv_kwargs(context.read_params(FusedParams))
+    conv_kwargs = make_conv_kwargs(context.read_params(FusedParams))
     tiled: list[nn.Module] = []
     plain = nn.Sequential()
-    for layer, (before, after) in enumerate(pairwise(channels)):
-        plain_conv = nn.Conv2d(before, after, **sizes, dtype=torch.float64)
+    for layer, (channels_in, channels_out) in enumerate(pairwise(channels)):
+        plain_conv = nn.Conv2d(channels_in, channels_out, **conv_kwargs, dtype=torch.float64)
         generator = torch.Generator().manual_seed(context.seed_for("weight", layer))
         # torch's default range, rounded to the number format.
-        bound = 1.0 / sqrt(plain_conv.weight[0].numel())
+        max_weight = 1.0 / sqrt(plain_conv.weight[0].numel())
         for parameter in plain_conv.parameters():
-            values = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
+            values = torch.empty(parameter.shape).uniform_(
+                -max_weight, max_weight, generator=generator
+            )
             parameter.data.copy_(values.to(dtype))
-        conv = SpatialConv2d(before, after, **sizes, tiling=tiling, device=device, dtype=dtype)
+        conv = SpatialConv2d(
+            channels_in, channels_out, **conv_kwargs, tiling=tiling, device=device, dtype=dtype
+        )
         conv.load_state_dict(plain_conv.state_dict())
         plain.append(plain_conv)
         tiled.append(conv)
@@ -164,14 +170,14 @@ def estimate_tolerances(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolera
 
     Every layer rounds, forward and backward. A parameter gradient is a sum over all pixels.
     """
-    rounding = torch.finfo(dtype).eps * (layers + 1)
+    epsilon = torch.finfo(dtype).eps * (layers + 1)
     if gpu and dtype == torch.float32:
-        rounding *= WINOGRAD_FACTOR
-    inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+        epsilon *= WINOGRAD_FACTOR
+    sum_epsilon = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     return Tolerances(
-        Tolerance(relative=8 * rounding),
-        Tolerance(relative=16 * rounding),
-        Tolerance(relative=8 * rounding + 256 * inner),
+        Tolerance(relative=8 * epsilon),
+        Tolerance(relative=16 * epsilon),
+        Tolerance(relative=8 * epsilon + 256 * sum_epsilon),
     )
 
 
@@ -196,8 +202,8 @@ def _report_costs(
         traffic = _sum_traffic(exchanges)
         context.metric(f"{prefix}bytes_sent", traffic.bytes)
         context.metric(f"{prefix}messages_sent", traffic.messages)
-    shares = [block.redundant_share for block in fused.blocks]
-    context.metric("redundant_share", sum(shares) / len(shares))
+    redundant_shares = [block.redundant_share for block in fused.blocks]
+    context.metric("redundant_share", sum(redundant_shares) / len(redundant_shares))
 
 
 def _sum_traffic(exchanges: list[Exchange]) -> Traffic:

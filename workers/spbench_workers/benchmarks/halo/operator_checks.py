@@ -64,12 +64,12 @@ def make_tile(
     ``room`` is the box of a larger buffer around the tile, like the one a previous layer of a model
     leaves.
     """
-    last = context.read_params(TransportParams).channels_last
+    channels_last = context.read_params(TransportParams).channels_last
     tile = torch.empty(
         (image.batch, image.channels, *tiling.tile.shape),
         dtype=dtype,
         device=device,
-        memory_format=torch.channels_last if last else torch.contiguous_format,
+        memory_format=torch.channels_last if channels_last else torch.contiguous_format,
     )
     tile.copy_(image.make_box(tiling.tile, 0, dtype, device))
     return tile if room is None else copy_into_buffer(tile, tiling.tile, room)
@@ -147,8 +147,8 @@ class OperatorCase:
 
     def _like_template(self, values: torch.Tensor) -> torch.Tensor:
         values = values.to(self.template.device)
-        last = is_channels_last(self.template)
-        return values.to(memory_format=torch.channels_last) if last else values
+        channels_last = is_channels_last(self.template)
+        return values.to(memory_format=torch.channels_last) if channels_last else values
 
     def warm_up(self) -> None:
         """Run once without checks, so that a stale halo has a predecessor.
@@ -217,11 +217,11 @@ class OperatorCase:
             tile = self.draw_tile(image, round_)
             parts = self.gather.finish(self.gather.start(tile))
         for box, part in zip(self.gather.parts, parts, strict=True):
-            inside = box.intersect(self.gather.table.needed[self.input_tiling.comm.rank])
+            needed_box = box.intersect(self.gather.table.needed[self.input_tiling.comm.rank])
             expected = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
-            if not inside.empty:
-                values = image.make_box(inside, round_, part.dtype)
-                view_box(expected, box, inside).copy_(values)
+            if not needed_box.empty:
+                values = image.make_box(needed_box, round_, part.dtype)
+                view_box(expected, box, needed_box).copy_(values)
             worst.merge(compare_pixels(part.cpu(), expected, box))
         return worst
 
@@ -282,11 +282,11 @@ class OperatorCase:
         assert self.sampling is not None
         assert tile.grad is not None
         box = self.input_tiling.tile
-        allowed = find_max_error(expected.input_gradient, tolerances.input_gradient)
+        max_error = find_max_error(expected.input_gradient, tolerances.input_gradient)
         worst = WorstError(keeps_first=True)
-        worst.merge(self._check_all_values(tile.grad, box, allowed))
-        reached = self.sampling.select_read_boxes(round_, box)
-        worst.merge(check_unreached_pixels(tile.grad, box, allowed, reached))
+        worst.merge(self._check_all_values(tile.grad, box, max_error))
+        reached_boxes = self.sampling.select_read_boxes(round_, box)
+        worst.merge(check_unreached_pixels(tile.grad, box, max_error, reached_boxes))
         return worst
 
     def _check_adjoint(self) -> WorstError:
@@ -304,12 +304,15 @@ class OperatorCase:
             parts = gather.finish(gather.start(pixels))
             gradients = [draw_numbers(part.shape) for part in parts]
             pairs = zip(parts, gradients, strict=True)
-            gathered = comm.allreduce(sum(_dot(*pair) for pair in pairs), op=MPI.SUM)
+            forward_product = comm.allreduce(sum(_dot(*pair) for pair in pairs), op=MPI.SUM)
             gather.send_gradients(gradients)
-            back = gather.add_gradients(torch.zeros_like(pixels), gradients)
-        returned = comm.allreduce(_dot(pixels, back), op=MPI.SUM)
-        difference = abs(gathered - returned)
-        detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
+            image_gradient = gather.add_gradients(torch.zeros_like(pixels), gradients)
+        backward_product = comm.allreduce(_dot(pixels, image_gradient), op=MPI.SUM)
+        difference = abs(forward_product - backward_product)
+        detail = (
+            f"<Gx, y> is {forward_product:.17g} and <x, G'y> is {backward_product:.17g}, "
+            "not the same"
+        )
         return WorstError.single(difference, 0.0, "" if difference == 0.0 else detail)
 
 

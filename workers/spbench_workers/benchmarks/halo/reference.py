@@ -58,7 +58,7 @@ class Reference:
 
     def compute_tile(self, tile: Box, outputs: Box) -> ExpectedValues:
         """Compute the expected values of the rank with these pixels and outputs."""
-        image, crop, result, result_box = self._run_around(tile)
+        image, image_box, result, result_box = self._run_around(tile)
         gradient = self.gradients(result_box).double()
         image_gradient = torch.autograd.grad(result, image, gradient, retain_graph=True)[0]
         # Each rank contributes the parameter gradients of only the outputs that it owns.
@@ -66,21 +66,23 @@ class Reference:
         view_box(owned_gradient, result_box, outputs).copy_(view_box(gradient, result_box, outputs))
         return ExpectedValues(
             [(outputs, view_box(result.detach(), result_box, outputs))],
-            [(tile, view_box(image_gradient, crop, tile))],
+            [(tile, view_box(image_gradient, image_box, tile))],
             self._parameter_gradients(result, owned_gradient),
         )
 
     def compute_boxes(self, inputs: Sequence[Box], outputs: Sequence[Box]) -> ExpectedValues:
         """Compute boxes of the expected values; other outputs have zero gradients."""
-        totals = [torch.zeros_like(parameter) for parameter in self.layers.parameters()]
+        parameter_gradients = [
+            torch.zeros_like(parameter) for parameter in self.layers.parameters()
+        ]
         output_values = []
         for box in outputs:
             values, gradients = self._compute_outputs(box)
             output_values.append((box, values))
-            pairs = zip(totals, gradients, strict=True)
-            totals = [total + gradient for total, gradient in pairs]
+            pairs = zip(parameter_gradients, gradients, strict=True)
+            parameter_gradients = [total + gradient for total, gradient in pairs]
         input_gradients = [(box, self._compute_input_gradient(box)) for box in inputs]
-        return ExpectedValues(output_values, input_gradients, totals)
+        return ExpectedValues(output_values, input_gradients, parameter_gradients)
 
     def _compute_outputs(self, box: Box) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Compute outputs and their contributions to the parameter gradients."""
@@ -95,9 +97,9 @@ class Reference:
         return values, self._parameter_gradients(result, gradient)
 
     def _compute_input_gradient(self, box: Box) -> torch.Tensor:
-        image, crop, result, result_box = self._run_around(box)
+        image, image_box, result, result_box = self._run_around(box)
         gradient = torch.autograd.grad(result, image, self.gradients(result_box).double())[0]
-        return view_box(gradient, crop, box)
+        return view_box(gradient, image_box, box)
 
     def _run_around(self, box: Box) -> tuple[torch.Tensor, Box, torch.Tensor, Box]:
         """Run the layers on a crop around a box; return crop and result with their boxes."""

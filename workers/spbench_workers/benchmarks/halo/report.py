@@ -53,10 +53,10 @@ def report_choice(context: Context, exchange: Exchange) -> None:
     """Report the transport, the times of all tried ones, and the memory path of MPI."""
     if context.world.rank != 0:
         return
-    tried = ", ".join(
+    tried_text = ", ".join(
         f"{name} {format_duration(ms / 1e3)}" for name, ms in exchange.tried_ms.items()
     )
-    reason = f"the fastest of {tried}" if tried else "asked for"
+    reason = f"the fastest of {tried_text}" if tried_text else "asked for"
     context.choice("transport", exchange.transport, reason)
     if exchange.memory_path is not None:
         context.choice("gpu_memory", *exchange.memory_path)
@@ -75,16 +75,16 @@ def report_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> N
     traffic = exchange.traffic
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
-    most_bytes = context.largest(traffic.bytes)
-    if most_bytes:
-        context.metric("bandwidth_gb_s", most_bytes / (slowest_ms * 1e6))
+    max_bytes = context.largest(traffic.bytes)
+    if max_bytes:
+        context.metric("bandwidth_gb_s", max_bytes / (slowest_ms * 1e6))
 
 
 def measure_phases(context: Context, exchange: Exchange, device: torch.device) -> ExchangePhases:
     """Time the phases of the exchange from a common start. All ranks must call it."""
-    packs = []
-    waits = []
-    totals = []
+    pack_seconds = []
+    wait_seconds = []
+    total_seconds = []
     for _ in range(PHASE_ROUNDS):
         synchronize_stream(device)
         context.world.comm.Barrier()
@@ -96,11 +96,13 @@ def measure_phases(context: Context, exchange: Exchange, device: torch.device) -
         exchange.unpack()
         exchange.release()
         synchronize_stream(device)
-        totals.append(perf_counter() - start)
-        packs.append(packed - start)
-        waits.append(waited - packed)
-    pack, wait, total = (median(times) * 1000.0 for times in (packs, waits, totals))
-    return ExchangePhases(pack, wait, total)
+        total_seconds.append(perf_counter() - start)
+        pack_seconds.append(packed - start)
+        wait_seconds.append(waited - packed)
+    pack_ms, wait_ms, total_ms = (
+        median(seconds) * 1000.0 for seconds in (pack_seconds, wait_seconds, total_seconds)
+    )
+    return ExchangePhases(pack_ms, wait_ms, total_ms)
 
 
 def report_phases(
@@ -108,8 +110,8 @@ def report_phases(
 ) -> None:
     """Report the times of the phases; on a GPU, with asynchronous calls, only packing."""
     if is_gpu(device):
-        copies = [(view.clone(), view) for view in outgoing]
-        context.metric("pack_ms", _measure_copies(copies) * 1000.0)
+        buffer_pairs = [(view.clone(), view) for view in outgoing]
+        context.metric("pack_ms", _measure_copies(buffer_pairs) * 1000.0)
         return
     context.metric("pack_ms", phases.pack)
     context.metric("wait_ms", phases.wait)
@@ -142,31 +144,31 @@ def report_limits(
     comm = context.world.comm
     rank = context.world.rank
     # The lowest rank and the lowest peer win a tie.
-    sizes = [(exchange.piece_bytes(piece), -piece.peer) for piece in exchange.outgoing]
-    total = sum(size for size, _ in sizes)
-    peer = -max(sizes)[1] if sizes else -1
-    count, negative, target = max(comm.allgather((total, -rank, peer)))
-    source = -negative
-    if not count:
+    bytes_and_peers = [(exchange.piece_bytes(piece), -piece.peer) for piece in exchange.outgoing]
+    sent_bytes = sum(nbytes for nbytes, _ in bytes_and_peers)
+    peer = -max(bytes_and_peers)[1] if bytes_and_peers else -1
+    max_bytes, negative_rank, target = max(comm.allgather((sent_bytes, -rank, peer)))
+    source = -negative_rank
+    if not max_bytes:
         return
 
     path = find_message_path(exchange)
-    seconds = _measure_one_way(comm, source, target, count, device, path)
+    one_way = _measure_one_way(comm, source, target, max_bytes, device, path)
     sleep_at_barrier(comm)
     if rank == source:
-        copies = _measure_copies([(view.clone(), view) for view in outgoing])
-        copies += _measure_copies([(view, view.clone()) for view in incoming])
-        block = torch.zeros(count, dtype=torch.uint8, device=device)
-        memory = _measure_copies([(block.clone(), block)])
-        limit_ms = (seconds + copies) * 1000.0
+        copy_seconds = _measure_copies([(view.clone(), view) for view in outgoing])
+        copy_seconds += _measure_copies([(view, view.clone()) for view in incoming])
+        block = torch.zeros(max_bytes, dtype=torch.uint8, device=device)
+        block_seconds = _measure_copies([(block.clone(), block)])
+        limit_ms = (one_way + copy_seconds) * 1000.0
         context.limit(
             limited,
             limit_ms,
-            f"one-way ping-pong of {count} B{_PATH_TEXTS[path]}, rank {source} to {target}, "
-            f"{format_duration(seconds)}, and copies of rank {source}'s pieces, "
-            f"{format_duration(copies)}",
+            f"one-way ping-pong of {max_bytes} B{_PATH_TEXTS[path]}, rank {source} to {target}, "
+            f"{format_duration(one_way)}, and copies of rank {source}'s pieces, "
+            f"{format_duration(copy_seconds)}",
         )
-        context.limit("pack_ms", memory * 1000.0, f"a copy of {count} B in one block")
+        context.limit("pack_ms", block_seconds * 1000.0, f"a copy of {max_bytes} B in one block")
         context.metric("exchange_efficiency", limit_ms / slowest_ms)
     sleep_at_barrier(comm)
 
@@ -201,23 +203,23 @@ def _measure_one_way(
         return one_way_device_seconds(peer, count, LIMIT_TRIPS, device=device, path=path)
 
 
-def _measure_copies(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
+def _measure_copies(buffer_pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
     """Return the median time of all copies, given as pairs of target and source.
 
     On a CPU the faster of torch and numpy counts for small copies, because a call of torch takes
     longer than a small copy.
     """
-    if not copies:
+    if not buffer_pairs:
         return 0.0
-    device = copies[0][0].device
+    device = buffer_pairs[0][0].device
 
     def copy_all() -> None:
-        for target, source in copies:
+        for target, source in buffer_pairs:
             target.copy_(source)
 
     if is_gpu(device):
         return median(time_on_device(device, copy_all) for _ in range(COPY_ROUNDS))
-    arrays = [(_view_as_array(target), _view_as_array(source)) for target, source in copies]
+    arrays = [(_view_as_array(target), _view_as_array(source)) for target, source in buffer_pairs]
 
     def copy_arrays() -> None:
         for target, source in arrays:
@@ -238,9 +240,9 @@ def _time_short_call(call: Callable[[], object]) -> float:
     start = perf_counter()
     call()
     calls = calls_per_sample(perf_counter() - start)
-    times = array("d", bytes(8 * COPY_ROUNDS))
-    time_batch(repeat_calls(call, calls), times, 0, COPY_ROUNDS, 1.0 / calls)
-    return median(times)
+    seconds = array("d", bytes(8 * COPY_ROUNDS))
+    time_batch(repeat_calls(call, calls), seconds, 0, COPY_ROUNDS, 1.0 / calls)
+    return median(seconds)
 
 
 def _wrap_with_timer(

@@ -67,13 +67,13 @@ class Sampling:
         tile = self.owned.tile(rank)
         (rows, cols) = self._axes
         border = max(MIN_BORDER, rows[1]), max(MIN_BORDER, cols[1])
-        under = (
+        boxes_of_outputs = (
             tile.intersect(
                 Box(_scale_interval(box.rows, rows[0]), _scale_interval(box.cols, cols[0]))
             )
             for box in self.select_outputs(round_, rank)
         )
-        return [*_border_boxes(tile, border), *(box for box in under if not box.empty)]
+        return [*_border_boxes(tile, border), *(box for box in boxes_of_outputs if not box.empty)]
 
     def select_read_boxes(self, round_: int, tile: Box) -> list[Box]:
         """Return boxes of a tile that contain all reads of compared outputs of any rank."""
@@ -96,9 +96,11 @@ class Sampling:
             if self.produced.tile(rank).intersect(box).empty:
                 continue
             for output in self.select_outputs(round_, rank):
-                shared = output.intersect(box)
-                if not shared.empty:
-                    view_box(values, box, shared).copy_(image.make_box(shared, round_, dtype))
+                compared_part = output.intersect(box)
+                if not compared_part.empty:
+                    view_box(values, box, compared_part).copy_(
+                        image.make_box(compared_part, round_, dtype)
+                    )
         return values
 
     def describe(self, rank: int) -> tuple[str, str]:
@@ -112,8 +114,8 @@ class Sampling:
     def compared_share(self, round_: int, rank: int) -> float:
         """Return the compared share of a rank's outputs."""
         tile = self.produced.tile(rank)
-        compared = sum(box.height * box.width for box in self.select_outputs(round_, rank))
-        return compared / max(1, tile.height * tile.width)
+        compared_pixels = sum(box.height * box.width for box in self.select_outputs(round_, rank))
+        return compared_pixels / max(1, tile.height * tile.width)
 
     @property
     def _axes(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -133,10 +135,10 @@ def choose_sampling(
     seed: Callable[[int, int], int],
 ) -> Sampling | None:
     """Return the sampling of tiles too large to be compared completely, or None."""
-    needed = count_flop(layers, batch, windows, owned)
-    if needed <= MAX_COMPARED_FLOP:
+    flop = count_flop(layers, batch, windows, owned)
+    if flop <= MAX_COMPARED_FLOP:
         return None
-    return Sampling(owned, produced, windows, seed, needed)
+    return Sampling(owned, produced, windows, seed, flop)
 
 
 def count_flop(
@@ -146,14 +148,14 @@ def count_flop(
 
     A convolution is computed forward, and backward for its input and for its parameters.
     """
-    total = 0.0
+    total_flop = 0.0
     height = owned.height
     width = owned.width
     convs = [layer for layer in layers.modules() if isinstance(layer, nn.Conv2d)]
     for conv, window in zip(convs, windows, strict=True):
         height, width = window.output_size(height, width)
-        total += 6.0 * batch * height * width * conv.weight.numel()
-    return total / owned.grid.size
+        total_flop += 6.0 * batch * height * width * conv.weight.numel()
+    return total_flop / owned.grid.size
 
 
 def _border_boxes(tile: Box, border: tuple[int, int]) -> list[Box]:
