@@ -19,22 +19,24 @@ _BYTES = 1
 def run(context: Context) -> None:
     """Run the case."""
     world = context.world
-    before = _measure_early_leave(context, "before")
+    error_before = _measure_early_leave(context, "before")
     start = time.perf_counter()
     world.comm.Barrier()
     calls = calls_per_sample(context.largest(time.perf_counter() - start))
-    times = measure(context, repeat_calls(world.comm.Barrier, calls), divide=calls)
-    error, detail = max(before, _measure_early_leave(context, "after"))
+    times_ms = measure(context, repeat_calls(world.comm.Barrier, calls), divide=calls)
+    error, detail = max(error_before, _measure_early_leave(context, "after"))
     context.check("all-came", error, 0.0, detail)
-    seconds = context.median_of_slowest(times) / 1e3
+    barrier_seconds = context.median_of_slowest(times_ms) / 1e3
     (one_way,), link_origin = measure_lone_link(context, [_BYTES])
     if world.rank == 0:
-        context.metric("latency_us", seconds * 1e6)
-        steps = ceil(log2(world.size))
-        messages = "one message" if steps == 1 else f"{steps} messages one after another"
-        origin = f"{messages} of {_BYTES} B, as in a dissemination barrier, {link_origin}"
-        context.limit("time_ms", steps * one_way * 1e3, origin)
-        context.limit("latency_us", steps * one_way * 1e6, origin)
+        context.metric("latency_us", barrier_seconds * 1e6)
+        message_count = ceil(log2(world.size))
+        messages_text = (
+            "one message" if message_count == 1 else f"{message_count} messages one after another"
+        )
+        origin = f"{messages_text} of {_BYTES} B, as in a dissemination barrier, {link_origin}"
+        context.limit("time_ms", message_count * one_way * 1e3, origin)
+        context.limit("latency_us", message_count * one_way * 1e6, origin)
 
 
 def _measure_early_leave(context: Context, phase: str) -> tuple[float, str]:
@@ -44,22 +46,22 @@ def _measure_early_leave(context: Context, phase: str) -> tuple[float, str]:
     """
     comm = context.world.comm
     world = context.world
-    late = context.seed_for("late", phase) % max(1, world.size - 1)
+    late_rank = context.seed_for("late", phase) % max(1, world.size - 1)
     comm.Barrier()
     start = time.perf_counter()
-    if world.rank == late:
+    if world.rank == late_rank:
         time.sleep(_LATE)
     # With the fault, a rank does not wait. It joins the barrier afterwards, so that none hangs.
     leaves_early = context.planted("leave-early")
     if not leaves_early:
         comm.Barrier()
-    waited = time.perf_counter() - start
+    waited_seconds = time.perf_counter() - start
     if leaves_early:
         comm.Barrier()
-    required = _LATE * _MIN_WAIT_SHARE
-    if waited >= required:
+    required_seconds = _LATE * _MIN_WAIT_SHARE
+    if waited_seconds >= required_seconds:
         return 0.0, ""
     return (
-        required - waited,
-        f"left after {waited:.3g} s, not when rank {late} came after {_LATE} s",
+        required_seconds - waited_seconds,
+        f"left after {waited_seconds:.3g} s, not when rank {late_rank} came after {_LATE} s",
     )

@@ -21,17 +21,19 @@ def run(context: Context) -> None:
     (first, *others) = [
         make_halves(order, world.rank, f"halves {name}") for name, order in named_orders
     ]
-    seconds = [exchanges.sample_pattern(first, size)]
-    seconds += [exchanges.time_pattern(pattern, size) for pattern in others]
+    seconds_by_cut = [exchanges.sample_pattern(first, size)]
+    seconds_by_cut += [exchanges.time_pattern(pattern, size) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
     (one_way,), origin = measure_lone_link(context, [size])
     if world.rank == 0:
         # Each pair sends one message in each direction.
         messages = 2 * (world.size // 2)
-        context.metric("bandwidth_gb_s", messages * size / seconds[0] / 1e9)
-        context.metric("worst_bandwidth_gb_s", messages * size / max(seconds) / 1e9)
+        context.metric("bandwidth_gb_s", messages * size / seconds_by_cut[0] / 1e9)
+        context.metric("worst_bandwidth_gb_s", messages * size / max(seconds_by_cut) / 1e9)
         context.limit("time_ms", one_way * 1e3, f"a message of {size} B, {origin}")
-        rate = messages * size / one_way / 1e9
+        max_gb_per_second = messages * size / one_way / 1e9
         for name in ("bandwidth_gb_s", "worst_bandwidth_gb_s"):
-            context.limit(name, rate, f"{messages} times a message of {size} B, {origin}")
+            context.limit(
+                name, max_gb_per_second, f"{messages} times a message of {size} B, {origin}"
+            )

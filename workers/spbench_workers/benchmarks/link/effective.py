@@ -29,25 +29,31 @@ def run(context: Context) -> None:
     (first, *others) = [
         make_ring(order, world.rank, f"ring {name}") for name, order in named_orders
     ]
-    largest = exchanges.sample_pattern(first, sizes[-1])
-    in_order = _mean_rate(context, exchanges, first, sizes[:-1], largest)
-    at_random = [_mean_rate(context, exchanges, pattern, sizes) for pattern in others]
+    largest_seconds = exchanges.sample_pattern(first, sizes[-1])
+    ordered_gb_per_second = _mean_rate(context, exchanges, first, sizes[:-1], largest_seconds)
+    random_gb_per_second = [_mean_rate(context, exchanges, pattern, sizes) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
 
-    one_way, origin = measure_lone_link(context, sizes)
+    one_way_seconds, origin = measure_lone_link(context, sizes)
     if world.rank == 0:
-        per_rank = sqrt(in_order * fmean(at_random))
-        context.metric("per_rank_gb_s", per_rank)
-        context.metric("effective_gb_s", per_rank * world.size)
+        gb_per_second_per_rank = sqrt(ordered_gb_per_second * fmean(random_gb_per_second))
+        context.metric("per_rank_gb_s", gb_per_second_per_rank)
+        context.metric("effective_gb_s", gb_per_second_per_rank * world.size)
         # Both messages of a rank leave over its single link, one after another.
-        limit = fmean(size / seconds / 1e9 for size, seconds in zip(sizes, one_way, strict=True))
+        max_gb_per_second = fmean(
+            size / seconds / 1e9 for size, seconds in zip(sizes, one_way_seconds, strict=True)
+        )
         mean_origin = f"the mean over {len(sizes)} sizes, {origin}"
         context.limit(
-            "time_ms", _MESSAGES * one_way[-1] * 1e3, f"two messages of {sizes[-1]} B, {origin}"
+            "time_ms",
+            _MESSAGES * one_way_seconds[-1] * 1e3,
+            f"two messages of {sizes[-1]} B, {origin}",
         )
-        context.limit("per_rank_gb_s", limit, mean_origin)
-        context.limit("effective_gb_s", limit * world.size, f"{mean_origin}, for each rank")
+        context.limit("per_rank_gb_s", max_gb_per_second, mean_origin)
+        context.limit(
+            "effective_gb_s", max_gb_per_second * world.size, f"{mean_origin}, for each rank"
+        )
 
 
 def _mean_rate(
@@ -55,13 +61,13 @@ def _mean_rate(
     exchanges: Exchanges,
     pattern: Pattern,
     sizes: list[int],
-    largest: float | None = None,
+    largest_seconds: float | None = None,
 ) -> float:
     """Return a rank's mean rate over sizes, in GB/s.
 
-    ``largest`` are the seconds of the largest size, if they are already measured.
+    ``largest_seconds`` are the seconds of the largest size, if they are already measured.
     """
-    times = [(size, exchanges.time_pattern(pattern, size)) for size in sizes]
-    if largest is not None:
-        times.append((context.read_params(EffectiveParams).sizes[-1], largest))
-    return fmean(_MESSAGES * size / seconds / 1e9 for size, seconds in times)
+    size_and_seconds = [(size, exchanges.time_pattern(pattern, size)) for size in sizes]
+    if largest_seconds is not None:
+        size_and_seconds.append((context.read_params(EffectiveParams).sizes[-1], largest_seconds))
+    return fmean(_MESSAGES * size / seconds / 1e9 for size, seconds in size_and_seconds)

@@ -65,11 +65,11 @@ class Exchanges:
             MPI.Prequest.Waitall(requests)
 
         self._check(exchange, pattern, count, "before")
-        times = time(exchange)
+        times_ms = time(exchange)
         self._check(exchange, pattern, count, "after")
         for request in requests:
             request.Free()
-        return self._context.median_of_slowest(times) / 1000.0
+        return self._context.median_of_slowest(times_ms) / 1000.0
 
     def _open(self, pattern: Pattern, count: int) -> list[MPI.Prequest]:
         outgoing = self._buffers[:2]
@@ -102,10 +102,10 @@ class Exchanges:
         exchange()
         calls = calls_per_sample(self._context.largest(perf_counter() - start))
         iterations: int = params.iterations
-        times = array("d", bytes(8 * iterations))
+        times_ms = array("d", bytes(8 * iterations))
         self._comm.Barrier()
-        time_batch(repeat_calls(exchange, calls), times, 0, iterations, 1000.0 / calls)
-        return times
+        time_batch(repeat_calls(exchange, calls), times_ms, 0, iterations, 1000.0 / calls)
+        return times_ms
 
     def _check(
         self, exchange: Callable[[], object], pattern: Pattern, count: int, phase: str

@@ -42,33 +42,35 @@ def compare_bytes(actual: bytes, expected: bytes) -> WorstError:
         actual_block = actual[first : first + _BLOCK]
         expected_block = expected[first : first + _BLOCK]
         if actual_block != expected_block:
-            wrong = [
+            wrong_positions = [
                 index
                 for index, pair in enumerate(zip(actual_block, expected_block, strict=True))
                 if pair[0] != pair[1]
             ]
-            error = max(abs(actual_block[index] - expected_block[index]) for index in wrong)
-            position = wrong[0]
+            max_error = max(
+                abs(actual_block[index] - expected_block[index]) for index in wrong_positions
+            )
+            position = wrong_positions[0]
             actual_byte = actual_block[position]
             expected_byte = expected_block[position]
             detail = f"byte {first + position} is {actual_byte:#04x}, not {expected_byte:#04x}"
-            return WorstError.single(float(error), 0.0, detail)
+            return WorstError.single(float(max_error), 0.0, detail)
     return WorstError()
 
 
 _COPIES = 20
 
 
-def time_copies(copies: Callable[[], object], count: int) -> float:
+def time_copies(make_copies: Callable[[], object], count: int) -> float:
     """Return the seconds of one copy, the median over samples.
 
     Args:
-        copies: Copies a message ``count`` times, and returns when all copies are done.
+        make_copies: Copies a message ``count`` times, and returns when all copies are done.
         count: Copies in a sample.
     """
-    times = array("d", bytes(8 * _COPIES))
-    time_batch(copies, times, 0, _COPIES, 1.0 / count)
-    return median(times)
+    seconds = array("d", bytes(8 * _COPIES))
+    time_batch(make_copies, seconds, 0, _COPIES, 1.0 / count)
+    return median(seconds)
 
 
 class Trips(Protocol):

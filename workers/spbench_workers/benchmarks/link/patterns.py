@@ -53,10 +53,10 @@ def make_halves(order: Sequence[int], rank: int, name: str) -> Pattern:
 
 def draw_orders(size: int, count: int, seed: int) -> list[tuple[str, list[int]]]:
     """Return the ranks in order and ``count`` random orders, each with its name."""
-    draw = random.Random(seed)
+    generator = random.Random(seed)
     orders = [("in order", list(range(size)))]
     for number in range(count):
         shuffled = list(range(size))
-        draw.shuffle(shuffled)
+        generator.shuffle(shuffled)
         orders.append((f"random {number + 1}", shuffled))
     return orders

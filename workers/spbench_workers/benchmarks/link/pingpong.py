@@ -61,50 +61,52 @@ class PingPong:
         for count in self._sizes:
             pair = self._messages.open_pair(other, count)
             self._check(pair, "before")
-            times = self._time(pair)
+            trip_seconds = self._time(pair)
             self._check(pair, "after")
             pair.free()
             if other.leads:
-                self.one_way[peer, count] = median(times) / 2.0
+                self.one_way[peer, count] = median(trip_seconds) / 2.0
             if count == self._sizes[-1]:
-                pairs = zip(self.slowest_ms, times, strict=True)
-                slowest = [max(old, 1000.0 * new) for old, new in pairs]
-                self.slowest_ms = array("d", slowest)
+                pairs = zip(self.slowest_ms, trip_seconds, strict=True)
+                slowest_ms = [max(old, 1000.0 * new) for old, new in pairs]
+                self.slowest_ms = array("d", slowest_ms)
 
     def _time(self, pair: Trips) -> array[float]:
         """Return the seconds of one round trip, iteration by iteration."""
-        trips, seconds = self._warm_up(pair)
-        body = self._context.with_fault(partial(pair.trips, trips), seconds * trips)
-        times = array("d", bytes(8 * self._iterations))
-        batch = max(1, int(BATCH_INTERVAL / (seconds * trips)))
-        for first in range(0, self._iterations, batch):
+        trips, seconds_per_trip = self._warm_up(pair)
+        body = self._context.with_fault(partial(pair.trips, trips), seconds_per_trip * trips)
+        trip_seconds = array("d", bytes(8 * self._iterations))
+        batch_size = max(1, int(BATCH_INTERVAL / (seconds_per_trip * trips)))
+        for first in range(0, self._iterations, batch_size):
             # An empty message in each direction lets both ranks begin a batch together.
             other = pair.peer.rank
             self._comm.sendrecv(None, dest=other, sendtag=_COUNT_TAG, source=other)
-            count = min(batch, self._iterations - first)
-            time_batch(body, times, first, count, 1.0 / trips)
+            count = min(batch_size, self._iterations - first)
+            time_batch(body, trip_seconds, first, count, 1.0 / trips)
             self._done += count
             self._context.progress(Activity.TIMING, self._done, self._total)
-        return times
+        return trip_seconds
 
     def _warm_up(self, pair: Trips) -> tuple[int, float]:
         """Return the round trips of a sample, and the seconds of one of them."""
         trips = 1
-        seconds = 0.0
+        seconds_per_trip = 0.0
         samples = self._context.read_params(PingpongParams).warmup
         for repeats in (1, samples) if samples else (1,):
             start = perf_counter()
             for _ in range(repeats):
                 pair.trips(trips)
-            seconds = (perf_counter() - start) / (repeats * trips)
-            trips, seconds = self._agree(pair, calls_per_sample(seconds), seconds)
-        return trips, seconds
+            seconds_per_trip = (perf_counter() - start) / (repeats * trips)
+            trips, seconds_per_trip = self._agree(
+                pair, calls_per_sample(seconds_per_trip), seconds_per_trip
+            )
+        return trips, seconds_per_trip
 
-    def _agree(self, pair: Trips, trips: int, seconds: float) -> tuple[int, float]:
+    def _agree(self, pair: Trips, trips: int, seconds_per_trip: float) -> tuple[int, float]:
         """Send the leading rank's trips and seconds to its peer; return them on both."""
         if pair.peer.leads:
-            self._comm.send((trips, seconds), dest=pair.peer.rank, tag=_COUNT_TAG)
-            return trips, seconds
+            self._comm.send((trips, seconds_per_trip), dest=pair.peer.rank, tag=_COUNT_TAG)
+            return trips, seconds_per_trip
         agreed: tuple[int, float] = self._comm.recv(source=pair.peer.rank, tag=_COUNT_TAG)
         return agreed
 
@@ -164,12 +166,12 @@ def _run(context: Context, messages: Messages) -> None:
 
     sleep_at_barrier(world.comm)
     if world.rank == 0:
-        seconds = messages.measure_copy(sizes[-1])
+        copy_seconds = messages.measure_copy(sizes[-1])
         origin = f"a memory copy of {sizes[-1]} B by rank 0 alone"
         if params.device != "cpu":
             origin = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
-        context.limit("time_ms", 2 * seconds * 1e3, f"{origin}, there and back")
-        context.limit("bandwidth_gb_s", sizes[-1] / seconds / 1e9, origin)
+        context.limit("time_ms", 2 * copy_seconds * 1e3, f"{origin}, there and back")
+        context.limit("bandwidth_gb_s", sizes[-1] / copy_seconds / 1e9, origin)
     sleep_at_barrier(world.comm)
 
 
@@ -180,21 +182,23 @@ def _find_peer(rank: int, pairs: list[tuple[int, int]]) -> int | None:
 def _report_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
     rank = context.world.rank
     for count in context.read_params(PingpongParams).sizes:
-        seconds = pingpong.one_way[peer, count]
+        one_way_seconds = pingpong.one_way[peer, count]
         labels: dict[str, Any] = {"source": rank, "target": peer, "bytes": count}
         labels |= {"host_a": hosts[rank], "host_b": hosts[peer]}
-        context.metric("latency_us", seconds * 1e6, **labels)
-        context.metric("bandwidth_gb_s", count / seconds / 1e9, **labels)
+        context.metric("latency_us", one_way_seconds * 1e6, **labels)
+        context.metric("bandwidth_gb_s", count / one_way_seconds / 1e9, **labels)
 
 
 def _report_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> None:
     sizes = context.read_params(PingpongParams).sizes
-    slowest = [
-        max((time for (_, count), time in one_way.items() if count == size), default=0.0)
+    slowest_seconds = [
+        max((seconds for (_, count), seconds in one_way.items() if count == size), default=0.0)
         for size in (sizes[0], sizes[-1])
     ]
-    gathered = context.world.comm.gather(slowest)
-    if gathered is not None:
-        smallest, largest = (max(column) for column in zip(*gathered, strict=True))
-        context.metric("latency_us", smallest * 1e6)
-        context.metric("bandwidth_gb_s", sizes[-1] / largest / 1e9)
+    seconds_by_rank = context.world.comm.gather(slowest_seconds)
+    if seconds_by_rank is not None:
+        smallest_seconds, largest_seconds = (
+            max(column) for column in zip(*seconds_by_rank, strict=True)
+        )
+        context.metric("latency_us", smallest_seconds * 1e6)
+        context.metric("bandwidth_gb_s", sizes[-1] / largest_seconds / 1e9)

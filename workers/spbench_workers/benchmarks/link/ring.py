@@ -21,33 +21,35 @@ def run(context: Context) -> None:
     params = context.read_params(RingParams)
     world = context.world
     sizes = params.sizes
-    smallest = sizes[0]
-    largest = sizes[-1]
+    small_size = sizes[0]
+    large_size = sizes[-1]
 
-    exchanges = Exchanges(context, largest)
+    exchanges = Exchanges(context, large_size)
     named_orders = draw_orders(world.size, params.rings, context.seed_for("rings"))
     (first, *others) = [
         make_ring(order, world.rank, f"ring {name}") for name, order in named_orders
     ]
-    small = [exchanges.time_pattern(pattern, smallest) for pattern in (first, *others)]
-    large = [exchanges.sample_pattern(first, largest)]
-    large += [exchanges.time_pattern(pattern, largest) for pattern in others]
+    small_seconds = [exchanges.time_pattern(pattern, small_size) for pattern in (first, *others)]
+    large_seconds = [exchanges.sample_pattern(first, large_size)]
+    large_seconds += [exchanges.time_pattern(pattern, large_size) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
 
-    (latency, one_way), origin = measure_lone_link(context, [smallest, largest])
+    (small_one_way, large_one_way), origin = measure_lone_link(context, [small_size, large_size])
 
     if world.rank == 0:
-        rates = [_MESSAGES * largest / seconds / 1e9 for seconds in large]
-        context.metric("latency_us", small[0] * 1e6)
-        context.metric("bandwidth_gb_s", rates[0])
+        gb_per_second = [_MESSAGES * large_size / seconds / 1e9 for seconds in large_seconds]
+        context.metric("latency_us", small_seconds[0] * 1e6)
+        context.metric("bandwidth_gb_s", gb_per_second[0])
         if others:
-            context.metric("random_latency_us", fmean(small[1:]) * 1e6)
-            context.metric("random_bandwidth_gb_s", fmean(rates[1:]))
+            context.metric("random_latency_us", fmean(small_seconds[1:]) * 1e6)
+            context.metric("random_bandwidth_gb_s", fmean(gb_per_second[1:]))
         context.limit(
-            "time_ms", _MESSAGES * one_way * 1e3, f"two messages of {largest} B, {origin}"
+            "time_ms", _MESSAGES * large_one_way * 1e3, f"two messages of {large_size} B, {origin}"
         )
         for name in ("latency_us", "random_latency_us")[: 1 + bool(others)]:
-            context.limit(name, latency * 1e6, f"a message of {smallest} B, {origin}")
+            context.limit(name, small_one_way * 1e6, f"a message of {small_size} B, {origin}")
         for name in ("bandwidth_gb_s", "random_bandwidth_gb_s")[: 1 + bool(others)]:
-            context.limit(name, largest / one_way / 1e9, f"a message of {largest} B, {origin}")
+            context.limit(
+                name, large_size / large_one_way / 1e9, f"a message of {large_size} B, {origin}"
+            )
