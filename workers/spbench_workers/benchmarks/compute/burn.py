@@ -21,38 +21,42 @@ from spbench_workers.timing import measure
 
 def run(context: Context) -> None:
     """Run the case."""
-    seconds: float = context.read_params(BurnParams).seconds
+    min_seconds: float = context.read_params(BurnParams).seconds
     matrices = open_matrices(context)
     planted = context.planted("corrupt-result")
     body = matrices.multiply_and_corrupt if planted else matrices.multiply
     cpus = os.sched_getaffinity(0)
-    hot = read_counters().hot
+    throttled_before = read_counters().hot
 
-    below = 0.0
+    max_slowdown = 0.0
     error = 0.0
     detail = ""
-    rounds: list[array[float]] = []
+    times_ms_by_round: list[array[float]] = []
     start = monotonic()
-    spent = 0.0
+    spent_seconds = 0.0
 
     # All ranks use the slowest rank's time, so that they end after the same round.
-    while not rounds or spent < seconds:
+    while not times_ms_by_round or spent_seconds < min_seconds:
         fill_uniform(context, "burn", (matrices.left, matrices.right))
-        rounds.append(measure(context, body))
-        below = max(below, measure_slowdown(cpus))
-        round_error, round_detail = check_product(context, body, matrices, f"round {len(rounds)}")
+        times_ms_by_round.append(measure(context, body))
+        max_slowdown = max(max_slowdown, measure_slowdown(cpus))
+        round_error, round_detail = check_product(
+            context, body, matrices, f"round {len(times_ms_by_round)}"
+        )
         if round_error and not error:
             error = round_error
-            detail = f"round {len(rounds)}: {round_detail}"
-        spent = context.largest(monotonic() - start)
-        context.progress("burn", min(int(spent), int(seconds)), max(1, int(seconds)))
+            detail = f"round {len(times_ms_by_round)}: {round_detail}"
+        spent_seconds = context.largest(monotonic() - start)
+        context.progress(
+            "burn", min(int(spent_seconds), int(min_seconds)), max(1, int(min_seconds))
+        )
 
     context.check("product", error, 0.0, detail)
-    context.metric("rounds", float(len(rounds)))
-    context.metric("kept_share", median(rounds[0]) / median(rounds[-1]))
-    context.metric("below_base", below)
-    context.metric("throttled", read_counters().hot - hot)
-    times = array("d", (time for round_times in rounds for time in round_times))
+    context.metric("rounds", float(len(times_ms_by_round)))
+    context.metric("kept_share", median(times_ms_by_round[0]) / median(times_ms_by_round[-1]))
+    context.metric("below_base", max_slowdown)
+    context.metric("throttled", read_counters().hot - throttled_before)
+    times_ms = array("d", (ms for round_ms in times_ms_by_round for ms in round_ms))
     report_rate_and_limit(
-        context, matrices.multiply, times, rate="gflops", work_per_iteration=count_gflop(context)
+        context, matrices.multiply, times_ms, rate="gflops", work_per_iteration=count_gflop(context)
     )

@@ -83,13 +83,17 @@ def _run(context: Context) -> None:
     _report_choice(context, convolution)
     before = _check(context, body, convolution, "before")
     fill_uniform(context, "conv", (convolution.images, convolution.kernels))
-    times = measure(context, body)
+    times_ms = measure(context, body)
     after = _check(context, body, convolution, "after")
     error, detail = before if before[1] else after
     context.check("convolution", error, TOLERANCE, detail)
     work_per_iteration = convolution.flop / 1e9
     report_rate_and_limit(
-        context, convolution.convolve, times, rate="gflops", work_per_iteration=work_per_iteration
+        context,
+        convolution.convolve,
+        times_ms,
+        rate="gflops",
+        work_per_iteration=work_per_iteration,
     )
 
 
@@ -100,11 +104,11 @@ def _make_convolution(context: Context) -> Convolution:
     kernel = params.kernel
     dtype = torch_dtype(params.dtype)
     device = choose_device(context, tf32=params.dtype == "tf32")
-    images = (params.batch_size, channels, height, width)
-    kernels = (params.out_channels, channels, kernel, kernel)
+    images_shape = (params.batch_size, channels, height, width)
+    kernels_shape = (params.out_channels, channels, kernel, kernel)
     return Convolution(
-        torch.zeros(images, dtype=dtype, device=device),
-        torch.zeros(kernels, dtype=dtype, device=device),
+        torch.zeros(images_shape, dtype=dtype, device=device),
+        torch.zeros(kernels_shape, dtype=dtype, device=device),
     )
 
 
@@ -151,15 +155,17 @@ def draw_factors(
         seeds: The seeds of the images, of the kernels, and last of the numbers that TF32 rounds.
         tf32: Whether the device multiplies in TF32, which must then represent all numbers.
     """
-    size = convolution.kernels.shape[-1]
+    kernel_size = convolution.kernels.shape[-1]
     images = convolution.images
-    limit = largest_convolved(images.dtype, (size, size), gpu=is_gpu(images.device), tf32=tf32)
-    wide = shows_tf32(limit)
-    spread = choose_spread(convolution.terms, limit, wide=wide)
+    max_exact = largest_convolved(
+        images.dtype, (kernel_size, kernel_size), gpu=is_gpu(images.device), tf32=tf32
+    )
+    has_wide_values = shows_tf32(max_exact)
+    spread = choose_spread(convolution.terms, max_exact, wide=has_wide_values)
     pixels = whole_numbers(tuple(images.shape), spread, seeds[0])
     kernels = whole_numbers(tuple(convolution.kernels.shape), spread, seeds[1])
-    if wide:
-        insert_wide(pixels[:, :, ::size, ::size], 1, seeds[-1])
+    if has_wide_values:
+        insert_wide(pixels[:, :, ::kernel_size, ::kernel_size], 1, seeds[-1])
     return pixels, kernels
 
 
@@ -175,13 +181,15 @@ def compute_reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
         bottom and to the right.
     """
     batch, channels, height, width = images.shape
-    size = kernels.shape[-1]
-    low = (size - 1) // 2
-    padded = torch.zeros((batch, channels, height + size - 1, width + size - 1)).double()
-    padded[:, :, low : low + height, low : low + width] = images
+    kernel_size = kernels.shape[-1]
+    padding = (kernel_size - 1) // 2
+    padded = torch.zeros(
+        (batch, channels, height + kernel_size - 1, width + kernel_size - 1)
+    ).double()
+    padded[:, :, padding : padding + height, padding : padding + width] = images
     total = torch.zeros((batch, kernels.shape[0], height, width)).double()
-    for row in range(size):
-        for col in range(size):
+    for row in range(kernel_size):
+        for col in range(kernel_size):
             shifted = padded[:, :, row : row + height, col : col + width]
             total += torch.einsum("bchw,oc->bohw", shifted, kernels[:, :, row, col])
     return total
@@ -189,14 +197,14 @@ def compute_reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
 
 def compare_values(actual: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
     """Compare every value; return the largest error and the first wrong position."""
-    error = (actual.double() - expected).abs()
+    errors = (actual.double() - expected).abs()
     # The negation also finds NaN.
-    wrong = ~(error <= TOLERANCE)
-    largest = float(error.max())
-    if not bool(wrong.any()):
-        return largest, ""
-    image, channel, row, col = (int(index) for index in wrong.nonzero()[0])
-    return largest, (
+    is_wrong = ~(errors <= TOLERANCE)
+    max_error = float(errors.max())
+    if not bool(is_wrong.any()):
+        return max_error, ""
+    image, channel, row, col = (int(index) for index in is_wrong.nonzero()[0])
+    return max_error, (
         f"row {row}, col {col} (image {image}, channel {channel}) is "
         f"{float(actual[image, channel, row, col]):g}, "
         f"not {float(expected[image, channel, row, col]):g}"
@@ -223,19 +231,19 @@ def compare_rows(
     vector = torch.randint(1, _VECTOR_MAX + 1, (actual.shape[3],), generator=generator).double()
     for index, (result, image) in enumerate(zip(actual, images, strict=True)):
         rounded = result.double().round_()
-        distance = (result - rounded).abs()
-        wrong = ~(distance <= TOLERANCE)
-        if bool(wrong.any()):
-            channel, row, col = (int(position) for position in wrong.nonzero()[0])
+        distances = (result - rounded).abs()
+        is_wrong = ~(distances <= TOLERANCE)
+        if bool(is_wrong.any()):
+            channel, row, col = (int(position) for position in is_wrong.nonzero()[0])
             value = float(result[channel, row, col])
-            return float(distance.max()), (
+            return float(distances.max()), (
                 f"row {row}, col {col} (image {index}, channel {channel}) is {value:g}, "
                 "no whole number"
             )
-        error = (rounded @ vector - _multiply_rows(image, kernels, vector)).abs()
-        if bool((error != 0.0).any()):
-            channel, row = (int(position) for position in (error != 0.0).nonzero()[0])
-            return float(error.max()), (
+        errors = (rounded @ vector - _multiply_rows(image, kernels, vector)).abs()
+        if bool((errors != 0.0).any()):
+            channel, row = (int(position) for position in (errors != 0.0).nonzero()[0])
+            return float(errors.max()), (
                 f"row {row} (image {index}, channel {channel}) is wrong (times a random vector)"
             )
     return 0.0, ""
@@ -246,17 +254,23 @@ def _multiply_rows(
 ) -> torch.Tensor:
     """Return the rows of a convolution times a vector, ``out_channels x height``."""
     channels, height, width = image.shape
-    size = kernels.shape[-1]
-    low = (size - 1) // 2
-    rows = torch.zeros((channels, size, height + size - 1), dtype=torch.float64)
-    for tap in range(size):
+    kernel_size = kernels.shape[-1]
+    padding = (kernel_size - 1) // 2
+    row_products = torch.zeros(
+        (channels, kernel_size, height + kernel_size - 1), dtype=torch.float64
+    )
+    for tap in range(kernel_size):
         # For column 0 of the result, the tap reads column `first` of the image.
-        first = tap - low
-        inside = slice(max(0, first), max(0, min(width, width + first)))
+        shift = tap - padding
+        inside = slice(max(0, shift), max(0, min(width, width + shift)))
         part = image[:, :, inside]
-        start = max(0, -first)
-        rows[:, tap, low : low + height] = part @ vector[start : start + part.shape[2]]
+        start = max(0, -shift)
+        row_products[:, tap, padding : padding + height] = (
+            part @ vector[start : start + part.shape[2]]
+        )
     total = torch.zeros((kernels.shape[0], height), dtype=torch.float64)
-    for tap in range(size):
-        total += torch.einsum("cjh,ocj->oh", rows[:, :, tap : tap + height], kernels[:, :, tap])
+    for tap in range(kernel_size):
+        total += torch.einsum(
+            "cjh,ocj->oh", row_products[:, :, tap : tap + height], kernels[:, :, tap]
+        )
     return total

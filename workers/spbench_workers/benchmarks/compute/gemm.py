@@ -58,13 +58,13 @@ def run(context: Context) -> None:
     body = matrices.multiply_and_corrupt if planted else matrices.multiply
     before = check_product(context, body, matrices, "before")
     fill_uniform(context, "gemm", (matrices.left, matrices.right))
-    times = measure(context, body)
+    times_ms = measure(context, body)
     after = check_product(context, body, matrices, "after")
     error, detail = before if before[0] else after
     # No step of the product of whole numbers rounds, so a right result is exact.
     context.check("product", error, 0.0, detail)
     report_rate_and_limit(
-        context, matrices.multiply, times, rate="gflops", work_per_iteration=count_gflop(context)
+        context, matrices.multiply, times_ms, rate="gflops", work_per_iteration=count_gflop(context)
     )
 
 
@@ -119,11 +119,11 @@ def draw_factors(
             rounds.
         tf32: Whether the device multiplies in TF32, which must then represent all numbers.
     """
-    limit = largest_sum(dtype)
-    wide = shows_tf32(limit) and not tf32
-    spread = choose_spread(n, limit, wide=wide)
+    max_exact = largest_sum(dtype)
+    has_wide_values = shows_tf32(max_exact) and not tf32
+    spread = choose_spread(n, max_exact, wide=has_wide_values)
     left, right = (whole_numbers((n, n), spread, seed) for seed in seeds[:2])
-    if wide:
+    if has_wide_values:
         insert_wide(left, 1, seeds[-1])
     return left, right
 
@@ -139,12 +139,12 @@ def check_rows(
     n = left.shape[0]
     generator = torch.Generator().manual_seed(seed)
     vector = torch.randint(1, _VECTOR_MAX + 1, (n,), generator=generator).double()
-    image = _multiply_vector(right, vector)
-    error = (_multiply_vector(result, vector) - _multiply_vector(left, image)).abs()
-    if bool((error == 0.0).all()):
+    right_times_vector = _multiply_vector(right, vector)
+    errors = (_multiply_vector(result, vector) - _multiply_vector(left, right_times_vector)).abs()
+    if bool((errors == 0.0).all()):
         return 0.0, ""
-    row = int((error != 0.0).nonzero()[0])
-    return float(error.max()), f"row {row} of the product is wrong (times a random vector)"
+    row = int((errors != 0.0).nonzero()[0])
+    return float(errors.max()), f"row {row} of the product is wrong (times a random vector)"
 
 
 def check_values(

@@ -48,13 +48,13 @@ class Quantum:
         """Do the work once."""
         data = self._data
         crc = zlib.crc32
-        value = 0
+        checksum = 0
         for _ in self._passes:
-            value = crc(data, value)
-        value ^= self._change
-        if value != self._expected:
+            checksum = crc(data, checksum)
+        checksum ^= self._change
+        if checksum != self._expected:
             self.wrong_count += 1
-            self.last_wrong = value
+            self.last_wrong = checksum
 
 
 def run(context: Context) -> None:
@@ -66,17 +66,17 @@ def run(context: Context) -> None:
     quantum = Quantum(
         data, passes, compute_reference(data, passes), corrupt=context.planted("corrupt-result")
     )
-    times = sorted(measure(context, quantum.work))
+    times_ms = sorted(measure(context, quantum.work))
     detail = ""
     if quantum.wrong_count:
         detail = f"{quantum.wrong_count} results are wrong, the last {quantum.last_wrong:#010x}"
     context.check("work", float(quantum.wrong_count), 0.0, detail)
-    fastest = times[0]
-    context.metric("lost_share", 1.0 - fastest / fmean(times))
-    context.metric("slowest_ratio", times[int(_SLOWEST * (len(times) - 1))] / fastest)
-    fastest_of_all = -context.largest(-fastest)
+    fastest_ms = times_ms[0]
+    context.metric("lost_share", 1.0 - fastest_ms / fmean(times_ms))
+    context.metric("slowest_ratio", times_ms[int(_SLOWEST * (len(times_ms) - 1))] / fastest_ms)
+    fastest_of_all_ms = -context.largest(-fastest_ms)
     if context.world.rank == 0:
-        context.limit("time_ms", fastest_of_all, "the fastest quantum of all ranks")
+        context.limit("time_ms", fastest_of_all_ms, "the fastest quantum of all ranks")
 
 
 def _count_passes(context: Context, data: bytes) -> int:
@@ -87,8 +87,8 @@ def _count_passes(context: Context, data: bytes) -> int:
         zlib.crc32(data)
         seconds.append(perf_counter() - start)
     passes = round(context.read_params(NoiseParams).quantum_us * 1e-6 / max(min(seconds), 1e-9))
-    agreed: int = context.world.comm.bcast(max(1, passes))
-    return agreed
+    agreed_passes: int = context.world.comm.bcast(max(1, passes))
+    return agreed_passes
 
 
 def compute_reference(data: bytes, passes: int) -> int:
@@ -102,11 +102,11 @@ def compute_reference(data: bytes, passes: int) -> int:
     columns = [_update_register(table, data, 1 << bit) ^ constant for bit in range(32)]
     register = 0xFFFFFFFF
     for _ in range(passes):
-        mapped = constant
+        next_register = constant
         for bit, column in enumerate(columns):
             if register >> bit & 1:
-                mapped ^= column
-        register = mapped
+                next_register ^= column
+        register = next_register
     return register ^ 0xFFFFFFFF
 
 

@@ -49,12 +49,14 @@ def _run(context: Context, device: torch.device, origin: torch.device, goal: tor
 
     body = copy_and_corrupt if context.planted("corrupt-copy") else copy
     before = _check(context, body, source, target, "before")
-    times = measure(context, body)
+    times_ms = measure(context, body)
     after = _check(context, body, source, target, "after")
     error, detail = before if before[0] else after
     context.check("copy", error, 0.0, detail)
     gigabytes = size / 1e9
-    report_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", work_per_iteration=gigabytes)
+    report_rate_and_limit(
+        context, copy, times_ms, rate="bandwidth_gb_s", work_per_iteration=gigabytes
+    )
 
 
 def choose_endpoints(context: Context, device: torch.device) -> tuple[torch.device, torch.device]:
@@ -123,7 +125,7 @@ def _check(
         expected = _random_block(context, phase, first, min(_BLOCK, size - first))
         actual = target[first : first + _BLOCK].cpu()
         if not torch.equal(actual, expected):
-            return _difference(actual, expected, first)
+            return _describe_difference(actual, expected, first)
     return 0.0, ""
 
 
@@ -134,7 +136,9 @@ def _random_block(context: Context, phase: str, first: int, size: int) -> torch.
     return numbers.view(torch.uint8)[:size]
 
 
-def _difference(actual: torch.Tensor, expected: torch.Tensor, first: int) -> tuple[float, str]:
+def _describe_difference(
+    actual: torch.Tensor, expected: torch.Tensor, first: int
+) -> tuple[float, str]:
     index = int((actual != expected).nonzero()[0])
     error = float((actual.short() - expected.short()).abs().max())
     return error, f"byte {first + index} is {int(actual[index])}, not {int(expected[index])}"
