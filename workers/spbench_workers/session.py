@@ -79,9 +79,9 @@ def serve() -> None:
 def start_gpu(world: World) -> None:
     """Start CUDA on this rank's GPU, if torch is installed and sees one."""
     with suppress(ImportError, OSError):  # the case reports it
-        from spbench_parallel.device import warm_up
+        from spbench_parallel.device import gpus
 
-        warm_up.start_gpu(world.local_rank)
+        gpus.start_gpu(world.local_rank)
 
 
 def _may_use_gpu(case: Mapping[str, Any]) -> bool:

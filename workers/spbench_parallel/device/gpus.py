@@ -1,8 +1,9 @@
-"""GPUs visible to this process: their properties, or the reason why there is none."""
+"""GPUs visible to this process: their properties, their start, or why there is none."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,3 +77,34 @@ def read_pci_address(device: torch.device) -> str:
         return address
     gpu: Any = torch.cuda.get_device_properties(device)
     return f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"
+
+
+def start_gpu(local_rank: int) -> None:
+    """Start CUDA on the GPU of a local rank, and load common libraries.
+
+    This happens before the console watches for heartbeats: starting the driver, cuBLAS and cuDNN
+    can hold the GIL for seconds each, during which a process sends no heartbeat. Without a GPU this
+    returns at once. Failures are ignored here: the case meets them again and reports them with its
+    parameters.
+    """
+    if explain_missing_gpu():
+        return
+    with suppress(Exception):
+        device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        load_libraries(device)
+        # Free the cuBLAS workspace: it would count as memory of cases without matrix products.
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+
+
+def load_libraries(device: torch.device) -> None:
+    """Multiply and convolve once with gradients, and wait for the results."""
+    matrix = torch.ones(8, 8, device=device)
+    image = torch.ones(1, 8, 8, 8, device=device, requires_grad=True)
+    weight = torch.ones(8, 8, 3, 3, device=device, requires_grad=True)
+    product = torch.mm(matrix, matrix)
+    torch.conv2d(image, weight).sum().backward()
+    product.sum().item()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -49,8 +49,8 @@ from spbench_parallel.progress import NO_PROGRESS, Progress
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.fetched.box import FetchingOperator
 from spbench_parallel.spatial.fused.blocks import FusedBlock, FusedSequential
+from spbench_parallel.spatial.gradients import PixelwiseOperator
 from spbench_parallel.spatial.group_norm import SpatialGroupNorm
-from spbench_parallel.spatial.pixelwise import PixelwiseOperator
 from spbench_parallel.spatial.pool import TiledPool
 from spbench_parallel.spatial.redistribute import Redistribute
 from spbench_parallel.spatial.replicated import (

@@ -3,7 +3,7 @@
 MPI adds on the host. GPU values are staged through pinned memory, also if NCCL carries the messages
 between stages. Over tiles there are many sums, in autograd's order, and most are small. NCCL would
 need another stream and one group per group of tiles, and would only save the time to copy a few
-KiB.
+KiB. Pixelwise operators need nothing else over tiles, and are here too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 from mpi4py import MPI
+from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from spbench_parallel.device.host_memory import get_host_memory
 from spbench_parallel.device.streams import is_gpu
@@ -72,6 +74,39 @@ def allreduce_sum(
             return
         values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
         tensor.copy_(_sum_on_host(comm, values))
+
+
+class PixelwiseOperator(nn.Module):
+    """A linear layer, a layer normalisation over the last axis, or a PReLU, per pixel.
+
+    The gradients of its parameters are summed over the tiles. All ranks must call backward in the
+    same order.
+
+    Args:
+        module: The operator of whole images, with its weights.
+        comm: The ranks of the tiles.
+    """
+
+    def __init__(self, module: nn.Linear | nn.LayerNorm | nn.PReLU, comm: MPI.Intracomm) -> None:
+        super().__init__()
+        self._comm = comm
+        self._module = (module,)  # a tuple, so that torch registers its parameters only once
+        for name, parameter in module.named_parameters():
+            self.register_parameter(name, parameter)
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the operator's values at this rank's pixels."""
+        (module,) = self._module
+        own_weight = self._parameters.get("weight")
+        if own_weight is None:
+            assert isinstance(module, nn.LayerNorm), "others have weights"
+            return functional.layer_norm(tile, module.normalized_shape, eps=module.eps)
+        weight, bias = share_weights(self._comm, own_weight, self._parameters.get("bias"))
+        if isinstance(module, nn.LayerNorm):
+            return functional.layer_norm(tile, module.normalized_shape, weight, bias, module.eps)
+        if isinstance(module, nn.PReLU):
+            return functional.prelu(tile, weight)
+        return functional.linear(tile, weight, bias)
 
 
 def _sum_on_host(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:

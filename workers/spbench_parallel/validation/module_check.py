@@ -35,8 +35,7 @@ from spbench_parallel.models.imported.model import ImportedModel
 from spbench_parallel.models.imported.tile_strategies import is_same_over_tiles
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
-from spbench_parallel.synthetic import synthetic_images
-from spbench_parallel.validation.reference import NOISE, ReferenceModel, Results
+from spbench_parallel.validation.reference import NOISE, ReferenceModel, Results, synthetic_images
 
 STEPS = 2
 """Training steps that are compared."""

@@ -38,6 +38,27 @@ SMALL_STEP = 1e-3
 """The largest change of a weight in a small step, relative to the largest weight."""
 
 
+def synthetic_images(
+    plan: ModelPlan, seed: int, dtype: torch.dtype | None = None
+) -> SyntheticImages:
+    """Return images for a plan's model, with a class per image or per pixel.
+
+    Args:
+        plan: The model.
+        seed: The seed of all images.
+        dtype: The number format of the pixels (default: that of the plan).
+    """
+    model = plan.model
+    return SyntheticImages(
+        model.image,
+        model.classes,
+        seed=seed,
+        masked=model.is_segmentation,
+        dtype=dtype or plan.dtype,
+        device=plan.device,
+    )
+
+
 @dataclass(slots=True)
 class Results:
     """Results of a model by kind and key, the same for one process and for many ranks.

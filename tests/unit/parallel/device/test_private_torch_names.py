@@ -25,7 +25,7 @@ GROUP_NAMES = (
 
 @pytest.mark.parametrize("name", ["_host_emptyCache", "_cuda_clearCublasWorkspaces"])
 def test_torch_can_free_pinned_memory_and_workspaces(name):
-    """Without these names, memory is not freed: see `device.memory`, `device.warm_up`."""
+    """Without these names, memory is not freed: see `device.memory`, `device.gpus`."""
     assert f"def {name}()" in DECLARATIONS.read_text()
 
 

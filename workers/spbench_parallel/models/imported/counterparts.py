@@ -28,8 +28,8 @@ from spbench_parallel.spatial.fetched.weighted import (
     pooling_taps,
     resizing_taps,
 )
+from spbench_parallel.spatial.gradients import PixelwiseOperator
 from spbench_parallel.spatial.group_norm import SpatialGroupNorm
-from spbench_parallel.spatial.pixelwise import PixelwiseOperator
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_parallel.spatial.tiling import Tiling
 

@@ -16,7 +16,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.peak_memory import available_bytes
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
-from spbench_parallel.synthetic import synthetic_images
+from spbench_parallel.validation.reference import synthetic_images
 from spbench_workers.benchmarks.model.case import ModelCase
 from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, count_images, estimate_cost

@@ -15,11 +15,11 @@ from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.product_errors import compares_products
 from spbench_parallel.progress import PhaseProgress
-from spbench_parallel.synthetic import synthetic_images
 from spbench_parallel.validation.comparison import compare
 from spbench_parallel.validation.reference import (
     KINDS,
     STEPS,
+    synthetic_images,
 )
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.model.validation import ResultParts, collect_parts

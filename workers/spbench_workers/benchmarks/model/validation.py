@@ -31,7 +31,6 @@ from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.formats import FP64
 from spbench_parallel.progress import PhaseProgress, Progress
-from spbench_parallel.synthetic import synthetic_images
 from spbench_parallel.validation.comparison import Cut, TensorPart, compare, largest_change
 from spbench_parallel.validation.finite_differences import compare_slopes
 from spbench_parallel.validation.reference import (
@@ -43,6 +42,7 @@ from spbench_parallel.validation.reference import (
     Results,
     ResultTensors,
     small_rate,
+    synthetic_images,
 )
 from spbench_workers.context import Context
 

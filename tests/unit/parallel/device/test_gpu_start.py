@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spbench_parallel.device import warm_up
+from spbench_parallel.device import gpus
 from spbench_workers import session
 
 
@@ -15,17 +15,17 @@ from spbench_workers import session
 def started_gpus(monkeypatch):
     """Provide two GPUs to torch; return the started ones."""
     devices = []
-    monkeypatch.setattr(warm_up, "explain_missing_gpu", lambda: "")
+    monkeypatch.setattr(gpus, "explain_missing_gpu", lambda: "")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
-    monkeypatch.setattr(warm_up, "load_libraries", devices.append)
+    monkeypatch.setattr(gpus, "load_libraries", devices.append)
     return devices
 
 
 def test_starts_the_gpu_of_the_local_rank(started_gpus):
-    warm_up.start_gpu(3)
+    gpus.start_gpu(3)
     assert started_gpus == [torch.device("cuda", 1)]
 
 
@@ -34,13 +34,13 @@ def test_ignores_a_gpu_that_fails_to_start(started_gpus, monkeypatch, error):
     def fail(device):
         raise error("CUDA error: out of memory")
 
-    monkeypatch.setattr(warm_up, "load_libraries", fail)
-    warm_up.start_gpu(0)
+    monkeypatch.setattr(gpus, "load_libraries", fail)
+    gpus.start_gpu(0)
 
 
 def test_starts_nothing_without_a_gpu(started_gpus, monkeypatch):
-    monkeypatch.setattr(warm_up, "explain_missing_gpu", lambda: "no driver")
-    warm_up.start_gpu(0)
+    monkeypatch.setattr(gpus, "explain_missing_gpu", lambda: "no driver")
+    gpus.start_gpu(0)
     assert started_gpus == []
 
 
@@ -58,7 +58,7 @@ class Operators(TorchDispatchMode):
 
 def test_loading_calls_the_libraries():
     with Operators() as operators:
-        warm_up.load_libraries(torch.device("cpu"))
+        gpus.load_libraries(torch.device("cpu"))
     assert {"aten::mm", "aten::convolution", "aten::convolution_backward"} <= operators.names
 
 
@@ -89,7 +89,7 @@ def serve_case(monkeypatch):
         monkeypatch.setattr(session, "load_runners", lambda names: dict.fromkeys(names))
         monkeypatch.setattr(session, "run_case", lambda *_, **__: steps.append("case"))
         monkeypatch.setattr(session, "finalize_mpi", lambda: None)
-        monkeypatch.setattr(warm_up, "start_gpu", lambda local_rank: steps.append("started"))
+        monkeypatch.setattr(gpus, "start_gpu", lambda local_rank: steps.append("started"))
         session.serve()
         return steps
 
