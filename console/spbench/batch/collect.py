@@ -88,7 +88,7 @@ class _Collection:
         self._errors: list[SpbenchError] = []
         self._lacks_something = False
 
-    def _suite_text(self) -> str:
+    def _read_suite_text(self) -> str:
         """Return the suite of the batch job; empty if it cannot be read."""
         try:
             return read_file(self._batch / "suite.yaml", MAX_BYTES).decode(errors="replace")
@@ -97,19 +97,19 @@ class _Collection:
 
     def record(self, state: RunState, view: View) -> EndedRun:
         self._state = state
-        self._folder.write_text("suite.yaml", self._suite_text())
-        self._folder.write_json("run.json", self._run_json())
+        self._folder.write_text("suite.yaml", self._read_suite_text())
+        self._folder.write_json("run.json", self._build_run_json())
         log = EventLog(self._folder.events)
         try:
             self._recorder = Recorder(log, state, view, self._clock)
-            self._recorder.record("run_start", **self._run_start())
+            self._recorder.record("run_start", **self._build_run_start())
             for number, attempt in enumerate(find_attempts(self._batch, self._plan), 1):
                 self._replay_attempt(number, attempt)
             return self._finish()
         finally:
             log.close()
 
-    def _run_json(self) -> dict[str, Any]:
+    def _build_run_json(self) -> dict[str, Any]:
         host = self._plan.environment.get("host")
         return {
             "id": self._folder.id,
@@ -118,7 +118,7 @@ class _Collection:
             "collected": str(self._batch.absolute()),
         }
 
-    def _run_start(self) -> dict[str, Any]:
+    def _build_run_start(self) -> dict[str, Any]:
         return {"id": self._folder.id, **self._plan.model_dump(mode="json", include=_RUN_START)}
 
     def _replay_attempt(self, number: int, attempt: Attempt) -> None:
@@ -195,18 +195,18 @@ class _Collection:
     def _finish(self) -> EndedRun:
         if self._end.time is not None:
             self._clock.advance(self._end.time, self._end.time)
-        reason = self._why_unfinished()
+        reason = self._explain_unfinished()
         unfinished = [case.id for case in self._state.cases.values() if self._is_open(case.id)]
         if self._end.alive:
             self._errors.append(FailedRunError(f"{reason}; collect again when it has ended"))
         for case in unfinished:
             running = self._state.cases[case].status == CaseStatus.RUNNING
-            self._judge(case, self._unfinished_status(running=running), reason)
+            self._judge(case, self._choose_unfinished_status(running=running), reason)
 
         cases, unreportable = build_cases(self._state)
         for case, reason in unreportable:
             self._judge(case, CaseStatus.ERROR, reason)
-        verdict, code = self._verdict()
+        verdict, code = self._judge_run()
         result_fields = {"verdict": verdict, "exit_code": int(code)}
         self._recorder.record(
             "run_end",
@@ -225,7 +225,7 @@ class _Collection:
         index_ended_run(self._folder, report.head, report.cases)
         return EndedRun(self._folder, code, report)
 
-    def _why_unfinished(self) -> str:
+    def _explain_unfinished(self) -> str:
         if self._end.alive:
             total = len(self._state.cases)
             done = sum(not self._is_open(case) for case in self._state.cases)
@@ -239,12 +239,12 @@ class _Collection:
             return "the batch job was killed, or its node failed, before this case"
         return "the batch job ended before this case"
 
-    def _unfinished_status(self, *, running: bool) -> CaseStatus:
+    def _choose_unfinished_status(self, *, running: bool) -> CaseStatus:
         if self._end.signal is not None or self._end.alive:
             return CaseStatus.CANCELLED
         return CaseStatus.ERROR if running else CaseStatus.SKIPPED
 
-    def _verdict(self) -> tuple[RunStatus, ExitCode]:
+    def _judge_run(self) -> tuple[RunStatus, ExitCode]:
         """Return the first status that applies of interrupted, missing, error and failed."""
         if self._end.signal is not None:
             interrupted = self._end.signal == "INT"

@@ -126,9 +126,9 @@ class BatchScript:
         Raises:
             UsageError: The scheduler has no option for a setting.
         """
-        return "\n".join([*self._directives(), *self._set_up(), self._functions(), *self._runs()])
+        return "\n".join([*self._render_directives(), *self._render_set_up(), self._render_functions(), *self._render_launches()])
 
-    def _directives(self) -> Iterator[str]:
+    def _render_directives(self) -> Iterator[str]:
         settings = self.allocation.settings
         prefix = self.scheduler.prefix
         # Only login shells define the function `module`.
@@ -139,7 +139,7 @@ class BatchScript:
         yield f"# spbench {__version__}, suite {self.suite}: spbench collect {folder}"
         yield ""
 
-    def _set_up(self) -> Iterator[str]:
+    def _render_set_up(self) -> Iterator[str]:
         settings = self.allocation.settings
         yield f"cd {shlex.quote(self.cwd)} || exit"
         if settings.modules:
@@ -148,7 +148,7 @@ class BatchScript:
         # After the lines of the settings, which may use a variable with this name.
         yield f"dir={shlex.quote(str(self.folder))}"
 
-    def _functions(self) -> str:
+    def _render_functions(self) -> str:
         text_by_placeholder = {
             "@JOB_ID@": self.scheduler.job_id,
             "@EVENTS@": ENV_EVENTS_DIR,
@@ -163,15 +163,15 @@ class BatchScript:
             text = text.replace(placeholder, value)
         return text
 
-    def _runs(self) -> Iterator[str]:
+    def _render_launches(self) -> Iterator[str]:
         early = self.scheduler.early_signal(self.allocation)
         if early is not None:
             yield early
         for job, launch in self.launches:
-            yield from self._run(job, launch)
+            yield from self._render_launch(job, launch)
         yield _EXIT
 
-    def _run(self, job: Job, launch: Launch) -> Iterator[str]:
+    def _render_launch(self, job: Job, launch: Launch) -> Iterator[str]:
         python = find_interpreter(job.settings)
         remaining_argv = wrap_argv(job.settings, (python, "-m", "spbench_workers.remaining"))
         shown_ids = ", ".join(case.id for case in job.cases[:3])
@@ -180,17 +180,17 @@ class BatchScript:
         ranks = format_quantity(job.np, "rank")
         yield f"# job {job.number}: {ranks}, {launch.version}: {shown_ids}"
         if launch.spec.rank_env:
-            remaining_argv = ("env", *_assignments(launch.spec.rank_env), *remaining_argv)
+            remaining_argv = ("env", *_format_assignments(launch.spec.rank_env), *remaining_argv)
         yield f"remaining=({shlex.join(remaining_argv)})"
         if launch.spec.hostfile is not None:
             ranks_per_host = job.settings.ranks_per_host or ""
             yield f'hosts {job.np} {ranks_per_host} >"$dir/jobs/{job.number}/{HOSTFILE_NAME}"'
-        variables = _assignments(added_variables(launch, self.environ))
+        variables = _format_assignments(added_variables(launch, self.environ))
         yield f"variables=({shlex.join(variables)})"
         yield f"run {job.number} {compute_time_limit(job)} {shlex.join(launch.command.argv)}"
 
 
-def _assignments(variables: Mapping[str, str]) -> list[str]:
+def _format_assignments(variables: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in variables.items()]
 
 

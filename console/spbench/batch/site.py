@@ -33,7 +33,7 @@ def batch_settings(
         UsageError: A site file cannot be read, or has errors.
     """
     suite_settings = suite.launch.batch
-    overridden_settings = _select_settings(suite_settings, _overridden_keys(overrides))
+    overridden_settings = _select_settings(suite_settings, _list_overridden_keys(overrides))
     layers = [overridden_settings, *([read_site(site)] if site else []), suite_settings]
     for path in (home / FILE_NAME, find_user_site()):
         if os.path.isfile(path):
@@ -59,7 +59,7 @@ def merge_settings(layers: Iterable[BatchSettings]) -> BatchSettings:
     return BatchSettings().model_copy(update=value_by_name)
 
 
-def _overridden_keys(overrides: Sequence[str]) -> set[str]:
+def _list_overridden_keys(overrides: Sequence[str]) -> set[str]:
     keys = (text.partition("=")[0] for text in overrides)
     return {key.removeprefix(_KEY) for key in keys if key.startswith(_KEY)}
 

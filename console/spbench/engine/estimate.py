@@ -76,7 +76,7 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     jobs = plan.launch_order
     concurrent_jobs = _count_concurrent(jobs)
     for job in jobs:
-        jobs_at_once = concurrent_jobs[_group_key(job)]
+        jobs_at_once = concurrent_jobs[_make_group_key(job)]
         start_seconds = _estimate_start(plan, job, history.get(work_by_case[job.cases[0].id]))
         # a launch starts once for all its cases, and once for jobs that run at the same time
         start_share = start_seconds / len(job.cases) / jobs_at_once
@@ -137,14 +137,14 @@ def _hash_case_work(plan: RunPlan, case: Case, np: int) -> str:
     return hash_work(case.benchmark, case.entry.version, np, case.params, argv, case.id)
 
 
-def _group_key(job: Job) -> tuple[object, ...]:
+def _make_group_key(job: Job) -> tuple[object, ...]:
     return job.repeat, job.host is not None, tuple(case.id for case in job.cases)
 
 
 def _count_concurrent(jobs: Iterable[Job]) -> dict[tuple[object, ...], int]:
     """Return the number of jobs of the same cases that run at once."""
     counts = Counter(
-        (_group_key(job), job.hosts_at_once if job.host is not None else 0) for job in jobs
+        (_make_group_key(job), job.hosts_at_once if job.host is not None else 0) for job in jobs
     )
     return {
         key: max(1, min(count, limit)) if limit else 1 for (key, limit), count in counts.items()

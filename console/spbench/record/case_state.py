@@ -179,10 +179,10 @@ class CaseState:
             return None
         repeats = self.fold_samples(metric)
         summary = summarize_repeats(repeats)
-        ratio = self._ratio_of_times(metric) if summary and len(repeats) > 1 else None
+        ratio = self._compute_ratio_of_times(metric) if summary and len(repeats) > 1 else None
         return summary if summary is None or ratio is None else replace(summary, p50=ratio)
 
-    def _ratio_of_times(self, metric: str) -> float | None:
+    def _compute_ratio_of_times(self, metric: str) -> float | None:
         """Return the value of a ratio of two times; None for other metrics."""
         limits = self.measured.limits
         compared_times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]

@@ -119,7 +119,7 @@ class RankRows:
         cached = self._rows.get(rank)
         if cached is None or cached[0] != version:
             figures = self._figures[rank]
-            row = _make_row(self._state.ranks[rank], figures, self._skew(figures))
+            row = _make_row(self._state.ranks[rank], figures, self._get_skew(figures))
             cached = self._rows[rank] = (version, row)
         return cached[1]
 
@@ -253,7 +253,7 @@ class RankRows:
                 self._typical_version = next(self._versions)
             self._stale = False
 
-    def _skew(self, figures: RankFigures) -> float | None:
+    def _get_skew(self, figures: RankFigures) -> float | None:
         return self._ratios.ratios.get(figures.rank) if figures.case is self._case else None
 
 

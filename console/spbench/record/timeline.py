@@ -62,7 +62,7 @@ class LiveSamples:
         return all(map(self._add, sorted(repeats - self._complete)))
 
     def _add(self, repeat: int) -> bool:
-        rows = self._rows(repeat)
+        rows = self._list_rows(repeat)
         if not rows:
             return True
         start = self._num_folded.get(repeat, 0)
@@ -78,7 +78,7 @@ class LiveSamples:
             self._complete.add(repeat)
         return True
 
-    def _rows(self, repeat: int) -> list[array[float]]:
+    def _list_rows(self, repeat: int) -> list[array[float]]:
         samples = self._case.measured.samples[self._metric]
         if self._rank is None and self._metric == "time_ms":
             return self._case.times_of_repeat(repeat)
@@ -114,17 +114,17 @@ class MetricTimeline:
     def _collect_values(self) -> array[float]:
         by_rank = self._case.measured.samples.get(self._metric)
         if by_rank is None:
-            return self._single_values()
+            return self._list_single_values()
         if self._rank is not None:
             repeats = by_rank.get(self._rank, {})
-            return _join([repeats[repeat] for repeat in sorted(repeats)])
+            return _concatenate([repeats[repeat] for repeat in sorted(repeats)])
         by_repeat: dict[int, list[array[float]]] = {}
         for repeats in by_rank.values():
             for repeat, values in repeats.items():
                 by_repeat.setdefault(repeat, []).append(values)
         for repeat, rows in by_repeat.items():
             self._fold_new(repeat, rows)
-        return _join([self._folded[repeat] for repeat in sorted(self._folded)])
+        return _concatenate([self._folded[repeat] for repeat in sorted(self._folded)])
 
     def _fold_new(self, repeat: int, rows: list[array[float]]) -> None:
         """Fold the iterations that all ranks have finished since the last call."""
@@ -142,7 +142,7 @@ class MetricTimeline:
             new_iterations = zip(*(values[start:end] for values in rows), strict=True)
             folded.extend(map(self._fold, new_iterations))
 
-    def _single_values(self) -> array[float]:
+    def _list_single_values(self) -> array[float]:
         """Return the values of a metric with one value per repeat."""
         if self._rank is None:
             return array("d", [value for (value,) in self._case.fold_samples(self._metric)])
@@ -156,7 +156,7 @@ def compute_timeline(case: CaseState, metric: str, rank: int | None, width: int)
     return MetricTimeline(case, metric, rank).points(width)
 
 
-def _join(parts: list[array[float]]) -> array[float]:
+def _concatenate(parts: list[array[float]]) -> array[float]:
     if len(parts) == 1:
         return parts[0]
     joined = array("d")

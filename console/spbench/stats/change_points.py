@@ -79,11 +79,11 @@ def _find_cuts(
     values: Sequence[float], first: int, end: int, rng: Random
 ) -> list[tuple[int, float]]:
     """Return the positions and chances of the steps from run `first` to before `end`."""
-    ranks = _ranks(values[first:end])
+    ranks = _compute_ranks(values[first:end])
     if len(ranks) < 2 * MIN_RUNS:
         return []
     index, size = _find_largest_step(ranks)
-    chance = _chance_of_step(size, ranks, rng)
+    chance = _estimate_chance_of_step(size, ranks, rng)
     if chance > LEVEL:
         return []
     before = _find_cuts(values, first, first + index, rng)
@@ -91,7 +91,7 @@ def _find_cuts(
     return [*before, (first + index, chance), *after]
 
 
-def _chance_of_step(size: float, ranks: Sequence[float], rng: Random) -> float:
+def _estimate_chance_of_step(size: float, ranks: Sequence[float], rng: Random) -> float:
     """Return the share of random orders with a step as large.
 
     The search ends early once the share exceeds `LEVEL`.
@@ -113,7 +113,7 @@ def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
     rank_sums = [0.0, *accumulate(ranks)]
     spread = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
     largest_step = (0, 0.0)
-    for first, end in _windows(len(ranks)):
+    for first, end in _list_windows(len(ranks)):
         for index in range(first + MIN_RUNS, end - MIN_RUNS + 1):
             before = index - first
             after = end - index
@@ -126,7 +126,7 @@ def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=256)
-def _windows(n: int) -> tuple[tuple[int, int], ...]:
+def _list_windows(n: int) -> tuple[tuple[int, int], ...]:
     """Return the windows of n runs: all, halves, quarters and so on.
 
     Windows of one length overlap by half of it.
@@ -143,7 +143,7 @@ def _windows(n: int) -> tuple[tuple[int, int], ...]:
     return tuple(windows)
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
+def _compute_ranks(values: Sequence[float]) -> list[float]:
     """Return the ranks of the values from 1; equal values get their mean rank."""
     order = sorted(values)
     first = {value: rank for rank, value in reversed([*enumerate(order, 1)])}

@@ -20,7 +20,7 @@ class SortedSamples:
 
     def __init__(self, values: Iterable[float] = ()) -> None:
         self._blocks: list[array[float]] = []
-        self._lasts: list[float] = []  # the largest sample of each block
+        self._block_maxima: list[float] = []  # the largest sample of each block
         self._count = 0
         self.add(values)
 
@@ -46,7 +46,7 @@ class SortedSamples:
     @property
     def largest(self) -> float:
         """The largest sample; there must be one."""
-        return self._lasts[-1]
+        return self._block_maxima[-1]
 
     def percentile(self, fraction: float) -> float:
         """Return a percentile, like `summary.percentile`; there must be a sample."""
@@ -54,7 +54,7 @@ class SortedSamples:
 
     def count_below(self, value: float) -> int:
         """Return the number of samples that are smaller than a value."""
-        index = bisect_left(self._lasts, value)
+        index = bisect_left(self._block_maxima, value)
         if index == len(self._blocks):
             return self._count
         return sum(map(len, self._blocks[:index])) + bisect_left(self._blocks[index], value)
@@ -71,8 +71,8 @@ class SortedSamples:
             return
         # From the largest down: splitting a block shifts only blocks that are finished.
         while new_values:
-            index = min(bisect_left(self._lasts, new_values[-1]), len(self._blocks) - 1)
-            first_new = bisect_right(new_values, self._lasts[index - 1]) if index else 0
+            index = min(bisect_left(self._block_maxima, new_values[-1]), len(self._blocks) - 1)
+            first_new = bisect_right(new_values, self._block_maxima[index - 1]) if index else 0
             self._merge(index, new_values[first_new:])
             del new_values[first_new:]
 
@@ -84,7 +84,7 @@ class SortedSamples:
         else:
             block = array("d", sorted([*block, *new_values]))
         if block is self._blocks[index] and len(block) <= 2 * BLOCK_SIZE:
-            self._lasts[index] = block[-1]
+            self._block_maxima[index] = block[-1]
         else:
             self._replace_block(index, block)
 
@@ -93,7 +93,7 @@ class SortedSamples:
         size = BLOCK_SIZE if len(block) > 2 * BLOCK_SIZE else len(block)
         pieces = [block[first : first + size] for first in range(0, len(block), size)]
         self._blocks[index : index + 1] = pieces
-        self._lasts[index : index + 1] = [piece[-1] for piece in pieces]
+        self._block_maxima[index : index + 1] = [piece[-1] for piece in pieces]
 
 
 class SortedRepeats:

@@ -31,7 +31,7 @@ class PbsScheduler:
         yield from format_options(("-A {}", settings.account), ("-q {}", settings.partition))
         if allocation.seconds is not None:
             yield f"-l walltime={format_clock_time(allocation.seconds)}"
-        yield f"-l select={_chunks(allocation)}"
+        yield f"-l select={_format_chunks(allocation)}"
         if allocation.nodes is not None:
             yield "-l place=scatter"
 
@@ -48,7 +48,7 @@ class PbsScheduler:
         return f"{{ {timer}; [ $? = 124 ] && kill -TERM $$; }} &"
 
 
-def _chunks(allocation: Allocation) -> str:
+def _format_chunks(allocation: Allocation) -> str:
     gpus = f":ngpus={allocation.settings.gpus}" if allocation.settings.gpus is not None else ""
     if allocation.nodes is None:
         return f"{allocation.np}:ncpus=1:mpiprocs=1{gpus}"

@@ -21,9 +21,9 @@ def describe_start(state: RunState, now: float) -> str:
         return ""
     job = state.jobs[max(state.jobs)] if state.jobs else None
     if job is None:
-        return f"asking hosts what they have (ssh), {_seconds_since(state.run.started, now)}"
+        return f"asking hosts what they have (ssh), {_format_seconds_since(state.run.started, now)}"
     if job.finished is not None:
-        return f"job {job.number} has ended, the next begins: {_seconds_since(job.finished, now)}"
+        return f"job {job.number} has ended, the next begins: {_format_seconds_since(job.finished, now)}"
     return _describe_launch(state, job, now)
 
 
@@ -33,7 +33,7 @@ def _describe_launch(state: RunState, job: JobState, now: float) -> str:
     phases = Counter(rank.phase for rank in state.ranks.values())
     num_ranks = sum(phases.values())
     all_ranks = format_quantity(job.np, "rank")
-    elapsed = _seconds_since(job.started, now)
+    elapsed = _format_seconds_since(job.started, now)
     if num_ranks == 0:
         return f"{job.launcher} launches {all_ranks}, {elapsed}"
     if phases[RankPhase.STARTING] or num_ranks < job.np:
@@ -45,11 +45,11 @@ def _describe_launch(state: RunState, job: JobState, now: float) -> str:
         return f"{all_ready}, {elapsed}"
     if phases[RankPhase.SETUP] == num_ranks:
         first = min(rank.last_heard for rank in state.ranks.values())
-        return f"set-up and warm-up, {_seconds_since(first, now)}"
+        return f"set-up and warm-up, {_format_seconds_since(first, now)}"
     return ""
 
 
-def _seconds_since(moment: float, now: float) -> str:
+def _format_seconds_since(moment: float, now: float) -> str:
     return f"{max(0.0, now - moment):.0f} s"
 
 
@@ -89,10 +89,10 @@ def _describe_uncounted(state: RunState, now: float) -> str:
     if Activity.RUNNING in rank_by_phase:
         rank = rank_by_phase[Activity.RUNNING]
         lines = format_quantity(rank.done, "line")
-        return f"{Activity.RUNNING}, {lines}, {_seconds_since(rank.phase_since, now)}"
+        return f"{Activity.RUNNING}, {lines}, {_format_seconds_since(rank.phase_since, now)}"
     if Activity.WAITING in rank_by_phase:
         since = rank_by_phase[Activity.WAITING].phase_since
-        return f"{Activity.WAITING} for another rank, {_seconds_since(since, now)}"
+        return f"{Activity.WAITING} for another rank, {_format_seconds_since(since, now)}"
     return ""
 
 

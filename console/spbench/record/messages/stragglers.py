@@ -72,7 +72,7 @@ def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list
     lags_by_part: dict[tuple[str, int | None], list[Lag]] = defaultdict(list)
     for lag in lags:
         lags_by_part[lag.straggler.host, lag.straggler.rank].append(lag)
-    slowest_first = sorted(lags_by_part.values(), key=lambda group: -_worst(group).straggler.ratio)
+    slowest_first = sorted(lags_by_part.values(), key=lambda group: -_find_worst(group).straggler.ratio)
     messages = [_describe(group) for group in slowest_first[:max_messages]]
     if len(slowest_first) > max_messages:
         hidden_text = format_quantity(len(slowest_first) - max_messages, "more straggler")
@@ -80,13 +80,13 @@ def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list
     return messages
 
 
-def _worst(group: Sequence[Lag]) -> Lag:
+def _find_worst(group: Sequence[Lag]) -> Lag:
     return max(group, key=lambda lag: lag.straggler.ratio)
 
 
 def _describe(group: Sequence[Lag]) -> str:
     """Return the message on one rank or host."""
-    worst = _worst(group)
+    worst = _find_worst(group)
     slow = worst.straggler
     cases = name_cases([lag.case.id for lag in group])
     if len(group) == 1:
@@ -102,11 +102,11 @@ def _describe_waiting(group: Sequence[Lag]) -> str:
     """Return which ranks wait for a straggler, if these are the same in all cases."""
     if not any(lag.straggler.cause for lag in group):
         return "unless it waits for a slower rank, which is not measured"
-    clauses = {_waiting_clause(lag) for lag in group}
+    clauses = {_describe_waiting_ranks(lag) for lag in group}
     return clauses.pop() if len(clauses) == 1 else ""
 
 
-def _waiting_clause(lag: Lag) -> str:
+def _describe_waiting_ranks(lag: Lag) -> str:
     waiting = lag.waiting
     if not waiting:
         return ""
@@ -123,7 +123,7 @@ def _advise(group: Sequence[Lag]) -> str:
     """Return the next step for a straggler, or that it was planted."""
     if all(is_planted(lag.straggler, lag.case) for lag in group):
         return f"planted by --inject {group[0].case.identity.inject}"
-    host = _worst(group).straggler.host
+    host = _find_worst(group).straggler.host
     hosts = {state.host for lag in group for state in lag.case.measured.ranks.values()}
     only = f" --hosts {host}" if len(hosts) > 1 else ""
     return f"check its host with: spbench doctor{only}"

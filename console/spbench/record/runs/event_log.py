@@ -42,7 +42,7 @@ class EventLog:
         except BaseException:
             os.close(self._file)
             raise
-        self._stamp = _stamp(os.fstat(self._file))
+        self._file_identity = _identify_file(os.fstat(self._file))
 
     def _lock_and_repair(self) -> None:
         try:
@@ -66,7 +66,7 @@ class EventLog:
             FailedRunError: It was removed, moved or replaced: appended events would be lost.
         """
         try:
-            is_same = _stamp(os.stat(self._path)) == self._stamp
+            is_same = _identify_file(os.stat(self._path)) == self._file_identity
         except OSError:
             is_same = False
         if not is_same:
@@ -105,7 +105,7 @@ def _count_complete_bytes(file: int) -> int:
     return 0
 
 
-def _stamp(status: os.stat_result) -> tuple[int, int]:
+def _identify_file(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 

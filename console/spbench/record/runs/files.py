@@ -47,7 +47,7 @@ class TooLargeError(OSError):
 
     def __init__(self, path: Path, size: int, max_bytes: int) -> None:
         limit = f"{max_bytes >> 30} GiB" if max_bytes >= 1 << 30 else f"{max_bytes >> 20} MiB"
-        self.reason = f"has {_file_size(size)}, more than {limit}"
+        self.reason = f"has {_format_file_size(size)}, more than {limit}"
         super().__init__(errno.EFBIG, f"it {self.reason}", str(path))
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class TooLargeError(OSError):
         return f"{self.filename} {self.reason}"
 
 
-def _file_size(size: int) -> str:
+def _format_file_size(size: int) -> str:
     unit, name = (10**9, "GB") if size >= 10**9 else (10**6, "MB")
     return f"{size / unit:.1f} {name}"
 

@@ -183,7 +183,7 @@ class RunFolder:
         if isinstance(console.get("since_boot"), (int, float)):
             return bool(process_started == console["since_boot"])
         # Older run folders only have a time by the system's clock, which may have been set since.
-        return process_started + _boot_time() <= recorded_start + _CLOCK_SLACK
+        return process_started + _find_boot_time() <= recorded_start + _CLOCK_SLACK
 
     def find_other_host(self) -> str | None:
         """Return the host of the console that writes this run; None if it is this one."""
@@ -237,7 +237,7 @@ def process_start(pid: object) -> float | None:
     return int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
 
 
-def _boot_time() -> float:
+def _find_boot_time() -> float:
     """Return the time of this host's boot, in seconds since the epoch."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 

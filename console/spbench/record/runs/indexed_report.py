@@ -54,7 +54,7 @@ class IndexedCase:
 
 @dataclass(frozen=True, slots=True)
 class IndexedReport:
-    """The indexed part of a report; its parts are None or empty if the report lacks them.
+    """The indexed part of a report, with None or nothing for what the report lacks.
 
     Attributes:
         started: The start of the run, in seconds since the epoch.
