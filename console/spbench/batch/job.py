@@ -16,7 +16,7 @@ from typing import Any
 from spbench import __version__
 from spbench.batch.launches import (
     BatchRequest,
-    allocation_environment,
+    build_allocation_environment,
     load_suite,
     plan_allocation,
     plan_batch,
@@ -25,7 +25,7 @@ from spbench.batch.launches import (
 from spbench.batch.plan_file import PLAN_NAME, BatchLaunch, BatchPlan
 from spbench.batch.schedulers.scheduler import Scheduler, choose_scheduler
 from spbench.batch.script import BatchScript
-from spbench.batch.site import batch_settings
+from spbench.batch.site import collect_batch_settings
 from spbench.engine.job_listener import build_payload
 from spbench.engine.plan import RunPlan
 from spbench.engine.run_metadata import build_run_start
@@ -34,7 +34,7 @@ from spbench.launch.jobs import Job, Launch
 from spbench.record.hidden_values import hide_suite
 from spbench.record.machine.environment import collect_facts, select_variables
 from spbench.record.runs.files import write_file
-from spbench.record.runs.folder import working_folder
+from spbench.record.runs.folder import find_working_folder
 from spbench.suites.shipped import locate_suite_file
 from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_credentials, select_secrets
@@ -75,7 +75,7 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     """
     run = request.run
     suite = load_suite(run)
-    settings = batch_settings(suite, run.overrides, request.site, run.home, warn)
+    settings = collect_batch_settings(suite, run.overrides, request.site, run.home, warn)
     if run.system is None and request.site is not None:
         run = replace(run, system=read_site_file(request.site).name)
     scheduler = choose_scheduler(request.scheduler, settings, run.environ.get("PATH"))
@@ -84,13 +84,13 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     _check_unused(folder)
 
     plan = plan_batch(run, suite, settings, folder)
-    environ = allocation_environment(run.environ, scheduler)
+    environ = build_allocation_environment(run.environ, scheduler)
     launches = [
         (job, plan_launch(job, scheduler, folder / "jobs" / str(job.number), environ))
         for job in plan.jobs
     ]
     allocation = plan_allocation(plan, settings, folder)
-    cwd = working_folder()
+    cwd = find_working_folder()
     script = BatchScript(suite.name, scheduler, allocation, folder, cwd, launches, environ)
 
     text_by_name = {
@@ -160,7 +160,7 @@ def _make_plan(
         description=run_start["description"],
         file=str(plan.request.suite),
         argv=tuple(run_start["argv"]),
-        cwd=working_folder(),
+        cwd=find_working_folder(),
         seed=run_start["seed"],
         system=plan.request.system,
         environment=environment,

@@ -130,7 +130,7 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
         job: The job.
         scheduler: The batch system of the allocation.
         folder: The job's folder.
-        environ: The environment from `allocation_environment`.
+        environ: The environment from `build_allocation_environment`.
 
     Raises:
         MissingError: The launcher or the MPI library is missing.
@@ -161,13 +161,15 @@ def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[s
     return Launch(installed, library, spec, command, None)
 
 
-def allocation_environment(environ: Mapping[str, str], scheduler: Scheduler) -> dict[str, str]:
+def build_allocation_environment(
+    environ: Mapping[str, str], scheduler: Scheduler
+) -> dict[str, str]:
     """Return the environment inside an allocation of this scheduler only."""
     other_variables = {name: value for name, value in environ.items() if name not in ALLOCATIONS}
     return other_variables | dict(scheduler.allocation_variables)
 
 
-def added_variables(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:
+def find_added_variables(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a launch adds or changes in the script's environment."""
     return {
         name: value

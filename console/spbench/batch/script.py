@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench import __version__
-from spbench.batch.launches import HOSTFILE_NAME, added_variables
+from spbench.batch.launches import HOSTFILE_NAME, find_added_variables
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.program import find_interpreter, wrap_argv
@@ -126,7 +126,14 @@ class BatchScript:
         Raises:
             UsageError: The scheduler has no option for a setting.
         """
-        return "\n".join([*self._render_directives(), *self._render_set_up(), self._render_functions(), *self._render_launches()])
+        return "\n".join(
+            [
+                *self._render_directives(),
+                *self._render_set_up(),
+                self._render_functions(),
+                *self._render_launches(),
+            ]
+        )
 
     def _render_directives(self) -> Iterator[str]:
         settings = self.allocation.settings
@@ -185,7 +192,7 @@ class BatchScript:
         if launch.spec.hostfile is not None:
             ranks_per_host = job.settings.ranks_per_host or ""
             yield f'hosts {job.np} {ranks_per_host} >"$dir/jobs/{job.number}/{HOSTFILE_NAME}"'
-        variables = _format_assignments(added_variables(launch, self.environ))
+        variables = _format_assignments(find_added_variables(launch, self.environ))
         yield f"variables=({shlex.join(variables)})"
         yield f"run {job.number} {compute_time_limit(job)} {shlex.join(launch.command.argv)}"
 

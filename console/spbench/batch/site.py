@@ -16,7 +16,7 @@ from spbench.suites.site_file import FILE_NAME, find_user_site, read_site_file
 _KEY = "launch.batch."
 
 
-def batch_settings(
+def collect_batch_settings(
     suite: Suite,
     overrides: Sequence[str],
     site: Path | None,

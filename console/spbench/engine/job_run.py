@@ -30,7 +30,7 @@ from spbench.launch.load import describe_busy_host
 from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.launch.survey.reach import find_unfit, read_ssh_names
 from spbench.record.machine.environment import select_variables
-from spbench.record.runs.folder import RunFolder, working_folder
+from spbench.record.runs.folder import RunFolder, find_working_folder
 from spbench_core.credentials import hide_credentials, select_secrets
 from spbench_core.events import rank_events
 from spbench_core.events.statuses import CaseStatus
@@ -183,7 +183,9 @@ class JobRun:
         launcher = launch.launcher.name
         library = launch.library.version_text
         job_path = f"jobs/{self._job.number}"
-        self._folder.write_json(f"{job_path}/argv.json", {"argv": argv, "cwd": working_folder()})
+        self._folder.write_json(
+            f"{job_path}/argv.json", {"argv": argv, "cwd": find_working_folder()}
+        )
         self._folder.write_json(f"{job_path}/env.json", env)
         if launch.hostfile_text is not None:
             self._folder.write_text(f"{job_path}/hostfile", launch.hostfile_text)
@@ -275,7 +277,7 @@ class JobRun:
             return fault
         hosts = [block.host for block in launch.placement]
         program = launch.installed.executable.with_name(helper)
-        reasons = await find_unfit(hosts, working_folder(), program)
+        reasons = await find_unfit(hosts, find_working_folder(), program)
         shown_reasons = list(reasons.items())[:_MAX_HOSTS]
         problems = "; ".join(f"host {host}: {reason}" for host, reason in shown_reasons)
         return replace(fault, message=f"{problems}; {fault.message}") if problems else fault

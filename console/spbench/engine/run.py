@@ -30,7 +30,7 @@ from spbench.record.judge import judge_run
 from spbench.record.machine.environment import collect_facts, read_load
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.files import unwritable_error
-from spbench.record.runs.folder import RunFolder, create_run, working_folder
+from spbench.record.runs.folder import RunFolder, create_run, find_working_folder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.history import index_ended_run
 from spbench.record.state import RunState
@@ -73,7 +73,7 @@ class Run:
             SpbenchError: Nothing could be started: a host, a launcher or the folder failed. After
                 the start, errors are part of the result.
         """
-        working_folder()  # raises if it was deleted
+        find_working_folder()  # raises if it was deleted, before anything is started
         with self._stop:
             launches = await self._stop.run_until_stop(self._prepare())
             request = self._plan.request
@@ -171,7 +171,7 @@ class Run:
         except SpbenchError as error:
             self._errors.append(error)
             return ()
-        # only the last attempt counts
+        # Only the last attempt counts, so that a module that was missing before does not.
         self._sequence.missing = False
         return self._plan.order_jobs(jobs)
 
@@ -205,7 +205,7 @@ class Run:
         except SpbenchError as error:
             self._errors.append(error)
             end_fields = self._build_run_end()
-            # write as much as possible
+            # On a full disk, a file may still fit although the report does not.
             with suppress(SpbenchError):
                 recorder.record("run_end", **end_fields)
                 self._write_end(folder, end_fields)

@@ -10,7 +10,7 @@ from typing import Any
 
 from spbench.engine.plan import RunPlan
 from spbench.record.hidden_values import hide_arguments, hide_params
-from spbench.record.runs.folder import process_start, working_folder
+from spbench.record.runs.folder import find_process_start, find_working_folder
 from spbench.suites.case import DERIVED_METRICS, Case, Expectation
 from spbench_core.events import clock
 
@@ -22,7 +22,7 @@ def build_run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> d
         "suite": plan.suite.name,
         "file": str(plan.request.suite),
         "argv": hide_arguments(plan.request.argv),
-        "cwd": working_folder(),
+        "cwd": find_working_folder(),
         "console": describe_console(),
         "request": plan.request.to_record(),
         "system": plan.request.system,
@@ -37,7 +37,7 @@ def describe_console() -> dict[str, Any]:
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "started": clock.now(),
-        "since_boot": process_start(os.getpid()),
+        "since_boot": find_process_start(os.getpid()),
     }
 
 

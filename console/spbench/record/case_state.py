@@ -82,14 +82,14 @@ class CaseState:
     @property
     def timed_seconds(self) -> float:
         """The total time of all iterations of the slowest rank, in seconds."""
-        times = (sum(map(sum, self.rank_times(rank))) for rank in self.measured.ranks)
+        times = (sum(map(sum, self.list_rank_times(rank))) for rank in self.measured.ranks)
         return max(times, default=0.0) / 1000.0
 
     def has_ended(self, repeat: int) -> bool:
         """Whether every rank has ended that repeat."""
         return all((repeat, rank) in self.measured.ended for rank in range(self.identity.np))
 
-    def rank_times(self, rank: int) -> list[array[float]]:
+    def list_rank_times(self, rank: int) -> list[array[float]]:
         """Return the rank's samples of time_ms, one array per repeat."""
         repeats = self.measured.samples.get("time_ms", {}).get(rank, {})
         return [repeats[repeat] for repeat in sorted(repeats)]
@@ -111,7 +111,7 @@ class CaseState:
                 by_job.setdefault(job, []).append(values)
         return [by_job[job] for job in sorted(by_job)]
 
-    def launch_medians(self, metric: str) -> list[float]:
+    def compute_launch_medians(self, metric: str) -> list[float]:
         """Return the metric's value in each launch: the median over its repeats."""
         return list(map(median_of_repeats, self.fold_by_job(metric)))
 
@@ -121,7 +121,7 @@ class CaseState:
         None with fewer than six launches. A launch counts as one value, because its iterations
         depend on each other.
         """
-        medians_ms = self.launch_medians("time_ms")
+        medians_ms = self.compute_launch_medians("time_ms")
         interval = median_interval(medians_ms)
         center_ms = median(medians_ms) if medians_ms else 0.0
         if interval is None or center_ms <= 0:
@@ -137,7 +137,9 @@ class CaseState:
                 for repeat, values in repeats.items():
                     rows_by_repeat.setdefault(repeat, []).append(values)
             if metric == "time_ms":
-                rows_by_repeat = {repeat: self.times_of_repeat(repeat) for repeat in rows_by_repeat}
+                rows_by_repeat = {
+                    repeat: self.list_times_of_repeat(repeat) for repeat in rows_by_repeat
+                }
             return {
                 repeat: [fold(row) for row in zip(*rows, strict=False)]
                 for repeat, rows in sorted(rows_by_repeat.items())
@@ -149,7 +151,7 @@ class CaseState:
                 values_by_repeat.setdefault(repeat, []).append(value)
         return {repeat: [fold(row)] for repeat, row in values_by_repeat.items()}
 
-    def times_of_repeat(self, repeat: int) -> list[array[float]]:
+    def list_times_of_repeat(self, repeat: int) -> list[array[float]]:
         """Return the ranks' times of a repeat, for each job in which all ranks have times.
 
         A rank that ended the repeat without times had no work.
@@ -195,25 +197,25 @@ class CaseState:
         summary = self.summary(metric)
         return None if summary is None else summary.p50
 
-    def rank_medians(self) -> dict[int, float]:
+    def compute_rank_medians(self) -> dict[int, float]:
         """Return each rank's median over repeats of the median iteration, in ms."""
-        times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
+        times = {rank: self.list_rank_times(rank) for rank in sorted(self.measured.ranks)}
         return {rank: median_of_repeats(repeats) for rank, repeats in times.items() if any(repeats)}
 
     def skew(self) -> float | None:
         """Return the skew of the slowest rank; None if no two ranks do the same work."""
-        return max(self.rank_skews().values(), default=None)
+        return max(self.compute_rank_skews().values(), default=None)
 
-    def rank_skews(self) -> Mapping[int, float]:
+    def compute_rank_skews(self) -> Mapping[int, float]:
         """Return each rank's median over that of the typical rank with the same work.
 
         Waits for other ranks are left out if they are measured.
         """
-        return RankComparison(self.identity).compare(self.active_medians()).ratios
+        return RankComparison(self.identity).compare(self.compute_active_medians()).ratios
 
-    def mean_skews(self) -> Mapping[int, float]:
+    def compute_mean_skews(self) -> Mapping[int, float]:
         """Return the ratios of mean times, which include waits and interruptions."""
-        times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
+        times = {rank: self.list_rank_times(rank) for rank in sorted(self.measured.ranks)}
         means = {
             rank: RankTime(sum(map(sum, repeats)) / sum(map(len, repeats)))
             for rank, repeats in times.items()
@@ -221,11 +223,11 @@ class CaseState:
         }
         return RankComparison(self.identity).compare(means).ratios
 
-    def active_medians(self) -> dict[int, RankTime]:
+    def compute_active_medians(self) -> dict[int, RankTime]:
         """Return each rank's median time, and its median without waits for other ranks."""
         waits = RankComparison(self.identity).waits
         times = {}
-        for rank, total in self.rank_medians().items():
+        for rank, total in self.compute_rank_medians().items():
             active = self._active_times(waits, rank)
             times[rank] = RankTime(total, median_of_repeats(active) if active else None)
         return times

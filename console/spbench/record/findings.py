@@ -18,13 +18,13 @@ from spbench.record.noise import describe_case_noise, summarize_noise
 from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.outliers.links import (
     advise_link,
+    compute_median_rows,
     count_links,
     is_link,
-    link_populations,
-    median_rows,
+    make_link_populations,
 )
 from spbench.record.outliers.populations import Outlier, find_outliers
-from spbench.record.outliers.ranks import rank_populations
+from spbench.record.outliers.ranks import make_rank_populations
 from spbench.record.state import RunState
 from spbench.record.stragglers import (
     LAG_RULE,
@@ -101,7 +101,7 @@ def find_slow_parts(cases: Iterable[CaseState]) -> list[Outlier]:
     for case in cases:
         by_measure[case.identity.measures].append(case)
     return find_outliers(
-        [*rank_populations(by_measure["rank"]), *link_populations(by_measure["link"])]
+        [*make_rank_populations(by_measure["rank"]), *make_link_populations(by_measure["link"])]
     )
 
 
@@ -167,7 +167,9 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
 
 def _describe_suspect(cases: Iterable[CaseState]) -> Iterator[str]:
     """Yield the slowest rank of some cases, in which no rank lagged for long enough."""
-    skews = [(ratio, rank, case) for case in cases for rank, ratio in case.rank_skews().items()]
+    skews = [
+        (ratio, rank, case) for case in cases for rank, ratio in case.compute_rank_skews().items()
+    ]
     if not skews:
         return
     ratio, rank, case = max(skews, key=lambda skew: skew[0])
@@ -199,7 +201,7 @@ def _compares_ranks(case: CaseState) -> bool:
     if case.identity.measures == "link" or describe_case_noise(case):
         return False
     comparison = RankComparison(case.identity)
-    times = case.active_medians()
+    times = case.compute_active_medians()
     return len(comparison.compare(times).ratios) > 1 and comparison.separates(times)
 
 
@@ -244,7 +246,7 @@ def _describe_interruption(cases: Iterable[CaseState]) -> str:
     """Return a clause on the rank that is slow by its mean but not by its median."""
     worst: tuple[float, str] = (NOTABLE_RANK, "")
     for case in cases:
-        for rank, ratio in case.mean_skews().items():
+        for rank, ratio in case.compute_mean_skews().items():
             name = f"rank {rank} on {case.measured.ranks[rank].host}"
             worst = max(worst, (ratio, f"{name} takes {format_factor(ratio)} in {case.id}"))
     return f"; but on average {worst[1]}: something interrupted it" if worst[1] else ""
@@ -286,7 +288,7 @@ def _compare_links(case: CaseState) -> list[_Slowest]:
             continue
         compared_bytes = min(message_bytes) if metric is _LATENCY else max(message_bytes)
         rows_by_locality = defaultdict(list)
-        for row in median_rows(row for row in rows if row["bytes"] == compared_bytes):
+        for row in compute_median_rows(row for row in rows if row["bytes"] == compared_bytes):
             rows_by_locality[row["host_a"] == row["host_b"]].append(row)
         for pair_rows in filter(_is_comparable, rows_by_locality.values()):
             median_of_kind = metric.typical(row["value"] for row in pair_rows)

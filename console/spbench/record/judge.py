@@ -99,7 +99,7 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
             return f"{_FAULT} noticed: {slow.name} is slow"
     factor = parse_fault(fault)[1]
     is_slight = factor is not None and factor < NOTABLE_RANK
-    skews = case.rank_skews()
+    skews = case.compute_rank_skews()
     slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]
     if slowed and not is_slight:
         ratio = format_factor(max(skews[rank] for rank in slowed))
@@ -111,7 +111,7 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
         )
     if planted.isdisjoint(skews):
         return f"{unnoticed}: no other rank does the work of {name_ranks(case, sorted(planted))}"
-    if not RankComparison(case.identity).separates(case.active_medians()):
+    if not RankComparison(case.identity).separates(case.compute_active_medians()):
         return (
             f"{unnoticed}: {case.identity.benchmark} does not measure how long ranks wait for each "
             "other, so that all are as slow; expect a time, or plant the fault in another benchmark"

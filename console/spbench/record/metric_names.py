@@ -63,7 +63,7 @@ def _find_metric(benchmark: str, name: str) -> Metric | None:
 
 
 @cache
-def separate_metrics(benchmark: str) -> frozenset[str]:
+def list_separate_metrics(benchmark: str) -> frozenset[str]:
     """Return the names of a benchmark's metrics that are measured in a separate loop.
 
     The installed catalog decides, because events lack this. A benchmark that is not installed has
@@ -76,12 +76,12 @@ def separate_metrics(benchmark: str) -> frozenset[str]:
 
 def describe_separation(benchmark: str, name: str) -> str:
     """Return ``measured separately`` for such a metric; empty for others."""
-    return SEPARATELY if name in separate_metrics(benchmark) else ""
+    return SEPARATELY if name in list_separate_metrics(benchmark) else ""
 
 
 def name_separate_metrics(case: CaseState) -> list[str]:
     """Return the names for people of metrics that a case measured in separate loops."""
-    separate = separate_metrics(case.identity.benchmark)
+    separate = list_separate_metrics(case.identity.benchmark)
     measured = (case.measured.samples.keys() | case.measured.values.keys()) & separate
     infos = (info for info in case.identity.metrics.values() if info.name in measured)
     return [format_metric_name(info.name, info.unit) for info in infos]

@@ -165,7 +165,7 @@ def format_percent(share: float) -> str:
     """Return a share as ``41 %``, with one more digit below 10 %: ``3.4 %``."""
     percent = 100 * share
     digits = 1 if 0 < abs(percent) < 9.95 else 0
-    if not abs(percent) < _PLAIN_COUNT:  # also not a number, and infinite
+    if not abs(percent) < _PLAIN_COUNT:  # `not` includes NaN and infinities
         return f"{format_number(percent)} %"
     if 0 < abs(percent) < 0.05:
         return "<0.1 %"

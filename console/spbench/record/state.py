@@ -191,7 +191,7 @@ class RunState:
         if has_own_host:
             self._jobs_on_hosts.add(event["job"])
             for rank in range(event["first_rank"], event["first_rank"] + event["np"]):
-                # a launch on the same host that ended before
+                # of an earlier launch on the same host, which has ended
                 self.ranks.pop(rank, None)
         for case in event["cases"]:
             self.cases[case].verdict.job = event["job"]

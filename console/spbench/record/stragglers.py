@@ -210,7 +210,7 @@ def find_stragglers(case: CaseState) -> list[Straggler]:
         for rank in case.measured.ranks
     }
     throughout = any(len(span) == len(blocks) for span in span_by_rank.values())
-    skews = case.rank_skews() if throughout else {}
+    skews = case.compute_rank_skews() if throughout else {}
     slow_ranks = []
     for rank, span in span_by_rank.items():
         seconds = sum(_sum_seconds(case, rank, block) for block in blocks[span.start : span.stop])

@@ -81,7 +81,7 @@ class LiveSamples:
     def _list_rows(self, repeat: int) -> list[array[float]]:
         samples = self._case.measured.samples[self._metric]
         if self._rank is None and self._metric == "time_ms":
-            return self._case.times_of_repeat(repeat)
+            return self._case.list_times_of_repeat(repeat)
         ranks = samples.values() if self._rank is None else [samples.get(self._rank, {})]
         return [by_repeat[repeat] for by_repeat in ranks if repeat in by_repeat]
 
@@ -129,7 +129,7 @@ class MetricTimeline:
     def _fold_new(self, repeat: int, rows: list[array[float]]) -> None:
         """Fold the iterations that all ranks have finished since the last call."""
         if self._metric == "time_ms":
-            rows = self._case.times_of_repeat(repeat)
+            rows = self._case.list_times_of_repeat(repeat)
         if not rows:
             return
         if self._num_ranks.get(repeat) != len(rows):  # a further rank changes every iteration

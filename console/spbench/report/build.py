@@ -326,7 +326,9 @@ def _metrics(case: CaseState) -> dict[str, MetricPart]:
 def _medians(case: CaseState) -> dict[str, list[float]]:
     """Return the median of each metric in each launch with values of all ranks."""
     return {
-        name: medians for name in case.identity.metrics if (medians := case.launch_medians(name))
+        name: medians
+        for name in case.identity.metrics
+        if (medians := case.compute_launch_medians(name))
     }
 
 
@@ -373,7 +375,7 @@ def _variables(job: JobState) -> list[str]:
 def _ranks(case: CaseState) -> list[RankPart]:
     parts = case.measured.ranks.values()
     crowd = Counter((part.host, cpu) for part in parts for cpu in part.facts.cpus)
-    skews = case.rank_skews()
+    skews = case.compute_rank_skews()
     return [_rank(case, rank, crowd, skews.get(rank)) for rank in sorted(case.measured.ranks)]
 
 
@@ -381,7 +383,7 @@ def _rank(
     case: CaseState, rank: int, crowd: Counter[tuple[str, int]], skew: float | None
 ) -> RankPart:
     part = case.measured.ranks[rank]
-    summary = summarize_repeats(case.rank_times(rank))
+    summary = summarize_repeats(case.list_rank_times(rank))
     return RankPart.model_construct(
         rank=rank,
         host=part.host,

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.outliers.links import HostPair, RankPair, median_rows
+from spbench.record.outliers.links import HostPair, RankPair, compute_median_rows
 from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.runs.follow import MAX_SKIPPED_BYTES, READ_SIZE
@@ -190,7 +190,7 @@ def _select_labels(row: Mapping[str, Any]) -> dict[str, Any]:
 def _make_table(case: CasePart, rows: list[Mapping[str, Any]]) -> LinkTable:
     name = rows[0]["name"]
     unit, better = _find_unit(case, name)
-    values = {(row["source"], row["target"]): row["value"] for row in median_rows(rows)}
+    values = {(row["source"], row["target"]): row["value"] for row in compute_median_rows(rows)}
     return LinkTable(
         name=name,
         unit=unit,

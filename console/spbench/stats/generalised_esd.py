@@ -15,11 +15,12 @@ MIN_ESD_VALUES = 10
 """The fewest values for the test; with fewer, it would hardly ever find an outlier."""
 VALUES_PER_OUTLIER = 4
 """At most one of this many values can be an outlier; more of them would be a group."""
-# The continued fraction of the incomplete beta function: its steps at most, the denominator instead
-# of 0, and the relative change at which it ends.
 _MAX_STEPS = 10_000
+"""The largest number of steps of the continued fraction of the incomplete beta function."""
 _TINY = 1e-300
+"""Replaces a denominator of 0 in the continued fraction."""
 _PRECISION = 1e-12
+"""The relative change at which the continued fraction ends."""
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -20,7 +20,7 @@ class SortedSamples:
 
     def __init__(self, values: Iterable[float] = ()) -> None:
         self._blocks: list[array[float]] = []
-        self._block_maxima: list[float] = []  # the largest sample of each block
+        self._block_maxima: list[float] = []
         self._count = 0
         self.add(values)
 

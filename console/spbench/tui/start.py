@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
-from spbench.record.runs.folder import working_folder
+from spbench.record.runs.folder import find_working_folder
 from spbench.suites.shipped import resolve_suite_path
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import ConsoleOptions
@@ -37,7 +37,7 @@ def open_console(
         UsageError: The working folder was deleted.
     """
     # Absolute paths, which stay valid when the working folder changes.
-    folder = Path(working_folder())
+    folder = Path(find_working_folder())
     suite = None if suite is None else resolve_suite_path(folder, suite)
     if chosen.hostfile is not None:
         chosen = replace(chosen, hostfile=folder / chosen.hostfile)

@@ -66,7 +66,7 @@ def _render_case(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
         replace_line_controls,
     )
 
-    times = case.active_medians()
+    times = case.compute_active_medians()
     comparison = RankComparison(case.identity)
     compared = comparison.compare(times)
     alike = comparison.find_comparable(times)

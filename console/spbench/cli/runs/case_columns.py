@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spbench.record.case_parts import MetricInfo
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import compute_efficiency, format_efficiency
-from spbench.record.metric_names import separate_metrics
+from spbench.record.metric_names import list_separate_metrics
 from spbench.record.number_formatting import (
     format_count,
     format_size,
@@ -149,7 +149,7 @@ def _checks_cell(row: Row) -> str:
 
 def find_rate_metric(case: CaseState) -> MetricInfo | None:
     """Return the first rate of the timed work; None if there is none."""
-    separate = separate_metrics(case.identity.benchmark)
+    separate = list_separate_metrics(case.identity.benchmark)
     rates = (
         info
         for info in case.identity.metrics.values()

@@ -12,8 +12,8 @@ from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.metric_names import (
     format_folded_name,
     format_metric_name,
+    list_separate_metrics,
     name_separate_metrics,
-    separate_metrics,
 )
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import DISTURBED, format_value
@@ -37,7 +37,7 @@ def render_details(
         in_row: The metrics that the row of the case shows already.
     """
     sign = DISTURBED if is_disturbed(case, jobs) else ""
-    separate = separate_metrics(case.identity.benchmark)
+    separate = list_separate_metrics(case.identity.benchmark)
     time_shares = compute_all_shares(case)
     # Such as the bubble, a mean over ranks, which is also among the shares of all ranks.
     of_shares = {part for share in time_shares for part in share.parts}

@@ -23,7 +23,8 @@ def describe_start(state: RunState, now: float) -> str:
     if job is None:
         return f"asking hosts what they have (ssh), {_format_seconds_since(state.run.started, now)}"
     if job.finished is not None:
-        return f"job {job.number} has ended, the next begins: {_format_seconds_since(job.finished, now)}"
+        elapsed = _format_seconds_since(job.finished, now)
+        return f"job {job.number} has ended, the next begins: {elapsed}"
     return _describe_launch(state, job, now)
 
 

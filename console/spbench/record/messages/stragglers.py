@@ -51,7 +51,7 @@ def find_lags(
     if len(stragglers) == 1 and stragglers[0].cause:
         slow = stragglers[0]
         waiting_ranks = find_waiting_ranks(
-            case.identity, case.active_medians() if times is None else times
+            case.identity, case.compute_active_medians() if times is None else times
         )
         hosts = {rank: state.host for rank, state in case.measured.ranks.items()}
         waiting = tuple(
@@ -72,7 +72,9 @@ def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list
     lags_by_part: dict[tuple[str, int | None], list[Lag]] = defaultdict(list)
     for lag in lags:
         lags_by_part[lag.straggler.host, lag.straggler.rank].append(lag)
-    slowest_first = sorted(lags_by_part.values(), key=lambda group: -_find_worst(group).straggler.ratio)
+    slowest_first = sorted(
+        lags_by_part.values(), key=lambda group: -_find_worst(group).straggler.ratio
+    )
     messages = [_describe(group) for group in slowest_first[:max_messages]]
     if len(slowest_first) > max_messages:
         hidden_text = format_quantity(len(slowest_first) - max_messages, "more straggler")

@@ -50,7 +50,7 @@ def is_link(row: Mapping[str, Any]) -> bool:
     return is_complete and row["value"] is not None and row["value"] > 0
 
 
-def median_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def compute_median_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per pair of ranks, with the median value of its repeats."""
     by_pair = defaultdict(list)
     for row in rows:
@@ -66,7 +66,7 @@ def count_links(case: CaseState) -> int:
     return len({(m["source"], m["target"]) for m in case.measured.labelled if m.keys() >= _ENDS})
 
 
-def link_populations(cases: Sequence[CaseState]) -> list[Population]:
+def make_link_populations(cases: Sequence[CaseState]) -> list[Population]:
     """Return the links within and between hosts, and the ends of the latter."""
     all_times = [link_times for case in cases for link_times in _select_link_times(case)]
     populations = (

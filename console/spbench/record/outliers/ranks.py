@@ -17,7 +17,7 @@ from spbench.record.outliers.populations import (
 from spbench.stats.summary import lower_median
 
 
-def rank_populations(cases: Sequence[CaseState]) -> list[Population]:
+def make_rank_populations(cases: Sequence[CaseState]) -> list[Population]:
     """Return the hosts and ranks of each case, and the hosts over all cases.
 
     A host that is slightly slow in each case is found only over all cases.
@@ -25,7 +25,7 @@ def rank_populations(cases: Sequence[CaseState]) -> list[Population]:
     populations = []
     host_logs: list[dict[str, float]] = []
     for case in cases:
-        medians = case.rank_medians()
+        medians = case.compute_rank_medians()
         if not medians or min(medians.values()) <= 0:
             continue
         log_by_rank = {rank: math.log(median) for rank, median in medians.items()}

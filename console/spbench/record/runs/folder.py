@@ -59,7 +59,7 @@ def file_stamp(path: Path | str) -> FileStamp:
     return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else NO_FILE
 
 
-def why_unreadable(stamp: FileStamp) -> str | None:
+def explain_unreadable(stamp: FileStamp) -> str | None:
     """Return why a run with a run.json of this stamp cannot be read; None if it can."""
     size = stamp[1]
     if size <= MAX_JSON_BYTES:
@@ -72,7 +72,7 @@ def find_home(option: Path | None, environ: Mapping[str, str]) -> Path:
     return option or Path(environ.get(ENV_HOME) or DEFAULT_HOME)
 
 
-def working_folder() -> str:
+def find_working_folder() -> str:
     """Return the folder in which this command runs.
 
     Raises:
@@ -151,9 +151,9 @@ class RunFolder:
             return {}
         return content if isinstance(content, dict) else {}
 
-    def why_unreadable(self) -> str | None:
+    def explain_unreadable(self) -> str | None:
         """Return why the run cannot be read, if its run.json is too large; otherwise None."""
-        return why_unreadable(file_stamp(f"{self.path}/run.json"))
+        return explain_unreadable(file_stamp(f"{self.path}/run.json"))
 
     def check_readable(self) -> None:
         """Reject a run that cannot be read.
@@ -161,7 +161,7 @@ class RunFolder:
         Raises:
             UsageError: Its run.json is too large.
         """
-        if reason := self.why_unreadable():
+        if reason := self.explain_unreadable():
             raise UsageError(f"cannot read run {self.id}: {self.path}/{reason}")
 
     def is_alive(self) -> bool | None:
@@ -175,7 +175,7 @@ class RunFolder:
             return None if self._is_growing() else False
         if console.get("host") != socket.gethostname():
             return False
-        process_started = process_start(console.get("pid"))
+        process_started = find_process_start(console.get("pid"))
         recorded_start = console.get("started")
         if process_started is None or not isinstance(recorded_start, (int, float)):
             return False
@@ -221,7 +221,7 @@ class RunFolder:
         return state
 
 
-def process_start(pid: object) -> float | None:
+def find_process_start(pid: object) -> float | None:
     """Return the start of a process of spbench in seconds since the boot.
 
     None if there is no process of that number, or if it is another program's.

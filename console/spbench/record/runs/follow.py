@@ -181,7 +181,7 @@ class LogCheck:
             return False
         if type(event.get("time")) not in (int, float):
             return False
-        if type(event.get("rank")) not in (int, type(None)):  # also of unknown kinds
+        if type(event.get("rank")) not in (int, type(None)):  # `RankRows` reads it of every event
             return False
         kind = event["event"]
         try:

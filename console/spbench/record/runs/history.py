@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.runs.folder import FileStamp, RunFolder, list_stamped_runs, why_unreadable
+from spbench.record.runs.folder import FileStamp, RunFolder, explain_unreadable, list_stamped_runs
 from spbench.record.runs.notes import NO_NOTE, RunNote, has_note, read_note
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, RunStatus
 
@@ -111,7 +111,7 @@ class _Index:
 
     def make_summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
         """Return a run in short, read again if its run.json has changed."""
-        if reason := why_unreadable(stamp):  # first, since the index may know an empty head
+        if reason := explain_unreadable(stamp):  # first, since the index may know an empty head
             return _unreadable_summary(folder, reason)
         indexed = self._heads.get(folder.id)
         if indexed is not None and indexed[0] == stamp:
@@ -151,7 +151,7 @@ def read_summary(folder: RunFolder) -> RunSummary:
 
 def read_run_summary(folder: RunFolder) -> RunSummary:
     """Return a run in short, from its run.json."""
-    if reason := folder.why_unreadable():
+    if reason := folder.explain_unreadable():
         return _unreadable_summary(folder, reason)
     return make_summary(folder, folder.read_json("run.json"))
 

@@ -181,7 +181,7 @@ def _read_medians(case: Mapping[str, Any]) -> Iterator[LaunchMedian]:
 
 
 def _check_median(metric: str, job: Any, launch_median: Any) -> Iterator[LaunchMedian]:
-    # neither NaN nor an infinity
+    # Python reads NaN and infinities from JSON, and the index has neither
     is_finite = type(launch_median) in (int, float) and abs(launch_median) < 1e300
     if is_finite and type(job) is int and 0 <= job < 1 << 32:
         yield LaunchMedian(metric, job, float(launch_median))

@@ -126,7 +126,7 @@ def remove_run(home: Path, folder: RunFolder) -> bool:
     try:
         with open_folder(removed_folder, home, FOLDER_MODE) as descriptor:
             os.rename(folder.path, folder.id, dst_dir_fd=descriptor)
-        shutil.rmtree(removed_folder)  # it follows no link
+        shutil.rmtree(removed_folder)  # it follows no link, so that nothing else is removed
     except FileNotFoundError:
         return False  # another console was quicker
     except OSError as error:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from spbench.record.metric_names import format_metric_name, separate_metrics
+from spbench.record.metric_names import format_metric_name, list_separate_metrics
 from spbench.record.number_formatting import format_factor, format_percent
 from spbench.report.comparison.compare import (
     RESOLUTION,
@@ -131,7 +131,7 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
             format_metric_name(row.metric, row.unit)
             for pair in comparison.cases
             for row in pair.rows
-            if row.metric in separate_metrics(pair.benchmark)
+            if row.metric in list_separate_metrics(pair.benchmark)
         ]
         if separate:
             names = ", ".join(dict.fromkeys(separate))

@@ -283,7 +283,7 @@ def _coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
 
 def _time_lines(case: CaseState, rank: int) -> Iterator[Line]:
     """Yield the median time of a rank, its waits, and its skew among its peers."""
-    times = case.active_medians()
+    times = case.compute_active_medians()
     if rank not in times:
         return
     time = times[rank]

@@ -13,7 +13,7 @@ from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
 from spbench.errors import Diagnostic, SpbenchError, UsageError
 from spbench.launch.devices import find_shortage
 from spbench.launch.jobs import select_cases
-from spbench.record.runs.folder import working_folder
+from spbench.record.runs.folder import find_working_folder
 from spbench.suites.case import Case, Suite
 from spbench.suites.edit.outline import EntryLines, Outline
 from spbench.suites.loader import CheckedText, check_text, load_suite_text
@@ -105,7 +105,7 @@ def find_command(parsed: ParsedSuite, case: str) -> JobCommand | str:
     if parsed.plan is None:
         return parsed.plan_error
     try:
-        working_folder()  # a launch line is one for this folder
+        find_working_folder()  # a launch line is one for this folder
         return build_case_command(parsed.plan, case)
     except SpbenchError as error:
         return str(error)

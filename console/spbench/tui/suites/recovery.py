@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spbench.config_files import UntrustedFileError, open_trusted
 from spbench.record.runs.files import PRIVATE, parse_json, write_file
-from spbench.record.runs.folder import process_start
+from spbench.record.runs.folder import find_process_start
 from spbench.safe_files import make_folders
 
 UNSAVED_FOLDER = "unsaved"
@@ -43,7 +43,7 @@ class UnsavedText:
     def is_abandoned(self) -> bool:
         """Return whether no other running console has the text open."""
         is_local = self.host == socket.gethostname()
-        return is_local and (self.pid == os.getpid() or process_start(self.pid) is None)
+        return is_local and (self.pid == os.getpid() or find_process_start(self.pid) is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spbench.batch import site
-from spbench.batch.site import batch_settings, read_site
+from spbench.batch.site import collect_batch_settings, read_site
 from spbench.errors import SuiteError, UsageError
 from spbench.suites.loader import load_suite_text
 from support.paths import DOCS
@@ -47,7 +47,7 @@ def test_command_line_precedes_suite_and_site_files(site_paths):
         write(site_paths[name], layers[name].replace("nodes: u", "nodes: 7"))
     overrides = ["launch.batch.account=x", "launch.timeout=3"]
     suite = load_suite_text(SUITE.format(batch=layers["suite"]), Path("s.yaml"), overrides)
-    settings = batch_settings(
+    settings = collect_batch_settings(
         suite, overrides, site_paths["site"], site_paths["home"].parent, pytest.fail
     )
     assert (settings.account, settings.partition, settings.qos, settings.nodes) == (
@@ -61,7 +61,7 @@ def test_command_line_precedes_suite_and_site_files(site_paths):
 def test_lists_are_not_merged_and_null_removes_a_key(site_paths):
     write(site_paths["home"], "modules: [a, b], qos: low")
     suite = load_suite_text(SUITE.format(batch="modules: [c], qos: null"), Path("s.yaml"))
-    settings = batch_settings(suite, [], None, site_paths["home"].parent, pytest.fail)
+    settings = collect_batch_settings(suite, [], None, site_paths["home"].parent, pytest.fail)
     assert (settings.modules, settings.qos) == (("c",), None)
 
 
@@ -74,7 +74,7 @@ def test_site_file_in_the_docs_is_valid(tmp_path):
 
 def test_default_settings_are_empty(site_paths):
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    settings = batch_settings(suite, [], None, site_paths["home"].parent, pytest.fail)
+    settings = collect_batch_settings(suite, [], None, site_paths["home"].parent, pytest.fail)
     assert settings.model_fields_set == set()
 
 
@@ -109,7 +109,7 @@ def test_error_for_another_file_shows_the_first_line(tmp_path, text, message):
 def test_named_site_file_must_exist(tmp_path, site_paths):
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     with pytest.raises(UsageError, match="there is no such file"):
-        batch_settings(suite, [], tmp_path / "none.yaml", tmp_path, pytest.fail)
+        collect_batch_settings(suite, [], tmp_path / "none.yaml", tmp_path, pytest.fail)
 
 
 # Files that somebody else may have written
@@ -159,7 +159,7 @@ def test_untrusted_site_file_is_skipped(site_paths, source, change, reason):
     change(path)
     warnings = []
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    settings = batch_settings(suite, [], None, site_paths["home"].parent, warnings.append)
+    settings = collect_batch_settings(suite, [], None, site_paths["home"].parent, warnings.append)
     assert settings.model_fields_set == set()
     [warning] = warnings
     assert re.match(f"{path} was skipped: {reason.format(folder=path.parent)}", warning)
@@ -174,7 +174,7 @@ def test_named_site_file_is_read_even_if_untrusted(site_paths, change, _reason):
     site_paths["site"].rename(path)
     change(path)
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    settings = batch_settings(suite, [], path, site_paths["home"].parent, pytest.fail)
+    settings = collect_batch_settings(suite, [], path, site_paths["home"].parent, pytest.fail)
     assert settings.account == "mine"
 
 
@@ -184,7 +184,9 @@ def test_group_writable_site_file_is_read(site_paths, mode):
     site_paths["user"].chmod(mode)
     site_paths["user"].parent.chmod(0o775)
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    assert batch_settings(suite, [], None, site_paths["home"], pytest.fail).account == "mine"
+    assert (
+        collect_batch_settings(suite, [], None, site_paths["home"], pytest.fail).account == "mine"
+    )
 
 
 @as_root
@@ -193,10 +195,14 @@ def test_link_is_trusted_like_its_target(site_paths, tmp_path):
     site_paths["user"].parent.mkdir()
     site_paths["user"].symlink_to(tmp_path / "kept.yaml")
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    assert batch_settings(suite, [], None, site_paths["home"], pytest.fail).account == "mine"
+    assert (
+        collect_batch_settings(suite, [], None, site_paths["home"], pytest.fail).account == "mine"
+    )
     change_owner(tmp_path / "kept.yaml")
     warnings = []
-    assert batch_settings(suite, [], None, site_paths["home"], warnings.append).account is None
+    assert (
+        collect_batch_settings(suite, [], None, site_paths["home"], warnings.append).account is None
+    )
     assert len(warnings) == 1
 
 
@@ -209,7 +215,7 @@ def test_pipe_instead_of_a_site_file_does_not_block(site_paths, monkeypatch):
     )  # as if it had been a file before
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     with pytest.raises(UsageError, match=r"cannot read .*: it is a pipe"):
-        batch_settings(suite, [], None, site_paths["home"], pytest.fail)
+        collect_batch_settings(suite, [], None, site_paths["home"], pytest.fail)
 
 
 @as_root
@@ -221,5 +227,5 @@ def test_user_trusts_their_files_and_those_of_root(site_paths, owner, monkeypatc
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
     warnings = []
     monkeypatch.setattr("os.geteuid", lambda: owner)
-    settings = batch_settings(suite, [], None, site_paths["home"], warnings.append)
+    settings = collect_batch_settings(suite, [], None, site_paths["home"], warnings.append)
     assert (settings.account, len(warnings)) == ((None, 1) if owner == NOBODY else ("x", 0))

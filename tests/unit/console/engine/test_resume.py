@@ -120,7 +120,7 @@ def test_resume_keeps_the_number_of_ranks(record_interrupted, base_request):
 
 @pytest.mark.parametrize("planner", [plan_resumed, plan_failed])
 def test_rejects_a_running_run(record_interrupted, base_request, planner, monkeypatch):
-    monkeypatch.setattr("spbench.record.runs.folder.process_start", lambda pid: 999.0)
+    monkeypatch.setattr("spbench.record.runs.folder.find_process_start", lambda pid: 999.0)
     record_interrupted(*started_run(case_judged("a", "failed")))
     with pytest.raises(UsageError, match="is still running; wait for its end, or cancel it"):
         planner(base_request, "last")

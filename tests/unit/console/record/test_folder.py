@@ -20,9 +20,9 @@ from spbench.record.runs.folder import (
     RunFolder,
     create_run,
     find_home,
+    find_process_start,
     find_run,
     list_runs,
-    process_start,
 )
 from spbench.record.runs.follow import RecordedEvents
 from support.sample_events import (
@@ -400,7 +400,7 @@ def test_program_with_spbench_in_an_argument_path_is_not_a_console():
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
             time.sleep(0.01)
-        assert process_start(process.pid) is None
+        assert find_process_start(process.pid) is None
 
 
 def test_process_started_after_the_run_is_not_its_console(home, console):
@@ -411,7 +411,7 @@ def test_process_started_after_the_run_is_not_its_console(home, console):
 
 
 def test_console_is_recognized_despite_clock_changes(home, console):
-    since_boot = process_start(console.pid)
+    since_boot = find_process_start(console.pid)
     ahead = time.time() + 7200
     behind = time.time() - 7200
     for started in (ahead, behind):

@@ -8,7 +8,7 @@ from spbench.record.metric_names import (
     format_figure_name,
     format_folded_name,
     format_metric_name,
-    separate_metrics,
+    list_separate_metrics,
 )
 from spbench_core.catalog import BENCHMARKS
 
@@ -51,7 +51,7 @@ def test_formats_the_name_of_a_statistic(metric, unit, expected):
 def test_no_part_of_a_time_is_measured_separately():
     for entry in BENCHMARKS.values():
         parts = {metric.name for metric in entry.metrics if metric.part_of}
-        assert not parts & separate_metrics(entry.name)
+        assert not parts & list_separate_metrics(entry.name)
 
 
 @pytest.mark.parametrize(
