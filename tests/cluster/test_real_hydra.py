@@ -80,7 +80,7 @@ def test_no_process_shows_the_values_of_variables_in_its_arguments(mpich, tmp_pa
     )
     assert done.returncode == 0, done.stderr
     assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
-    assert [rank["shown"] for rank in ranks] == [[], []]
+    assert [rank["exposed"] for rank in ranks] == [[], []]
 
 
 def test_a_value_replaces_that_of_another_host(mpich, tmp_path):
@@ -105,7 +105,7 @@ def test_a_value_replaces_that_of_another_host(mpich, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
-    assert [rank["shown"] for rank in ranks] == [[], []]
+    assert [rank["exposed"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.parametrize("bind", ["core", "numa", "none"])

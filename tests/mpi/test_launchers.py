@@ -142,7 +142,7 @@ def test_no_process_shows_the_values_of_variables_in_its_arguments(launcher, tmp
     assert done.returncode == 0, done.stderr
     ranks = read_rank_files(tmp_path)
     assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
-    assert [rank["shown"] for rank in ranks] == [[], []]
+    assert [rank["exposed"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.usefixtures("library")

@@ -1,1 +1,1 @@
-"""What tests of several files use, and the plugins of pytest that run them."""
+"""Helpers that several test files share, and plugins of pytest."""

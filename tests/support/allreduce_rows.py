@@ -1,4 +1,4 @@
-"""Rows of a sweep, and a context that keeps the lines that it is told to print."""
+"""Rows of an allreduce sweep, and a context that records the printed lines."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ from support.typed_params import TypedParams
 
 
 class RecordingSweepContext(TypedParams):
-    """A context that keeps what it is told to say."""
+    """A context that records the lines that a sweep prints."""
 
     def __init__(self, first=True, last=True):
         self.lines = []

@@ -1,4 +1,4 @@
-"""A listener to the collector that keeps what it is told."""
+"""A listener that records the events of the collector."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ DEADLINE = 30.0
 
 
 class RecordingListener:
-    """The events that the collector has told."""
+    """Records everything that the collector reports."""
 
     def __init__(self):
         self.events = []
@@ -14,7 +14,7 @@ class RecordingListener:
         self.violations = []
         self.lost = []
         self.relays_lost = []
-        self.strangers = []
+        self.rejected = []
         self.sources = []
 
     def on_events(self, source, lines, events):
@@ -33,7 +33,7 @@ class RecordingListener:
         self.relays_lost.append((host, ranks, why))
 
     def on_rejected(self, peer, why):
-        self.strangers.append(why)
+        self.rejected.append(why)
 
     @property
     def seqs(self):

@@ -1,4 +1,4 @@
-"""Commands that have ended."""
+"""Results of commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class CommandResult(NamedTuple):
-    """A command that has ended: its exit code, and what it wrote."""
+    """The exit code and the output of a command."""
 
     status: int
     out: str
@@ -14,11 +14,11 @@ class CommandResult(NamedTuple):
 
     @property
     def error_line(self) -> str:
-        """The one line on stderr of a command that was refused.
+        """The error on stderr.
 
-        After an error of the command line come only its usage and where its help is.
+        Only the lines ``usage:`` and ``help:`` may follow it, after an error of the command line.
         """
-        error, *more = self.err.splitlines()
-        assert [line.partition(": ")[0] for line in more] in ([], ["usage", "help"])
+        error, *other_lines = self.err.splitlines()
+        assert [line.partition(": ")[0] for line in other_lines] in ([], ["usage", "help"])
         assert "Traceback" not in self.err
         return error

@@ -1,4 +1,4 @@
-"""Small programs started by a launcher: what a rank got, and how it ends."""
+"""Small programs for ranks: they record what a launcher passes on, or end early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNUSUAL_VALUES = {
     "EMPTY": "",
     "LETTERS": "größe",
 }
-"""Values that a shell or a launcher could break."""
+"""Values that a shell or a launcher could change."""
 PASSED_VARIABLES = UNUSUAL_VALUES | {"SPBENCH_TOKEN": "t0ken"}
 RANK_VARIABLES = {
     "openmpi": "OMPI_COMM_WORLD_RANK",
@@ -29,7 +29,7 @@ RANK_PROGRAM = f"""
 import json, os, signal, sys
 from mpi4py import MPI
 world = MPI.COMM_WORLD
-got = {{
+received = {{
     "rank": world.rank, "size": world.size, "sum": world.allreduce(world.rank),
     "argv": sys.argv[2:], "env": {{n: os.environ.get(n) for n in {[*PASSED_VARIABLES]!r}}},
     "named": {{n: os.environ.get(n) for n in {sorted(RANK_VARIABLES.values())!r}}},
@@ -37,28 +37,28 @@ got = {{
     "cpus": len(os.sched_getaffinity(0)),
 }}
 with open(f"{{sys.argv[1]}}/{{world.rank}}.json", "w") as file:
-    json.dump(got, file)
+    json.dump(received, file)
 """
-"""Writes what a rank got to a file in a folder, for launchers tear output."""
+"""Writes what a rank received to a file. Launchers may break up what ranks print."""
 SECRET_VALUES = {"LICENSE": "s3cret-value of a licence", "OMP_PLACES": "s3cret-value"}
 FIND_SECRETS_PROGRAM = f"""
 import json, os, pathlib, sys
 from mpi4py import MPI
 rank = MPI.COMM_WORLD.rank
-shown = []
+argument_lists = []
 for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
     try:
         text = path.read_bytes().decode(errors="replace")
     except OSError:
         continue
     if "s3cret-value" in text:
-        shown.append(text.split(chr(0)))
+        argument_lists.append(text.split(chr(0)))
 env = {{name: os.environ.get(name) for name in {[*SECRET_VALUES]!r}}}
 with open(f"{{sys.argv[1]}}/{{rank}}.json", "w") as file:
-    json.dump({{"rank": rank, "shown": shown, "env": env}}, file)
+    json.dump({{"rank": rank, "exposed": argument_lists, "env": env}}, file)
 MPI.COMM_WORLD.Barrier()
 """
-"""Writes the arguments of processes of this host that show a value of `HIDDEN`."""
+"""Writes the arguments of the processes of this host that show a secret value."""
 END_PROGRAM = """
 import os, sys
 from mpi4py import MPI
@@ -70,7 +70,7 @@ MPI.COMM_WORLD.Barrier()
 
 
 def run_command(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, without input."""
+    """Run a command without input, and wait for its end."""
     return subprocess.run(
         argv,
         env=env,
@@ -83,6 +83,6 @@ def run_command(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Compl
 
 
 def read_rank_files(folder: Path) -> list[dict[str, Any]]:
-    """Return what the ranks have written to a folder, in their order."""
-    found = [json.loads(path.read_text()) for path in folder.glob("[0-9]*.json")]
-    return sorted(found, key=lambda got: int(got["rank"]))
+    """Return the contents of the files that the ranks wrote to a folder, by rank."""
+    rows = [json.loads(path.read_text()) for path in folder.glob("[0-9]*.json")]
+    return sorted(rows, key=lambda row: int(row["rank"]))

@@ -1,4 +1,4 @@
-"""Reads the log lines of MXNet's measure.py, a published log's and our own alike."""
+"""Parser of the log lines of MXNet's measure.py, which spbench prints too."""
 
 import re
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class BatchLine(NamedTuple):
 
 
 def parse_line(line):
-    """Return what a line says; None where it is no line of measure.py."""
+    """Return the numbers of a line, or None if measure.py prints no such line."""
     line = line.removeprefix("INFO:root:")
     if match := _SIZE.fullmatch(line):
         return SizeLine(int(match[1]), float(match[2]))
@@ -31,5 +31,6 @@ def parse_line(line):
 
 
 def parse_batches(text):
-    """Return all lines of batches in a text, in their order."""
-    return [said for line in text.splitlines() if isinstance(said := parse_line(line), BatchLine)]
+    """Return the numbers of all lines of batches in a text."""
+    rows = map(parse_line, text.splitlines())
+    return [row for row in rows if isinstance(row, BatchLine)]

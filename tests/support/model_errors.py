@@ -1,4 +1,4 @@
-"""Errors of models over ranks, by kind of tensor, as the programs that train them write them."""
+"""Checks of the errors that the programs of tests find in a model over ranks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 
 def assert_errors_below(
-    found: Sequence[dict[str, float]], ranks: int, kinds: set[str], close: float
+    rank_errors: Sequence[dict[str, float]], ranks: int, kinds: set[str], limit: float
 ) -> None:
-    """Every rank has an error of each kind, and none of them is large."""
-    assert len(found) == ranks
-    for errors in found:
+    """Check that each rank has an error of each kind of tensor, and that all are small."""
+    assert len(rank_errors) == ranks
+    for errors in rank_errors:
         assert errors.keys() == kinds, errors
-        assert max(errors.values()) < close, errors
+        assert max(errors.values()) < limit, errors
 
 
-def find_large_errors(found: Sequence[dict[str, float]], kinds: set[str], far: float) -> set[str]:
-    """Return the kinds whose error is large on some rank."""
-    assert all(errors.keys() == kinds for errors in found), found
-    return {kind for errors in found for kind, error in errors.items() if error > far}
+def find_large_errors(
+    rank_errors: Sequence[dict[str, float]], kinds: set[str], limit: float
+) -> set[str]:
+    """Return the kinds of tensors that have a large error on some rank."""
+    assert all(errors.keys() == kinds for errors in rank_errors), rank_errors
+    return {kind for errors in rank_errors for kind, error in errors.items() if error > limit}

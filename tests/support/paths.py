@@ -1,4 +1,4 @@
-"""Folders that tests read from."""
+"""Folders that tests use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 """The repository."""
 SUITES = ROOT / "suites"
-"""The suites that spbench comes with."""
+"""The suites of spbench."""
 HOSTFILES = ROOT / "hostfiles"
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
@@ -15,10 +15,10 @@ TESTS = ROOT / "tests"
 PROGRAMS = TESTS / "mpi" / "programs"
 """Programs that tests start on ranks."""
 STANDINS = TESTS / "standins"
-"""Programs and devices that stand in for those of a cluster."""
+"""Stand-ins for the programs and devices of a cluster."""
 TEST_SUITES = TESTS / "data" / "suites"
-"""Suites that are wrong, or take long."""
+"""Suites with faults, and suites that take long."""
 RECORDED_RUNS = TESTS / "data" / "runs"
-"""A run of each number of the formats, never written anew."""
+"""A recorded run of each version of the formats; these are never regenerated."""
 SHARED_DATA = ROOT.parent / "shared" / "data"
-"""Measured profiles and goldens, which are not everywhere."""
+"""Measured profiles and outputs of HPGO. Some machines lack this folder."""

@@ -1,4 +1,4 @@
-"""A pytest plugin: which tests one process of `--dist loadgroup` runs."""
+"""A pytest plugin that groups tests for the processes of `--dist loadgroup`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that ``--dist loadgroup`` runs in one process, one after the other."""
     for item in items:
-        group = process_group(item)
+        group = find_process_group(item)
         if group and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
 
 
-def process_group(item: pytest.Item) -> str | None:
+def find_process_group(item: pytest.Item) -> str | None:
     """Return the name of the group of a test, or None if it can run in any process.
 
     Launches that several tests of a file share have many ranks, which wait for each other at every
@@ -24,10 +24,10 @@ def process_group(item: pytest.Item) -> str | None:
     path = item.nodeid.partition("::")[0]
     if item.get_closest_marker("mpi") is None:
         return path
-    return "ranks" if shared_fixtures(item) else None
+    return "ranks" if list_shared_fixtures(item) else None
 
 
-def shared_fixtures(item: pytest.Item) -> list[str]:
+def list_shared_fixtures(item: pytest.Item) -> list[str]:
     """Return the fixtures of a test that its file defines for all of its tests."""
     path = item.nodeid.partition("::")[0]
     assert isinstance(item, pytest.Function)

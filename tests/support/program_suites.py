@@ -1,4 +1,4 @@
-"""Suites of programs in the ranks' place, and a program in C for them."""
+"""Suites that start programs as ranks, and an MPI program in C."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORLD = TESTS / "data" / "programs" / "world.c"
 
 
 def build_world(mpicc: Path, folder: Path) -> Path:
-    """Return the MPI program that tells how many ranks there are; without a compiler skip."""
+    """Build the MPI program that prints the number of ranks; skip without a compiler."""
     if not mpicc.exists() or shutil.which("gcc") is None:
         pytest.skip(f"no {mpicc}, or no gcc: no MPI program can be built")
     program = folder / "world"
@@ -25,19 +25,25 @@ def build_world(mpicc: Path, folder: Path) -> Path:
 
 
 def write_suite(cases: dict[str, dict[str, Any]], folder: Path, **more: Any) -> str:
-    """Write a suite of programs by their names, each on two ranks; ``more`` has further keys."""
+    """Write a suite of programs on two ranks each.
+
+    Args:
+        cases: The parameters of each case by its name.
+        folder: The folder of the suite.
+        more: Further keys of a case by its name.
+    """
     entries = [
         {"name": name, "benchmark": "program.run", "np": 2, "params": params} | more.get(name, {})
         for name, params in cases.items()
     ]
     path = folder / "programs.yaml"
-    whole = {"schema": "spbench.suite/1", "name": "programs", "order": "together"}
-    path.write_text(json.dumps(whole | {"cases": entries}))
+    head = {"schema": "spbench.suite/1", "name": "programs", "order": "together"}
+    path.write_text(json.dumps(head | {"cases": entries}))
     return str(path)
 
 
 def write_world_suite(program: Path, folder: Path, np: int = 2) -> str:
-    """Write a suite whose case runs the program twice, each time on so many ranks."""
+    """Write a suite whose case runs the program twice on ``np`` ranks."""
     world = {
         "argv": [str(program)],
         "must": [f"^ranks {np} ", "DONE"],

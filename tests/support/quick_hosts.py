@@ -1,4 +1,4 @@
-"""Made-up hosts by the thousand, behind a stand-in for ssh that is a shell."""
+"""Thousands of synthetic hosts behind a stand-in for ssh that is a shell script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.paths import STANDINS
 
 
 class QuickHosts:
-    """Makes hosts that answer as this machine does, in a folder, and the environment to ask them.
+    """Synthetic hosts with the facts of this machine, and the environment to survey them.
 
     Args:
         folder: An empty folder.
@@ -36,38 +36,38 @@ class QuickHosts:
             "QUICK_SSH_NOW": str(self.now),
             "QUICK_SSH_SECONDS": str(seconds),
         }
-        self._answer = _answer_here()
+        self._answer = _survey_this_machine()
 
     def add(self, name: str, **changes: Any) -> None:
-        """Make a host that has what this machine has, but for these fields of its answer."""
+        """Add a host with the facts of this machine, except for some fields."""
         self._write(name, f"{MARK}{json.dumps(copy.deepcopy(self._answer) | changes)}")
 
     def add_without_mpi(self, name: str) -> None:
-        """Make a host whose interpreter has no mpi4py."""
-        told = json.dumps({"error": "No module named 'mpi4py'", "torch": "2.6.0"})
-        self.add(name, probe={"status": 1, "stdout": "", "stderr": told})
+        """Add a host without mpi4py."""
+        answer = json.dumps({"error": "No module named 'mpi4py'", "torch": "2.6.0"})
+        self.add(name, probe={"status": 1, "stdout": "", "stderr": answer})
 
     def refuse(self, name: str) -> None:
-        """Make a host that lets nobody in."""
+        """Add a host that refuses the login."""
         self._write(name, f"exit 255 {name}: Permission denied (publickey).")
 
     def hang(self, name: str) -> None:
-        """Make a host that never answers."""
+        """Add a host that never answers."""
         self._write(name, "hang")
 
     def _write(self, name: str, text: str) -> None:
         (self._hosts / name).write_text(text + "\n")
 
 
-def _answer_here() -> dict[str, Any]:
-    """Return what this machine answers, asked by the real program; its load is not kept."""
+def _survey_this_machine() -> dict[str, Any]:
+    """Return the answer of the real survey program, with a load of 0."""
     settings = LaunchSettings.model_validate({"python": sys.executable})
-    done = subprocess.run(
+    process = subprocess.run(
         build_survey_command(settings),
         input=build_survey_input(settings),
         capture_output=True,
         check=True,
     )
-    line = next(line for line in done.stdout.decode().splitlines() if line.startswith(MARK))
+    line = next(line for line in process.stdout.decode().splitlines() if line.startswith(MARK))
     answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
     return answer | {"load": 0.0}

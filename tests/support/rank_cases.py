@@ -1,9 +1,9 @@
-"""The cases of a test on the first ranks of one job, one after the other.
+"""Helpers for programs that run the cases of a test on the first ranks of one job.
 
     mpirun -n 6 python -m mpi4py PROGRAM.py CASES.json RESULTS.json
 
-Ranks are more than cores here: those that wait for others sleep. On SIGUSR1 a rank prints its
-stacks: see `end_with_stacks` in support.runs.
+There are more ranks than cores, so waiting ranks sleep. On SIGUSR1 a rank prints its stacks: see
+`end_with_stacks` in support.runs.
 """
 
 import faulthandler
@@ -20,51 +20,54 @@ from spbench_parallel.groups import sleep_at_barrier
 
 
 def read_cases():
-    """The cases in the file that the first word names."""
+    """Return the cases in the file that the first argument names."""
     return json.loads(Path(sys.argv[1]).read_text())
 
 
-def run_each_case(ranks_of, answer_of, idle=None):
-    """Write to the file of the second word, for each case, what its ranks answer, by rank.
+def run_each_case(count_ranks, run_case, idle=None):
+    """Run each case on its ranks, and write the results to the file of the second argument.
 
-    A rank without a part in a case answers ``idle``, and nothing where that is None.
+    Args:
+        count_ranks: Returns the number of ranks of a case.
+        run_case: Takes a case and its communicator, and returns the result of this rank.
+        idle: The result of a rank that takes no part; None: it has no result.
     """
     faulthandler.register(signal.SIGUSR1)
     world = MPI.COMM_WORLD
-    said = []
+    results = []
     for case in read_cases():
         start = time.monotonic()
-        takes_part = world.rank < ranks_of(case)
+        takes_part = world.rank < count_ranks(case)
         comm = world.Split(0 if takes_part else MPI.UNDEFINED)
-        answer = answer_of(case, comm) if takes_part else idle
+        rank_result = run_case(case, comm) if takes_part else idle
         sleep_at_barrier(world)
         if takes_part:
             comm.Free()
-        answers = world.gather(answer)
+        rank_results = world.gather(rank_result)
         if world.rank == 0:
-            said.append([one for one in answers if one is not None])
+            results.append([result for result in rank_results if result is not None])
             print(f"{time.monotonic() - start:.2f} s", case, flush=True)
     if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(said))
+        Path(sys.argv[2]).write_text(json.dumps(results))
 
 
 def return_exceptions(compare):
-    """Return ``compare``, which answers with its exception where it raises one."""
+    """Return a function that calls ``compare``, and returns its exception if it raises one."""
 
-    def answer_of(case, comm):
+    def run_case(case, comm):
         try:
             return compare(case, comm)
         except Exception as error:
-            # At once: where the others go on, they wait for this rank and nobody answers.
+            # Print at once: if the other ranks wait for this one, no result is ever written.
             traceback.print_exc()
             sys.stderr.flush()
             return {"exception": f"{type(error).__name__}: {error}"}
 
-    return answer_of
+    return run_case
 
 
 def make_on_first_rank(comm, make):
-    """Return what the first rank makes, and leaves to the others."""
+    """Return on each rank what ``make`` returns on the first rank."""
     made = make() if comm.rank == 0 else None
     sleep_at_barrier(comm)
     return comm.bcast(made)

@@ -1,4 +1,4 @@
-"""Contexts that keep what a benchmark says."""
+"""Contexts that record the events of a benchmark."""
 
 import json
 
@@ -18,7 +18,7 @@ class RecordingChannel:
 
 
 def make_context(benchmark, inject=None, **params):
-    """Return a context with these parameters, on a world of this process alone."""
+    """Return a context with these parameters, on a world of one rank."""
     return make_rank_context(
         World(MPI.COMM_SELF, 0, 1, 0, "here", (0,), 1), benchmark, params, inject
     )
@@ -37,19 +37,18 @@ def make_rank_context(world, benchmark, params, inject=None):
 
 
 def select_events(context, *kinds):
-    """Return the events that a context has sent, of these kinds where some are given."""
-    return [one for one in context._channel.events if not kinds or one["event"] in kinds]
+    """Return the events that a context has sent, or only those of some kinds."""
+    return [event for event in context._channel.events if not kinds or event["event"] in kinds]
 
 
-def find_events(context, event, **fields):
-    """Return the events of a kind, and with these fields, that a context has sent."""
-    return [one for one in select_events(context, event) if fields.items() <= one.items()]
+def find_events(context, kind, **fields):
+    """Return the events that a context has sent, of a kind and with these fields."""
+    return [event for event in select_events(context, kind) if fields.items() <= event.items()]
 
 
 def get_metric(context, metric):
-    (event,) = (
-        one for one in find_events(context, "metric", name=metric) if "measured_by" not in one
-    )
+    events = find_events(context, "metric", name=metric)
+    (event,) = (event for event in events if "measured_by" not in event)
     return event["value"]
 
 

@@ -1,4 +1,4 @@
-"""Command lines of the reference scripts, and ours for the same, read from docs/references.md."""
+"""Commands of the reference scripts with those of spbench, read from docs/references.md."""
 
 import re
 

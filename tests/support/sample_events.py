@@ -1,4 +1,4 @@
-"""Made-up events, as a console and its ranks write them, and runs recorded from them."""
+"""Synthetic events of a controller and its ranks, and runs that are recorded from them."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ RANK_EVENTS: dict[str, dict[str, Any]] = {
     "heartbeat": {},
     "bye": {},
 }
-"""One event of each kind that a rank sends, without its head."""
+"""An event of each kind that a rank sends, without the fields that all events have."""
 
 
 def rank_event(kind, rank=0, seq=0, **fields):
-    """An event of a rank; what is not given is as in BY_KIND."""
+    """Return an event of a rank, with the fields of `RANK_EVENTS` unless given."""
     return {"event": kind, "rank": rank, "seq": seq, "time": 1001.0, **RANK_EVENTS[kind], **fields}
 
 
@@ -71,15 +71,15 @@ def console_event(kind, **fields):
     return {"event": kind, "time": 1000.0, **fields}
 
 
-def describe_metric(name, unit="1", better="lower", fold="max", **more):
-    return {"name": name, "unit": unit, "better": better, "fold": fold, **more}
+def describe_metric(name, unit="1", better="lower", fold="max", **fields):
+    return {"name": name, "unit": unit, "better": better, "fold": fold, **fields}
 
 
 TIME = describe_metric("time_ms", "ms")
 
 
 def describe_case(case="a", np=2, **changes):
-    """A case as run_start describes it."""
+    """Return the description of a case in ``run_start``."""
     return {
         "id": case,
         "name": case,
@@ -111,7 +111,7 @@ def run_start(*cases):
 
 
 def run_resumed(*cases):
-    """The event of a run that goes on with these cases."""
+    """Return the event of a run that is resumed with these cases."""
     environment = {"host": "login"}
     return console_event("run_resumed", argv=["run"], environment=environment, cases=[*cases])
 
@@ -160,13 +160,13 @@ def run_end(verdict="passed", exit_code=0, errors=(), findings=()):
 
 
 def make_phases_run(case="a", hosts=("node01", "node01", "node02")):
-    """A judged run of a pipeline whose steps are told in phases, on three ranks."""
+    """Return the events of a pipeline on three ranks, with samples of each phase of a step."""
     phases = [
         describe_metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("spin", "send", "idle")
     ]
     places = [{"stage": rank, "tile": f"{rank},0", "mirrored_stage": 2 - rank} for rank in range(3)]
     places = [{"replica": 0, **place} for place in places]
-    given = {"time_ms": 10.0, "spin_ms": 6.0, "send_ms": 1.0}
+    samples = {"time_ms": 10.0, "spin_ms": 6.0, "send_ms": 1.0}
     idle = ([1.0, 1.0], [2.0, 2.0], [3.0, 3.0])
     return [
         *make_started_run(
@@ -175,7 +175,7 @@ def make_phases_run(case="a", hosts=("node01", "node01", "node02")):
         *(
             rank_event("samples", rank, case=case, metric=name, values=[value, value])
             for rank in range(3)
-            for name, value in given.items()
+            for name, value in samples.items()
         ),
         *(
             rank_event("samples", rank, case=case, metric="idle_ms", values=values)
@@ -187,7 +187,7 @@ def make_phases_run(case="a", hosts=("node01", "node01", "node02")):
 
 
 def make_started_run(*cases, hosts=("node01", "node01")):
-    """A run as far as its ranks have started their first case, one rank an entry of hosts."""
+    """Return events up to the start of the first case, with one rank per entry of ``hosts``."""
     np = len(hosts)
     cases = cases or (describe_case(np=np),)
     first = cases[0]["id"]
@@ -203,7 +203,7 @@ def make_started_run(*cases, hosts=("node01", "node01")):
 
 
 def make_timed_run(times, hosts, case="a", measures="rank"):
-    """A judged run of one case that has these times on each rank."""
+    """Return the events of a case with these times on each rank."""
     return [
         *make_started_run(describe_case(case, len(hosts), measures=measures), hosts=hosts),
         *(
@@ -215,10 +215,16 @@ def make_timed_run(times, hosts, case="a", measures="rank"):
 
 
 def make_links_run(latency, bandwidth, case="links"):
-    """A judged run of one case that has a figure for each pair of ``(rank, host)``."""
-    hosts = dict(place for pair in (*latency, *bandwidth) for place in pair)
-    what = describe_case(case, len(hosts), measures="link", checks=[])
-    events = make_started_run(what, hosts=[hosts[rank] for rank in sorted(hosts)])
+    """Return the events of a case that measures links.
+
+    Args:
+        latency: The latency in us by ``((source, host), (target, host))``.
+        bandwidth: The bandwidth in GB/s by the same keys.
+        case: The id of the case.
+    """
+    hosts = dict(end for pair in (*latency, *bandwidth) for end in pair)
+    description = describe_case(case, len(hosts), measures="link", checks=[])
+    events = make_started_run(description, hosts=[hosts[rank] for rank in sorted(hosts)])
     for name, size, figures in (("latency_us", 8, latency), ("bandwidth_gb_s", 1 << 20, bandwidth)):
         for ((source, host_a), (target, host_b)), value in figures.items():
             pair = {"source": source, "target": target, "host_a": host_a, "host_b": host_b}
@@ -230,8 +236,8 @@ def make_links_run(latency, bandwidth, case="links"):
 
 
 def make_complete_run():
-    """A run of two ranks that passed, with samples, a check, a limit and a measurement."""
-    what = describe_case(
+    """Return the events of a passed run on two ranks: samples, a check, a limit, a measurement."""
+    description = describe_case(
         metrics=[TIME, describe_metric("bandwidth", "GB/s", "higher", "min")],
         expect=[{"metric": "time_ms", "op": "max", "limit": 5.0}],
         places=[{"tile": "0,0"}, {"tile": "0,1"}],
@@ -239,7 +245,7 @@ def make_complete_run():
     link = {"source": 0, "target": 1, "bytes": 8}
     expectation = {"metric": "time_ms", "op": "max", "limit": 5.0, "value": 2.5, "status": "passed"}
     return [
-        *make_started_run(what),
+        *make_started_run(description),
         rank_event("progress", 0),
         rank_event("samples", 0, values=[1.0, 2.0]),
         rank_event("samples", 1, values=[2.0, 1.0]),
@@ -259,14 +265,14 @@ def make_complete_run():
 
 
 def make_hostile_run():
-    """A run whose every word would clear a terminal, retitle it or turn its text around."""
+    """Return a run whose texts would clear a terminal, change its title or reverse its text."""
     evil = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\ud800\r"
-    what = describe_case(
+    description = describe_case(
         evil, metrics=[TIME, describe_metric(evil)], places=[{evil: evil}], measures="link"
     )
     ends = {"source": 0, "target": 1, "host_a": evil, "host_b": evil, "bytes": 8, evil: evil}
     return [
-        *make_started_run(what, hosts=(evil, evil)),
+        *make_started_run(description, hosts=(evil, evil)),
         rank_event("samples", 0, case=evil),
         rank_event("samples", 1, case=evil),
         rank_event("metric", 0, case=evil, name=evil, labels=ends),
@@ -280,7 +286,7 @@ def make_hostile_run():
 
 
 def build_state(events):
-    """The state to which these events lead."""
+    """Return the state of a run after these events."""
     state = RunState()
     for event in events:
         state.apply(event)
@@ -292,7 +298,7 @@ def build_case_state(events, case="a"):
 
 
 def record_events(folder: RunFolder, events) -> RunState:
-    """Write events to a run folder as the engine does; return the state that it then has."""
+    """Write events to a run folder like the engine does; return the state of the run."""
     state = RunState()
     log = EventLog(folder.events)
     recorder = Recorder(log, state, lambda event: None)
@@ -308,7 +314,7 @@ def record_events(folder: RunFolder, events) -> RunState:
 
 
 def record_run(home, events, **changes) -> RunFolder:
-    """Make a run folder under a home, as the console leaves it, by default with a live console."""
+    """Record a run under a home; its controller counts as alive unless ``changes`` say so."""
     folder = create_run(home, "made-up")
     console = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
     folder.write_json("run.json", {"id": folder.id, "suite": "made-up", "console": console})

@@ -1,4 +1,4 @@
-"""Made-up results of recorded runs."""
+"""Synthetic results of recorded runs."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ def make_summary(id="20260101-000000-made-up-0000", **changes):
 
 
 def make_metric(value, unit="ms", better="lower", n=3, spread=1.0):
-    """A metric whose least sample is ``spread`` below its median, and p95 as much above."""
-    ends = {"min": value - spread, "p95": value + spread, "p99": value + spread}
-    rest = {"p50": value, "max": value + spread, "mean": value, "stdev": spread}
-    return MetricPart(value=value, unit=unit, better=better, n=n, **ends, **rest)
+    """Return a metric with a minimum ``spread`` below the median, and p95 ``spread`` above it."""
+    limits = {"min": value - spread, "p95": value + spread, "p99": value + spread}
+    statistics = {"p50": value, "max": value + spread, "mean": value, "stdev": spread}
+    return MetricPart(value=value, unit=unit, better=better, n=n, **limits, **statistics)
 
 
 def make_case(id="a", metrics=None, **changes):
-    """A case by its id; metrics are figures, or numbers in ms."""
-    given = {"time_ms": 2.0} if metrics is None else metrics
-    figures = {
-        name: of if isinstance(of, MetricPart) else make_metric(of) for name, of in given.items()
+    """Return a case; ``metrics`` has parts of a report, or medians in ms, by name."""
+    metrics = {"time_ms": 2.0} if metrics is None else metrics
+    parts = {
+        name: value if isinstance(value, MetricPart) else make_metric(value)
+        for name, value in metrics.items()
     }
     fields = {
         "id": id,
@@ -56,7 +57,7 @@ def make_case(id="a", metrics=None, **changes):
         "attempts": 1,
         "warmup": None,
         "launch": None,
-        "metrics": figures,
+        "metrics": parts,
         "checks": [],
         "limits": {},
         "choices": {},
@@ -68,12 +69,12 @@ def make_case(id="a", metrics=None, **changes):
     return CasePart(**fields | changes)
 
 
-def make_run(*cases, **of_summary):
-    return RecordedRun(make_summary(**of_summary), {each.id: each for each in cases})
+def make_run(*cases, **summary_fields):
+    return RecordedRun(make_summary(**summary_fields), {case.id: case for case in cases})
 
 
 def make_failed_check(detail=""):
-    """A check that failed on one rank."""
+    """Return a check that failed on one rank."""
     return CheckPart(
         name="halo",
         status="failed",

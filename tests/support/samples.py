@@ -1,4 +1,4 @@
-"""A sample of many like cases for `make test`; `make all` runs them all."""
+"""A sample of many similar cases for `make test`; `make all` runs all cases."""
 
 from __future__ import annotations
 
@@ -9,40 +9,42 @@ import pytest
 
 
 class CaseSample:
-    """A sample of cases: the first of each kind, each so many of all, and those that are named.
+    """A sample of cases: the first of each kind, every n-th case, and named ones.
 
     Args:
         cases: All cases.
-        kind: Says of what kind a case is.
-        named: Cases that tests read which are not given them as parameters.
-        every: Of so many cases one.
+        get_kind: Returns the kind of a case.
+        named: Cases that tests use without having them as parameters.
+        every: The distance between the cases of the sample.
     """
 
     def __init__(
         self,
         cases: Sequence[Any],
-        kind: Callable[[Any], Hashable],
+        get_kind: Callable[[Any], Hashable],
         named: Iterable[Any] = (),
         every: int = 4,
     ) -> None:
-        kinds = [kind(case) for case in cases]
-        firsts = {kinds.index(one) for one in kinds}
+        kinds = [get_kind(case) for case in cases]
+        first_indices = {kinds.index(kind) for kind in kinds}
         self._cases = cases
         self._named = list(named)
-        chosen = [case for at, case in enumerate(cases) if at in firsts or at % every == 0]
-        self._always = chosen + self._named
+        chosen = [
+            case for index, case in enumerate(cases) if index in first_indices or index % every == 0
+        ]
+        self._sample = chosen + self._named
 
     def make_params(self, cases: Iterable[Any]) -> list[Any]:
-        """Return cases as the parameters of tests: long ones, but for those of the sample."""
+        """Return cases as parameters of tests, marked ``long`` unless they are in the sample."""
         long = pytest.mark.long
-        return [pytest.param(case, marks=() if case in self._always else long) for case in cases]
+        return [pytest.param(case, marks=() if case in self._sample else long) for case in cases]
 
     def select_requested(self, request: pytest.FixtureRequest) -> list[Any]:
-        """Return the cases, in their order, that tests of the fixture's file are to run."""
-        given = [
+        """Return the cases that the selected tests of the fixture's file need, in their order."""
+        requested = [
             value
             for test in request.session.items
             if test.path == request.path and isinstance(test, pytest.Function)
             for value in getattr(getattr(test, "callspec", None), "params", {}).values()
         ]
-        return [case for case in self._cases if case in given or case in self._named]
+        return [case for case in self._cases if case in requested or case in self._named]

@@ -1,4 +1,4 @@
-"""A model's case on one rank, without a console: what it chooses, and what it checks."""
+"""The context of a model's case on one rank: it records choices and checks."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ from spbench_core.catalog import BENCHMARKS
 
 
 class SingleRankCase:
-    """The context of a case that validates a model of five classes by itself.
+    """The context of a case that validates a model with five classes on one rank.
 
     Attributes:
         checks: Whether each check has passed, by name.
@@ -18,15 +18,15 @@ class SingleRankCase:
     def __init__(self):
         self.world = SimpleNamespace(comm=MPI.COMM_SELF)
         self.entry = BENCHMARKS["model.resnet"]
-        given = {"validate": "full", "scheme": "sequential", "num_classes": 5, "precision": "fp32"}
-        self.params = self.entry.complete(given)
+        params = {"validate": "full", "scheme": "sequential", "num_classes": 5, "precision": "fp32"}
+        self.params = self.entry.complete(params)
         self.checks = {}
         self.choices = {}
 
-    def seed_for(self, *words):
-        return len(words)
+    def seed_for(self, *parts):
+        return len(parts)
 
-    def progress(self, *words):
+    def progress(self, *args):
         pass
 
     def check(self, name, error, tolerance, where):

@@ -14,7 +14,7 @@ from spbench_parallel.precision.formats import PRECISIONS
 RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
 
 
-def make_engine(device, precision, learns=True):
+def make_engine(device, precision, trains=True):
     plan = ModelPlan(
         RESNET,
         build_layout(1),
@@ -24,7 +24,7 @@ def make_engine(device, precision, learns=True):
         precision=PRECISIONS[precision],
     )
     images = SyntheticImages(RESNET.image, 5, seed=1, dtype=plan.dtype, device=plan.device)
-    engine = Engine(MPI.COMM_SELF, plan, images, TrainingConfig("adam") if learns else None)
+    engine = Engine(MPI.COMM_SELF, plan, images, TrainingConfig("adam") if trains else None)
     if engine.arithmetic.loss_scale is not None:
         engine.arithmetic.loss_scale.value = 256.0
     return engine, images

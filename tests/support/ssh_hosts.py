@@ -1,4 +1,4 @@
-"""Hosts behind a stand-in for ssh: what each has is written by the test."""
+"""Simulated hosts behind a stand-in for ssh; the test writes what each has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MPI_MODULE = "def Get_library_version():\n    return {library!r}\n"
 
 
 class SshHosts:
-    """Makes hosts, in a folder, and the environment in which ``ssh`` reaches them."""
+    """Simulated hosts in a folder, and the environment in which ``ssh`` reaches them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class SshHosts:
         }
 
     def add(self, name: str, *lines: str) -> None:
-        """Make a host that runs shell lines before any command."""
+        """Add a host that runs shell lines before any command."""
         (self.folder / "hosts" / name).write_text("\n".join(lines))
 
     def add_with_packages(
@@ -44,9 +44,15 @@ class SshHosts:
         spbench: str | None = None,
         more: str = "",
     ) -> Path:
-        """Make a host whose interpreter finds these versions before the installed ones.
+        """Add a host with these versions of packages; return the folder of its packages.
 
-        ``more`` is what Python runs there at its start. Returns the folder of its packages.
+        Args:
+            name: The name of the host.
+            lines: Shell lines that run before any command.
+            library: The MPI library, as mpi4py reports it.
+            torch: The version of PyTorch.
+            spbench: The version of spbench; None: the installed one.
+            more: Code that Python runs when it starts.
         """
         packages = self.folder / "packages" / name
         rc = "class rc:\n    pass\n"
@@ -66,12 +72,12 @@ class SshHosts:
 
 
 def make_idle_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SshHosts:
-    """Return hosts that are never busy, and of which all names but ``nowhere`` are known."""
+    """Return hosts that are never busy; all host names except ``nowhere`` resolve."""
 
-    async def resolves(host: str) -> bool:
+    async def resolve(host: str) -> bool:
         return host != "nowhere"
 
-    monkeypatch.setattr(reach, "_resolves", resolves)
-    # The hosts are all this machine, on which other tests compute.
+    monkeypatch.setattr(reach, "_resolves", resolve)
+    # All hosts are this machine, on which other tests compute.
     monkeypatch.setattr(facts, "BUSY_LOAD", math.inf)
     return SshHosts(folder)

@@ -1,4 +1,4 @@
-"""Models that programs train over ranks, what one process makes of them, and the difference."""
+"""Training of models in one process, for programs that train the same model over ranks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,29 +22,29 @@ LAYOUT_KEYS = "members", "replicas", "mirrored", "rounds"
 
 @dataclass(frozen=True)
 class RandomImages:
-    """Images of a seed, the same whatever part of them is asked for."""
+    """Random images that are the same whatever part of them is requested."""
 
     shape: tuple
     count: int
     dtype: torch.dtype
 
-    def all_of(self, replica):
+    def load_replica(self, replica):
         generator = torch.Generator().manual_seed(100 + replica)
         images = torch.randn((self.count, *self.shape), generator=generator)
         return images.to(self.dtype), torch.randint(CLASSES, (self.count,), generator=generator)
 
     def pixels(self, replica, images, box):
-        found, _ = self.all_of(replica)
-        return cut_tile(found[slice(*images)], box).clone()
+        pixels, _ = self.load_replica(replica)
+        return cut_tile(pixels[slice(*images)], box).clone()
 
     step = 0
 
     def targets(self, replica, images, box):
-        return self.all_of(replica)[1][slice(*images)]
+        return self.load_replica(replica)[1][slice(*images)]
 
 
 def cut_tile(images, box):
-    """A tile of images."""
+    """Return a tile of images."""
     return images[:, :, slice(*box.rows), slice(*box.cols)]
 
 
@@ -61,20 +61,20 @@ def make_network(case):
     )
 
 
-def make_plan(network, layout, batches, **more):
-    """A plan whose stages have layers by their multiply-adds."""
+def make_plan(network, layout, batches, **options):
+    """Return a plan whose stages are balanced by multiply-adds."""
     costs = [float(count.multiply_adds) for count in network.counts]
     balance = balance_layers(costs, [stage.ranks for stage in layout.stages])
-    return ModelPlan(network, layout, balance, batches, **more)
+    return ModelPlan(network, layout, balance, batches, **options)
 
 
 def train_sequentially(
-    network, batches, optimizer_of, *, dtype, seed, steps, slower=1.0, replicas=1
+    network, batches, make_optimizer, *, dtype, seed, steps, decay=1.0, replicas=1
 ):
-    """Results of training in one process, by kind: of each replica, whose gradients' mean is taken.
+    """Train replicas in one process; return losses, gradients and other tensors by kind.
 
-    ``optimizer_of`` makes the optimizer of parameters. Each step takes all micro-batches in their
-    order, and multiplies the learning rate by ``slower``.
+    Each step takes all micro-batches in their order, averages the gradients of the replicas, and
+    multiplies the learning rate by ``decay``. ``make_optimizer`` takes the parameters.
     """
     count = sum(batch.size for batch in batches)
     source = RandomImages(network.image.shape, count, dtype)
@@ -83,51 +83,51 @@ def train_sequentially(
         return build_stage(network, 0, len(network.layers), DenseBuilder(), seed=seed, dtype=dtype)
 
     copies = [build() for _ in range(replicas)]
-    optimizers = [optimizer_of(copy.parameters()) for copy in copies]
-    found: dict[str, Any] = {"loss": [], "input": {}, "statistics": {}, "logits": {}}
+    optimizers = [make_optimizer(copy.parameters()) for copy in copies]
+    results: dict[str, Any] = {"loss": [], "input": {}, "statistics": {}, "logits": {}}
     for _ in range(steps):
         losses = []
         for replica, copy in enumerate(copies):
-            images, classes = source.all_of(replica)
+            images, classes = source.load_replica(replica)
             copy.zero_grad()
             for index, batch in enumerate(batches):
                 data = images[slice(*batch.images)].clone().requires_grad_()
-                wanted = classes[slice(*batch.images)]
+                targets = classes[slice(*batch.images)]
                 logits = copy(data).to(torch.promote_types(dtype, torch.float32))
-                loss = functional.cross_entropy(logits, wanted, reduction="sum") / count
+                loss = functional.cross_entropy(logits, targets, reduction="sum") / count
                 loss.backward()
                 losses.append(float(loss.detach()))
-                found["input"][replica, index] = data.grad
-        found["loss"].append(sum(losses) / replicas)
-        for several in zip(*(copy.parameters() for copy in copies), strict=True):
-            mean = sum(parameter.grad for parameter in several) / replicas
-            for parameter in several:
+                results["input"][replica, index] = data.grad
+        results["loss"].append(sum(losses) / replicas)
+        for same in zip(*(copy.parameters() for copy in copies), strict=True):
+            mean = sum(parameter.grad for parameter in same) / replicas
+            for parameter in same:
                 parameter.grad = mean.clone()
-        found["gradients"] = copy_gradients(copies[0])
+        results["gradients"] = copy_gradients(copies[0])
         for optimizer in optimizers:
             optimizer.step()
-            optimizer.param_groups[0]["lr"] *= slower
-    found["weights"] = read_weights(copies[0])
+            optimizer.param_groups[0]["lr"] *= decay
+    results["weights"] = read_weights(copies[0])
     for replica, copy in enumerate(copies):
-        found["statistics"][replica] = read_statistics(copy)
-        images, _ = source.all_of(replica)
+        results["statistics"][replica] = read_statistics(copy)
+        images, _ = source.load_replica(replica)
         with torch.no_grad():
             for index, batch in enumerate(batches):
                 logits = copy.eval()(images[slice(*batch.images)])
-                found["logits"][replica, index] = logits
-    return found
+                results["logits"][replica, index] = logits
+    return results
 
 
 def copy_gradients(module):
-    return {name: one.grad.clone() for name, one in module.named_parameters()}
+    return {name: parameter.grad.clone() for name, parameter in module.named_parameters()}
 
 
 def read_weights(module):
-    return {name: one.detach() for name, one in module.named_parameters()}
+    return {name: parameter.detach() for name, parameter in module.named_parameters()}
 
 
 def read_statistics(module):
-    """Running statistics, and how many batches they are of."""
+    """Return the running statistics, and the number of batches that they cover."""
     return {
         name: value
         for name, value in module.named_buffers()
@@ -135,31 +135,33 @@ def read_statistics(module):
     }
 
 
-def largest_error(found, expected, among=None):
-    """The largest difference, over the largest value of the kind; infinite where one has NaN.
+def largest_error(values, expected, among=None):
+    """Return the largest difference, relative to the largest value of the kind.
 
-    ``among`` has all values of the kind; without it they are those of ``expected``.
+    A NaN counts as an infinite error. ``among`` has all values of the kind; the default is those of
+    ``expected``.
     """
     among = expected.values() if among is None else among
     largest = max(float(value.abs().max()) for value in among if value.numel())
     worst = 0.0
-    for name, value in found.items():
-        wanted = expected[name]
-        if value.shape != wanted.shape:
-            raise AssertionError(f"{name}: {tuple(value.shape)} is not {tuple(wanted.shape)}")
+    for name, value in values.items():
+        reference = expected[name]
+        if value.shape != reference.shape:
+            raise AssertionError(f"{name}: {tuple(value.shape)} is not {tuple(reference.shape)}")
         if value.numel():
-            error = float((value - wanted).abs().max()) / largest
+            error = float((value - reference).abs().max()) / largest
             worst = max(worst, error if error == error else float("inf"))
     return worst
 
 
 def patch_lost_gradients(comm):
-    """A fault: the last rank sends zeros in place of gradients."""
-    right = stage_runner.StageRunner._send
+    """Inject a fault: the last rank sends zeros instead of gradients."""
+    original_send = stage_runner.StageRunner._send
 
     def send(self, end, tensors):
-        back = end is not None and end is self.io.input_gradients
-        right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
+        if end is not None and end is self.io.input_gradients:
+            tensors = [torch.zeros_like(tensor) for tensor in tensors]
+        original_send(self, end, tensors)
 
-    last = comm.rank == comm.size - 1
-    return patch.object(stage_runner.StageRunner, "_send", send if last else right)
+    is_last = comm.rank == comm.size - 1
+    return patch.object(stage_runner.StageRunner, "_send", send if is_last else original_send)

@@ -1,4 +1,4 @@
-"""Parameters as attributes for doubles of a benchmark's context."""
+"""Typed parameters for test doubles of a benchmark's context."""
 
 from dataclasses import fields
 from typing import Any
@@ -7,7 +7,7 @@ from spbench_core.catalog.typed_params import read_params
 
 
 class TypedParams:
-    """A base of doubles that have some parameters by name; all others are None."""
+    """Base of test doubles that define some parameters; all others are None."""
 
     params: dict[str, Any]
 
@@ -15,6 +15,6 @@ class TypedParams:
         return fill_params(cls, self.params)
 
 
-def fill_params(cls, given):
-    """Return an instance of the parameters' dataclass with these values, and None for others."""
-    return read_params(cls, {field.name: given.get(field.name) for field in fields(cls)})
+def fill_params(cls, params):
+    """Return the dataclass of parameters with these values, and None for all others."""
+    return read_params(cls, {field.name: params.get(field.name) for field in fields(cls)})

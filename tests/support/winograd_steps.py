@@ -1,4 +1,4 @@
-"""Steps at full size on ranks that convolve by Winograd's algorithm, right ones and faulty ones."""
+"""Training steps with Winograd convolutions, correct ones and faulty ones."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FAULTS = {
     "scale-weight-gradient": "scales",
     "scale-input-gradient": "scales",
 }
-"""The faults at full size that change a window over tiles, and the check that must find each."""
+"""Faults that change a window over tiles, with the check that must detect each."""
 
 
 def make_winograd_case(
     seed: int, fault: str | None = None, *, on_gpu: bool = True
 ) -> dict[str, Any]:
-    """Return a case of ``check_winograd.py``; ``on_gpu``: its bounds are those of a GPU."""
+    """Return a case of ``check_winograd.py``, with the error bounds of a GPU or of a CPU."""
     return {
         "benchmark": "model.resnet",
         "ranks": RANKS,
@@ -48,7 +48,7 @@ def make_winograd_case(
 def run_winograd_cases(
     cases: list[dict[str, Any]], folder: Path, *, seconds: float = 280
 ) -> list[list[dict[str, Any]]]:
-    """Take the steps in one launch; return by case what each rank found."""
+    """Run the steps in one launch; return the results of the ranks by case."""
     results: list[list[dict[str, Any]]] = run_cases_on_ranks(
         RANKS, "check_winograd.py", folder, cases, seconds=seconds
     )
@@ -56,5 +56,5 @@ def run_winograd_cases(
 
 
 def find_largest_error(ranks: list[dict[str, Any]], check: str) -> float:
-    """Return the largest error over its bound of a check, of all ranks."""
+    """Return the largest error of a check over all ranks, relative to its bound."""
     return max(float(rank["errors"][check]) for rank in ranks)

@@ -85,7 +85,7 @@ def on_one_rank(words, batches, replicas):
         dtype=dtype_of(case),
         seed=SEED,
         steps=STEPS,
-        slower=SLOWER,
+        decay=SLOWER,
         replicas=replicas,
     )
 

@@ -219,7 +219,7 @@ def test_a_training_step_waits_once_and_in_fp16_twice(precision, waits):
 
 
 def test_an_inference_step_waits_once():
-    engine, images = make_engine("late", "fp32", learns=False)
+    engine, images = make_engine("late", "fp32", trains=False)
     for step in range(3):
         images.set_step(step)
         LATE.waits = 0

@@ -242,7 +242,7 @@ async def test_accepts_a_hello_without_a_rank(console, listener):
     del event["rank"]
     peer = await console.connect()
     await peer.send(event)
-    await wait_until(lambda: listener.sources or listener.strangers)
+    await wait_until(lambda: listener.sources or listener.rejected)
     assert not listener.sources or listener.sources[0].identity.rank is None
 
 
@@ -296,7 +296,7 @@ async def test_disconnects_a_peer_without_the_token(console, listener, data):
     peer = await console.connect()
     await peer.send_bytes(data)
     await peer.wait_until_closed()
-    assert len(listener.strangers) == 1
+    assert len(listener.rejected) == 1
     assert listener.lost == listener.violations == []
     await rank.send(*heartbeats(1, 1))
     await wait_until(lambda: listener.seqs == [0, 1])
@@ -306,7 +306,7 @@ async def test_endless_line_disconnects_an_unauthenticated_peer(console, listene
     peer = await console.connect()
     with pytest.raises(ConnectionError):
         await flood(peer)
-    assert listener.strangers == ["sent more than a greeting"]
+    assert listener.rejected == ["sent more than a greeting"]
 
 
 async def test_ignores_an_unauthenticated_peer_that_disconnects(console, listener):
@@ -314,7 +314,7 @@ async def test_ignores_an_unauthenticated_peer_that_disconnects(console, listene
     await peer.send_bytes(b"half a li")
     await peer.close()
     await console.connect_rank()
-    assert listener.strangers == listener.lost == listener.violations == []
+    assert listener.rejected == listener.lost == listener.violations == []
 
 
 async def test_disconnects_silent_peers_after_the_timeout(console, listener, monkeypatch):
@@ -325,6 +325,6 @@ async def test_disconnects_silent_peers_after_the_timeout(console, listener, mon
     await slow.send_bytes(b'{"event"')
     await silent.wait_until_closed()
     await slow.wait_until_closed()
-    assert listener.strangers == ["said nothing for 0.05 s"] * 2
+    assert listener.rejected == ["said nothing for 0.05 s"] * 2
     await rank.send(*heartbeats(1, 1))
     await wait_until(lambda: listener.seqs == [0, 1])

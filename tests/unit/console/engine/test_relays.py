@@ -123,7 +123,7 @@ async def test_ranks_of_a_node_share_a_connection(node):
         node.find_connection(rank).ended = True
         node.find_connection(rank).reply(reply="bye")
     assert await node.wait_for_end() == [0, 0, 0]
-    assert listener.relays_lost == listener.violations == listener.strangers == []
+    assert listener.relays_lost == listener.violations == listener.rejected == []
     assert collector.ranks == ()
 
 
@@ -216,7 +216,7 @@ async def test_admits_ranks_behind_a_relay_only_with_the_token(node, relay, line
     relay.writer.write(encode_frame(1, rejected) + encode_frame(2, hello(node, 2)))
     await wait_until(lambda: node.listener.events)
     assert await relay.read_frames(2) == [(1, b""), (2, b'{"reply":"hello"}\n')]
-    assert len(node.listener.strangers) == 1
+    assert len(node.listener.rejected) == 1
     assert [event["rank"] for event in node.listener.events] == [2]
 
 
