@@ -34,12 +34,14 @@ class Buffers:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        sizes = [input_count, result_count] if offset is None else [max(input_count, result_count)]
+        element_counts = (
+            [input_count, result_count] if offset is None else [max(input_count, result_count)]
+        )
         self._poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
-        with catch_out_of_memory(sum(sizes) * dtype.itemsize):
+        with catch_out_of_memory(sum(element_counts) * dtype.itemsize):
             self._memories = [
                 torch.full((size + 2 * _MARGIN,), self._poison, dtype=dtype, device=device)
-                for size in sizes
+                for size in element_counts
             ]
         views = [memory[_MARGIN : len(memory) - _MARGIN] for memory in self._memories]
         self.source = views[0]

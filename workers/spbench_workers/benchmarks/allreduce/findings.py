@@ -66,8 +66,8 @@ def report_traffic(context: Context, traffic: RankTraffic | None, count: int) ->
     if context.world.rank == 0:
         # Counting rounds instead of using the formula needs the schedules of all ranks.
         options = {"group": params.group, "chunks": params.chunks}
-        work = compute_costs(params.algorithm, ranks, count, **options)
-        context.metric("rounds", work.rounds)
+        costs = compute_costs(params.algorithm, ranks, count, **options)
+        context.metric("rounds", costs.rounds)
 
 
 def report_findings(
@@ -81,14 +81,14 @@ def report_findings(
     link = measure_link(world.comm, dtype, params.op or "sum", measured.device, nccl=nccl)
     nbytes = measured.count * dtype.itemsize
     predicted = predict(params, world.size, nbytes, link, measured.buffer_bytes)
-    shared = is_oversubscribed(world)
+    oversubscribed = is_oversubscribed(world)
     if world.rank != 0:
         return
     context.metric("count", measured.count)
     context.metric("algbw_gb_s", algbw_gb_s(nbytes, measured.seconds))
     context.metric("busbw_gb_s", _compute_busbw(context, nbytes, measured.seconds))
     _report_link(context, link)
-    _report_prediction(context, link, predicted, measured, shared)
+    _report_prediction(context, link, predicted, measured, oversubscribed)
     if nccl and not params.in_place:
         reason = f"NCCL reduces in place: a copy of {nbytes} B on the GPU is in the time"
         context.choice("in place", "off", reason)
@@ -115,7 +115,11 @@ def _report_link(context: Context, link: JobLink) -> None:
 
 
 def _report_prediction(
-    context: Context, link: JobLink, predicted: Prediction, measured: MeasuredTimes, shared: bool
+    context: Context,
+    link: JobLink,
+    predicted: Prediction,
+    measured: MeasuredTimes,
+    oversubscribed: bool,
 ) -> None:
     params = context.read_params(SweepParams)
     seconds = measured.seconds
@@ -134,7 +138,7 @@ def _report_prediction(
         context.choice("model", "holds", describe_agreement(seconds, predicted.interval))
         return
     remark = ""
-    if shared:
+    if oversubscribed:
         remark = "; more ranks than cores: links were measured with the others asleep"
     if nbytes > link.max_bytes:
         remark += f"; links were measured up to {link.max_bytes} B"
@@ -145,14 +149,14 @@ def _report_prediction(
 def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
     """Return the position of a time relative to the predicted interval it agrees with."""
     low, high = interval
-    predicted = f"the predicted {format_duration(low)} to {format_duration(high)}"
+    predicted_text = f"the predicted {format_duration(low)} to {format_duration(high)}"
     if low <= seconds <= high:
-        return f"{format_duration(seconds)} is in {predicted}"
-    end, ratio = ("lower", seconds / low) if seconds < low else ("upper", seconds / high)
-    tolerated = f"{1 / NOTABLE_FACTOR:.3g}x" if seconds < low else f"{NOTABLE_FACTOR:g}x"
+        return f"{format_duration(seconds)} is in {predicted_text}"
+    end_name, ratio = ("lower", seconds / low) if seconds < low else ("upper", seconds / high)
+    tolerated_text = f"{1 / NOTABLE_FACTOR:.3g}x" if seconds < low else f"{NOTABLE_FACTOR:g}x"
     return (
-        f"{format_duration(seconds)} is {ratio:.3g}x the {end} end of {predicted}; "
-        f"up to {tolerated} is tolerated"
+        f"{format_duration(seconds)} is {ratio:.3g}x the {end_name} end of {predicted_text}; "
+        f"up to {tolerated_text} is tolerated"
     )
 
 
@@ -166,13 +170,15 @@ def _report_native_choices(
         context.choice("operation", "registered", registered)
     if params.collective != "allreduce" or ranks == 1:
         return
-    item = ITEM_BYTES[params.dtype]
+    itemsize = ITEM_BYTES[params.dtype]
     reason = (
         f"of our algorithms {predicted.basis} should take {format_duration(predicted.seconds)} at "
         f"{nbytes} B, the MPI's own choice takes {format_duration(seconds)}; "
-        f"by the model the best are {describe_crossovers(ranks, item, link)}"
+        f"by the model the best are {describe_crossovers(ranks, itemsize, link)}"
     )
-    context.choice("best by the model", find_fastest_algorithm(ranks, nbytes, item, link), reason)
+    context.choice(
+        "best by the model", find_fastest_algorithm(ranks, nbytes, itemsize, link), reason
+    )
 
 
 def _report_comparison(
@@ -198,7 +204,7 @@ def _make_row(
 ) -> SweepRow:
     params = context.read_params(SweepParams)
     nbytes = measured.count * ITEM_BYTES[params.dtype]
-    typical = median(measured.medians)
+    median_of_medians = median(measured.medians)
     return SweepRow(
         size=nbytes,
         count=measured.count,
@@ -210,7 +216,7 @@ def _make_row(
         busbw=_compute_busbw(context, nbytes, measured.seconds),
         wrong=wrong,
         p99=float(np.percentile(measured.slowest, 99)),
-        skew=max(measured.medians) / typical if typical else 1.0,
+        skew=max(measured.medians) / median_of_medians if median_of_medians else 1.0,
         predicted=predicted.seconds,
         native=None if comparison is None else comparison.other_seconds,
         in_place=params.in_place,

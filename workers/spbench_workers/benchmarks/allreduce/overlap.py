@@ -53,16 +53,18 @@ def measure_overlap(
         GpuComputation(seconds, device) if is_gpu(device) else HostComputation(seconds)
     )
     computing = partial(_compute_only, compute, device)
-    collective = []
-    computation = []
-    combined = []
+    collective_rounds = []
+    computation_rounds = []
+    combined_rounds = []
     for _ in range(ROUNDS):
-        collective.append(_time_call(comm, reduction.run))
-        computation.append(_time_call(comm, computing))
-        combined.append(_time_call(comm, lambda: _run_both(reduction, compute)))
-    collective_seconds = median(collective)
-    compute_seconds = median(computation)
-    return hidden_share(collective_seconds, median(combined) - compute_seconds, compute_seconds)
+        collective_rounds.append(_time_call(comm, reduction.run))
+        computation_rounds.append(_time_call(comm, computing))
+        combined_rounds.append(_time_call(comm, lambda: _run_both(reduction, compute)))
+    collective_seconds = median(collective_rounds)
+    compute_seconds = median(computation_rounds)
+    return hidden_share(
+        collective_seconds, median(combined_rounds) - compute_seconds, compute_seconds
+    )
 
 
 class HostComputation:
@@ -74,20 +76,20 @@ class HostComputation:
 
     def __init__(self, seconds: float) -> None:
         self._cells = np.zeros(_CELLS)
-        self._count = 1
+        self._slices_per_poll = 1
         self.run(_poll_nothing)
         start = perf_counter()
-        runs = 0
+        slices = 0
         while perf_counter() - start < 0.002:
             self._slice(100)
-            runs += 100
-        slice_seconds = (perf_counter() - start) / runs
-        self._count = max(1, round(seconds / slice_seconds / POLLS))
+            slices += 100
+        slice_seconds = (perf_counter() - start) / slices
+        self._slices_per_poll = max(1, round(seconds / slice_seconds / POLLS))
 
     def run(self, poll: Callable[[], object]) -> None:
         """Compute, and call ``poll`` at intervals."""
         for _ in range(POLLS):
-            self._slice(self._count)
+            self._slice(self._slices_per_poll)
             poll()
 
     def _slice(self, count: int) -> None:
@@ -109,15 +111,15 @@ class GpuComputation:
     def __init__(self, seconds: float, device: torch.device) -> None:
         # Products of zeros stay zeros, so no value overflows.
         self._matrices = [torch.zeros(_ROWS, _ROWS, device=device) for _ in range(3)]
-        self._count = 1
+        self._products = 1
         self.run(_poll_nothing)
         count = 1
         while (seconds_taken := time_on_device(device, partial(self._multiply, count))) < 0.002:
             count *= 2
-        self._count = max(1, round(seconds * count / seconds_taken))
+        self._products = max(1, round(seconds * count / seconds_taken))
 
     def run(self, poll: Callable[[], object]) -> None:
-        self._multiply(self._count)
+        self._multiply(self._products)
 
     def _multiply(self, count: int) -> None:
         left, right, product = self._matrices

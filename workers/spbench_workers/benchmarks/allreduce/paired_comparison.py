@@ -62,21 +62,21 @@ def compare_interleaved(
         seconds: About the time of the slower of them, the same on all ranks.
         longest: Runs in a batch, at most.
     """
-    batch = max(1, min(longest, int(_BATCH_SECONDS / max(seconds, 1e-9))))
-    pairs = _count_pairs(2.0 * batch * seconds)
+    batch_size = max(1, min(longest, int(_BATCH_SECONDS / max(seconds, 1e-9))))
+    pair_count = _count_pairs(2.0 * batch_size * seconds)
     sides = ((first, array("d")), (other, array("d")))
-    for pair in range(pairs):
-        for body, times in sides if pair % 2 == 0 else reversed(sides):
-            times.append(_time_batch(comm, body, batch))
-    for _, times in sides:
-        comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
-    return compare_times(*(times for _, times in sides))
+    for pair in range(pair_count):
+        for body, batch_seconds in sides if pair % 2 == 0 else reversed(sides):
+            batch_seconds.append(_time_batch(comm, body, batch_size))
+    for _, batch_seconds in sides:
+        comm.Allreduce(MPI.IN_PLACE, batch_seconds, op=MPI.MAX)
+    return compare_times(*(batch_seconds for _, batch_seconds in sides))
 
 
-def _count_pairs(seconds: float) -> int:
-    """Return the number of pairs to time; a pair takes ``seconds``."""
-    count = min(MAX_PAIRS, int(_TOTAL_SECONDS / max(seconds, 1e-9)))
-    return max(count, min(MIN_PAIRS, int(_MAX_SECONDS / max(seconds, 1e-9))), 1)
+def _count_pairs(pair_seconds: float) -> int:
+    """Return the number of pairs to time; a pair takes ``pair_seconds``."""
+    affordable_pairs = min(MAX_PAIRS, int(_TOTAL_SECONDS / max(pair_seconds, 1e-9)))
+    return max(affordable_pairs, min(MIN_PAIRS, int(_MAX_SECONDS / max(pair_seconds, 1e-9))), 1)
 
 
 def _time_batch(comm: MPI.Intracomm, body: Callable[[], object], count: int) -> float:
@@ -90,20 +90,22 @@ def _time_batch(comm: MPI.Intracomm, body: Callable[[], object], count: int) -> 
     return (perf_counter() - start) / count
 
 
-def compare_times(first: Sequence[float], other: Sequence[float]) -> PairedComparison:
+def compare_times(
+    first_seconds: Sequence[float], other_seconds: Sequence[float]
+) -> PairedComparison:
     """Compare times measured in pairs.
 
     The first alternative is faster only if the intervals of all pairs, of the first half and of the
     second half are all below 1, and slower only if all are above 1. So a temporary disturbance is
     not reported as a difference. With fewer than `MIN_PAIRS` pairs there is no verdict.
     """
-    ratios = np.array(first) / np.array(other)
+    ratios = np.array(first_seconds) / np.array(other_seconds)
     ratio = float(np.median(ratios))
     interval = _bootstrap_interval(ratios)
     verdict: Verdict = "no significant difference"
     if len(ratios) >= MIN_PAIRS:
         verdict = _judge([interval, *map(_bootstrap_interval, np.array_split(ratios, 2))])
-    return PairedComparison(ratio, interval, verdict, len(ratios), median(other))
+    return PairedComparison(ratio, interval, verdict, len(ratios), median(other_seconds))
 
 
 def _judge(intervals: Sequence[Interval]) -> Verdict:
@@ -116,6 +118,6 @@ def _judge(intervals: Sequence[Interval]) -> Verdict:
 
 def _bootstrap_interval(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval:
     """Return the 95 % interval of the median by bootstrap (Efron, 1979)."""
-    samples = np.random.default_rng(0).integers(0, len(ratios), (_RESAMPLES, len(ratios)))
-    low, high = np.percentile(np.median(ratios[samples], axis=1), (2.5, 97.5))
+    sampled_indices = np.random.default_rng(0).integers(0, len(ratios), (_RESAMPLES, len(ratios)))
+    low, high = np.percentile(np.median(ratios[sampled_indices], axis=1), (2.5, 97.5))
     return float(low), float(high)

@@ -49,8 +49,8 @@ def run(context: Context) -> None:
     world = context.world
     # With a separate communicator, messages of other measurements cannot match these.
     comm = world.comm.Dup()
-    part = _count_part(params, world.size)
-    buffers = _allocate_buffers(context, part)
+    part_count = _count_part(params, world.size)
+    buffers = _allocate_buffers(context, part_count)
     reduction = _open_reduction(comm, params, buffers)
     if context.planted("wrong-element"):
         reduction = WrongElement(reduction, buffers.result)
@@ -59,7 +59,7 @@ def run(context: Context) -> None:
         CheckedCollective(
             buffers,
             reduction,
-            list_result_parts(params.collective, world.size, world.rank, part),
+            list_result_parts(params.collective, world.size, world.rank, part_count),
             runs=world.size if params.rotate_roots else 1,
             depth=compute_depth(params.algorithm, world.size, params.group),
         ),
@@ -68,8 +68,8 @@ def run(context: Context) -> None:
     checks.run("before")
     _make_idle(buffers, params.op)
     calls = _choose_calls(context, reduction)
-    times = measure(context, repeat_calls(reduction.run, calls), divide=calls)
-    measured = _fold_times(context, part, buffers, times)
+    times_ms = measure(context, repeat_calls(reduction.run, calls), divide=calls)
+    measured = _fold_times(context, part_count, buffers, times_ms)
 
     if params.mode == "nonblocking":
         # MPI does a reduction staged through the host, so the rank's core does the computation.
@@ -81,7 +81,7 @@ def run(context: Context) -> None:
     checks.run("after")
     checks.report()
     context.metric("wrong", checks.wrong)
-    report_traffic(context, reduction.traffic, part)
+    report_traffic(context, reduction.traffic, part_count)
     report_findings(context, measured, comparison, world.comm.allreduce(checks.wrong))
     reduction.free()
     comm.Free()
@@ -89,23 +89,25 @@ def run(context: Context) -> None:
 
 def _count_part(params: SweepParams, ranks: int) -> int:
     """Return the elements of one rank's part: all of them for allreduce and broadcast."""
-    count: int = params.size // FORMATS[params.dtype].itemsize
-    return count if params.collective in ("allreduce", "broadcast") else count // ranks
+    element_count: int = params.size // FORMATS[params.dtype].itemsize
+    return (
+        element_count if params.collective in ("allreduce", "broadcast") else element_count // ranks
+    )
 
 
-def _allocate_buffers(context: Context, part: int) -> Buffers:
+def _allocate_buffers(context: Context, part_count: int) -> Buffers:
     """Return the buffers of a collective.
 
     In place, allgather has each rank's input at its final position.
     """
     params = context.read_params(SweepParams)
     world = context.world
-    total_count = part * world.size
+    total_count = part_count * world.size
     input_count, result_count, offset = {
-        "allreduce": (part, part, 0),
-        "broadcast": (part, part, 0),
-        "allgather": (part, total_count, world.rank * part),
-        "reduce_scatter": (total_count, part, 0),
+        "allreduce": (part_count, part_count, 0),
+        "broadcast": (part_count, part_count, 0),
+        "allgather": (part_count, total_count, world.rank * part_count),
+        "reduce_scatter": (total_count, part_count, 0),
         "alltoall": (total_count, total_count, 0),
     }[params.collective]
     dtype = FORMATS[params.dtype]
@@ -156,29 +158,29 @@ def _choose_calls(context: Context, reduction: Reduction) -> int:
         start = perf_counter()
         for _ in range(runs):
             reduction.run()
-        seconds = context.largest((perf_counter() - start) / runs)
-        if seconds > _LONG_SECONDS:
+        seconds_per_run = context.largest((perf_counter() - start) / runs)
+        if seconds_per_run > _LONG_SECONDS:
             return 1
-        calls = calls_per_sample(seconds)
+        calls = calls_per_sample(seconds_per_run)
     return calls
 
 
 def _fold_times(
-    context: Context, part: int, buffers: Buffers, times: array[float]
+    context: Context, part_count: int, buffers: Buffers, times_ms: array[float]
 ) -> MeasuredTimes:
     """Return the times over all ranks, the same on every rank."""
     comm = context.world.comm
-    slowest = array("d", times)
-    comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
-    medians = comm.allgather(median(times))
-    shared = context.read_params(SweepParams).collective in ("allreduce", "broadcast")
-    count = part if shared else part * comm.size
+    slowest_ms = array("d", times_ms)
+    comm.Allreduce(MPI.IN_PLACE, slowest_ms, op=MPI.MAX)
+    median_ms_by_rank = comm.allgather(median(times_ms))
+    is_whole = context.read_params(SweepParams).collective in ("allreduce", "broadcast")
+    element_count = part_count if is_whole else part_count * comm.size
     return MeasuredTimes(
-        count,
+        element_count,
         buffers.result.device,
         (buffers.source.nbytes, buffers.result.nbytes),
-        [milliseconds / 1000.0 for milliseconds in slowest],
-        [milliseconds / 1000.0 for milliseconds in medians],
+        [ms / 1000.0 for ms in slowest_ms],
+        [ms / 1000.0 for ms in median_ms_by_rank],
     )
 
 

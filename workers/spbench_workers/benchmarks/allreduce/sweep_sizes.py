@@ -19,13 +19,13 @@ def sweep_sizes(min_bytes: int, max_bytes: int, factor: float) -> list[int]:
         raise ValueError(f"sizes go from {min_bytes} to {max_bytes}; give 0 <= smallest <= largest")
     if not (factor > 1 and math.isfinite(factor)):
         raise ValueError(f"the factor between sizes is {factor}; it must be above 1")
-    sizes = [min_bytes]
-    exact = min_bytes * factor if min_bytes else 1.0
-    while exact < max_bytes:
-        if int(exact) > sizes[-1]:
-            sizes.append(int(exact))
-        exact *= factor
-    return sizes if sizes[-1] == max_bytes else [*sizes, max_bytes]
+    sizes_in_bytes = [min_bytes]
+    exact_bytes = min_bytes * factor if min_bytes else 1.0
+    while exact_bytes < max_bytes:
+        if int(exact_bytes) > sizes_in_bytes[-1]:
+            sizes_in_bytes.append(int(exact_bytes))
+        exact_bytes *= factor
+    return sizes_in_bytes if sizes_in_bytes[-1] == max_bytes else [*sizes_in_bytes, max_bytes]
 
 
 def bus_factor(collective: str, ranks: int) -> float:

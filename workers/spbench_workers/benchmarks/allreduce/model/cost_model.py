@@ -124,45 +124,48 @@ def find_crossovers(
         return find_fastest(ranks, nbytes, itemsize, link, algorithms, group, chunks)
 
     crossovers = []
-    low = itemsize
-    while low < up_to:
-        high = min(up_to, max(low + 1, int(low * _STEP)))
-        before = fastest(low)
-        if fastest(high) != before:
-            high = _bisect_change(fastest, low, high)
-            crossovers.append(Crossover(high, before, fastest(high)))
-        low = high
+    low_bytes = itemsize
+    while low_bytes < up_to:
+        high_bytes = min(up_to, max(low_bytes + 1, int(low_bytes * _STEP)))
+        algorithm_before = fastest(low_bytes)
+        if fastest(high_bytes) != algorithm_before:
+            high_bytes = _bisect_change(fastest, low_bytes, high_bytes)
+            crossovers.append(Crossover(high_bytes, algorithm_before, fastest(high_bytes)))
+        low_bytes = high_bytes
     return crossovers
 
 
-def _bisect_change(fastest: Callable[[int], str], low: int, high: int) -> int:
-    """Return the first size above ``low`` with the fastest algorithm of ``high``."""
-    before = fastest(low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fastest(middle) == before:
-            low = middle
+def _bisect_change(fastest: Callable[[int], str], low_bytes: int, high_bytes: int) -> int:
+    """Return the first size above the low one with the high one's fastest algorithm."""
+    algorithm_before = fastest(low_bytes)
+    while high_bytes - low_bytes > 1:
+        middle_bytes = (low_bytes + high_bytes) // 2
+        if fastest(middle_bytes) == algorithm_before:
+            low_bytes = middle_bytes
         else:
-            high = middle
-    return high
+            high_bytes = middle_bytes
+    return high_bytes
 
 
 def describe_deviation(
-    measured: float, predicted: float, interval: tuple[float, float]
+    measured_seconds: float, predicted_seconds: float, interval: tuple[float, float]
 ) -> str | None:
     """Describe how a time deviates from the model; return None if it agrees.
 
     No time deviates from a prediction of 0, which means that no message is sent.
 
     Args:
-        measured: Measured seconds.
-        predicted: Predicted seconds.
+        measured_seconds: Measured seconds.
+        predicted_seconds: Predicted seconds.
         interval: The bounds of the prediction, in seconds, from the uncertainty of the model. A
             time deviates if it is outside by more than a factor of `NOTABLE_FACTOR`.
     """
     low, high = interval
-    if predicted == 0.0 or low / NOTABLE_FACTOR <= measured <= high * NOTABLE_FACTOR:
+    if (
+        predicted_seconds == 0.0
+        or low / NOTABLE_FACTOR <= measured_seconds <= high * NOTABLE_FACTOR
+    ):
         return None
-    times = measured / predicted
-    texts = list(map(format_duration, (measured, predicted, low, high)))
-    return f"{texts[0]} is {times:.2g} times the predicted {texts[1]} ({texts[2]} to {texts[3]})"
+    ratio = measured_seconds / predicted_seconds
+    texts = list(map(format_duration, (measured_seconds, predicted_seconds, low, high)))
+    return f"{texts[0]} is {ratio:.2g} times the predicted {texts[1]} ({texts[2]} to {texts[3]})"

@@ -77,8 +77,8 @@ def _recursive_doubling(ranks: int) -> CriticalPath:
 
 def _rabenseifner(ranks: int) -> CriticalPath:
     depth = ranks.bit_length() - 1
-    share = 1 - 0.5**depth
-    return _add_fold(ranks, CriticalPath(2 * depth, 2 * share, share))
+    moved_share = 1 - 0.5**depth
+    return _add_fold(ranks, CriticalPath(2 * depth, 2 * moved_share, moved_share))
 
 
 def _add_fold(ranks: int, path: CriticalPath) -> CriticalPath:
@@ -102,13 +102,13 @@ def _muji(ranks: int) -> CriticalPath:
 
 
 def _two_level(ranks: int, group: int) -> CriticalPath:
-    inside = _binomial(group)
+    group_path = _binomial(group)
     groups = -(-ranks // group)
-    across = _ring(groups)
+    leader_path = _ring(groups)
     return CriticalPath(
-        inside.messages + across.messages,
-        inside.bytes_factor + across.bytes_factor,
-        inside.reduced_factor + across.reduced_factor,
+        group_path.messages + leader_path.messages,
+        group_path.bytes_factor + leader_path.bytes_factor,
+        group_path.reduced_factor + leader_path.reduced_factor,
     )
 
 
@@ -117,8 +117,8 @@ def _chain(ranks: int, chunks: int) -> CriticalPath:
 
     In rounds in which both directions overlap, ranks send two messages.
     """
-    double = chunks - 1 if ranks > 2 and chunks > 2 else 0
-    messages = 2 * (ranks - 1) + chunks - 1 + double
+    extra_messages = chunks - 1 if ranks > 2 and chunks > 2 else 0
+    messages = 2 * (ranks - 1) + chunks - 1 + extra_messages
     return CriticalPath(messages, messages / chunks, (ranks - 2 + chunks) / chunks)
 
 

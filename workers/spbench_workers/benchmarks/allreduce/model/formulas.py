@@ -85,8 +85,10 @@ def _recursive_doubling(case: _Allreduce) -> ScheduleCosts:
     """``L`` rounds of ``M``; a fold adds two rounds, one message and ``M`` additions."""
     depth = _floor_log2(case.ranks)
     fold = _count_folds(case.ranks)
-    busy = depth + fold
-    return ScheduleCosts(depth + 2 * fold, busy, busy * case.count, busy * case.count)
+    active_rounds = depth + fold
+    return ScheduleCosts(
+        depth + 2 * fold, active_rounds, active_rounds * case.count, active_rounds * case.count
+    )
 
 
 def _rabenseifner(case: _Allreduce) -> ScheduleCosts:
@@ -98,23 +100,23 @@ def _rabenseifner(case: _Allreduce) -> ScheduleCosts:
     """
     depth = _floor_log2(case.ranks)
     parts = 1 << depth
-    spare = case.ranks - (1 << depth)
-    costs = []
+    extra_ranks = case.ranks - (1 << depth)
+    messages_and_added = []
     for index in range(parts):
         kept_chunks = [case.chunk(index >> level, parts >> level) for level in range(depth)]
-        other = [case.chunk((index >> level) ^ 1, parts >> level) for level in range(depth)]
-        folded = [case.count] if index < spare else []
-        costs.append(
+        other_chunks = [case.chunk((index >> level) ^ 1, parts >> level) for level in range(depth)]
+        folded_chunks = [case.count] if index < extra_ranks else []
+        messages_and_added.append(
             (
-                [size for size in [*kept_chunks, *other, *folded] if size],
-                sum([*kept_chunks, *folded]),
+                [size for size in [*kept_chunks, *other_chunks, *folded_chunks] if size],
+                sum([*kept_chunks, *folded_chunks]),
             )
         )
     return ScheduleCosts(
         rounds=2 * depth + 2 * _count_folds(case.ranks),
-        messages=max(len(messages) for messages, _ in costs),
-        elements=max(sum(messages) for messages, _ in costs),
-        added=max(added for _, added in costs),
+        messages=max(len(messages) for messages, _ in messages_and_added),
+        elements=max(sum(messages) for messages, _ in messages_and_added),
+        added=max(added for _, added in messages_and_added),
     )
 
 
@@ -143,18 +145,23 @@ def _two_level(case: _Allreduce) -> ScheduleCosts:
     """
     group = group_size(case.ranks, case.group)
     groups = -(-case.ranks // group)
-    last = (case.ranks - 1) % group + 1
-    depths = [_ceil_log2(group)] * (groups - 1) + [_ceil_log2(last)]
+    last_group = (case.ranks - 1) % group + 1
+    depth_by_group = [_ceil_log2(group)] * (groups - 1) + [_ceil_log2(last_group)]
     messages = []
     elements = []
     added = []
-    for leader, depth in enumerate(depths):
+    for leader, depth in enumerate(depth_by_group):
         chunks = [case.chunk(leader + further, groups) for further in range(groups)]
         # Reducing, a leader sends all chunks but the next one; gathering, all but the one after.
-        left_out = (1, 2 % groups) if groups > 1 else ()
-        ring = [size for out in left_out for index, size in enumerate(chunks) if index != out]
-        messages.append(depth + sum(size > 0 for size in ring))
-        elements.append(depth * case.count + sum(ring))
+        skipped_chunks = (1, 2 % groups) if groups > 1 else ()
+        ring_chunks = [
+            size
+            for skipped in skipped_chunks
+            for index, size in enumerate(chunks)
+            if index != skipped
+        ]
+        messages.append(depth + sum(size > 0 for size in ring_chunks))
+        elements.append(depth * case.count + sum(ring_chunks))
         added.append(depth * case.count + sum(chunks[1:]))
     rounds = 2 * _ceil_log2(group) + 2 * (groups - 1)
     return ScheduleCosts(rounds, max(messages), max(elements), max(added))

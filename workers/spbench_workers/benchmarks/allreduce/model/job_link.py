@@ -57,8 +57,8 @@ def measure_link(
         if nccl:
             _links[key] = _measure_nccl_link(comm, dtype, op, device)
         elif is_gpu(device):
-            by_host = measure_link(comm, dtype, op)
-            _links[key] = replace(by_host, staging=_measure_copies(comm, device))
+            host_link = measure_link(comm, dtype, op)
+            _links[key] = replace(host_link, staging=_measure_copies(comm, device))
         else:
             _links[key] = measure_host_link(comm, dtype, op)
     return _links[key]
@@ -104,13 +104,13 @@ def _measure_nccl_link(
         other = Peer(comm, peer, leads=comm.rank < peer)
         return one_way_device_seconds(other, count, TRIPS, device=device, path="nccl")
 
-    copy = fit_line(measure_together(comm, _DEVICE_BYTES, make_device_copy))
+    copy_line = fit_line(measure_together(comm, _DEVICE_BYTES, make_device_copy))
     if comm.size == 1:
-        return JobLink(None, copy, max_bytes=NCCL_BYTES[-1])
+        return JobLink(None, copy_line, max_bytes=NCCL_BYTES[-1])
     with open_path(comm, device, "nccl"):
-        messages = measure_messages(comm, NCCL_BYTES, one_way)
-    sums = measure_together(comm, _DEVICE_BYTES, make_sum)
-    return JobLink(fit_link(messages, sums), copy, max_bytes=NCCL_BYTES[-1])
+        message_points = measure_messages(comm, NCCL_BYTES, one_way)
+    sum_points = measure_together(comm, _DEVICE_BYTES, make_sum)
+    return JobLink(fit_link(message_points, sum_points), copy_line, max_bytes=NCCL_BYTES[-1])
 
 
 def _make_waiting(action: Action, device: torch.device) -> Action:

@@ -95,73 +95,76 @@ def fit_line(points: Sequence[Point]) -> Line:
     """
     if len({nbytes for nbytes, _ in points}) < 3:
         raise ValueError("a line needs times of at least three sizes")
-    times = [seconds for _, seconds in points]
-    if not all(seconds > 0.0 for seconds in times):
+    seconds_by_size = [seconds for _, seconds in points]
+    if not all(seconds > 0.0 for seconds in seconds_by_size):
         raise ValueError("a line needs times above 0")
     sizes = [float(nbytes) for nbytes, _ in points]
-    line = _fit_scaled_line(sizes, times, times)
+    line = _fit_scaled_line(sizes, seconds_by_size, seconds_by_size)
     # Errors relative to measured times favour short ones; errors relative to the line do not.
     expected = [line.start.value + line.slope.value * size for size in sizes]
     return (
-        _fit_scaled_line(sizes, times, expected) if line.start.value and line.slope.value else line
+        _fit_scaled_line(sizes, seconds_by_size, expected)
+        if line.start.value and line.slope.value
+        else line
     )
 
 
 def _fit_scaled_line(
-    sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]
+    sizes: Sequence[float], seconds: Sequence[float], divisors: Sequence[float]
 ) -> Line:
-    """Fit a line to times with errors in proportion to ``scale``, no term below 0."""
-    start, slope, spread = _fit_two_terms(sizes, times, scale)
-    if start.value <= 0.0:
-        fitted, spread = _fit_one_term(sizes, times)
-        return Line(_clip_to_zero(start), fitted, spread)
-    if slope.value < 0.0:
-        fitted, spread = _fit_one_term([1.0] * len(times), times)
-        return Line(fitted, _clip_to_zero(slope), spread)
-    return Line(start, slope, spread)
+    """Fit a line to times with errors in proportion to ``divisors``, no term below 0."""
+    line = _fit_two_terms(sizes, seconds, divisors)
+    if line.start.value <= 0.0:
+        slope, spread = _fit_one_term(sizes, seconds)
+        return Line(_clip_to_zero(line.start), slope, spread)
+    if line.slope.value < 0.0:
+        start, spread = _fit_one_term([1.0] * len(seconds), seconds)
+        return Line(start, _clip_to_zero(line.slope), spread)
+    return line
 
 
 def _fit_two_terms(
-    sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]
-) -> tuple[Estimate, Estimate, float]:
-    """Fit start and slope with errors in proportion to ``scale``; add the spread."""
-    ones = [1.0 / divisor for divisor in scale]
-    scaled_sizes = _divide(sizes, scale)
-    scaled_times = _divide(times, scale)
-    aa = _dot(ones, ones)
-    bb = _dot(scaled_sizes, scaled_sizes)
-    ab = _dot(ones, scaled_sizes)
-    a_time = _dot(ones, scaled_times)
-    b_time = _dot(scaled_sizes, scaled_times)
-    determinant = aa * bb - ab * ab
-    start = (bb * a_time - ab * b_time) / determinant
-    slope = (aa * b_time - ab * a_time) / determinant
+    sizes: Sequence[float], seconds: Sequence[float], divisors: Sequence[float]
+) -> Line:
+    """Fit start and slope with errors in proportion to ``divisors``."""
+    scaled_ones = [1.0 / divisor for divisor in divisors]
+    scaled_sizes = _divide(sizes, divisors)
+    scaled_seconds = _divide(seconds, divisors)
+    ones_dot_ones = _dot(scaled_ones, scaled_ones)
+    sizes_dot_sizes = _dot(scaled_sizes, scaled_sizes)
+    ones_dot_sizes = _dot(scaled_ones, scaled_sizes)
+    ones_dot_seconds = _dot(scaled_ones, scaled_seconds)
+    sizes_dot_seconds = _dot(scaled_sizes, scaled_seconds)
+    determinant = ones_dot_ones * sizes_dot_sizes - ones_dot_sizes * ones_dot_sizes
+    start = (sizes_dot_sizes * ones_dot_seconds - ones_dot_sizes * sizes_dot_seconds) / determinant
+    slope = (ones_dot_ones * sizes_dot_seconds - ones_dot_sizes * ones_dot_seconds) / determinant
     residuals = [
-        y - start * a - slope * b for y, a, b in zip(scaled_times, ones, scaled_sizes, strict=True)
+        y - start * a - slope * b
+        for y, a, b in zip(scaled_seconds, scaled_ones, scaled_sizes, strict=True)
     ]
-    freedom = len(residuals) - 2
-    variance = _dot(residuals, residuals) / freedom / determinant
-    estimates = (
-        _make_estimate(start, variance * bb, freedom),
-        _make_estimate(slope, variance * aa, freedom),
+    degrees_of_freedom = len(residuals) - 2
+    variance = _dot(residuals, residuals) / degrees_of_freedom / determinant
+    return Line(
+        _make_estimate(start, variance * sizes_dot_sizes, degrees_of_freedom),
+        _make_estimate(slope, variance * ones_dot_ones, degrees_of_freedom),
+        _root_mean_square(residuals),
     )
-    return *estimates, _root_mean_square(residuals)
 
 
-def _fit_one_term(column: Sequence[float], times: Sequence[float]) -> tuple[Estimate, float]:
+def _fit_one_term(column: Sequence[float], seconds: Sequence[float]) -> tuple[Estimate, float]:
     """Fit ``times = a column`` by relative errors; return the spread too."""
-    shares = _divide(column, times)
-    square = _dot(shares, shares)
-    a = fsum(shares) / square
-    residuals = [1.0 - a * share for share in shares]
-    freedom = len(residuals) - 1
-    variance = _dot(residuals, residuals) / freedom / square
-    return _make_estimate(a, variance, freedom), _root_mean_square(residuals)
+    ratios = _divide(column, seconds)
+    ratios_dot_ratios = _dot(ratios, ratios)
+    coefficient = fsum(ratios) / ratios_dot_ratios
+    residuals = [1.0 - coefficient * ratio for ratio in ratios]
+    degrees_of_freedom = len(residuals) - 1
+    variance = _dot(residuals, residuals) / degrees_of_freedom / ratios_dot_ratios
+    return _make_estimate(coefficient, variance, degrees_of_freedom), _root_mean_square(residuals)
 
 
-def _make_estimate(value: float, variance: float, freedom: int) -> Estimate:
-    half = student_t(freedom) * math.sqrt(variance)
-    return Estimate(value, max(0.0, value - half), value + half)
+def _make_estimate(value: float, variance: float, degrees_of_freedom: int) -> Estimate:
+    half_width = student_t(degrees_of_freedom) * math.sqrt(variance)
+    return Estimate(value, max(0.0, value - half_width), value + half_width)
 
 
 def _clip_to_zero(estimate: Estimate) -> Estimate:
@@ -181,12 +184,17 @@ def _root_mean_square(values: Sequence[float]) -> float:
     return math.sqrt(_dot(values, values) / len(values))
 
 
-def student_t(freedom: int) -> float:
+def student_t(degrees_of_freedom: int) -> float:
     """Return Student's t at 97.5 %: half of a 95 % interval in standard errors.
 
     Beyond the table it is an expansion around the normal quantile (Abramowitz and Stegun 26.7.5),
     correct to a thousandth.
     """
-    if freedom <= len(_STUDENT):
-        return _STUDENT[freedom - 1]
-    return 1.95996 + 2.37227 / freedom + 2.82250 / freedom**2 + 2.55585 / freedom**3
+    if degrees_of_freedom <= len(_STUDENT):
+        return _STUDENT[degrees_of_freedom - 1]
+    return (
+        1.95996
+        + 2.37227 / degrees_of_freedom
+        + 2.82250 / degrees_of_freedom**2
+        + 2.55585 / degrees_of_freedom**3
+    )

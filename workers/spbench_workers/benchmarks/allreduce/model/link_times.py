@@ -58,10 +58,10 @@ class StagingCopies:
 
     def predict_interval(self, buffer_bytes: BufferBytes) -> tuple[float, float]:
         """Return the bounds of `predict_seconds` within the intervals of the lines."""
-        used = self._pair_lines(buffer_bytes)
+        lines_and_bytes = self._pair_lines(buffer_bytes)
         return (
-            sum(line.start.low + nbytes * line.slope.low for line, nbytes in used),
-            sum(line.start.high + nbytes * line.slope.high for line, nbytes in used),
+            sum(line.start.low + nbytes * line.slope.low for line, nbytes in lines_and_bytes),
+            sum(line.start.high + nbytes * line.slope.high for line, nbytes in lines_and_bytes),
         )
 
     def _pair_lines(self, buffer_bytes: BufferBytes) -> list[tuple[Line, int]]:
@@ -87,37 +87,37 @@ class JobLink:
 
     def predict_seconds(
         self,
-        copied: int,
+        copied_bytes: int,
         predict: Callable[[LinkCosts], float],
         buffer_bytes: BufferBytes = _NO_BYTES,
     ) -> float:
         """Return the predicted seconds, including a copy before the collective.
 
         Args:
-            copied: Bytes of the copy.
+            copied_bytes: Bytes of the copy.
             predict: The prediction from the link's costs.
             buffer_bytes: The bytes copied from the GPU and back, if the link has copies.
         """
         message_seconds = predict(self.fit.link) if self.fit else 0.0
         copy_seconds = self.staging.predict_seconds(buffer_bytes) if self.staging else 0.0
-        return message_seconds + copied * self.copy.slope.value + copy_seconds
+        return message_seconds + copied_bytes * self.copy.slope.value + copy_seconds
 
     def predict_interval(
         self,
-        copied: int,
+        copied_bytes: int,
         predict: Callable[[LinkCosts], float],
         buffer_bytes: BufferBytes = _NO_BYTES,
     ) -> tuple[float, float]:
         """Return the bounds of `predict_seconds` within the intervals of the fit."""
-        low, high = self.fit.interval(predict) if self.fit else (0.0, 0.0)
+        low_seconds, high_seconds = self.fit.interval(predict) if self.fit else (0.0, 0.0)
         staging_low = 0.0
         staging_high = 0.0
         if self.staging:
             staging_low, staging_high = self.staging.predict_interval(buffer_bytes)
         slope = self.copy.slope
         return (
-            low + copied * slope.low + staging_low,
-            high + copied * slope.high + staging_high,
+            low_seconds + copied_bytes * slope.low + staging_low,
+            high_seconds + copied_bytes * slope.high + staging_high,
         )
 
 
@@ -134,15 +134,15 @@ def measure_host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLi
         dtype: The format that is reduced.
         op: The operation.
     """
-    copy = fit_line(_measure_memory(comm, dtype, copy_into))
+    copy_line = fit_line(_measure_memory(comm, dtype, copy_into))
     if comm.size == 1:
-        return JobLink(None, copy)
+        return JobLink(None, copy_line)
     if comm.handle not in _messages:
         _messages[comm.handle] = measure_messages(
             comm, MESSAGE_BYTES, partial(_measure_one_way, comm)
         )
-    sums = _measure_memory(comm, dtype, partial(reduce_into, op))
-    return JobLink(fit_link(_messages[comm.handle], sums), copy)
+    sum_points = _measure_memory(comm, dtype, partial(reduce_into, op))
+    return JobLink(fit_link(_messages[comm.handle], sum_points), copy_line)
 
 
 def _measure_one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
@@ -159,16 +159,16 @@ def measure_messages(
         sizes: The bytes.
         one_way: Returns the one-way seconds to a peer, which also calls it, by number of bytes.
     """
-    seconds = array("d", bytes(8 * len(sizes)))
+    slowest_seconds = array("d", bytes(8 * len(sizes)))
     for pairs in pair_rounds(comm.size, "neighbours"):
         sleep_at_barrier(comm)
         peers = [sum(pair) - comm.rank for pair in pairs if comm.rank in pair]
         for peer in peers:
-            times = [[one_way(peer, count) for count in sizes] for _ in range(_ROUNDS)]
-            for index, column in enumerate(zip(*times, strict=True)):
-                seconds[index] = max(seconds[index], min(column))
+            seconds_by_round = [[one_way(peer, count) for count in sizes] for _ in range(_ROUNDS)]
+            for index, size_seconds in enumerate(zip(*seconds_by_round, strict=True)):
+                slowest_seconds[index] = max(slowest_seconds[index], min(size_seconds))
     sleep_at_barrier(comm)
-    return _fold_slowest(comm, sizes, seconds)
+    return _fold_slowest(comm, sizes, slowest_seconds)
 
 
 def _measure_memory(
@@ -195,18 +195,18 @@ def measure_together(
         sizes: The bytes.
         make_action: Returns the action to time, for a number of bytes.
     """
-    seconds = array("d")
+    best_seconds = array("d")
     for nbytes in sizes:
         body = make_action(nbytes)
         body()
-        times = array("d", bytes(8 * _REPEATS))
-        medians = []
+        call_seconds = array("d", bytes(8 * _REPEATS))
+        median_seconds = []
         for _ in range(_ROUNDS):
             comm.Barrier()
-            time_batch(body, times, 0, _REPEATS, 1.0)
-            medians.append(median(times))
-        seconds.append(min(medians))
-    return _fold_slowest(comm, sizes, seconds)
+            time_batch(body, call_seconds, 0, _REPEATS, 1.0)
+            median_seconds.append(median(call_seconds))
+        best_seconds.append(min(median_seconds))
+    return _fold_slowest(comm, sizes, best_seconds)
 
 
 def _fold_slowest(comm: MPI.Intracomm, sizes: Sequence[int], seconds: array[float]) -> list[Point]:

@@ -57,33 +57,37 @@ def predict(
     collective = params.collective
     itemsize = ITEM_BYTES[params.dtype]
     if collective != "allreduce":
-        time = partial(_predict_messages, collective, ranks, nbytes)
-        return _make_prediction(link, 0, time, buffer_bytes, "its messages")
-    copied = 0 if params.in_place else nbytes
+        time_model = partial(_predict_messages, collective, ranks, nbytes)
+        return _make_prediction(link, 0, time_model, buffer_bytes, "its messages")
+    copied_bytes = 0 if params.in_place else nbytes
     if params.algorithm == "nccl":
-        time = partial(_predict_nccl, ranks, nbytes, nbytes // itemsize)
-        return _make_prediction(link, copied, time, buffer_bytes, "a ring in one launch of NCCL")
+        time_model = partial(_predict_nccl, ranks, nbytes, nbytes // itemsize)
+        return _make_prediction(
+            link, copied_bytes, time_model, buffer_bytes, "a ring in one launch of NCCL"
+        )
     algorithm = params.algorithm
-    options = (params.group, params.chunks)
+    group_and_chunks = (params.group, params.chunks)
     if algorithm not in SCHEDULED:
         algorithm = find_fastest_algorithm(ranks, nbytes, itemsize, link)
-        options = (None, None)
+        group_and_chunks = (None, None)
 
     def predict_time(costs: LinkCosts) -> float:
-        return predict_seconds(algorithm, ranks, nbytes, itemsize, costs, *options)
+        return predict_seconds(algorithm, ranks, nbytes, itemsize, costs, *group_and_chunks)
 
-    return _make_prediction(link, copied, predict_time, buffer_bytes, algorithm)
+    return _make_prediction(link, copied_bytes, predict_time, buffer_bytes, algorithm)
 
 
 def _make_prediction(
     link: JobLink,
-    copied: int,
+    copied_bytes: int,
     predict_time: Callable[[LinkCosts], float],
     buffer_bytes: BufferBytes,
     basis: str,
 ) -> Prediction:
-    seconds = link.predict_seconds(copied, predict_time, buffer_bytes)
-    return Prediction(seconds, link.predict_interval(copied, predict_time, buffer_bytes), basis)
+    seconds = link.predict_seconds(copied_bytes, predict_time, buffer_bytes)
+    return Prediction(
+        seconds, link.predict_interval(copied_bytes, predict_time, buffer_bytes), basis
+    )
 
 
 def find_fastest_algorithm(ranks: int, nbytes: int, itemsize: int, link: JobLink) -> str:
@@ -99,8 +103,10 @@ def describe_crossovers(ranks: int, itemsize: int, link: JobLink) -> str:
     costs = link.fit.link
     crossovers = find_crossovers(ranks, costs, _COMPETING, link.max_bytes, itemsize)
     smallest = find_fastest_algorithm(ranks, itemsize, itemsize, link)
-    later = "".join(f", from {crossover.nbytes} B {crossover.after}" for crossover in crossovers)
-    return f"{smallest}{later}, up to the {link.max_bytes} B that were measured"
+    later_text = "".join(
+        f", from {crossover.nbytes} B {crossover.after}" for crossover in crossovers
+    )
+    return f"{smallest}{later_text}, up to the {link.max_bytes} B that were measured"
 
 
 def _predict_nccl(ranks: int, nbytes: int, count: int, link: LinkCosts) -> float:
@@ -115,6 +121,6 @@ def _predict_messages(collective: str, ranks: int, nbytes: int, link: LinkCosts)
         return 0.0
     if collective == "broadcast":
         return (ranks - 1).bit_length() * (link.alpha + nbytes * link.beta)
-    moved = nbytes * (ranks - 1) / ranks
-    added = moved * link.gamma if collective == "reduce_scatter" else 0.0
-    return (ranks - 1) * link.alpha + moved * link.beta + added
+    moved_bytes = nbytes * (ranks - 1) / ranks
+    adding_seconds = moved_bytes * link.gamma if collective == "reduce_scatter" else 0.0
+    return (ranks - 1) * link.alpha + moved_bytes * link.beta + adding_seconds

@@ -70,10 +70,10 @@ class Checks:
 
     def run(self, phase: str) -> None:
         """Run all checks on fresh data, ``before`` or ``after`` the timed loop."""
-        total = len(self._numbers) * self._subject.runs
-        for kind, name in enumerate(self._numbers):
+        total_runs = len(self._numbers) * self._subject.runs
+        for kind_index, name in enumerate(self._numbers):
             for run in range(self._subject.runs):
-                self._context.progress("check", kind * self._subject.runs + run, total)
+                self._context.progress("check", kind_index * self._subject.runs + run, total_runs)
                 self._check(name, f"{phase} {run}")
 
     def report(self) -> None:
@@ -130,18 +130,22 @@ class Checks:
             return WorstError.single(
                 float(differ), 0.0, "two runs on the same data" if differ else ""
             )
-        inputs = digests.pop()
-        everyone: list[bytes] = self._context.world.comm.allgather(inputs)
-        differ = inputs != everyone[0]
+        own_digest = digests.pop()
+        digest_by_rank: list[bytes] = self._context.world.comm.allgather(own_digest)
+        differ = own_digest != digest_by_rank[0]
         return WorstError.single(float(differ), 0.0, "not rank 0's bits" if differ else "")
 
     def _check_inputs(self, inputs: Values) -> WorstError:
         """Count changed elements of the source and of the margins; there must be none."""
         buffers = self._subject.buffers
-        outside = buffers.count_margin_writes()
-        changed = 0 if buffers.in_place else _count_changed(buffers.input, inputs)
-        detail = f"{changed} elements of the source, {outside} beside the buffers"
-        return WorstError.single(float(changed + outside), 0.0, detail if changed + outside else "")
+        margin_writes = buffers.count_margin_writes()
+        changed_elements = 0 if buffers.in_place else _count_changed(buffers.input, inputs)
+        detail = f"{changed_elements} elements of the source, {margin_writes} beside the buffers"
+        return WorstError.single(
+            float(changed_elements + margin_writes),
+            0.0,
+            detail if changed_elements + margin_writes else "",
+        )
 
 
 def _count_changed(source: torch.Tensor, inputs: Values) -> int:

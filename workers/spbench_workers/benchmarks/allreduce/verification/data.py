@@ -7,7 +7,7 @@ and memory. The period is a prime, so that no chunk is a multiple of it by chanc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -56,11 +56,11 @@ class Numbers:
             return self._draw_factors(bits, rank)
         if self.dtype.is_floating_point and self.kind == "random":
             return self._round_to_dtype((bits >> np.uint64(11)) * 2.0**-52 - 1.0)
-        limit = self._max_exact()
-        share = max(1, limit // self.ranks) if self.op == "sum" else limit
-        numbers = (bits % np.uint64(2 * share + 1)).astype(np.int64) - share
-        if self.op == "sum" and self.ranks > limit:
-            numbers[~self._may_be_large(rank, limit, len(numbers))] = 0
+        max_exact = self._max_exact()
+        max_magnitude = max(1, max_exact // self.ranks) if self.op == "sum" else max_exact
+        numbers = (bits % np.uint64(2 * max_magnitude + 1)).astype(np.int64) - max_magnitude
+        if self.op == "sum" and self.ranks > max_exact:
+            numbers[~self._may_be_large(rank, max_exact, len(numbers))] = 0
         return self._convert(numbers)
 
     def _max_exact(self) -> int:
@@ -74,15 +74,15 @@ class Numbers:
         if self.dtype.is_floating_point and self.kind == "random":
             return self._round_to_dtype(0.9 + 0.2 * ((bits >> np.uint64(11)) * 2.0**-53))
         signs = 1 - 2 * (bits % np.uint64(2)).astype(np.int64)
-        twos = (bits >> np.uint64(1)) % np.uint64(2) == 1
-        twos &= self._may_be_large(rank, _MAX_TWOS, len(bits))
-        return self._convert(np.where(twos, 2 * signs, signs))
+        is_two = (bits >> np.uint64(1)) % np.uint64(2) == 1
+        is_two &= self._may_be_large(rank, _MAX_TWOS, len(bits))
+        return self._convert(np.where(is_two, 2 * signs, signs))
 
     def _may_be_large(self, rank: int, count_large: int, count: int) -> Values:
         """Return at which elements a rank is one of ``count_large`` with large inputs."""
         stride = -(-self.ranks // count_large)
-        turns: Values = (np.arange(count) + rank) % stride == 0
-        return turns
+        is_large: Values = (np.arange(count) + rank) % stride == 0
+        return is_large
 
     def _convert(self, numbers: Values) -> Values:
         return numbers.astype(np.float64) if self.dtype.is_floating_point else numbers
@@ -97,10 +97,10 @@ def _random_bits(seed: int, count: int) -> Values:
 
     Source: Steele, Lea and Flood, OOPSLA 2014.
     """
-    step = np.uint64(0x9E3779B97F4A7C15)
-    bits = (np.arange(1, count + 1, dtype=np.uint64) * step) + np.uint64(seed)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    increment = np.uint64(0x9E3779B97F4A7C15)
+    bits = (np.arange(1, count + 1, dtype=np.uint64) * increment) + np.uint64(seed)
+    for shift, multiplier in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(multiplier)
     return bits ^ (bits >> np.uint64(31))
 
 
@@ -111,14 +111,28 @@ def fill(vector: torch.Tensor, values: Values, first: int = 0) -> None:
         vector[offset : offset + count] = period[start : start + count]
 
 
-def _split_periods(count: int, period: int, first: int) -> list[tuple[int, int, int]]:
-    """Return the offset, the offset in the period and the length of each stretch."""
+class _Stretch(NamedTuple):
+    """Elements of a vector that are adjacent in one period.
+
+    Attributes:
+        offset: The first element in the vector.
+        start: The first element in the period.
+        length: The number of elements.
+    """
+
+    offset: int
+    start: int
+    length: int
+
+
+def _split_periods(count: int, period: int, first: int) -> list[_Stretch]:
+    """Return the stretches of a vector that starts with value ``first`` of a period."""
     stretches = []
     offset = 0
     while offset < count:
         start = (first + offset) % period
         length = min(period - start, count - offset)
-        stretches.append((offset, start, length))
+        stretches.append(_Stretch(offset, start, length))
         offset += length
     return stretches
 
@@ -150,17 +164,17 @@ def compare(
         offset: The element of the result that the part begins with, for messages.
     """
     worst = WorstError()
-    for begin, start, count in _split_periods(vector.numel(), len(expected.values), first):
-        part = vector[begin : begin + count].cpu()
-        _compare(part, expected, slice(start, start + count), offset + begin, worst)
+    for part_first, start, count in _split_periods(vector.numel(), len(expected.values), first):
+        part = vector[part_first : part_first + count].cpu()
+        _compare(part, expected, slice(start, start + count), offset + part_first, worst)
     return worst
 
 
 def _compare(
     part: torch.Tensor, expected: ExpectedPeriod, section: slice, offset: int, worst: WorstError
 ) -> None:
-    wide = torch.float64 if part.dtype.is_floating_point else torch.int64
-    actual = part.to(wide).numpy()
+    wide_dtype = torch.float64 if part.dtype.is_floating_point else torch.int64
+    actual = part.to(wide_dtype).numpy()
     values = expected.values[section]
     tolerance = expected.tolerance[section]
     # Unwritten elements are NaN, and a difference of infinities is invalid, too.

@@ -73,16 +73,18 @@ def compute_expected(
     first, *others = sources
     total = read_input(first).copy()
     correction = np.zeros_like(total)
-    sizes = np.abs(total)
+    magnitudes = np.abs(total)
     for source in others:
         values = read_input(source)
         if numbers.op == "sum":
-            total, rounded = _two_sum(total, values)
-            correction += rounded
-            sizes += np.abs(values)
+            total, rounding_errors = _two_sum(total, values)
+            correction += rounding_errors
+            magnitudes += np.abs(values)
         else:
             total = _OPS[numbers.op](total, values)
-    return ExpectedPeriod(total, correction, _tolerance(numbers, len(sources), depth, total, sizes))
+    return ExpectedPeriod(
+        total, correction, _compute_tolerance(numbers, len(sources), depth, total, magnitudes)
+    )
 
 
 _OPS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -98,16 +100,18 @@ def _two_sum(a: Values, b: Values) -> tuple[Values, Values]:
     return total, (a - (total - part)) + (b - part)
 
 
-def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: Values) -> Values:
-    rounds = numbers.dtype.is_floating_point and numbers.kind == "random" and terms > 1
-    if not rounds or numbers.op in ("max", "min"):
+def _compute_tolerance(
+    numbers: Numbers, terms: int, depth: int, total: Values, magnitudes: Values
+) -> Values:
+    is_rounded = numbers.dtype.is_floating_point and numbers.kind == "random" and terms > 1
+    if not is_rounded or numbers.op in ("max", "min"):
         return np.zeros(len(total))
-    unit = torch.finfo(numbers.dtype).eps / 2
+    unit_roundoff = torch.finfo(numbers.dtype).eps / 2
     if numbers.op == "sum":
-        tolerance: Values = (depth + 1) * unit * sizes
+        tolerance: Values = (depth + 1) * unit_roundoff * magnitudes
         return tolerance
     # The reference rounds too, because it is a product of float64 numbers.
-    return terms * (unit + 2.0**-53) * np.abs(total)
+    return terms * (unit_roundoff + 2.0**-53) * np.abs(total)
 
 
 _TREES = ("recursive_doubling", "rabenseifner", "binomial", *FIXED_SIZES)
@@ -118,6 +122,6 @@ def compute_depth(algorithm: str, ranks: int, group: int | None) -> int:
     if algorithm in _TREES or (algorithm == "muji" and ranks in MUJI_SIZES):
         return (ranks - 1).bit_length()
     if algorithm == "two_level":
-        size = group_size(ranks, group)
-        return (size - 1).bit_length() + -(-ranks // size) - 1
+        group_ranks = group_size(ranks, group)
+        return (group_ranks - 1).bit_length() + -(-ranks // group_ranks) - 1
     return ranks - 1
