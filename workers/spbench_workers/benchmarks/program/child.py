@@ -98,12 +98,12 @@ class ChildProgram:
 
     def describe_state(self) -> str:
         """Return the position of the rank while the program runs: ``in sleep, asleep``."""
-        name = f"in {Path(self._command.argv[0]).name}"
+        location = f"in {Path(self._command.argv[0]).name}"
         try:
             state = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (OSError, IndexError):
-            return name
-        return f"{name}, {ASLEEP}" if state == "S" else name
+            return location
+        return f"{location}, {ASLEEP}" if state == "S" else location
 
     def kill(self) -> None:
         """Kill the program and its children; safe in any thread."""
@@ -119,14 +119,14 @@ class ChildProgram:
         start = time.perf_counter()
         process = self._start()
         self._pid = process.pid
-        before = signal.signal(signal.SIGTERM, _make_terminator(process.pid))
+        previous_handler = signal.signal(signal.SIGTERM, _make_terminator(process.pid))
         try:
-            ended = self._follow(process)
+            end_time = self._follow(process)
         finally:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, previous_handler)
             self.kill()  # remaining children
             self._pid = 0
-        return ProgramEnd(process.returncode, ended - start)
+        return ProgramEnd(process.returncode, end_time - start)
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = self._command
@@ -148,28 +148,28 @@ class ChildProgram:
 
     def _follow(self, process: subprocess.Popen[bytes]) -> float:
         """Read the output until the program ends; return the time of the end."""
-        ended: float | None = None
-        killing: float | None = None
-        due = time.monotonic() + TICK
+        end_time: float | None = None
+        kill_time: float | None = None
+        next_tick = time.monotonic() + TICK
         with _Streams(process, self._on_line) as streams:
-            while ended is None or streams.open:
+            while end_time is None or streams.open:
                 streams.read(_POLL_SECONDS)
                 now = time.perf_counter()
-                if ended is None and process.poll() is not None:
-                    ended = now
-                elif ended is not None and now > ended + DRAIN:
+                if end_time is None and process.poll() is not None:
+                    end_time = now
+                elif end_time is not None and now > end_time + DRAIN:
                     break
-                if ended is None and time.monotonic() >= due:
-                    due += TICK
+                if end_time is None and time.monotonic() >= next_tick:
+                    next_tick += TICK
                     if self.stop_reason is None and (reason := self._on_tick()) is not None:
                         self.stop_reason = reason
-                        killing = now + GRACE
+                        kill_time = now + GRACE
                         _signal(process.pid, signal.SIGTERM)
-                if killing is not None and now > killing:
-                    killing = None
+                if kill_time is not None and now > kill_time:
+                    kill_time = None
                     _signal(process.pid, signal.SIGKILL)
             streams.end()
-        return ended
+        return end_time
 
 
 class _Streams:

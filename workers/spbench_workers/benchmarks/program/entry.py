@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench_core.catalog.benchmark import (
     Benchmark,
@@ -63,8 +63,22 @@ def read_expectation(params: Params) -> OutputExpectation:
         raise ParamError(param, str(error)) from None
 
 
-def parse_wait_for(params: Params) -> tuple[int, int, str] | None:
-    """Return the waiting rank, the rank it waits for, and the pattern of the line.
+class AwaitedLine(NamedTuple):
+    """A printed line that a rank waits for before it starts its program.
+
+    Attributes:
+        waiting_rank: The rank that waits.
+        printing_rank: The rank of the program that prints the line.
+        pattern: The regular expression of the line.
+    """
+
+    waiting_rank: int
+    printing_rank: int
+    pattern: str
+
+
+def parse_wait_for(params: Params) -> AwaitedLine | None:
+    """Return the awaited line, or None if no rank waits.
 
     Raises:
         ParamError: ``wait_for`` is malformed.
@@ -78,7 +92,7 @@ def parse_wait_for(params: Params) -> tuple[int, int, str] | None:
         raise ParamError("wait_for", "wait_for is {rank: N, of: N, line: PATTERN}")
     if wait_for["rank"] == wait_for["of"] or min(wait_for["rank"], wait_for["of"]) < 0:
         raise ParamError("wait_for", "wait_for: a rank waits for another one, from 0 up")
-    return wait_for["rank"], wait_for["of"], wait_for["line"]
+    return AwaitedLine(wait_for["rank"], wait_for["of"], wait_for["line"])
 
 
 def select_argv(params: Params, rank: int) -> list[str] | None:
@@ -228,8 +242,9 @@ def _ranks(params: Params) -> Ranks:
     preset = _preset(params)
     if preset is not None and preset.np is not None:
         return Ranks(exact=preset.np, why=f"as {preset.name} needs them")
-    waiting = parse_wait_for(params)
-    ranks = [*map(int, params["by_rank"] or ()), *(waiting[:2] if waiting else ())]
+    ranks = [*map(int, params["by_rank"] or ())]
+    if (awaited := parse_wait_for(params)) is not None:
+        ranks += (awaited.waiting_rank, awaited.printing_rank)
     return Ranks(minimum=max(ranks, default=0) + 1)
 
 

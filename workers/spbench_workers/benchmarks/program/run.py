@@ -7,7 +7,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench_core.catalog.parameters import Params
 from spbench_core.events import rank_events
@@ -61,8 +61,8 @@ def starts_program(per: str, world: World) -> bool:
         world: The rank and its host.
     """
     if per == "host":
-        first = world.hosts.index(world.host) if world.host in world.hosts else None
-        return world.local_rank == 0 if first is None else world.rank == first
+        first_rank = world.hosts.index(world.host) if world.host in world.hosts else None
+        return world.local_rank == 0 if first_rank is None else world.rank == first_rank
     return per == "rank" or world.rank == 0
 
 
@@ -87,14 +87,14 @@ def resolve_placeholder(name: str, params: Params, world: World) -> str:
     Raises:
         CannotRunError: The value is a host that this rank does not know.
     """
-    values: dict[str, Any] = {
+    value_by_name: dict[str, Any] = {
         "rank": world.rank,
         "np": world.size,
         "host": world.host,
         "local_rank": world.local_rank,
     }
-    if name in values:
-        return str(values[name])
+    if name in value_by_name:
+        return str(value_by_name[name])
     if name in params:
         return str(params[name])
     if not world.hosts:
@@ -123,7 +123,7 @@ class ProgramRun:
         )
         self._live: dict[str, float] = {}
         self._reader = OutputReader(self._expected, self._live.__setitem__)
-        self._waiting = parse_wait_for(params)
+        self._awaited = parse_wait_for(params)
         self._awaited_line = self._compile_awaited_line()
         self._lines = 0
         self._broken_off: str | None = None
@@ -158,9 +158,9 @@ class ProgramRun:
 
         start = time.perf_counter()
         self._context.with_fault(body)()
-        (end, inside) = ends[0]
+        (end, inside_seconds) = ends[0]
         total_seconds = time.perf_counter() - start
-        return replace(end, seconds=end.seconds + total_seconds - inside)
+        return replace(end, seconds=end.seconds + total_seconds - inside_seconds)
 
     def _make_expectation(self, params: Params) -> OutputExpectation:
         expected = read_expectation(params)
@@ -208,18 +208,18 @@ class ProgramRun:
     # Ranks that wait for others
 
     def _compile_awaited_line(self) -> re.Pattern[str] | None:
-        waiting = self._waiting
-        return (
-            re.compile(waiting[2]) if waiting and waiting[1] == self._context.world.rank else None
-        )
+        awaited = self._awaited
+        if awaited is None or awaited.printing_rank != self._context.world.rank:
+            return None
+        return re.compile(awaited.pattern)
 
     def _wait_for_turn(self) -> str | None:
         """Wait for the line of another rank; return the reason if it does not come."""
-        if self._waiting is None or self._waiting[0] != self._context.world.rank:
+        if self._awaited is None or self._awaited.waiting_rank != self._context.world.rank:
             return None
         if not self._context.world.hosts:
             raise CannotRunError("wait_for needs the console: a batch job's ranks hear no others")
-        awaited_rank = self._waiting[1]
+        awaited_rank = self._awaited.printing_rank
         while awaited_rank not in self._read_messages(TICK):
             if self._broken_off is not None:
                 return self._broken_off
@@ -228,13 +228,13 @@ class ProgramRun:
 
     # Afterwards
 
-    def _report(self, end: ProgramEnd | None, stopped: str | None) -> None:
+    def _report(self, end: ProgramEnd | None, stop_reason: str | None) -> None:
         """Report time, numbers and checks, first the exit code, which is the likely cause."""
         context = self._context
         findings = self._reader.finish()
         if end is not None:
             context.samples("time_ms", [end.seconds * 1e3])
-        self._check_exit(end, stopped)
+        self._check_exit(end, stop_reason)
         if self._awaited_line is not None:
             pattern = self._awaited_line.pattern
             name = self._command.argv[0]
@@ -242,14 +242,14 @@ class ProgramRun:
         self._report_numbers(findings)
         self._check_output(findings)
 
-    def _check_exit(self, end: ProgramEnd | None, stopped: str | None) -> None:
+    def _check_exit(self, end: ProgramEnd | None, stop_reason: str | None) -> None:
         context = self._context
         program = self._command.argv[0]
         name = f"{program} of rank {context.world.rank}"
-        if end is None or stopped is not None:
+        if end is None or stop_reason is not None:
             end_text = "was not started" if end is None else "was ended"
             # Less than the error of any exit code, because this is only a consequence.
-            context.check("exit_code", 0.5, 0.0, f"{name} {end_text}, since {stopped}")
+            context.check("exit_code", 0.5, 0.0, f"{name} {end_text}, since {stop_reason}")
             return
         expected = context.read_params(ProgramParams).exit_code
         code = end.code + (1 if context.planted_in_job("corrupt-exit") else 0)
@@ -280,18 +280,30 @@ class ProgramRun:
 
     def _check_output(self, findings: OutputFindings) -> None:
         context = self._context
-        enabled = self._context.entry.list_checks(self._context.params)
+        check_names = self._context.entry.list_checks(self._context.params)
         patterns = {pattern.pattern for pattern in self._expected.must}
         missing = findings.missing
-        lines = [f"no line matches {name!r}" for name in missing if name in patterns]
-        numbers = [f"it has not printed {name}" for name in missing if name not in patterns]
+        unmatched = [f"no line matches {name!r}" for name in missing if name in patterns]
+        missing_numbers = [f"it has not printed {name}" for name in missing if name not in patterns]
         forbidden = [f"it has printed: {line[:200]}" for line in findings.forbidden]
         if not self._is_read:
-            lines = []
-            numbers = []
-        for name, wrong in (("never", forbidden), ("must", lines), ("output", numbers)):
-            if name in enabled:
-                context.check(name, float(len(wrong)), 0.0, wrong[0] if wrong else "")
+            unmatched = []
+            missing_numbers = []
+        for name, problems in (
+            ("never", forbidden),
+            ("must", unmatched),
+            ("output", missing_numbers),
+        ):
+            if name in check_names:
+                context.check(name, float(len(problems)), 0.0, problems[0] if problems else "")
+
+
+class _FileState(NamedTuple):
+    """A file's inode, size in bytes, and time of modification in ns."""
+
+    inode: int
+    size: int
+    modified_ns: int
 
 
 class ResultsFile:
@@ -313,18 +325,19 @@ class ResultsFile:
         before = self._before
         if self._path is None or now is None or now == before:
             return []
-        grown = before is not None and now[0] == before[0] and now[1] > before[1]
+        first_new_byte = 0
+        if before is not None and now.inode == before.inode and now.size > before.size:
+            first_new_byte = before.size
         splitter = LineSplitter()
         with self._path.open("rb") as file:
-            file.seek(before[1] if grown and before is not None else 0)
+            file.seek(first_new_byte)
             return [*splitter.feed(file.read(_MOST_READ)), *splitter.flush()]
 
-    def _read_state(self) -> tuple[int, int, int] | None:
-        """Return the file's inode, size and modification time; None without a file."""
+    def _read_state(self) -> _FileState | None:
         if self._path is None:
             return None
         try:
             status = self._path.stat()
         except OSError:
             return None
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return _FileState(status.st_ino, status.st_size, status.st_mtime_ns)
