@@ -61,20 +61,20 @@ def open_stepped(
         op: ``sum``, ``prod``, ``max`` or ``min``.
         mode: ``blocking`` uses blocking sends and receives, the others persistent requests.
     """
-    phases = _phases(schedule, result, op)
+    phases = _make_phases(schedule, result, op)
     copy = do_nothing if source is result else copy_into(result, source)
     if mode == "blocking":
         return _BlockingExecution(comm, phases, copy)
     return _PersistentExecution(comm, phases, copy)
 
 
-def _phases(schedule: Schedule, result: torch.Tensor, op: str) -> list[_Phase]:
+def _make_phases(schedule: Schedule, result: torch.Tensor, op: str) -> list[_Phase]:
     """Return the steps in which this rank sends or receives.
 
     They share scratch memory.
     """
     scratch = result.new_empty(max(map(_scratch_size, schedule), default=0))
-    phases = [_phase(step, result, scratch, op) for step in schedule]
+    phases = [_make_phase(step, result, scratch, op) for step in schedule]
     return [phase for phase in phases if phase.sends or phase.receives]
 
 
@@ -82,15 +82,15 @@ def _scratch_size(step: ScheduleStep) -> int:
     return sum(transfer.count for transfer in step.receives if transfer.add)
 
 
-def _phase(step: ScheduleStep, result: torch.Tensor, scratch: torch.Tensor, op: str) -> _Phase:
+def _make_phase(step: ScheduleStep, result: torch.Tensor, scratch: torch.Tensor, op: str) -> _Phase:
     receives = []
     sums = []
-    used = 0
+    used_elements = 0
     for transfer in filter(_has_elements, step.receives):
         target = _part(result, transfer)
         if transfer.add:
-            received = scratch[used : used + transfer.count]
-            used += transfer.count
+            received = scratch[used_elements : used_elements + transfer.count]
+            used_elements += transfer.count
             sums.append(reduce_into(op, target, received))
             target = received
         receives.append(_message(target, transfer, step))
@@ -113,10 +113,10 @@ def _message(part: torch.Tensor, transfer: Transfer, step: ScheduleStep) -> _Mes
     return _Message([MPI.buffer.frombuffer(byte_view(part)), MPI.BYTE], transfer.peer, step.round)
 
 
-def _traffic(phases: list[_Phase]) -> RankTraffic:
+def _count_traffic(phases: list[_Phase]) -> RankTraffic:
     sends = [send for phase in phases for send in phase.sends]
-    sizes = [len(send.memory[0]) for send in sends]
-    return RankTraffic(bytes=sum(sizes), messages=len(sends), rounds=len(phases))
+    byte_counts = [len(send.memory[0]) for send in sends]
+    return RankTraffic(bytes=sum(byte_counts), messages=len(sends), rounds=len(phases))
 
 
 class _BlockingExecution:
@@ -126,9 +126,9 @@ class _BlockingExecution:
     """
 
     def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
-        self.traffic = _traffic(phases)
+        self.traffic = _count_traffic(phases)
         self._copy = copy
-        self._steps = [(_call(comm, phase), phase.sums) for phase in phases]
+        self._steps = [(_choose_call(comm, phase), phase.sums) for phase in phases]
 
     def run(self) -> None:
         self._copy()
@@ -149,7 +149,7 @@ class _BlockingExecution:
         self._steps.clear()
 
 
-def _call(comm: MPI.Intracomm, phase: _Phase) -> Action:
+def _choose_call(comm: MPI.Intracomm, phase: _Phase) -> Action:
     """Return the cheapest call that makes all transfers of a phase."""
     sends = [(message.memory, message.peer, message.tag) for message in phase.sends]
     receives = [(message.memory, message.peer, message.tag) for message in phase.receives]
@@ -173,9 +173,9 @@ class _PersistentExecution:
     """Execution by persistent requests, which are started in each run, step by step."""
 
     def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
-        self.traffic = _traffic(phases)
+        self.traffic = _count_traffic(phases)
         self._copy = copy
-        self._steps = [(_requests(comm, phase), phase.sums) for phase in phases]
+        self._steps = [(_open_requests(comm, phase), phase.sums) for phase in phases]
         self._current = len(phases)
 
     def run(self) -> None:
@@ -223,7 +223,7 @@ class _PersistentExecution:
         self._current = 0
 
 
-def _requests(comm: MPI.Intracomm, phase: _Phase) -> list[MPI.Prequest]:
+def _open_requests(comm: MPI.Intracomm, phase: _Phase) -> list[MPI.Prequest]:
     receives = [
         comm.Recv_init(message.memory, message.peer, message.tag) for message in phase.receives
     ]

@@ -114,10 +114,10 @@ def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
     """
     make_trips(_WARM_UP)
     samples = max(1, count // _TRIPS_PER_SAMPLE)
-    times = array("d", bytes(8 * samples))
+    trip_seconds = array("d", bytes(8 * samples))
     body = partial(make_trips, _TRIPS_PER_SAMPLE)
-    time_batch(body, times, 0, samples, 1.0 / _TRIPS_PER_SAMPLE)
-    return median(times) / 2.0
+    time_batch(body, trip_seconds, 0, samples, 1.0 / _TRIPS_PER_SAMPLE)
+    return median(trip_seconds) / 2.0
 
 
 def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
@@ -131,9 +131,9 @@ def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
     incoming[:] = bytes(count)
     pair = Pair(peer, outgoing, incoming, count)
     seconds = half_trip_seconds(pair.trips, trips)
-    agreed = _agree_on_trips(peer, seconds)
-    if agreed > trips:
-        seconds = half_trip_seconds(pair.trips, agreed)
+    agreed_trips = _agree_on_trips(peer, seconds)
+    if agreed_trips > trips:
+        seconds = half_trip_seconds(pair.trips, agreed_trips)
     pair.free()
     MPI.Free_mem(outgoing)
     MPI.Free_mem(incoming)
@@ -145,6 +145,6 @@ def _agree_on_trips(peer: Peer, seconds: float) -> int:
     if not peer.leads:
         received: int = peer.comm.recv(source=peer.rank, tag=TAG)
         return received
-    more = min(_MAX_TRIPS, round(_MAX_TRIP_SECONDS / (2.0 * seconds))) if seconds > 0 else 0
-    peer.comm.send(more, dest=peer.rank, tag=TAG)
-    return more
+    more_trips = min(_MAX_TRIPS, round(_MAX_TRIP_SECONDS / (2.0 * seconds))) if seconds > 0 else 0
+    peer.comm.send(more_trips, dest=peer.rank, tag=TAG)
+    return more_trips

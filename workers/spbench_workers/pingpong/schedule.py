@@ -29,15 +29,18 @@ def pair_rounds(
         pairs: The pairs.
         at_once: The largest number of pairs in a round, instead of that rule.
     """
-    parallel = _neighbours(size) if pairs == "neighbours" else _circle(size)
+    concurrent_rounds = _neighbours(size) if pairs == "neighbours" else _circle(size)
     if at_once is None:
-        at_once = size if sum(map(len, parallel)) > MAX_SERIAL else 1
+        at_once = size if sum(map(len, concurrent_rounds)) > MAX_SERIAL else 1
     if at_once == 1:
-        return [[pair] for pair in sorted(pair for members in parallel for pair in members)]
+        return [
+            [pair]
+            for pair in sorted(pair for round_pairs in concurrent_rounds for pair in round_pairs)
+        ]
     return [
-        members[first : first + at_once]
-        for members in parallel
-        for first in range(0, len(members), at_once)
+        round_pairs[first : first + at_once]
+        for round_pairs in concurrent_rounds
+        for first in range(0, len(round_pairs), at_once)
     ]
 
 

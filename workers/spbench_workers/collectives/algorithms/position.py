@@ -64,16 +64,16 @@ def levels(size: int) -> int:
 
 def fold(rank: AlgorithmRank, core: Core, rounds: int) -> Schedule:
     """Return the schedule of an algorithm with the fold around it."""
-    excess = rank.size - rank.power
+    extra_ranks = rank.size - rank.power
     me = rank.index
-    if excess == 0:
+    if extra_ranks == 0:
         return core(rank, 0)
-    if me < 2 * excess and me % 2 == 0:
+    if me < 2 * extra_ranks and me % 2 == 0:
         send = ScheduleStep(0, sends=(rank.transfer_all(me + 1),))
         return [send, ScheduleStep(rounds + 1, receives=(rank.transfer_all(me + 1),))]
-    members = [*rank.members[1 : 2 * excess : 2], *rank.members[2 * excess :]]
-    if me >= 2 * excess:
-        return core(AlgorithmRank(members, me - excess, rank.count), 1)
+    members = [*rank.members[1 : 2 * extra_ranks : 2], *rank.members[2 * extra_ranks :]]
+    if me >= 2 * extra_ranks:
+        return core(AlgorithmRank(members, me - extra_ranks, rank.count), 1)
     receive = ScheduleStep(0, receives=(rank.transfer_all(me - 1, add=True),))
     send_result = ScheduleStep(rounds + 1, sends=(rank.transfer_all(me - 1),))
     return [receive, *core(AlgorithmRank(members, me // 2, rank.count), 1), send_result]

@@ -53,10 +53,10 @@ def _transfer_upwards(rank: AlgorithmRank, turn: int, parts: int) -> tuple[Trans
     """
     size = rank.size
     me = rank.index
-    share = parts // size
+    chunk_stride = parts // size
     add = turn < size - 1
-    send = rank.transfer_chunk(me + 1, (me - turn) % size * share, parts)
-    receive = rank.transfer_chunk(me - 1, (me - turn - 1) % size * share, parts, add)
+    send = rank.transfer_chunk(me + 1, (me - turn) % size * chunk_stride, parts)
+    receive = rank.transfer_chunk(me - 1, (me - turn - 1) % size * chunk_stride, parts, add)
     return send, receive
 
 
@@ -85,10 +85,10 @@ def chain(rank: AlgorithmRank) -> Schedule:
     chunks = chunk_count(rank.size, rank.count, rank.chunks)
     steps = []
     for turn in range(2 * last + chunks - 1 if last else 0):
-        down = turn - (last - me)
-        up = turn - (last + me)
-        sends = [(me - 1, down, False), (me + 1, up, False)]
-        receives = [(me + 1, down + 1, True), (me - 1, up + 1, False)]
+        down_chunk = turn - (last - me)
+        up_chunk = turn - (last + me)
+        sends = [(me - 1, down_chunk, False), (me + 1, up_chunk, False)]
+        receives = [(me + 1, down_chunk + 1, True), (me - 1, up_chunk + 1, False)]
         steps.append(
             ScheduleStep(
                 turn,

@@ -119,14 +119,14 @@ def two_level(rank: AlgorithmRank) -> Schedule:
     Groups are consecutive members; the last group may be smaller.
     """
     group = group_size(rank.size, rank.group)
-    number, index = divmod(rank.index, group)
+    group_number, index = divmod(rank.index, group)
     leaders = rank.members[::group]
-    members = rank.members[number * group : (number + 1) * group]
+    members = rank.members[group_number * group : (group_number + 1) * group]
     group_rank = AlgorithmRank(members, index, rank.count)
     depth = levels(group)
     steps = reduce_up(group_rank, depth)
     if index == 0:
-        steps += ring(AlgorithmRank(leaders, number, rank.count), start=depth)
+        steps += ring(AlgorithmRank(leaders, group_number, rank.count), start=depth)
     return steps + broadcast_down(group_rank, depth, start=depth + 2 * (len(leaders) - 1))
 
 
