@@ -86,19 +86,19 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     host = socket.gethostname()
     own_location = RankLocation(host, _read_boot_id(), read_local_rank(os.environ), cpus)
     locations: list[RankLocation] = comm.allgather(own_location)
-    assigned = assign_local_ranks(locations)
-    machine = assigned.machines[comm.rank]
+    assignment = assign_local_ranks(locations)
+    machine = assignment.machines[comm.rank]
     local_cpus = [
         location.cpus
-        for location, other in zip(locations, assigned.machines, strict=True)
+        for location, other in zip(locations, assignment.machines, strict=True)
         if other == machine
     ]
 
     threads = _choose_threads(cpus, local_cpus)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    local_rank = assigned.local_ranks[comm.rank]
+    local_rank = assignment.local_ranks[comm.rank]
     return World(
-        comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, assigned.conflict
+        comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, assignment.conflict
     )
 
 
@@ -124,12 +124,12 @@ def _read_boot_id() -> str:
         return ""
 
 
-def _choose_threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
+def _choose_threads(cpus: tuple[int, ...], cpus_of_local_ranks: list[tuple[int, ...]]) -> int:
     """Return OMP_NUM_THREADS if it is set, otherwise this rank's share of its cores."""
     if os.environ.get("OMP_NUM_THREADS", "").isdigit():
         return max(1, int(os.environ["OMP_NUM_THREADS"]))
-    sharing = sum(bool(set(cpus) & set(other)) for other in local)
-    return max(1, len(cpus) // sharing)
+    sharing_ranks = sum(bool(set(cpus) & set(other)) for other in cpus_of_local_ranks)
+    return max(1, len(cpus) // sharing_ranks)
 
 
 def is_oversubscribed(world: World) -> bool:
@@ -137,10 +137,13 @@ def is_oversubscribed(world: World) -> bool:
 
     The answer is the same on all ranks.
     """
-    machines: dict[int, list[tuple[int, ...]]] = {}
+    cpus_by_machine: dict[int, list[tuple[int, ...]]] = {}
     for machine, cpus in world.comm.allgather((world.machine, tuple(os.sched_getaffinity(0)))):
-        machines.setdefault(machine, []).append(cpus)
-    return any(len(ranks) > len(set().union(*ranks)) for ranks in machines.values())
+        cpus_by_machine.setdefault(machine, []).append(cpus)
+    return any(
+        len(cpus_by_rank) > len(set().union(*cpus_by_rank))
+        for cpus_by_rank in cpus_by_machine.values()
+    )
 
 
 def find_allocator() -> str:

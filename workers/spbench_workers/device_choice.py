@@ -38,7 +38,7 @@ def choose_device(
     """
     requested = preference or context.params["device"]
     gpu, problem = _select_gpu(context, requested, index)
-    sharing, speaker = _check_all_ranks(context, gpu, problem)
+    ranks_on_gpu, speaker = _check_all_ranks(context, gpu, problem)
     device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu.index)
     set_fp32_precision(device, tf32=tf32)
     is_near = None
@@ -46,7 +46,7 @@ def choose_device(
         name = f"{device} {gpu.name}"
         is_near, _ = describe_nearness(gpu.address, context.world.cpus)
         reason = _describe_gpu(
-            context, gpu, sharing, "asked for" if requested == "cuda" else "auto"
+            context, gpu, ranks_on_gpu, "asked for" if requested == "cuda" else "auto"
         )
     elif preference is not None:
         name = "cpu"
@@ -69,7 +69,7 @@ def _select_gpu(context: Context, requested: str, index: int | None) -> tuple[Gp
     if requested == "cpu" or reason:
         return None, ""
     try:
-        device = torch.device("cuda", _gpu_index(context, index))
+        device = torch.device("cuda", _choose_gpu_index(context, index))
     except CannotRunError as error:
         return None, str(error)
     torch.cuda.set_device(device)
@@ -112,20 +112,21 @@ def check_same_kind(context: Context, device: torch.device | None) -> None:
     """
     own_device = None if device is None else (device.type, context.world.host)
     by_rank = context.world.comm.allgather(own_device)
-    first: dict[str, str] = {}
+    description_by_kind: dict[str, str] = {}
     for rank, rank_device in enumerate(by_rank):
         if rank_device is not None:
             kind, host = rank_device
             computing = "on the host" if kind == "cpu" else "on a GPU"
-            first.setdefault(kind, f"rank {rank} on {host} computes {computing}")
-    if len(first) > 1:
+            description_by_kind.setdefault(kind, f"rank {rank} on {host} computes {computing}")
+    if len(description_by_kind) > 1:
+        descriptions = " and ".join(description_by_kind.values())
         raise CannotRunError(
-            f"device {context.params['device']}: {' and '.join(first.values())}; take device cpu, "
+            f"device {context.params['device']}: {descriptions}; take device cpu, "
             "or hosts that have a GPU for each rank"
         )
 
 
-def _gpu_index(context: Context, requested: int | None) -> int:
+def _choose_gpu_index(context: Context, requested: int | None) -> int:
     """Return the number of this rank's GPU among those that the process sees.
 
     Raises:
@@ -144,18 +145,18 @@ def _gpu_index(context: Context, requested: int | None) -> int:
         raise CannotRunError(context.world.local_rank_conflict)
     device_ids = context.params.get("device_ids")
     if device_ids:
-        return _gpu_index(context, device_ids[context.world.local_rank % len(device_ids)])
+        return _choose_gpu_index(context, device_ids[context.world.local_rank % len(device_ids)])
     return context.world.local_rank % count
 
 
-def _describe_gpu(context: Context, gpu: Gpu, sharing: int, request: str) -> str:
+def _describe_gpu(context: Context, gpu: Gpu, ranks_on_gpu: int, request: str) -> str:
     is_near, phrase = describe_nearness(gpu.address, context.world.cpus)
     if is_near is False and (address := gpu.address) not in _WARNED:
         _WARNED.add(address)
         context.log(
             f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level=LogLevel.WARNING
         )
-    shared = f"shared by {sharing} ranks" if sharing > 1 else "this rank's alone"
+    shared = f"shared by {ranks_on_gpu} ranks" if ranks_on_gpu > 1 else "this rank's alone"
     return (
         f"{request}; PCI {gpu.address}, {phrase}, {shared}, "
         f"capability {gpu.capability[0]}.{gpu.capability[1]}, CUDA {torch.version.cuda}, "

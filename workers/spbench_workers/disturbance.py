@@ -64,16 +64,20 @@ def find_disturbances(before: Counters, after: Counters, cpus: int) -> dict[str,
     seconds = after.now - before.now
     if seconds <= 0:
         return {}
-    change = {
+    change_by_name = {
         field.name: getattr(after, field.name) - getattr(before, field.name)
         for field in fields(Counters)
     }
-    lost = {name: change[name] for name in ("waited", "stolen", "throttled")}
-    shares = {name: lost[name] / seconds for name in lost if lost[name] >= MIN_SECONDS}
-    if "stolen" in shares:  # a sum over CPUs
-        shares["stolen"] /= max(1, cpus)
-    shares["hot"] = change["hot"]
-    rounded = {name: round(value, _DIGITS) for name, value in shares.items()}
+    lost_seconds = {name: change_by_name[name] for name in ("waited", "stolen", "throttled")}
+    share_by_name = {
+        name: lost_seconds[name] / seconds
+        for name in lost_seconds
+        if lost_seconds[name] >= MIN_SECONDS
+    }
+    if "stolen" in share_by_name:  # a sum over CPUs
+        share_by_name["stolen"] /= max(1, cpus)
+    share_by_name["hot"] = change_by_name["hot"]
+    rounded = {name: round(value, _DIGITS) for name, value in share_by_name.items()}
     return {name: value for name, value in rounded.items() if value > 0}
 
 
@@ -86,10 +90,10 @@ def measure_slowdown(cpus: Iterable[int], sys: Path = SYS) -> float:
     shares = [0.0]
     for cpu in cpus:
         folder = sys / f"devices/system/cpu/cpu{cpu}/cpufreq"
-        base = _read_number(folder / "base_frequency")
-        now = _read_number(folder / "scaling_cur_freq")
-        if base > 0 and now > 0:
-            shares.append(1.0 - now / base)
+        base_khz = _read_number(folder / "base_frequency")
+        current_khz = _read_number(folder / "scaling_cur_freq")
+        if base_khz > 0 and current_khz > 0:
+            shares.append(1.0 - current_khz / base_khz)
     return round(max(shares), _DIGITS)
 
 
@@ -112,18 +116,20 @@ def _read_throttled(sys: Path, proc: Path) -> float:
     The group is of version 2 or 1.
     """
     lines = _read_text(proc / "self/cgroup").splitlines()
-    groups = dict(line.split(":", 2)[1:] for line in lines if line.count(":") > 1)
-    root = sys / "fs/cgroup"
-    path_v2 = (groups.get("") or "/").strip("/")
-    path_v1 = next((group for names, group in groups.items() if "cpu" in names.split(",")), "/")
-    counters = (
-        (root / path_v2 / "cpu.stat", "throttled_usec", _MICRO),
-        (root / "cpu" / path_v1.strip("/") / "cpu.stat", "throttled_time", _NANO),
+    group_by_controllers = dict(line.split(":", 2)[1:] for line in lines if line.count(":") > 1)
+    cgroup_root = sys / "fs/cgroup"
+    path_v2 = (group_by_controllers.get("") or "/").strip("/")
+    path_v1 = next(
+        (group for names, group in group_by_controllers.items() if "cpu" in names.split(",")), "/"
     )
-    for path, name, unit in counters:
+    counters = (
+        (cgroup_root / path_v2 / "cpu.stat", "throttled_usec", _MICRO),
+        (cgroup_root / "cpu" / path_v1.strip("/") / "cpu.stat", "throttled_time", _NANO),
+    )
+    for path, name, seconds_per_unit in counters:
         for line in _read_text(path).splitlines():
             if line.startswith(f"{name} "):
-                return int(line.split()[1]) * unit
+                return int(line.split()[1]) * seconds_per_unit
     return 0.0
 
 

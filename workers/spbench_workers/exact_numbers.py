@@ -43,8 +43,8 @@ def largest_convolved(
     """
     if not gpu and not tf32:
         return largest_sum(dtype)
-    rounds = tf32 or dtype == torch.float16 or kernel == (5, 5)
-    return min(largest_sum(dtype), LARGEST_ROUNDED if rounds else LARGEST_CONVOLVED)
+    is_rounded = tf32 or dtype == torch.float16 or kernel == (5, 5)
+    return min(largest_sum(dtype), LARGEST_ROUNDED if is_rounded else LARGEST_CONVOLVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def choose_spread(terms: int, limit: int, *, wide: bool = False) -> Spread:
         limit: The largest sum, `largest_sum` or less.
         wide: Whether one factor of each sum may be one of `WIDE`.
     """
-    widest = WIDE[-1] if wide else 0
-    if terms > limit - widest:
-        return Spread(1, sqrt((limit - widest) / (4.0 * terms)))
+    max_wide = WIDE[-1] if wide else 0
+    if terms > limit - max_wide:
+        return Spread(1, sqrt((limit - max_wide) / (4.0 * terms)))
     # The largest n with terms * n^2 + most * n <= limit.
-    return Spread((isqrt(widest * widest + 4 * terms * limit) - widest) // (2 * terms), 1.0)
+    return Spread((isqrt(max_wide * max_wide + 4 * terms * limit) - max_wide) // (2 * terms), 1.0)
 
 
 def shows_tf32(limit: int) -> bool:
@@ -94,8 +94,8 @@ def insert_wide(numbers: torch.Tensor, dim: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     shape = [1 if axis == dim else size for axis, size in enumerate(numbers.shape)]
     positions = torch.randint(numbers.shape[dim], shape, generator=generator)
-    wide = torch.randint(len(WIDE), shape, generator=generator) * WIDE.step + WIDE.start
-    numbers.scatter_(dim, positions, wide.to(numbers.dtype))
+    wide_numbers = torch.randint(len(WIDE), shape, generator=generator) * WIDE.step + WIDE.start
+    numbers.scatter_(dim, positions, wide_numbers.to(numbers.dtype))
 
 
 def fill_uniform(context: Context, name: str, tensors: Sequence[torch.Tensor]) -> None:

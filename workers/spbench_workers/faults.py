@@ -41,8 +41,8 @@ def _slow(body: Callable[[], object], seconds: float | None) -> Callable[[], obj
     def slow_body() -> None:
         start = time.perf_counter()
         body()
-        elapsed = time.perf_counter() - start if seconds is None else seconds
-        time.sleep(max(4 * elapsed, LEAST_DELAY))
+        elapsed_seconds = time.perf_counter() - start if seconds is None else seconds
+        time.sleep(max(4 * elapsed_seconds, LEAST_DELAY))
 
     return slow_body
 

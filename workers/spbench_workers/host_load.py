@@ -47,13 +47,13 @@ class HostLoad:
         seconds = max(now - self._last_time, 1e-6)
         self._last_time = now
         load: dict[str, float] = {}
-        busy, total = self._read_cpu_times()
+        busy_ticks, total_ticks = self._read_cpu_times()
         busy_before, total_before = self._cpu
-        if total > total_before:
-            load["cpu"] = round((busy - busy_before) / (total - total_before), 3)
-        self._cpu = busy, total
-        if (memory := self._read_memory_share()) is not None:
-            load["memory"] = round(memory, 3)
+        if total_ticks > total_before:
+            load["cpu"] = round((busy_ticks - busy_before) / (total_ticks - total_before), 3)
+        self._cpu = busy_ticks, total_ticks
+        if (memory_share := self._read_memory_share()) is not None:
+            load["memory"] = round(memory_share, 3)
         bytes_now = self._read_network_bytes()
         if bytes_now is not None and self._bytes is not None:
             bytes_received, bytes_sent = (
@@ -64,25 +64,25 @@ class HostLoad:
                 "sent": round(bytes_sent / seconds),
             }
         self._bytes = bytes_now
-        if self._gpus is not None and (gpu := self._gpus()) is not None:
-            load["gpu"] = round(gpu, 3)
+        if self._gpus is not None and (gpu_share := self._gpus()) is not None:
+            load["gpu"] = round(gpu_share, 3)
         return load
 
     def _read_cpu_times(self) -> tuple[int, int]:
         columns = _read_text(self._proc / "stat").partition("\n")[0].split()[1 : 1 + _TIMES]
-        times = [int(column) for column in columns]
-        idle = sum(times[index] for index in _IDLE if index < len(times))
-        return sum(times) - idle, sum(times)
+        ticks = [int(column) for column in columns]
+        idle_ticks = sum(ticks[index] for index in _IDLE if index < len(ticks))
+        return sum(ticks) - idle_ticks, sum(ticks)
 
     def _read_memory_share(self) -> float | None:
-        sizes = {}
+        kib_by_name = {}
         for line in _read_text(self._proc / "meminfo").splitlines():
             name, _, amount = line.partition(":")
             if name in ("MemTotal", "MemAvailable"):
-                sizes[name] = int(amount.split()[0])
-        if len(sizes) < 2 or not sizes["MemTotal"]:
+                kib_by_name[name] = int(amount.split()[0])
+        if len(kib_by_name) < 2 or not kib_by_name["MemTotal"]:
             return None
-        return 1.0 - sizes["MemAvailable"] / sizes["MemTotal"]
+        return 1.0 - kib_by_name["MemAvailable"] / kib_by_name["MemTotal"]
 
     def _read_network_bytes(self) -> tuple[int, int] | None:
         """Return the bytes that all adapters have received and sent so far."""

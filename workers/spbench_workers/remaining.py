@@ -33,24 +33,24 @@ MOST_IDLE = 2
 def list_remaining(job: Path) -> list[dict[str, Any]]:
     """Return the remaining cases of a job, one entry per repeat."""
     planned = read_cases(job)
-    spent: set[str] = set()
-    idle = 0
+    spent_ids: set[str] = set()
+    idle_launches = 0
     for launch in list_launches(job):
         started, ended = read_progress(launch)
         if launch.was_interrupted:
-            spent |= ended
+            spent_ids |= ended
         else:
-            spent |= started
-            idle = 0 if started else idle + 1
-    cases = [case for case in planned if case["id"] not in spent]
-    return cases if idle < MOST_IDLE else []
+            spent_ids |= started
+            idle_launches = 0 if started else idle_launches + 1
+    cases = [case for case in planned if case["id"] not in spent_ids]
+    return cases if idle_launches < MOST_IDLE else []
 
 
 def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
     """Return the ids of the cases that any rank has started, and that all have ended."""
     started: set[str] = set()
-    ends: dict[str, int] = {}
-    size = 0
+    end_count_by_case: dict[str, int] = {}
+    rank_count = 0
     for path in launch.list_event_files():
         for line in read_complete_lines(path):
             try:
@@ -58,15 +58,19 @@ def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
             except EventError:
                 continue
             if event["event"] == "ready":
-                size = event["size"]
+                rank_count = event["size"]
             elif event["event"] == "case_start":
                 started.add(event["case"])
             elif event["event"] == "case_end" and event["status"] == RankStatus.OK:
-                ends[event["case"]] = ends.get(event["case"], 0) + 1
-    repeats: dict[str, int] = {}
+                end_count_by_case[event["case"]] = end_count_by_case.get(event["case"], 0) + 1
+    repeats_by_case: dict[str, int] = {}
     for case in launch.read_cases():
-        repeats[case["id"]] = repeats.get(case["id"], 0) + 1
-    return started, {case for case, count in ends.items() if count == size * repeats.get(case, 0)}
+        repeats_by_case[case["id"]] = repeats_by_case.get(case["id"], 0) + 1
+    return started, {
+        case
+        for case, count in end_count_by_case.items()
+        if count == rank_count * repeats_by_case.get(case, 0)
+    }
 
 
 def main(arguments: list[str]) -> int:

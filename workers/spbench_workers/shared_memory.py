@@ -66,16 +66,16 @@ def remove_abandoned(memory: Path = SHARED_MEMORY) -> None:
     for name in os.listdir(memory):
         if name.startswith(_prefix()):
             with suppress(OSError):  # in use, just removed, a link, or another user's
-                locked = _lock(memory / name)
+                descriptor = _lock_folder(memory / name)
                 shutil.rmtree(memory / name, ignore_errors=True)
-                os.close(locked)
+                os.close(descriptor)
 
 
 def _create_locked(memory: Path) -> Path:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=memory))
         try:
-            locked = _lock(folder)
+            descriptor = _lock_folder(folder)
         except (BlockingIOError, FileNotFoundError):
             continue  # another rank removes it as abandoned, before it was locked
         except OSError:
@@ -83,10 +83,10 @@ def _create_locked(memory: Path) -> Path:
             raise
         if folder.exists():
             return folder
-        os.close(locked)
+        os.close(descriptor)
 
 
-def _lock(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """Lock a folder until the returned descriptor is closed.
 
     Raises:

@@ -59,37 +59,42 @@ def measure(
     """
     if iterations is None:
         iterations = context.params["iterations"]
-    seconds = _warm_up(context, body, context.params["warmup"])
-    body = context.with_fault(body, seconds)
+    call_seconds = _warm_up(context, body, context.params["warmup"])
+    body = context.with_fault(body, call_seconds)
 
-    times = array("d", bytes(8 * iterations))
-    done = 0
+    times_ms = array("d", bytes(8 * iterations))
+    iterations_done = 0
     context.progress(Activity.TIMING, 0, iterations)
 
-    while done < iterations:
-        batch = min(_batch_size(seconds), _to_next(pauses, done, iterations))
+    while iterations_done < iterations:
+        batch_size = min(_batch_size(call_seconds), _to_next(pauses, iterations_done, iterations))
         context.world.comm.Barrier()
         if waits is not None:
             waits.clear()
-        time_batch(body, times, done, batch, 1000.0 / divide)
-        context.samples(metric, times[done : done + batch])
+        time_batch(body, times_ms, iterations_done, batch_size, 1000.0 / divide)
+        context.samples(metric, times_ms[iterations_done : iterations_done + batch_size])
         if waits is not None:
-            context.samples(WAITED, _per_iteration(waits, batch))
-        seconds = context.largest(sum(times[done : done + batch]) / batch * divide / 1000.0)
-        done += batch
-        context.progress(Activity.TIMING, done, iterations)
+            context.samples(WAITED, _per_iteration(waits, batch_size))
+        call_seconds = context.largest(
+            sum(times_ms[iterations_done : iterations_done + batch_size])
+            / batch_size
+            * divide
+            / 1000.0
+        )
+        iterations_done += batch_size
+        context.progress(Activity.TIMING, iterations_done, iterations)
         if after_batch is not None:
-            after_batch(done, seconds / divide)
-        if done in pauses:
-            pauses[done]()
-    return times
+            after_batch(iterations_done, call_seconds / divide)
+        if iterations_done in pauses:
+            pauses[iterations_done]()
+    return times_ms
 
 
 def _per_iteration(waits: Sequence[float], iterations: int) -> list[float]:
     """Return the summed waits of each iteration, in ms."""
-    count = len(waits) // iterations
-    starts = range(0, iterations * count, count or 1)
-    return [1000.0 * sum(waits[start : start + count]) for start in starts]
+    waits_per_iteration = len(waits) // iterations
+    starts = range(0, iterations * waits_per_iteration, waits_per_iteration or 1)
+    return [1000.0 * sum(waits[start : start + waits_per_iteration]) for start in starts]
 
 
 def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:
@@ -105,14 +110,14 @@ def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
     context.progress(Activity.WARMUP, 0, count)
     context.world.comm.Barrier()
     start = perf_counter()
-    reported = start
+    last_report = start
     for done in range(1, count + 1):
         body()
-        if perf_counter() - reported >= QUIET_SECONDS:
+        if perf_counter() - last_report >= QUIET_SECONDS:
             context.progress(Activity.WARMUP, done, count)
-            reported = perf_counter()
-    elapsed = perf_counter() - start
-    return context.largest(elapsed / count) if count else 0.0
+            last_report = perf_counter()
+    elapsed_seconds = perf_counter() - start
+    return context.largest(elapsed_seconds / count) if count else 0.0
 
 
 def _batch_size(seconds: float) -> int:
@@ -122,18 +127,18 @@ def _batch_size(seconds: float) -> int:
 
 
 def time_batch(
-    body: Callable[[], object], times: array[float], first: int, count: int, scale: float
+    body: Callable[[], object], scaled_seconds: array[float], first: int, count: int, scale: float
 ) -> None:
     """Call ``body`` ``count`` times.
 
-    Store the seconds of each call, times ``scale``, from ``first`` on.
+    Store the seconds of each call, multiplied by ``scale``, from index ``first`` on.
     """
     gc.disable()
     try:
         for index in range(first, first + count):
             start = perf_counter()
             body()
-            times[index] = (perf_counter() - start) * scale
+            scaled_seconds[index] = (perf_counter() - start) * scale
     finally:
         gc.enable()
 

@@ -68,8 +68,8 @@ def assign_local_ranks(locations: Sequence[RankLocation]) -> LocalRanks:
     the launcher's local ranks do not fit either, or if there are none, ranks are numbered in their
     order.
     """
-    by_host_and_boot = _machines((location.host, location.boot) for location in locations)
-    by_boot = _machines(location.boot or location.host for location in locations)
+    by_host_and_boot = _find_machines((location.host, location.boot) for location in locations)
+    by_boot = _find_machines(location.boot or location.host for location in locations)
     launcher_ranks = [
         location.launcher_rank[0] for location in locations if location.launcher_rank is not None
     ]
@@ -80,9 +80,9 @@ def assign_local_ranks(locations: Sequence[RankLocation]) -> LocalRanks:
     return LocalRanks(numbered, by_host_and_boot, _describe_conflict(locations, numbered))
 
 
-def _machines(keys: Iterable[Hashable]) -> tuple[int, ...]:
-    first: dict[Hashable, int] = {}
-    return tuple(first.setdefault(key, rank) for rank, key in enumerate(keys))
+def _find_machines(keys: Iterable[Hashable]) -> tuple[int, ...]:
+    first_rank_by_key: dict[Hashable, int] = {}
+    return tuple(first_rank_by_key.setdefault(key, rank) for rank, key in enumerate(keys))
 
 
 def _fits(local_ranks: Iterable[int], machines: Sequence[int]) -> bool:
@@ -93,12 +93,12 @@ def _fits(local_ranks: Iterable[int], machines: Sequence[int]) -> bool:
 
 def _number_local_ranks(machines: Iterable[int]) -> tuple[int, ...]:
     """Return the position of each rank among the ranks of its machine."""
-    counts: dict[int, int] = {}
-    ranks = []
+    count_by_machine: dict[int, int] = {}
+    local_ranks = []
     for machine in machines:
-        ranks.append(counts.get(machine, 0))
-        counts[machine] = ranks[-1] + 1
-    return tuple(ranks)
+        local_ranks.append(count_by_machine.get(machine, 0))
+        count_by_machine[machine] = local_ranks[-1] + 1
+    return tuple(local_ranks)
 
 
 def _describe_conflict(locations: Sequence[RankLocation], local_ranks: Iterable[int]) -> str:

@@ -53,8 +53,10 @@ def connect_to_console(addresses: Sequence[str], hello: bytes) -> AcceptedConnec
     interpret the close as the end of a rank.
     """
     # An address that drops packets must leave time for the others.
-    share = rank_events.CONNECT_TIMEOUT / len(addresses)
-    return _retry([partial(_connect_by_tcp, address, share) for address in addresses], hello)
+    seconds_per_address = rank_events.CONNECT_TIMEOUT / len(addresses)
+    return _retry(
+        [partial(_connect_by_tcp, address, seconds_per_address) for address in addresses], hello
+    )
 
 
 def connect_by_relay(token: str, hello: bytes) -> AcceptedConnection | None:
@@ -93,14 +95,14 @@ def _authenticate(connection: socket.socket, hello: bytes) -> AcceptedConnection
         raise
 
 
-def _connect_by_tcp(address: str, share: float) -> socket.socket:
+def _connect_by_tcp(address: str, max_seconds: float) -> socket.socket:
     host, _, port = address.rpartition(":")
-    timeout = min(share, ATTEMPT * random.uniform(1.0, 1.5))
+    timeout = min(max_seconds, ATTEMPT * random.uniform(1.0, 1.5))
     connection = socket.create_connection((host, int(port)), timeout=timeout)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A host that is cut off gets no reset: data that are not acknowledged end the connection.
-    silence = int(1000 * rank_events.SILENCE_LIMIT)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
+    silence_ms = int(1000 * rank_events.SILENCE_LIMIT)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms)
     # A rank in MPI_Init sends no data that could stay unacknowledged, so the kernel sends probes.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_INTERVAL)

@@ -36,8 +36,8 @@ class FileChannel(NumberedChannel):
         folder.mkdir(parents=True, exist_ok=True)
         # A random part, since several containers of one host may use the same process number.
         name = f"{socket.gethostname()}-{os.getpid()}"
-        handle, _ = tempfile.mkstemp(".jsonl", f"{name}-", folder)
-        self._file = os.fdopen(handle, "ab", buffering=0)
+        descriptor, _ = tempfile.mkstemp(".jsonl", f"{name}-", folder)
+        self._file = os.fdopen(descriptor, "ab", buffering=0)
         self._limits = limits or {}
         self._closing = threading.Event()
         self._due = self._deadline(None)
@@ -49,9 +49,9 @@ class FileChannel(NumberedChannel):
             self._due = self._deadline(fields["case"] if event == "case_start" else None)
             self._progress = None
         elif event == "progress":
-            before = self._progress
+            previous_progress = self._progress
             self._progress = fields["phase"], fields["done"]
-            if restarts_deadline(before, self._progress):
+            if restarts_deadline(previous_progress, self._progress):
                 self._due = self._deadline(fields["case"])
 
     def receive_cases(self) -> list[dict[str, Any]]:

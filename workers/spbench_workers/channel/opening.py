@@ -56,9 +56,11 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
     """Return rank and size from the launcher's environment; None if they are not set."""
     variables = [(f"{name}_RANK", f"{name}_SIZE") for name in _RANK_NAMES]
     variables += [("SLURM_PROCID", "SLURM_NTASKS"), ("PMI_ID", "MPIRUN_NPROCS")]
-    for rank, size in variables:
-        if rank in environ:
-            return int(environ[rank]), int(environ[size]) if size in environ else None
+    for rank_variable, size_variable in variables:
+        if rank_variable in environ:
+            return int(environ[rank_variable]), int(
+                environ[size_variable]
+            ) if size_variable in environ else None
     return None, None
 
 

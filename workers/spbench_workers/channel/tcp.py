@@ -97,9 +97,9 @@ class TcpChannel(NumberedChannel):
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         pending = self._handle_lines(self._received)
-        due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
+        next_beat = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
         while True:
-            if poller.poll(max(0.0, due - time.monotonic()) * 1000):
+            if poller.poll(max(0.0, next_beat - time.monotonic()) * 1000):
                 try:
                     received = self._socket.recv(1 << 16)
                 except OSError:
@@ -108,10 +108,10 @@ class TcpChannel(NumberedChannel):
                     self._handle_end()
                     return
                 pending = self._handle_lines(pending + received)
-            if time.monotonic() >= due:
+            if time.monotonic() >= next_beat:
                 if not self._closing.is_set():
                     self._beat()
-                due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
+                next_beat = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
 
     def _handle_lines(self, received: bytes) -> bytes:
         """Handle complete lines, and return the incomplete last one."""
@@ -141,20 +141,20 @@ class TcpChannel(NumberedChannel):
 
         The console sends no data before the rank reports ready, so that none arrive here.
         """
-        number = self._socket.fileno()
-        flags = fcntl.fcntl(number, fcntl.F_GETFL)
-        fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
+        descriptor = self._socket.fileno()
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
         # With O_ASYNC, the end of the connection sends SIGIO, which ends a process without handler.
-        fcntl.fcntl(number, fcntl.F_SETFL, flags | os.O_ASYNC)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
         try:
             # The connection may have ended before the line above.
             poller = select.poll()
-            poller.register(number, select.POLLRDHUP)
+            poller.register(descriptor, select.POLLRDHUP)
             if poller.poll(0):
                 self._handle_end()
             yield
         finally:
-            fcntl.fcntl(number, fcntl.F_SETFL, flags)
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
 
     def _lost(self) -> NoReturn:
         self._end("stops because the console is gone")

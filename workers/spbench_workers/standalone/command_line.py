@@ -191,12 +191,12 @@ def check_ranks(line: CommandLine, size: int) -> None:
 
 def _describe_case(line: CommandLine, params: Params) -> str:
     """Return the parameters in which a case differs from the others, in words."""
-    differs = [
+    differing_params = [
         f"{name} {value}"
         for name, value in params.items()
         if value is not None and any(other[name] != value for other in line.cases)
     ]
-    return ", ".join(differs) or "these parameters"
+    return ", ".join(differing_params) or "these parameters"
 
 
 def find_benchmark(name: str) -> Benchmark:

@@ -62,16 +62,16 @@ class PrintingChannel:
         self.failed = True
         error = fields["max_abs_error"]
         detail = fields["detail"]
-        size = "not a number" if error is None else f"{error:.7g}"
+        error_text = "not a number" if error is None else f"{error:.7g}"
         self._write_line(
-            f"Validation failed Rank:{self.rank} {name}: largest error {size}: {detail}"
+            f"Validation failed Rank:{self.rank} {name}: largest error {error_text}: {detail}"
         )
 
     def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
         labels = "".join(f" {key}={label}" for key, label in fields.get("labels", {}).items())
         source = f" (limit, by {fields['measured_by']})" if "measured_by" in fields else ""
-        number = f"{value:.7g}" if isinstance(value, float) else value
-        self._write_line(f"Rank:{self.rank} {name}:{number}{labels}{source}")
+        number_text = f"{value:.7g}" if isinstance(value, float) else value
+        self._write_line(f"Rank:{self.rank} {name}:{number_text}{labels}{source}")
 
     def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
         self._write_line(f"Rank:{self.rank} {name}:{value} ({reason})")
