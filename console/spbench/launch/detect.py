@@ -24,6 +24,7 @@ from spbench.launch.program import find_interpreter, wrap_argv
 from spbench.suites.launcher_names import (
     AUTO,
     LAUNCHERS,
+    find_attribute,
     list_launcher_names,
     load_plugin_launchers,
 )
@@ -35,8 +36,6 @@ _PROBE_TIMEOUT = 30.0
 _running_probes: set[subprocess.Popen[str]] = set()
 
 _ASSUMED = re.compile(r"([a-z]+2?)-(\d[\w.+~-]*)")
-# Plug-ins implement version 1 of the interface, in which this method has another name.
-_PLUGIN_NAMES = {"parse_output": "said"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class _PluginLauncher:
         self._offer = offer
 
     def __getattr__(self, name: str) -> Any:
-        name = _PLUGIN_NAMES.get(name, name)
+        name = find_attribute(self._offer.value, name)
         attribute = getattr(self._offer.value, name)
         if not callable(attribute):
             return attribute

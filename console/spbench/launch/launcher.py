@@ -48,10 +48,6 @@ class RankBlock:
     hca: str | None = None
 
 
-Placed = RankBlock
-"""The name of `RankBlock` in version 1 of the interface of plug-ins."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """One MPI launch, independent of the launcher.
@@ -122,6 +118,10 @@ class JobSpec:
         """Ranks per host in the order of the placement, for dialects without adapters."""
         return count_ranks_by_host(self.placement)
 
+    # names of plug-in API 1
+    asked = requested_placement
+    counts = ranks_by_host
+
 
 def count_ranks_by_host(placement: Sequence[RankBlock]) -> dict[str, int]:
     """Return the number of ranks of each host, in order of first appearance."""
@@ -191,6 +191,10 @@ class RankEnd:
         subject = f"rank{'s'[: len(self.ranks) - 1]} {shown}" if self.ranks else "a rank"
         return f"{subject}{f' on {self.host}' if self.host else ''} {self.description}"
 
+    # names of plug-in API 1
+    how = description
+    sentence = message
+
 
 def signal_name(number: int) -> str:
     """Return ``signal 9 (SIGKILL)``."""
@@ -255,9 +259,8 @@ class LauncherReport:
         killed = next((end.message for end in self.killed), None)
         return lost or killed or self.reason or next((end.message for end in self.ends), None)
 
-
-Said = LauncherReport
-"""The name of `LauncherReport` in version 1 of the interface of plug-ins."""
+    # name of plug-in API 1
+    sentence = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,5 +334,13 @@ class Launcher(Protocol):
     def parse_output(self, output: str) -> LauncherReport:
         """Return the ends of ranks and of the job that its output reports.
 
-        In a plug-in this method has the name ``said``, by version 1 of the interface.
+        A plug-in may instead define it as ``said``, its first name in plug-in API 1.
         """
+
+
+# names of plug-in API 1
+Placed = RankBlock
+Said = LauncherReport
+PASSED_ON = FORWARDED_SIGNALS
+counts = count_ranks_by_host
+traits_of = get_traits

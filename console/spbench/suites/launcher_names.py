@@ -30,9 +30,11 @@ LAUNCHER_ATTRIBUTES = (
     "version",
     "hostfile",
     "command",
-    "said",
+    "parse_output",
 )
-"""The parts of a launcher, as ``launch.launcher.Launcher`` describes them."""
+"""The attributes that a launcher must have; ``launch.launcher.Launcher`` describes them."""
+FIRST_NAMES = {"parse_output": "said"}
+"""Attributes with another name in the first plug-ins of API 1, which is accepted, too."""
 
 
 def load_plugin_launchers() -> Mapping[str, Offer]:
@@ -45,8 +47,19 @@ def list_launcher_names() -> tuple[str, ...]:
     return (*LAUNCHERS, *load_plugin_launchers())
 
 
+def find_attribute(launcher: Any, attribute: str) -> str:
+    """Return the name that a plug-in's launcher has for an attribute."""
+    if hasattr(launcher, attribute):
+        return attribute
+    return FIRST_NAMES.get(attribute, attribute)
+
+
 def _find_problem(offer: Offer) -> str | None:
-    missing = [part for part in LAUNCHER_ATTRIBUTES if not hasattr(offer.value, part)]
+    missing = [
+        attribute
+        for attribute in LAUNCHER_ATTRIBUTES
+        if not hasattr(offer.value, find_attribute(offer.value, attribute))
+    ]
     if missing:
         return f"launcher {offer.name} lacks {', '.join(missing)}"
     if offer.value.name != offer.name:

@@ -99,3 +99,8 @@ class Catalog(MutableMapping[str, Benchmark]):
 
 
 BENCHMARKS = Catalog()
+
+# names of plug-in API 1
+FACTOR = FACTOR_FAULT
+MOST = MAX_FACTOR
+fault_of = parse_fault

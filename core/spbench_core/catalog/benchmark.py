@@ -104,6 +104,11 @@ class IdleParamError(ParamError):
         self.param: str = param
         self.condition = condition
 
+    @property
+    def why(self) -> str:
+        """The name of `condition` in plug-in API 1."""
+        return self.condition
+
 
 def _keep_params(params: Params) -> Params:
     return params
@@ -273,3 +278,16 @@ class Benchmark:
             swept = {name: value for name, value in point.items() if value is not None}
             cases.append((swept, self.complete(params | point) if point else params))
         return cases
+
+    # names of plug-in API 1
+    param = find_param
+    checks_of = list_checks
+    names_metrics = has_chosen_metrics
+    metrics_of = list_metrics
+    faults_of = list_faults
+    cases = list_cases
+
+
+# names of plug-in API 1
+time_of = make_time_metric
+iteration_of = describe_iteration

@@ -112,6 +112,8 @@ class Param:
             return ("\n" if self.kind == "lines" else ",").join(map(str, value))
         return str(value)
 
+    as_word = format_argument  # name of plug-in API 1
+
     def _check_bounds(self, number: Any) -> None:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             if self.minimum is not None and number < self.minimum:
@@ -299,3 +301,9 @@ def _to_plain(value: Any, levels: int) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
     raise ValueError(f"{value!r} is neither text nor a number")
+
+
+# names of plug-in API 1
+Kind = ParamKind
+LISTS = LIST_KINDS
+UNSWEPT = UNSWEPT_KINDS

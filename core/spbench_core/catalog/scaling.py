@@ -32,6 +32,17 @@ class ScalingTarget(NamedTuple):
     work: ScalingMode
     param: str | None = None
 
+    # names of plug-in API 1
+    @property
+    def written(self) -> int | None:
+        """The value of `base_ranks`."""
+        return self.base_ranks
+
+    @property
+    def by(self) -> str | None:
+        """The value of `param`."""
+        return self.param
+
 
 class ScalingError(ParamError):
     """A case that cannot be scaled to a number of ranks."""
@@ -95,3 +106,13 @@ def scale_with_ranks(name: str, value: int, target: ScalingTarget) -> int:
     if target.base_ranks is None:
         raise ScalingError("np of the case is not known: write how many ranks its work is for")
     return scale_exactly(name, value, target.ranks, target.base_ranks)
+
+
+# names of plug-in API 1
+Work = ScalingMode
+AtRanks = ScalingTarget
+own_work = scale_work_per_rank
+any_work = scale_unchanged
+follow = choose_scaled_param
+whole = scale_exactly
+of_rank = scale_with_ranks

@@ -267,3 +267,16 @@ def locate_tile(params: Params, rank: int) -> dict[str, Any]:
     """Return the tile of a rank, as row and column of the grid."""
     row, col = divmod(rank, read_grid(params).cols)
     return {"tile": f"{row},{col}"}
+
+
+# names of plug-in API 1
+grid_of_params = read_grid
+agreed_grid = resolve_grid
+method_of = find_slice_method
+window_of_params = read_window
+window_of = make_window
+conv_sizes = make_conv_kwargs
+tiles_over_ranks = scale_tiles
+exchange_over_ranks = scale_exchange
+tile_ranks = count_tile_ranks
+tile_place = locate_tile

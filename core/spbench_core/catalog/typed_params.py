@@ -82,3 +82,8 @@ def _split_pair(kind: ParamKind, value: Any) -> Any:
     if kind == "pair" and value is not None:
         return parse_pair(value, 0)
     return value
+
+
+# names of plug-in API 1
+shared = reuse_parameter
+filled = require_value

@@ -95,3 +95,9 @@ def count_image_values(params: ImageParams, channels: int) -> float:
     """Return the number of values in the images of a case, given their channels."""
     height, width = params.image_size
     return float(height * width * channels * params.batch_size)
+
+
+# names of plug-in API 1
+estimate_from = make_estimate
+loops = count_iterations
+image_values = count_image_values

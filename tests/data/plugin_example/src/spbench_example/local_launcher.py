@@ -45,7 +45,7 @@ class LocalLauncher:
         all_env = {**AS_ROOT, **env, **job.rank_env, **job.private_env}
         return Command((str(executable), *words, *job.program), all_env)
 
-    def said(self, output: str) -> LauncherReport:
+    def parse_output(self, output: str) -> LauncherReport:
         """Return nothing: it reads no messages."""
         return LauncherReport()
 
