@@ -107,12 +107,11 @@ class Cell(Layer):
     def _states(self, flow: Flow) -> list[Map]:
         inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
         states = [part.output(data) for part, data in inputs]
-        outputs = []
-        for index, part in self.operations:
-            outputs.append(part.output(states[index]))
-            if len(outputs) == 2:
-                states.append(add_maps(*outputs))
-                outputs = []
+        pairs = zip(self.operations[::2], self.operations[1::2], strict=True)
+        for (first_index, first), (second_index, second) in pairs:
+            first_output = first.output(states[first_index])
+            second_output = second.output(states[second_index])
+            states.append(add_maps(first_output, second_output))
         return states
 
 

@@ -210,11 +210,7 @@ def _is_repeated(model: Model, before: int, index: int) -> bool:
     """Return whether a layer equals the one before and keeps its input's shape."""
     if model.flows[index] != model.flows[index + 1]:
         return False
-    return _drop_name(model.layers[before]) == _drop_name(model.layers[index])
-
-
-def _drop_name(layer: Layer) -> Layer:
-    return replace(layer, name="") if isinstance(layer, Plain | Cell) else layer
+    return model.layers[before].drop_name() == model.layers[index].drop_name()
 
 
 def _halve(image: Map, times: int) -> Map:
