@@ -199,8 +199,8 @@ def _parse_json(value: Any) -> list[JsonMetric]:
     for name, spec in _check_mapping(value, "json").items():
         key = f"json.{name}"
         _check_keys(spec, key, ("path", *_METRIC_KEYS, "optional"))
-        path = _parse_path(spec.get("path"), key)
-        metrics.append(JsonMetric(_parse_metric(name, spec, key), path))
+        metric = _parse_metric(name, spec, key)
+        metrics.append(JsonMetric(metric, _parse_path(spec.get("path"), key)))
     return metrics
 
 

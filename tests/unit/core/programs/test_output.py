@@ -136,6 +136,7 @@ def test_a_line_starts_after_its_last_carriage_return():
         ({"metrics": {"x": {"patern": "1"}}}, "metrics.x: 'patern' is none of pattern, unit"),
         ({"metrics": ["x"]}, "metrics: it is a mapping"),
         ({"json": {"x": {}}}, "json.x: its path is missing"),
+        ({"json": {"x y": {}}}, "json.x y: a metric's name has letters, digits and _ alone"),
         ({"table": {**TABLE, "labels": ["size"]}}, "table: size is none of its columns, bytes"),
         ({"table": [TABLE, {}]}, "table[1]"),
         ({"must": ["["]}, "must: '[' is no regular expression"),
