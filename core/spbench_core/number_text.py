@@ -1,4 +1,4 @@
-"""Numbers in text: parse whole numbers, and format durations and counts."""
+"""Numbers in text: parse whole numbers, and format durations, sizes and counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ A number with this many digits fits a float, also in base 16. Python raises Valu
 converts more than 4300 decimal digits to or from text, so that a longer one could not even be
 named in a message.
 """
-_UNITS = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
+_TIME_UNITS = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
+_SIZE_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 class TooManyDigitsError(ValueError):
@@ -38,9 +39,18 @@ def format_duration(seconds: float) -> str:
     if seconds == 0 or not math.isfinite(seconds):
         return f"{seconds:g} s"
     rounded = float(f"{abs(seconds):.3g}")  # 999.6 us is 1.00 ms
-    scale, name = next((unit for unit in reversed(_UNITS) if rounded >= unit[0]), _UNITS[0])
-    digits = max(0, 2 - math.floor(math.log10(rounded / scale * (1 + 1e-12))))
-    return f"{seconds / scale:.{digits}f} {name}"
+    fitting_units = (unit for unit in reversed(_TIME_UNITS) if rounded >= unit[0])
+    unit_seconds, unit_name = next(fitting_units, _TIME_UNITS[0])
+    digits = max(0, 2 - math.floor(math.log10(rounded / unit_seconds * (1 + 1e-12))))
+    return f"{seconds / unit_seconds:.{digits}f} {unit_name}"
+
+
+def format_bytes(count: int) -> int | str:
+    """Return a number of bytes in the largest unit that divides it: ``64KiB``."""
+    for unit, size in _SIZE_UNITS:
+        if count and count % size == 0:
+            return f"{count // size}{unit}"
+    return count
 
 
 def format_quantity(count: int, noun: str, plural: str | None = None) -> str:

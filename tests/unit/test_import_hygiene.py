@@ -94,6 +94,11 @@ def test_a_command_that_needs_no_torch_imports_none(words):
 
 
 @pytest.mark.slow
+def test_the_parameters_of_a_benchmark_need_no_yaml():
+    assert "yaml" not in packages(modules_after(COMMAND, "benchmarks", "link.pingpong"))
+
+
+@pytest.mark.slow
 def test_planning_imports_neither_torch_nor_mpi(tmp_path):
     profile = tmp_path / "profile.txt"
     profile.write_text(TORCHGRAPH)

@@ -11,6 +11,7 @@ import typer
 from spbench.cli.completing import complete_benchmark
 from spbench.cli.text_layout import format_definitions, wrap_description
 from spbench.errors import UsageError, did_you_mean
+from spbench_core.number_text import format_bytes
 
 if TYPE_CHECKING:
     from spbench_core.catalog.benchmark import Benchmark, Metric
@@ -95,8 +96,6 @@ def default_texts(entry: Benchmark) -> dict[str, str]:
 
 
 def _default_text(entry: Benchmark, param: Param, value: Any) -> str:
-    from spbench.suites.edit.writing import format_bytes
-
     if param.default is None and param.name in entry.begins_with:
         return ""
     if value is None:

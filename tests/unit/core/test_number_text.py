@@ -1,6 +1,6 @@
 import pytest
 
-from spbench_core.number_text import format_duration
+from spbench_core.number_text import format_bytes, format_duration
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,10 @@ from spbench_core.number_text import format_duration
 )
 def test_formats_times_with_three_digits_and_a_scaled_unit(seconds, text):
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, 0), (1000, 1000), (1 << 16, "64KiB"), (3 << 30, "3GiB")]
+)
+def test_formats_bytes_in_the_largest_unit_without_a_remainder(count, text):
+    assert format_bytes(count) == text

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from spbench.suites.edit.writing import format_bytes, format_scalar
+from spbench.suites.edit.writing import format_scalar
 from spbench.suites.model import Bound, CaseEntry
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param, ParamKind
+from spbench_core.number_text import format_bytes
 
 FieldKind = Literal[ParamKind, "env", "keys"]
 """The kinds of parameters, and of settings: ``env`` for variables, ``keys`` for text or keys."""

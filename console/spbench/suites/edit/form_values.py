@@ -11,12 +11,13 @@ from typing import Any
 
 from spbench.errors import UsageError
 from spbench.suites.edit.fields import Field
-from spbench.suites.edit.writing import format_bytes, format_flow, format_scalar
+from spbench.suites.edit.writing import format_flow, format_scalar
 from spbench.suites.expression import ExpressionError, parse_expression
 from spbench.suites.parameters import read_value
 from spbench.suites.wording import find_shape_error
 from spbench.suites.yaml_nodes import YamlError, parse_scalar, parse_yaml
 from spbench_core.catalog.parameters import LIST_KINDS
+from spbench_core.number_text import format_bytes
 
 MAX_VALUES = 1000
 """The limit of values of a swept parameter."""

@@ -12,7 +12,6 @@ from spbench.suites.yaml_nodes import parse_scalar
 WIDTH = 100
 """The maximum of columns of a line, unless a value is longer."""
 
-_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+( [A-Za-z0-9_./+-]+)*")
 _DASHES = re.compile(r"[-.+]+( .*)?")
 _TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -102,11 +101,3 @@ def _wrap_list(items: Sequence[Any], indent: int) -> list[str]:
             lines.append(" " * indent)
         lines[-1] += word if number == 1 else f" {word}"
     return lines
-
-
-def format_bytes(count: int) -> int | str:
-    """Return a number of bytes in the largest unit that divides it: ``64KiB``."""
-    for unit, size in _UNITS:
-        if count and count % size == 0:
-            return f"{count // size}{unit}"
-    return count
