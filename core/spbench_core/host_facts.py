@@ -63,6 +63,10 @@ def find_gpus() -> "dict[str, object]":
     }
 
 
+# The name in the probe of older consoles, which run it with the core of a remote host.
+gpus = find_gpus
+
+
 def read_cards() -> "list[dict[str, object]]":
     """Return model, PCI address, NUMA node and UUID of each GPU with an NVIDIA driver.
 

@@ -14,6 +14,7 @@ from spbench_core.mpi_builds import parse_library_name
 INSTALL = "pip install 'spbench[workers,mpi]'"
 
 # torch takes a second to import, and MPI_Init may need a launcher: the probe does neither.
+# A remote host may have older packages: it uses only functions that these have, too.
 PROBE = r"""
 import importlib.metadata, importlib.util, json, os, re
 found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
@@ -32,7 +33,7 @@ except Exception:
     found["torch_cuda"] = None
 try:
     from spbench_core import host_facts
-    found["gpus"] = host_facts.find_gpus()
+    found["gpus"] = host_facts.gpus()
 except Exception:
     found["gpus"] = None
 try:
@@ -50,8 +51,8 @@ try:
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
 try:
-    from spbench_parallel.device.mpi_memory import detect_cuda_awareness
-    found["mpi_memory"] = detect_cuda_awareness(started=False)
+    from spbench_parallel.device.mpi_memory import cuda_aware
+    found["mpi_memory"] = cuda_aware(started=False)
 except ImportError:
     found["mpi_memory"] = None
 except Exception as error:

@@ -69,6 +69,10 @@ def detect_cuda_awareness(
     return classify_library(version, _query_library(version, started), environ)
 
 
+# The name in the probe of older consoles, which run it with the packages of a remote host.
+cuda_aware = detect_cuda_awareness
+
+
 def classify_library(
     version: str, answers: QueryAnswers, environ: Mapping[str, str]
 ) -> CudaAwareness:

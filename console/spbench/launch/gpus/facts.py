@@ -55,7 +55,7 @@ class HostGpus:
 
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> HostGpus:
-        """Return the GPUs that `host_facts.gpus` has reported, here or on another host."""
+        """Return the GPUs that `host_facts.find_gpus` reported on some host."""
         cards = tuple(Card(**fields) for fields in answer["cards"])
         return cls(**{**answer, "cards": cards, "undriven": tuple(answer["undriven"])})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -20,7 +21,7 @@ from spbench.launch.detect import (
     load_launcher,
 )
 from spbench.launch.gpus.facts import HostGpus
-from spbench.launch.mpi_probe import MpiLibrary
+from spbench.launch.mpi_probe import PROBE, MpiLibrary, parse_probe
 from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
@@ -256,6 +257,25 @@ def test_hanging_setup_line_is_killed(tmp_path, monkeypatch):
     while not all(map(has_ended, children)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert [pid for pid in children if not has_ended(pid)] == []
+
+
+def test_the_probe_works_with_packages_of_an_older_version(tmp_path):
+    functions = {
+        "spbench_core/host_facts.py": "def gpus(): return {'files': 3}",
+        "spbench_parallel/device/mpi_memory.py": "def cuda_aware(started): return None, 'asked'",
+    }
+    for name, line in functions.items():
+        write_program(tmp_path / name, line)
+    for package in ("spbench_core", "spbench_parallel", "spbench_parallel/device"):
+        (tmp_path / package / "__init__.py").touch()
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], env=env, capture_output=True, text=True, check=True
+    )
+    answer = parse_probe(done.stdout)
+    assert answer is not None
+    assert answer["gpus"] == {"files": 3}
+    assert answer["mpi_memory"] == [None, "asked"]
 
 
 @pytest.mark.mpi

@@ -137,13 +137,9 @@ async def test_cuda_awareness_of_mpi_has_its_evidence(ssh):
     name = "spbench_parallel.device.mpi_memory"
     function = "lambda *, started: (None, f'Open MPI: asked with {started}')"
     module = f"import sys, types\nsys.modules[{name!r}] = module = types.ModuleType({name!r})\n"
-    ssh.add_with_packages("node01", more=f"{module}module.detect_cuda_awareness = {function}\n")
-    raising = (
-        "def detect_cuda_awareness(started):\n    raise RuntimeError('SPBENCH_CUDA_AWARE is 7')\n"
-    )
-    ssh.add_with_packages(
-        "node02", more=f"{module}{raising}module.detect_cuda_awareness = detect_cuda_awareness\n"
-    )
+    ssh.add_with_packages("node01", more=f"{module}module.cuda_aware = {function}\n")
+    raising = "def cuda_aware(started):\n    raise RuntimeError('SPBENCH_CUDA_AWARE is 7')\n"
+    ssh.add_with_packages("node02", more=f"{module}{raising}module.cuda_aware = cuda_aware\n")
     facts = await survey_named(ssh, "node01", "node02")
     assert facts["node01"].mpi_memory == (None, "Open MPI: asked with False")
     assert facts["node02"].mpi_memory == (None, "SPBENCH_CUDA_AWARE is 7")
