@@ -10,11 +10,10 @@ from typing import Any
 
 from spbench.suites.case import Case, Expectation, RepeatPolicy, ScalingSeries
 from spbench.suites.findings import Findings
+from spbench.suites.rank_counts import RankCounts, scale_cases
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
-from spbench_core.catalog.benchmark import Benchmark, ParamError
-from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import ScalingError, ScalingMode, ScalingTarget
+from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.number_text import format_quantity
 
 MAX_CASES = 10_000
@@ -75,8 +74,8 @@ class ParsedEntry:
         sweep: The swept keys.
         exclude: Points to leave out, as values of swept keys.
         np: The number of ranks in the entry.
-        repeat: The number of repeats.
         expect: The expectations.
+        repeat: The number of repeats.
         launch: The launch settings.
         until: The conditions that end repeats.
         at_once: The limit of hosts on which a case runs at the same time.
@@ -91,9 +90,9 @@ class ParsedEntry:
     sweep: Sweep
     exclude: Sequence[Mapping[str, Any]]
     np: int | None
-    repeat: int
     expect: tuple[Expectation, ...]
-    launch: LaunchSettings
+    repeat: int = 1
+    launch: LaunchSettings = field(default_factory=LaunchSettings)
     until: RepeatPolicy | None = None
     at_once: int = 0
     counts: RankCounts | None = None
@@ -117,21 +116,19 @@ def format_case_id(name: str, point: Point) -> str:
     return f"{name}[{swept}]" if swept else name
 
 
-@dataclass(frozen=True, slots=True)
-class _RanksProblem:
-    """An invalid number of ranks, with the path of its value and the expected numbers."""
+@dataclass(unsafe_hash=True)  # not frozen, because Python sets attributes of exceptions
+class _RanksError(Exception):
+    """A number of ranks that the parameters do not allow; equal errors are reported once.
+
+    Attributes:
+        path: The path of the number in the file.
+        ranks: The number.
+        expected: The numbers that are allowed, as a clause.
+    """
 
     path: KeyPath
     ranks: int
     expected: str
-
-
-class _RanksError(Exception):
-    """The parameters at one point of the sweep do not allow the number of ranks."""
-
-    def __init__(self, problem: _RanksProblem) -> None:
-        super().__init__(problem)
-        self.problem = problem
 
 
 def expand_entry(entry: ParsedEntry, findings: Findings) -> list[Case]:
@@ -147,16 +144,16 @@ def expand_entry(entry: ParsedEntry, findings: Findings) -> list[Case]:
         return []
 
     line = findings.find_line(entry.path)
-    problems: dict[_RanksProblem, list[Point]] = {}
+    points_by_error: dict[_RanksError, list[Point]] = {}
     cases: dict[str, Case] = {}
     for point, params in points:
         try:
             case = _make_case(entry, point, params, line)
         except _RanksError as error:
-            problems.setdefault(error.problem, []).append(point)
+            points_by_error.setdefault(error, []).append(point)
         else:
             cases.setdefault(case.id, case)
-    for problem, affected in problems.items():
+    for problem, affected in points_by_error.items():
         affects_all = len(affected) == len(points)
         _report_ranks(entry, problem, [] if affects_all else affected, findings)
     return list(cases.values())
@@ -223,16 +220,16 @@ def _report_param(
 
 
 def _report_ranks(
-    entry: ParsedEntry, problem: _RanksProblem, affected: list[Point], findings: Findings
+    entry: ParsedEntry, error: _RanksError, affected: list[Point], findings: Findings
 ) -> None:
     """Add an error about ranks; ``affected`` is empty if all points have it."""
     params = "these parameters"
     if affected and (swept := _format_without_np(affected[0])):
         params = f"{swept}{_count_more(affected)}"
-    options = "" if findings.find_option(problem.path) else _list_options(entry, findings)
+    options = "" if findings.find_option(error.path) else _list_options(entry, findings)
     name = entry.benchmark.name
-    message = f"np is {problem.ranks}, but {name} with {params} {problem.expected}{options}"
-    findings.add_at_value(problem.path, message)
+    message = f"np is {error.ranks}, but {name} with {params} {error.expected}{options}"
+    findings.add_at_value(error.path, message)
 
 
 def _format_without_np(point: Point) -> str:
@@ -308,73 +305,13 @@ def _resolve_ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> 
     path = point["np"].path if "np" in point else (*entry.path, "np")
     for count in (ranks, supported.exact):
         if count is not None and count > MAX_RANKS:
-            raise _RanksError(_RanksProblem(path, count, f"runs on at most {MAX_RANKS} ranks"))
+            raise _RanksError(path, count, f"runs on at most {MAX_RANKS} ranks")
     if ranks is None:
         return supported.exact
     if supported.exact not in (None, ranks):
         expected = f"runs on {format_quantity(supported.exact, 'rank')}"
-        raise _RanksError(_RanksProblem(path, ranks, expected))
+        raise _RanksError(path, ranks, expected)
     if ranks < supported.minimum:
         expected = f"needs at least {supported.minimum}"
-        raise _RanksError(_RanksProblem(path, ranks, expected))
+        raise _RanksError(path, ranks, expected)
     return int(ranks)
-
-
-@dataclass(frozen=True, slots=True)
-class RankCounts:
-    """The numbers of ranks of an entry; the parameter ``param`` scales with them."""
-
-    np: Sequence[int]
-    work: ScalingMode
-    param: str | None = None
-
-
-def scale_cases(
-    benchmark: Benchmark, values: Params, np: int | None, counts: RankCounts
-) -> Iterator[tuple[int, Params, Params]]:
-    """Yield the cases on each number of ranks.
-
-    Each has the number of ranks, the parameters that the benchmark sweeps, and all parameters.
-
-    Args:
-        benchmark: The benchmark.
-        values: The parameters of the case in the suite.
-        np: Its number of ranks, if the benchmark does not determine it.
-        counts: The numbers of ranks.
-
-    Raises:
-        ExceptionGroup: of ParamError, if the case cannot be scaled to one of the numbers.
-    """
-    params = benchmark.complete(values)
-    base_ranks = benchmark.ranks(params).exact or np
-    errors: list[Exception] = []
-    for count in counts.np:
-        target = ScalingTarget(count, base_ranks, counts.work, counts.param)
-        try:
-            scaled = _scale_params(benchmark, values, params, target)
-            for swept, complete in benchmark.list_cases(scaled):
-                yield count, swept, complete
-        except ParamError as error:
-            errors.append(error)
-        except ExceptionGroup as group:
-            errors += [_add_ranks(count, error) for error in group.exceptions]
-    if errors:
-        unique = list({str(error): error for error in errors}.values())
-        raise ExceptionGroup(f"ranks of {benchmark.name}", unique)
-
-
-def _scale_params(
-    benchmark: Benchmark, values: Params, params: Params, target: ScalingTarget
-) -> Params:
-    if benchmark.scaled is None:
-        raise ScalingError(f"{benchmark.name} does not go over to other numbers of ranks")
-    try:
-        return benchmark.scaled(values, params, target)
-    except ScalingError as error:
-        raise ScalingError(f"scale: {error}") from None
-
-
-def _add_ranks(count: int, error: Exception) -> Exception:
-    """Return an error with the number of ranks in its message."""
-    param = getattr(error, "param", None)
-    return ParamError(param, f"on {format_quantity(count, 'rank')}: {error}")

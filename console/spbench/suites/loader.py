@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
 from spbench.suites.case import MAX_HOSTS_AT_ONCE, Case, RepeatPolicy, Suite
-from spbench.suites.expand import ParsedEntry, RankCounts, Sweep, expand_entry
+from spbench.suites.expand import ParsedEntry, Sweep, expand_entry
 from spbench.suites.expectations import parse_expectations
 from spbench.suites.findings import Findings
 from spbench.suites.given_files import read_start
@@ -18,9 +18,9 @@ from spbench.suites.inject import inject_fault
 from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
 from spbench.suites.overrides import apply_overrides, read_as_text
 from spbench.suites.parameters import ParameterReader
+from spbench.suites.rank_counts import RankCounts
 from spbench.suites.references import ExpandedEntry, resolve_references
-from spbench.suites.settings import LaunchSettings
-from spbench.suites.shipped import find_suite_file
+from spbench.suites.shipped import require_suite_file
 from spbench.suites.wording import validate_suite
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
@@ -86,7 +86,7 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
     """
     try:
         if open_ is None:
-            raw = read_start(find_suite_file(path), MAX_BYTES + 1)
+            raw = read_start(require_suite_file(path), MAX_BYTES + 1)
         else:
             with open_(path) as file:
                 raw = file.read(MAX_BYTES + 1)
@@ -197,7 +197,7 @@ class _EntryLoader:
 
         np = raw.get("np")
         name = raw.get("name")
-        entry = ParsedEntry(
+        return ParsedEntry(
             path=path,
             name=name if isinstance(name, str) else "this case",
             benchmark=benchmark,
@@ -205,29 +205,27 @@ class _EntryLoader:
             sweep=sweep,
             exclude=exclude,
             np=np if type(np) is int and np >= 1 else None,
-            repeat=1,
             expect=expect,
-            launch=LaunchSettings(),
             collapse=bool(findings.list_options(path)),
+            **self._read_settings(sweep, path, index),
         )
-        return self._add_settings(entry, index) if self._file else entry
 
-    def _add_settings(self, entry: ParsedEntry, index: int) -> ParsedEntry:
-        """Return an entry with its settings from the file, which has no errors."""
-        assert self._file is not None, "the shape is valid"
+    def _read_settings(self, sweep: Sweep, path: KeyPath, index: int) -> dict[str, Any]:
+        """Return the fields of an entry that need a file without errors, or no fields."""
+        if self._file is None:
+            return {}
         case = self._file.cases[index]
         if self._file.order == "together" and case.until:
-            self._findings.add_at_key((*entry.path, "until"), _TOGETHER)
+            self._findings.add_at_key((*path, "until"), _TOGETHER)
         if case.scale:
-            self._check_scale(case.scale, entry.sweep, entry.path)
-        return replace(
-            entry,
-            repeat=case.repeat,
-            at_once=_read_at_once(case.per_host),
-            counts=_read_counts(case.scale) if case.scale else None,
-            until=RepeatPolicy(**case.until.model_dump()) if case.until else None,
-            launch=merge_settings(self._file.launch, case.launch),
-        )
+            self._check_scale(case.scale, sweep, path)
+        return {
+            "repeat": case.repeat,
+            "at_once": _read_at_once(case.per_host),
+            "counts": _read_counts(case.scale) if case.scale else None,
+            "until": RepeatPolicy(**case.until.model_dump()) if case.until else None,
+            "launch": merge_settings(self._file.launch, case.launch),
+        }
 
     def _check_scale(self, scale: ScaleEntry, sweep: Sweep, path: KeyPath) -> None:
         if sorted(set(scale.np)) != scale.np:
