@@ -35,9 +35,9 @@ def check_suite(path: Path | None) -> Path | None:
     """
     if path is None or ":" not in str(path):
         return path
-    from spbench.suites.shipped import find_suite_file
+    from spbench.suites.shipped import require_suite_file
 
-    find_suite_file(path)
+    require_suite_file(path)
     return path
 
 

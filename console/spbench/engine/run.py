@@ -36,7 +36,7 @@ from spbench.record.runs.history import index_ended_run
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.report.document import ReportDocument
-from spbench.suites.shipped import locate_suite_file
+from spbench.suites.shipped import build_suite_path
 from spbench_core.events import clock, run_events
 from spbench_core.events.run_events import make_run_event
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -78,7 +78,7 @@ class Run:
             launches = await self._stop.run_until_stop(self._prepare())
             request = self._plan.request
             suite = self._plan.suite
-            environment = collect_facts(request.environ, locate_suite_file(suite.path), suite.text)
+            environment = collect_facts(request.environ, build_suite_path(suite.path), suite.text)
             environment |= {"other_work": describe_other_work()}
             folder = self._plan.resumed or self._create_folder(environment)
             self._stop.find_canceller = partial(read_cancel_origin, folder)

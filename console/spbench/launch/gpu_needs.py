@@ -108,7 +108,7 @@ async def check_gpus(
             facts = launch.library if _is_here(host) else answers[key].get(host)
             if facts is None or facts.gpus is None:
                 continue
-            gpus = _hide_visibility(facts.gpus, host, job.settings, env)
+            gpus = _drop_visible_devices(facts.gpus, host, job.settings, env)
             for case in filter(needs_gpu, job.cases):
                 exclusive = not job.settings.oversubscribe
                 for reason, remedy in _find_reasons(case, facts, gpus, ranks, exclusive=exclusive):
@@ -154,7 +154,7 @@ def _group_ranks(job: Job, launch: Launch) -> dict[str, list[int]]:
     return hosts
 
 
-def _hide_visibility(
+def _drop_visible_devices(
     gpus: HostGpus, host: str, settings: LaunchSettings, env: Mapping[str, str]
 ) -> HostGpus:
     """Drop CUDA_VISIBLE_DEVICES of a host's answer if ranks may see another value.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from spbench.suites.settings import LaunchSettings, SuiteLaunch
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
-from spbench_core.catalog.scaling import ScalingMode as ScaledWork
+from spbench_core.catalog.scaling import ScalingMode
 from spbench_core.catalog.work import Work
 
 SCHEMA = "spbench.suite/1"
@@ -67,7 +67,7 @@ class ScalingSeries:
     """
 
     of: str
-    work: ScaledWork
+    work: ScalingMode
     throughput: str | None
 
 

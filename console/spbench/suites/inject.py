@@ -19,7 +19,7 @@ def inject_faults(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ..
     """Return the cases with several faults planted, one in each case at most.
 
     Raises:
-        UsageError: As `plant` does, or a case would have two faults.
+        UsageError: As `inject_fault` does, or a case would have two faults.
     """
     faulty = tuple(cases)
     for text in texts:

@@ -55,10 +55,10 @@ _WITHOUT_BOUNDS: JsonDict = {"max": False, "min": False}
 
 
 class Bound(StrictModel):
-    """One expectation: bounds or references.
+    """One expectation: bounds, or a reference with tolerances.
 
-    A reference has tolerances, and can be one for each system. A bound is a number, or an
-    expression of figures of cases.
+    There can be a reference for each system. A bound is a number, or an expression of metrics of
+    cases.
     """
 
     model_config = ConfigDict(

@@ -35,7 +35,7 @@ def resolve_suite_path(folder: Path, suite: Path) -> Path:
     return suite if is_shipped_name(suite) else folder / suite
 
 
-def locate_suite_file(path: Path) -> Path:
+def build_suite_path(path: Path) -> Path:
     """Return the path for ``shipped:NAME``, which may not exist; or the path.
 
     A recorded run may name a suite that only an earlier version had.
@@ -45,7 +45,7 @@ def locate_suite_file(path: Path) -> Path:
     return find_shipped_folder() / "suites" / f"{str(path).removeprefix(PREFIX)}.yaml"
 
 
-def find_suite_file(path: Path) -> Path:
+def require_suite_file(path: Path) -> Path:
     """Return the existing file for ``shipped:NAME``, or the path itself.
 
     Raises:

@@ -22,10 +22,10 @@ from spbench.suites.case import Case
 from spbench.suites.inject import list_faults
 from spbench.suites.shipped import (
     copy_shipped,
-    find_suite_file,
     is_installed,
     is_shipped_name,
     needs_copy,
+    require_suite_file,
 )
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine
@@ -259,7 +259,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     def _load_document(self, path: Path, listed: bool) -> SuiteDocument:
         """Return a file to edit; a shipped suite is copied into the console's folder."""
-        file = find_suite_file(path)
+        file = require_suite_file(path)
         folder = self.context.options.folder
         is_name_of_shipped = is_shipped_name(path) and needs_copy(file, folder)
         if is_name_of_shipped or listed or is_installed(file):

@@ -12,21 +12,21 @@ from spbench.suites import shipped
 from spbench.suites.loader import load_suite_file
 from spbench.suites.shipped import (
     copy_shipped,
-    find_suite_file,
     is_installed,
     is_shipped,
     list_shipped_suites,
     needs_copy,
+    require_suite_file,
     resolve_suite_path,
 )
 from support.paths import ROOT, SUITES
 
 
 def test_a_suite_is_found_by_its_name():
-    assert find_suite_file(Path("shipped:halo")) == SUITES / "halo.yaml"
-    assert find_suite_file(Path("suites/halo.yaml")) == Path("suites/halo.yaml")
+    assert require_suite_file(Path("shipped:halo")) == SUITES / "halo.yaml"
+    assert require_suite_file(Path("suites/halo.yaml")) == Path("suites/halo.yaml")
     with pytest.raises(UsageError, match=r"no suite 'hallo' comes .* \(did you mean halo\?\)"):
-        find_suite_file(Path("shipped:hallo"))
+        require_suite_file(Path("shipped:hallo"))
 
 
 def test_all_suites_and_hostfiles_are_copied_and_what_is_there_stays(tmp_path):
