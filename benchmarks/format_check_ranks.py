@@ -23,8 +23,8 @@ from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import make_model
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import OperatorErrors
-from spbench_parallel.full_size.check import StepCheck, StepErrors
+from spbench_parallel.full_size.calls import OperatorErrors, StepErrors
+from spbench_parallel.full_size.check import StepCheck
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS

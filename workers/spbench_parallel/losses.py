@@ -1,4 +1,4 @@
-"""Losses of logits, over whole images or over tiles.
+"""Losses of logits, over whole images or over tiles, and their sums over an epoch.
 
 The loss of an image is its cross entropy; in segmentation, the mean over its pixels. Or it is one
 minus its soft Dice coefficient, averaged over classes (Milletari et al., "V-Net", 2016). That uses
@@ -8,6 +8,7 @@ from both prediction and target has a coefficient of one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,8 @@ from spbench_parallel.spatial.gradients import differentiable_sum
 
 CROSS_ENTROPY = "cross_entropy"
 DICE = "dice"
+MAX_PENDING_VALUES = 512
+"""Values that a running sum keeps: added in one call, they cost no launch per step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +70,30 @@ class Loss:
     def sum_over_tiles(self, local: torch.Tensor) -> torch.Tensor:
         """Return sums over whole images, from this rank's sums over its pixels."""
         return local if self.tiles is None else differentiable_sum(self.tiles, local)
+
+
+class RunningSum:
+    """The sum of single values of a device, in float64.
+
+    It waits for the device only when it is read.
+    """
+
+    def __init__(self) -> None:
+        self._values: list[torch.Tensor] = []
+
+    def add(self, values: Iterable[torch.Tensor]) -> None:
+        """Add values without axes, on their device."""
+        self._values.extend(values)
+        if len(self._values) > MAX_PENDING_VALUES:
+            self._values = [self._sum()]
+
+    def clear(self) -> None:
+        """Reset the sum to zero."""
+        self._values = []
+
+    def read(self) -> float:
+        """Return the sum so far; this waits for the device."""
+        return float(self._sum()) if self._values else 0.0
+
+    def _sum(self) -> torch.Tensor:
+        return torch.stack([value.to(torch.float64) for value in self._values]).sum()

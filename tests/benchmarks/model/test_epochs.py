@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spbench_parallel.pipeline import stage_runner
-from spbench_parallel.pipeline.stage_runner import RunningSum
+from spbench_parallel import losses
+from spbench_parallel.losses import RunningSum
 from spbench_workers.benchmarks.model.epochs import count_epoch_steps
 from support.single_rank_engine import make_engine
 from support.typed_params import fill_params
 
 
 def test_a_running_sum_keeps_few_values(monkeypatch):
-    monkeypatch.setattr(stage_runner, "MAX_PENDING_VALUES", 4)
+    monkeypatch.setattr(losses, "MAX_PENDING_VALUES", 4)
     total = RunningSum()
     assert total.read() == 0
     for number in range(23):

@@ -32,12 +32,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from spbench_parallel.precision.formats import Precision
-from spbench_parallel.verify.worst_error import WorstError
 
 SLACK = 2.0
 STATISTICS_SLACK = 16.0
@@ -140,24 +139,6 @@ class Rounding:
             self.work * rounded_norm + self.sums * magnitude + underflow + self.factors * products
         )
         return SLACK * error
-
-
-def new_worst_ratio() -> WorstError:
-    """Return an accumulator of errors relative to their bounds."""
-    return WorstError.with_tolerance(1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorErrors:
-    """The errors of operators.
-
-    Attributes:
-        single: Errors of single pixels, and of gradients of parameters.
-        scales: Errors of the scales of whole tensors.
-    """
-
-    single: WorstError = field(default_factory=new_worst_ratio)
-    scales: WorstError = field(default_factory=new_worst_ratio)
 
 
 class ScaleError:

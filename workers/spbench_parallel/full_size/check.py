@@ -21,7 +21,7 @@ every gradient is its sum, then the step is that of the model on one process.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -32,9 +32,12 @@ from torch import nn
 from spbench_core.layout.stages import RankCoordinates
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, new_worst_ratio
+from spbench_parallel.full_size.bound import (
+    Rounding,
+)
+from spbench_parallel.full_size.calls import OperatorCheck, StepErrors
 from spbench_parallel.full_size.gradient_sums import GradientSums
-from spbench_parallel.full_size.hooks import OperatorCheck, OperatorHooks
+from spbench_parallel.full_size.hooks import OperatorHooks
 from spbench_parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_parallel.full_size.plain import PlainCheck, PlainOperator
 from spbench_parallel.full_size.stage_boundaries import BoundaryChecksums
@@ -60,7 +63,6 @@ from spbench_parallel.spatial.replicated import (
     SpatialGlobalAvgPool2d,
 )
 from spbench_parallel.spatial.tile_buffer import PaddedReLU
-from spbench_parallel.verify.worst_error import WorstError
 
 
 class OperatorKind(Enum):
@@ -111,26 +113,6 @@ def full_size_plan(plan: ModelPlan) -> ModelPlan:
     precision = FP32 if plan.precision.int8 else plan.precision
     backend = "mpi" if plan.backend == "nccl" else plan.backend
     return replace(plan, precision=precision, backend=backend, recompute=None)
-
-
-@dataclass(frozen=True, slots=True)
-class StepErrors:
-    """The errors of a step by kind, each relative to its bound."""
-
-    operators: OperatorErrors = field(default_factory=OperatorErrors)
-    stage_boundaries: WorstError = field(default_factory=lambda: WorstError.with_tolerance(0.0))
-    sums: WorstError = field(default_factory=new_worst_ratio)
-    updates: WorstError = field(default_factory=new_worst_ratio)
-
-    def to_dict(self) -> dict[str, WorstError]:
-        """Return the errors by the names of their checks."""
-        return {
-            "operators": self.operators.single,
-            "scales": self.operators.scales,
-            "joints": self.stage_boundaries,
-            "sums": self.sums,
-            "updates": self.updates,
-        }
 
 
 class StepCheck:
@@ -216,10 +198,10 @@ class StepCheck:
 
         checksums.compare(engine.world, errors.stage_boundaries)
         if sums is not None:
-            sums.compare(errors.sums, progress, 1 / _PARAMETERS)
+            sums.compare(errors.gradient_sums, progress, 1 / _PARAMETERS)
             sums.remove()
         if updates is not None:
-            updates.compare(errors.updates, progress, 1 / _PARAMETERS)
+            updates.compare(errors.weight_updates, progress, 1 / _PARAMETERS)
 
     def _install_hooks(
         self, module: nn.Module, check: OperatorCheck, progress: Progress
@@ -227,15 +209,13 @@ class StepCheck:
         defers_weight_grad = self._engine.plan.schedule == ZERO_BUBBLE and isinstance(
             module, nn.Conv2d
         )
-        learns = self._training is not None
-        max_calls = self._max_calls(check)
         return OperatorHooks(
             module,
             check,
             progress,
-            learns=learns,
+            learns=self._training is not None,
             defers_weight_grad=defers_weight_grad,
-            max_calls=max_calls,
+            max_calls=self._max_calls(check),
         )
 
     def _max_calls(self, check: OperatorCheck) -> int | None:

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
+from spbench_parallel.full_size.calls import OperatorCall, OperatorCheck
 from spbench_parallel.full_size.whole_image import NormCheck
-from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.progress import Progress
-
-
-class OperatorCheck(Protocol):
-    """The check of an operator."""
-
-    def check(self, call: OperatorCall) -> None:
-        """Compute a call again, and compare.
-
-        All ranks that share it must call this together.
-        """
 
 
 class OperatorHooks:
@@ -51,19 +41,19 @@ class OperatorHooks:
         defers_weight_grad: bool = False,
         max_calls: int | None = None,
     ) -> None:
-        self._deferred = defers_weight_grad
-        self._waiting = list[OperatorCall]()
+        self._defers_weight_grad = defers_weight_grad
+        self._calls_without_weight_grad = list[OperatorCall]()
         self._max_calls = max_calls
-        self._calls = 0
-        self._completed = 0
-        self._watched = True
+        self._call_count = 0
+        self._completed_count = 0
+        self._checks_call = True
         self._check = check
         self._learns = learns
         self._progress = progress
         names = [name for name, _ in module.named_parameters(recurse=False)]
         # By micro-batch: those of a bias may come before those of the weight.
-        self._gradients: dict[str, list[torch.Tensor]] = {name: [] for name in names}
-        self._before: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._weight_gradients: dict[str, list[torch.Tensor]] = {name: [] for name in names}
+        self._old_statistics: tuple[torch.Tensor, torch.Tensor] | None = None
         self._handles: list[Any] = [
             module.register_forward_pre_hook(self._enter),
             module.register_forward_hook(self._leave),
@@ -76,45 +66,47 @@ class OperatorHooks:
         """Remove the hooks, and check the calls that still wait for gradients."""
         for handle in self._handles:
             handle.remove()
-        while self._waiting:
-            self._complete(self._waiting.pop(0))
+        while self._calls_without_weight_grad:
+            self._complete(self._calls_without_weight_grad.pop(0))
 
     def _create_keeper(self, name: str) -> Callable[[torch.Tensor], None]:
         def keep(gradient: torch.Tensor) -> None:
             if self._max_calls is not None:
-                if self._completed >= self._max_calls:
+                if self._completed_count >= self._max_calls:
                     return
-                if not self._deferred:
+                if not self._defers_weight_grad:
                     # Gradients of an earlier, unchecked call; the next ones belong to this call.
-                    self._gradients[name].clear()
-            self._gradients[name].append(gradient.detach().clone())
-            if self._waiting and all(self._gradients.values()):
-                self._complete(self._waiting.pop(0))
+                    self._weight_gradients[name].clear()
+            self._weight_gradients[name].append(gradient.detach().clone())
+            if self._calls_without_weight_grad and all(self._weight_gradients.values()):
+                self._complete(self._calls_without_weight_grad.pop(0))
 
         return keep
 
     def _complete(self, call: OperatorCall) -> None:
         """Check a call with complete gradients."""
         call.parameter_gradients = {
-            name: gradients.pop(0) for name, gradients in self._gradients.items() if gradients
+            name: gradients.pop(0)
+            for name, gradients in self._weight_gradients.items()
+            if gradients
         }
-        self._completed += 1
+        self._completed_count += 1
         self._check.check(call)
         call.release()
         self._progress.advance()
 
     def _enter(self, module: nn.Module, args: tuple[torch.Tensor, ...]) -> Any:
         (pixels,) = args
-        self._watched = self._max_calls is None or self._calls < self._max_calls
-        self._calls += 1
-        if not self._watched:
+        self._checks_call = self._max_calls is None or self._call_count < self._max_calls
+        self._call_count += 1
+        if not self._checks_call:
             return None
         if isinstance(self._check, NormCheck) and self._learns:
             mean = module.running_mean
             variance = module.running_var
             assert isinstance(mean, torch.Tensor)
             assert isinstance(variance, torch.Tensor)
-            self._before = mean.clone(), variance.clone()
+            self._old_statistics = mean.clone(), variance.clone()
         if not self._learns:
             return None
         # Images require no gradient. A leaf does, and its alias comes last in the backward pass.
@@ -123,7 +115,7 @@ class OperatorHooks:
 
     def _leave(self, _: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
         (alias,) = args
-        if not self._watched:
+        if not self._checks_call:
             return
         call = OperatorCall(alias.detach(), output.detach())
         if not self._learns:
@@ -131,16 +123,16 @@ class OperatorHooks:
                 self._check.check(call)
             self._progress.advance()
             return
-        if self._before is not None and isinstance(self._check, NormCheck):
-            self._check.check_statistics(call, self._before)
+        if self._old_statistics is not None and isinstance(self._check, NormCheck):
+            self._check.check_statistics(call, self._old_statistics)
 
         def note_output(gradient: torch.Tensor) -> None:
             call.output_gradient = gradient.detach()
 
         def note_input(gradient: torch.Tensor) -> None:
             call.input_gradient = gradient.detach()
-            if self._deferred:
-                self._waiting.append(call)
+            if self._defers_weight_grad:
+                self._calls_without_weight_grad.append(call)
             else:
                 self._complete(call)
 

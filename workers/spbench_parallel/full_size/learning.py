@@ -12,7 +12,12 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, ScaleError, split_flat
+from spbench_parallel.full_size.bound import (
+    Rounding,
+    ScaleError,
+    split_flat,
+)
+from spbench_parallel.full_size.calls import OperatorErrors
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.progress import NO_PROGRESS, Progress
@@ -100,7 +105,9 @@ class LossCheck:
         self._runner.forward = self._forward  # type: ignore[method-assign]
         loss = torch.tensor(self._runner.loss, dtype=torch.float64)
         bound = _SUMS * Rounding.from_dtype(torch.float32).work * abs(self._total) + 1e-300
-        self._errors.single.add(abs(float(loss) - self._total) / bound, 1.0, f"{self._name}: loss")
+        self._errors.worst_element.add(
+            abs(float(loss) - self._total) / bound, 1.0, f"{self._name}: loss"
+        )
 
     def _run_forward(self, micro_batch: int) -> None:
         self._micro_batch = micro_batch
@@ -121,10 +128,12 @@ class LossCheck:
         # A small gradient is the difference of a probability from 1.
         sizes = expected.abs() + self._share / self._loss.pixels * self._scale
         bound = rounding.work * (2.0 * expected.norm()) + _SUMS * rounding.sums * sizes.norm()
-        self._errors.single.add(float((gradient.double() - expected).norm() / bound), 1.0, label)
+        self._errors.worst_element.add(
+            float((gradient.double() - expected).norm() / bound), 1.0, label
+        )
         scale = ScaleError(rounding)
         scale.add(gradient, expected, sizes)
-        self._errors.scales.add(scale.error, 1.0, label)
+        self._errors.worst_scale.add(scale.error, 1.0, label)
 
 
 class UpdateCheck:

@@ -11,13 +11,12 @@ from torch.nn import functional
 
 from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
-    OperatorErrors,
     Rounding,
     ScaleError,
     length,
     worst_pixel,
 )
-from spbench_parallel.full_size.windows import OperatorCall
+from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.winograd import amplify, may_use_winograd
 from spbench_parallel.models.modules import ShiftedConv2d
 
@@ -104,7 +103,9 @@ class PlainCheck:
                 continue
             parameter_gradient = call.parameter_gradients.get(name)
             if parameter_gradient is None:
-                self._errors.single.add(math.inf, 1.0, f"{self._name}: {name} has no gradient")
+                self._errors.worst_element.add(
+                    math.inf, 1.0, f"{self._name}: {name} has no gradient"
+                )
             else:
                 self._compare(f"gradient of {name}", parameter_gradient, reference, size)
 
@@ -150,7 +151,7 @@ class PlainCheck:
         )
         name = f"{self._name}: {label}"
         if values.shape != expected.shape:
-            self._errors.single.add(math.inf, 1.0, name)
+            self._errors.worst_element.add(math.inf, 1.0, name)
             return
 
         # Gradients of parameters have one pixel, with all values as its channels.
@@ -171,7 +172,7 @@ class PlainCheck:
         bound = rounding.bound(lengths, wide, math.inf, expected_4d.shape[1], length(sizes))
         error, (row, col) = worst_pixel(values_4d, expected_4d, bound)
         position = f" at row {row}, column {col}" if maps else ""
-        self._errors.single.add(error, 1.0, name + position)
+        self._errors.worst_element.add(error, 1.0, name + position)
 
         scale = ScaleError(rounding)
         if isinstance(self._module, nn.AdaptiveAvgPool2d):
@@ -183,7 +184,7 @@ class PlainCheck:
             scale.add(values_4d, expected_4d, sizes)
         else:
             scale.add(values_4d, expected_4d, sizes, sizes, float(self._taps))
-        self._errors.scales.add(scale.error, 1.0, name)
+        self._errors.worst_scale.add(scale.error, 1.0, name)
 
 
 def _create_compute(module: PlainOperator) -> Compute:

@@ -168,15 +168,6 @@ def _interval_hull(left: Interval, right: Interval) -> Interval:
     return min(left[0], right[0]), max(left[1], right[1])
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceMoments:
-    """Mean, variance and number of values per channel, over all ranks."""
-
-    mean: torch.Tensor
-    variance: torch.Tensor
-    count: float
-
-
 def gather_values(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in float64 on the host."""
     local = values.detach().double().cpu().contiguous()

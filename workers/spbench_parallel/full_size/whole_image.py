@@ -10,26 +10,24 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.tiles import Box
 from spbench_parallel.full_size.bound import (
     SLACK,
     STATISTICS_SLACK,
     Block,
-    OperatorErrors,
     Rounding,
     ScaleError,
     blocks,
     length,
     worst_pixel,
 )
+from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors, ReferenceMoments
 from spbench_parallel.full_size.regions import (
-    ReferenceMoments,
     fetch,
     gather_values,
     sum_over_ranks,
     sum_reversed,
+    view_box,
 )
-from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.spatial.replicated import AllGather, SpatialGlobalAvgPool2d
 
 _AXES = (0, 2, 3)
@@ -115,7 +113,7 @@ class NormCheck:
                 size = size + moments.variance.sqrt().norm()
             bound = STATISTICS_SLACK * self._rounding.sums * size + 1e-300
             error = float((values.double() - expected).norm() / bound)
-            self._errors.single.add(error, 1.0, f"{self._name}: running {label}")
+            self._errors.worst_element.add(error, 1.0, f"{self._name}: running {label}")
 
     def _moments(self, pixels: torch.Tensor) -> ReferenceMoments:
         parts = list(blocks(pixels.shape))
@@ -163,7 +161,9 @@ class NormCheck:
         for index, name in enumerate(("weight", "bias")):
             parameter_gradient = call.parameter_gradients.get(name)
             if parameter_gradient is None:
-                self._errors.single.add(float("inf"), 1.0, f"{self._name}: {name} has no gradient")
+                self._errors.worst_element.add(
+                    math.inf, 1.0, f"{self._name}: {name} has no gradient"
+                )
                 continue
             rounding_bound = SLACK * self._rounding.work * by_rank[self._sharers, index].norm()
             sum_bound = STATISTICS_SLACK * self._rounding.sums * totals[2 + index].norm()
@@ -171,11 +171,11 @@ class NormCheck:
             expected = totals[index]
             label = f"{self._name}: gradient of {name}"
             flat = parameter_gradient.double().cpu()
-            self._errors.single.add(float((flat - expected).norm() / bound), 1.0, label)
+            self._errors.worst_element.add(float((flat - expected).norm() / bound), 1.0, label)
             scale = ScaleError(self._rounding)
             parts = by_rank[self._sharers, index].square().sum(0).sqrt()
             scale.add(flat, expected, totals[2 + index], parts)
-            self._errors.scales.add(scale.error, 1.0, label)
+            self._errors.worst_scale.add(scale.error, 1.0, label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +276,8 @@ class _MapErrors:
         """Add the errors of all blocks to those of operators."""
         row, col = self._position
         position = f"row {row}, column {col} of its tile"
-        errors.single.add(self._error, 1.0, f"{name}: {label} at {position}")
-        errors.scales.add(self._scale.error, 1.0, f"{name}: {label}")
+        errors.worst_element.add(self._error, 1.0, f"{name}: {label} at {position}")
+        errors.worst_scale.add(self._scale.error, 1.0, f"{name}: {label}")
 
 
 class WholeImageCheck:
@@ -316,7 +316,9 @@ class WholeImageCheck:
             full_image = fetch(self._comm, pixels, tiles, [image] * self._comm.size)
             self._compare(call.output, full_image.double(), None, "output")
             input_gradient = (
-                None if gradient is None else _crop(gradient.double(), tiles[self._comm.rank])
+                None
+                if gradient is None
+                else view_box(gradient.double(), image, tiles[self._comm.rank])
             )
         else:
             area = image.height * image.width
@@ -339,7 +341,7 @@ class WholeImageCheck:
             magnitude = STATISTICS_SLACK * length(sizes)
             bound = self._rounding.bound(length(expected), magnitude, math.inf, expected.shape[1])
         error, _ = worst_pixel(values.detach(), expected, bound)
-        self._errors.single.add(error, 1.0, f"{self._name}: {label}")
+        self._errors.worst_element.add(error, 1.0, f"{self._name}: {label}")
         if sizes is not None:
             scale = ScaleError(self._rounding)
             # In a mean, all pixels of a channel have the same gradient, with the same rounding.
@@ -348,11 +350,7 @@ class WholeImageCheck:
                 expected.mean((2, 3)),
                 sizes.mean((2, 3)),
             )
-            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {label}")
-
-
-def _crop(values: torch.Tensor, box: Box) -> torch.Tensor:
-    return values[:, :, slice(*box.rows), slice(*box.cols)]
+            self._errors.worst_scale.add(scale.error, 1.0, f"{self._name}: {label}")
 
 
 def _expand_channels(values: torch.Tensor) -> torch.Tensor:

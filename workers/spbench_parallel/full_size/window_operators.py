@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -42,6 +43,51 @@ class WindowOperator:
     terms: float
     back_terms: float
     fill: float = 0.0
+
+
+class ForwardPass(NamedTuple):
+    """The reference of an image's outputs, with the graph for its gradients.
+
+    Attributes:
+        parameters: The operator's parameters in float64.
+        output: The operator of the pixels.
+        squares: The squared length of each pixel, ``1 x 1 x rows x cols``.
+        reach: The sum of squares over each window: with the gain of the weights, it bounds the
+            magnitude of an output's terms by the inequality of Cauchy and Schwarz.
+    """
+
+    parameters: list[torch.Tensor]
+    output: torch.Tensor
+    squares: torch.Tensor
+    reach: torch.Tensor
+
+
+def compute_forward(
+    window: WindowOperator,
+    pixels: torch.Tensor,
+    masks: Sequence[torch.Tensor],
+    parameters: list[torch.Tensor],
+    *,
+    learns: bool,
+) -> ForwardPass:
+    """Compute an image's outputs in float64.
+
+    Args:
+        window: The operator.
+        pixels: The pixels that the outputs read, ``1 x channels x rows x cols``.
+        masks: In a mean, the mask of the pixels inside the image.
+        parameters: The operator's parameters.
+        learns: Whether gradients of pixels will be computed.
+    """
+    for parameter in parameters:
+        parameter.requires_grad_()
+    pixels.requires_grad_(learns)
+    with torch.enable_grad():
+        output = window.compute(pixels, *masks, *parameters)
+        squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
+        squares.requires_grad_(learns)
+        reach = window.count(squares)
+    return ForwardPass(parameters, output, squares, reach)
 
 
 def create_window_operator(module: SpatialConv2d | TiledPool, work: torch.dtype) -> WindowOperator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -12,20 +12,24 @@ from mpi4py import MPI
 from spbench_core.layout.tiles import Box
 from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
-    OperatorErrors,
     Rounding,
     ScaleError,
     length,
     worst_pixel,
 )
+from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.regions import (
-    ReferenceMoments,
     Regions,
     fetch,
     sum_over_ranks,
     view_box,
 )
-from spbench_parallel.full_size.window_operators import WindowOperator, create_window_operator
+from spbench_parallel.full_size.window_operators import (
+    ForwardPass,
+    WindowOperator,
+    compute_forward,
+    create_window_operator,
+)
 from spbench_parallel.full_size.winograd import REACH, amplify, fits_winograd, may_use_winograd
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, TiledPool
@@ -35,33 +39,6 @@ STRIPS = 4.0
 
 The gradients of that many strips may meet in one pixel.
 """
-
-
-@dataclass(slots=True)
-class OperatorCall:
-    """One call of an operator: its input, its output, and the gradients of both.
-
-    Attributes:
-        pixels: The input, this rank's tile.
-        output: The output.
-        output_gradient: The gradient of the output; None in inference.
-        input_gradient: The gradient of the input through this operator only; None in inference.
-        parameter_gradients: Gradients of the parameters, summed over the tiles, by name.
-        moments: In batch normalisation, the moments of the input, once they are known.
-    """
-
-    pixels: torch.Tensor
-    output: torch.Tensor
-    output_gradient: torch.Tensor | None = None
-    input_gradient: torch.Tensor | None = None
-    parameter_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
-    moments: ReferenceMoments | None = None
-
-    def release(self) -> None:
-        """Release all tensors, because hooks keep the call until the whole step has ended."""
-        self.pixels = self.output = torch.empty(0)
-        self.output_gradient = self.input_gradient = None
-        self.parameter_gradients = {}
 
 
 class _ImageInput(NamedTuple):
@@ -76,23 +53,6 @@ class _ImageInput(NamedTuple):
     part: slice
     pixels: torch.Tensor
     gradient: torch.Tensor | None
-
-
-class _ForwardPass(NamedTuple):
-    """The reference of an image's outputs, with the graph for its gradients.
-
-    Attributes:
-        parameters: The operator's parameters in float64.
-        output: The operator of the pixels.
-        squares: The squared length of each pixel, ``1 x 1 x rows x cols``.
-        reach: The sum of squares over each window: with the gain of the weights, it bounds the
-            magnitude of an output's terms by the inequality of Cauchy and Schwarz.
-    """
-
-    parameters: list[torch.Tensor]
-    output: torch.Tensor
-    squares: torch.Tensor
-    reach: torch.Tensor
 
 
 class WindowCheck:
@@ -122,7 +82,7 @@ class WindowCheck:
         self._work = work
         self._rounding = rounding
         self._errors = errors
-        self._scales: dict[str, ScaleError] = {}
+        self._scale_error_by_label: dict[str, ScaleError] = {}
         owned = module.tiled.tiling.partition
         owned_outputs = module.tiled.output.partition
         self._size = owned.height, owned.width
@@ -155,7 +115,7 @@ class WindowCheck:
         sums = _ParameterSums.zeros(self._parameters())
         # Weights, and so their norm, change from step to step.
         window = create_window_operator(self._module, self._work)
-        self._scales.clear()
+        self._scale_error_by_label.clear()
 
         if not regions.outputs[rank].empty:
             for image in range(pixels.shape[0]):
@@ -166,8 +126,8 @@ class WindowCheck:
                 )
         if gradients is not None:
             self._compare_parameters(call, sums)
-        for label, scale in self._scales.items():
-            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {label}")
+        for label, scale_error in self._scale_error_by_label.items():
+            self._errors.worst_scale.add(scale_error.error, 1.0, f"{self._name}: {label}")
 
     def _parameters(self) -> dict[str, torch.Tensor]:
         parameters = self._module.named_parameters(recurse=False)
@@ -189,23 +149,20 @@ class WindowCheck:
         if forward.parameters:
             self._add_parameter_gradients(image.gradient, forward, sums)
 
-    def _compute_forward(self, window: WindowOperator, image: _ImageInput) -> _ForwardPass:
-        learns = image.gradient is not None
-        pixels = image.pixels
+    def _compute_forward(self, window: WindowOperator, image: _ImageInput) -> ForwardPass:
         parameters = [
-            parameter.to(self._work).double().requires_grad_()
-            for parameter in self._parameters().values()
+            parameter.to(self._work).double() for parameter in self._parameters().values()
         ]
-        pixels.requires_grad_(learns)
-        with torch.enable_grad():
-            output = window.compute(pixels, *self._inside_image(pixels.device), *parameters)
-            squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
-            squares.requires_grad_(learns)
-            reach = window.count(squares)
-        return _ForwardPass(parameters, output, squares, reach)
+        return compute_forward(
+            window,
+            image.pixels,
+            self._inside_image(image.pixels.device),
+            parameters,
+            learns=image.gradient is not None,
+        )
 
     def _check_output(
-        self, window: WindowOperator, call: OperatorCall, image: _ImageInput, forward: _ForwardPass
+        self, window: WindowOperator, call: OperatorCall, image: _ImageInput, forward: ForwardPass
     ) -> None:
         """Compare the outputs that this rank owns."""
         region = self._regions.outputs[self._comm.rank]
@@ -232,7 +189,7 @@ class WindowCheck:
         window: WindowOperator,
         input_gradient: torch.Tensor,
         image: _ImageInput,
-        forward: _ForwardPass,
+        forward: ForwardPass,
     ) -> None:
         """Compare the gradients of this rank's pixels."""
         gradient = image.gradient
@@ -268,7 +225,7 @@ class WindowCheck:
         self._compare_scale("input gradient", own_gradient, expected, magnitude, window.back_terms)
 
     def _add_parameter_gradients(
-        self, gradient: torch.Tensor, forward: _ForwardPass, sums: _ParameterSums
+        self, gradient: torch.Tensor, forward: ForwardPass, sums: _ParameterSums
     ) -> None:
         """Add the gradients of the parameters through the outputs that this rank owns."""
         region = self._regions.outputs[self._comm.rank]
@@ -305,7 +262,7 @@ class WindowCheck:
         """Add an image to the error of a tensor's scale."""
         # The magnitude is that of all channels of a pixel together: each has an equal share.
         per_channel = magnitude[:, None] / math.sqrt(expected.shape[1])
-        scale = self._scales.setdefault(label, ScaleError(self._rounding))
+        scale = self._scale_error_by_label.setdefault(label, ScaleError(self._rounding))
         parts = per_channel / math.sqrt(max(1.0, terms))
         pool = isinstance(self._module, TiledPool)
         scale.add(values.detach(), expected, per_channel, parts, terms if pool else STRIPS)
@@ -320,7 +277,7 @@ class WindowCheck:
     ) -> None:
         error, (row, col) = worst_pixel(values.detach(), expected, bound)
         position = f"row {row + box.rows[0]}, column {col + box.cols[0]}"
-        self._errors.single.add(error, 1.0, f"{self._name}: {label} at {position}")
+        self._errors.worst_element.add(error, 1.0, f"{self._name}: {label} at {position}")
 
     def _compare_parameters(self, call: OperatorCall, sums: _ParameterSums) -> None:
         """Compare the gradients of the parameters with their sum over all tiles."""
@@ -332,7 +289,9 @@ class WindowCheck:
             expected, total = total[: shape_like.numel()], total[shape_like.numel() :]
             gradient = call.parameter_gradients.get(name)
             if gradient is None:
-                self._errors.single.add(math.inf, 1.0, f"{self._name}: {name} has no gradient")
+                self._errors.worst_element.add(
+                    math.inf, 1.0, f"{self._name}: {name} has no gradient"
+                )
                 continue
             reach = taps if shape_like.dim() > 1 else count
             size = math.sqrt(reach * squares)
@@ -344,10 +303,12 @@ class WindowCheck:
             flat = gradient.detach().double().reshape(-1).cpu()
             label = f"gradient of {name}"
             error = (flat - expected).norm()
-            self._errors.single.add(float(error / (bound + 1e-300)), 1.0, f"{self._name}: {label}")
+            self._errors.worst_element.add(
+                float(error / (bound + 1e-300)), 1.0, f"{self._name}: {label}"
+            )
             per_value = size / math.sqrt(expected.numel())
             parts = per_value / math.sqrt(max(1.0, count))
-            scale = self._scales.setdefault(label, ScaleError(self._rounding))
+            scale = self._scale_error_by_label.setdefault(label, ScaleError(self._rounding))
             scale.add(flat, expected, per_value, parts, STRIPS)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,16 +13,13 @@ from torch import nn
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
 from spbench_parallel.device.formats import MemoryFormat, convert_maps
-from spbench_parallel.losses import Loss
+from spbench_parallel.losses import Loss, RunningSum
 from spbench_parallel.models.imported.stochastic import DropBatch, find_drops
 from spbench_parallel.pipeline.deferred_weight_grad import DeferredWeightGrad
 from spbench_parallel.pipeline.phases import Phases
 from spbench_parallel.pipeline.stage_io import Receivers, Senders, StageIO
 from spbench_parallel.precision.arithmetic import Arithmetic
 from spbench_parallel.tensors import TensorTuple
-
-MAX_PENDING_VALUES = 512
-"""Values that a running sum keeps: added in one call, they cost no launch per step."""
 
 
 class ImageReader(Protocol):
@@ -60,33 +57,6 @@ class StepImages:
     box: Box
     count: int
     seed: int
-
-
-class RunningSum:
-    """The sum of single values of a device, in float64.
-
-    It waits for the device only when it is read.
-    """
-
-    def __init__(self) -> None:
-        self._values: list[torch.Tensor] = []
-
-    def add(self, values: Iterable[torch.Tensor]) -> None:
-        """Add values without axes, on their device."""
-        self._values.extend(values)
-        if len(self._values) > MAX_PENDING_VALUES:
-            self._values = [self._sum()]
-
-    def clear(self) -> None:
-        """Reset the sum to zero."""
-        self._values = []
-
-    def read(self) -> float:
-        """Return the sum so far; this waits for the device."""
-        return float(self._sum()) if self._values else 0.0
-
-    def _sum(self) -> torch.Tensor:
-        return torch.stack([value.to(torch.float64) for value in self._values]).sum()
 
 
 class StageRunner:

@@ -9,10 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, new_worst_ratio
+from spbench_parallel.full_size.bound import (
+    Rounding,
+)
+from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors, new_worst_ratio
 from spbench_parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_parallel.full_size.plain import PlainCheck
-from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.losses import Loss
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import BF16, FP16, FP32, FP64
@@ -70,8 +72,8 @@ def test_values_that_are_rounded_once_pass(name, precision):
     for seed in range(3):
         module, call = make_call(name, precision, seed)
         errors = measure_errors(module, call, precision)
-        assert errors.single.error <= 1.0, errors.single.detail
-        assert errors.scales.error <= 1.0, errors.scales.detail
+        assert errors.worst_element.error <= 1.0, errors.worst_element.detail
+        assert errors.worst_scale.error <= 1.0, errors.worst_scale.detail
 
 
 def corrupt_pixel(values):
@@ -93,7 +95,7 @@ def insert_nan(values):
 def test_detects_a_wrong_pixel(name, part, prefix, corrupt, precision):
     module, call = make_call(name, precision)
     corrupt(getattr(call, part))
-    single = measure_errors(module, call, precision).single
+    single = measure_errors(module, call, precision).worst_element
     assert single.error > 1.0
     assert single.detail.startswith(f"it: {prefix}")
 
@@ -119,7 +121,7 @@ def test_detects_an_error_just_above_the_bound_of_a_pixel(precision, factor, pas
     )
     exact[1, :, 4, 5] += factor * bound / math.sqrt(8)
     call.output = exact
-    single = measure_errors(module, call, precision).single
+    single = measure_errors(module, call, precision).worst_element
     assert (single.error <= 1.0) == passes, single
 
 
@@ -129,18 +131,18 @@ def test_compares_and_requires_gradients_of_parameters(name, precision):
     for corrupt in (lambda values: values.zero_(), lambda values: values.mul_(1.2)):
         module, call = make_call(name, precision)
         corrupt(call.parameter_gradients["weight"])
-        single = measure_errors(module, call, precision).single
+        single = measure_errors(module, call, precision).worst_element
         assert single.error > 1.0
         assert single.detail == "it: gradient of weight"
     module, call = make_call(name, precision)
     call.parameter_gradients.clear()
-    assert measure_errors(module, call, precision).single.error == math.inf
+    assert measure_errors(module, call, precision).worst_element.error == math.inf
 
 
 def test_detects_an_output_of_another_shape():
     module, call = make_call("conv", FP32)
     call.output = call.output[:, :, 1:]
-    assert measure_errors(module, call, FP32).single.error == math.inf
+    assert measure_errors(module, call, FP32).worst_element.error == math.inf
 
 
 # The loss
@@ -180,11 +182,11 @@ def measure_loss_errors(name, factor):
 @pytest.mark.parametrize("name", ["cross_entropy", "dice"])
 def test_a_correct_loss_passes_and_a_wrong_one_fails(name):
     correct = measure_loss_errors(name, 1.0)
-    assert correct.single.error <= 1.0, correct.single.detail
-    assert correct.scales.error <= 1.0
+    assert correct.worst_element.error <= 1.0, correct.worst_element.detail
+    assert correct.worst_scale.error <= 1.0
     wrong = measure_loss_errors(name, 1.0001)
-    assert wrong.single.error > 1.0
-    assert wrong.scales.error > 1.0
+    assert wrong.worst_element.error > 1.0
+    assert wrong.worst_scale.error > 1.0
 
 
 # The update

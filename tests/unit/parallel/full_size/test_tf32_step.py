@@ -9,7 +9,8 @@ from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
 from spbench_core.models.registry import make_model
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.check import StepCheck, StepErrors
+from spbench_parallel.full_size.calls import StepErrors
+from spbench_parallel.full_size.check import StepCheck
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32, TF32

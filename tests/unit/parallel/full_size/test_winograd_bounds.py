@@ -13,11 +13,14 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding
+from spbench_parallel.full_size.bound import (
+    Rounding,
+)
+from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.plain import PlainCheck
 from spbench_parallel.full_size.regions import Regions, WindowAxis, fetch, view_box
 from spbench_parallel.full_size.window_operators import create_window_operator
-from spbench_parallel.full_size.windows import OperatorCall, WindowCheck
+from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.full_size.winograd import (
     AMPLIFICATION,
     REACH,
@@ -182,10 +185,10 @@ def test_winograd_passes_bound_of_gpu_and_exceeds_bound_of_cpu(pixels, kernels, 
         call = make_winograd_call(module, PIXELS[pixels]())
         cpu = check_call(module, call)
         gpu = check_call(*move_to(module, call, GPU))
-        assert cpu.single.error > 1.5
-        assert gpu.single.error < 0.2
-        assert gpu.scales.error == pytest.approx(cpu.scales.error)
-        assert gpu.scales.error < 0.2
+        assert cpu.worst_element.error > 1.5
+        assert gpu.worst_element.error < 0.2
+        assert gpu.worst_scale.error == pytest.approx(cpu.worst_scale.error)
+        assert gpu.worst_scale.error < 0.2
 
 
 @pytest.mark.parametrize("part", ["output", "input_gradient"])
@@ -196,8 +199,8 @@ def test_bound_of_gpu_finds_wrong_pixel(part, late):
     values = getattr(call, part)
     values[0, :, 0, 0] += values.square().mean().sqrt() / 100
     errors = check_call(*move_to(module, call, GPU))
-    assert errors.single.error > 1
-    assert "at row 0, column 0" in errors.single.detail
+    assert errors.worst_element.error > 1
+    assert "at row 0, column 0" in errors.worst_element.detail
 
 
 def check_plain(module, call):
@@ -219,15 +222,15 @@ def test_winograd_passes_bound_of_a_whole_image_on_a_gpu(pixels, kernels, late):
         module = make_conv(KERNELS[kernels]())
         call = make_winograd_call(module, PIXELS[pixels]())
         gpu = check_plain(*move_to(module, call, GPU))
-        assert gpu.single.error < 1.0, gpu.single.detail
-        assert gpu.scales.error < 0.2
+        assert gpu.worst_element.error < 1.0, gpu.worst_element.detail
+        assert gpu.worst_scale.error < 0.2
 
 
 def test_winograd_exceeds_the_bound_of_a_whole_image_on_a_cpu():
     torch.manual_seed(0)
     module = make_conv(KERNELS["corner"]())
     call = make_winograd_call(module, PIXELS["zeros next to large"]())
-    assert check_plain(module, call).single.error > 1.0
+    assert check_plain(module, call).worst_element.error > 1.0
 
 
 @pytest.mark.parametrize("part", ["output", "input_gradient"])
@@ -238,8 +241,8 @@ def test_bound_of_a_whole_image_on_a_gpu_finds_wrong_pixel(part, late):
     values = getattr(call, part)
     values[0, :, 0, 0] += values.square().mean().sqrt() / 100
     errors = check_plain(*move_to(module, call, GPU))
-    assert errors.single.error > 1
-    assert "at row 0, column 0" in errors.single.detail
+    assert errors.worst_element.error > 1
+    assert "at row 0, column 0" in errors.worst_element.detail
 
 
 # All other bounds

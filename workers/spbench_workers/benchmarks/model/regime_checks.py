@@ -10,7 +10,8 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.check import StepCheck, StepErrors
+from spbench_parallel.full_size.calls import StepErrors
+from spbench_parallel.full_size.check import StepCheck
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.product_errors import compares_products
