@@ -138,17 +138,22 @@ def _hash_case_work(plan: RunPlan, case: Case, np: int) -> str:
 
 
 def _make_group_key(job: Job) -> tuple[object, ...]:
+    """Return the repeat, the kind of hosts and the cases that jobs of one group share."""
     return job.repeat, job.host is not None, tuple(case.id for case in job.cases)
 
 
 def _count_concurrent(jobs: Iterable[Job]) -> dict[tuple[object, ...], int]:
-    """Return the number of jobs of the same cases that run at once."""
-    counts = Counter(
-        (_make_group_key(job), job.hosts_at_once if job.host is not None else 0) for job in jobs
-    )
-    return {
-        key: max(1, min(count, limit)) if limit else 1 for (key, limit), count in counts.items()
-    }
+    """Return by group the number of jobs that run at once, each on its own host."""
+    jobs_by_group: dict[tuple[object, ...], list[Job]] = defaultdict(list)
+    for job in jobs:
+        jobs_by_group[_make_group_key(job)].append(job)
+    return {group: _count_at_once(members) for group, members in jobs_by_group.items()}
+
+
+def _count_at_once(group: Sequence[Job]) -> int:
+    if group[0].host is None:
+        return 1
+    return max(1, min(len(group), group[0].hosts_at_once))
 
 
 def _estimate_repeats(case: Case, past_durations: Sequence[PastDuration] | None) -> int:
@@ -166,13 +171,13 @@ def _read_history(plan: RunPlan, home: Path, works: Iterable[str]) -> _History:
     host_names = _list_host_names(plan)
     if host_names is None:
         return {}
-    common_cores = os.cpu_count() if host_names == {socket.gethostname()} else None
+    host_cores = os.cpu_count() if host_names == {socket.gethostname()} else None
     rows: list[PastDuration] = []
     # a Python may lack sqlite3, and a home may be unreadable
     with suppress(ImportError, OSError):
         from spbench.record.runs.index import find_past_durations
 
-        rows = find_past_durations(home, set(works), host_names, common_cores)
+        rows = find_past_durations(home, set(works), host_names, host_cores)
     if not rows:
         return {}
     # Another MPI library, torch or processor counts as another machine. The newest row is that of

@@ -147,11 +147,12 @@ class JobSequence:
 
     def settle(self, recorder: Recorder, failures: list[JobFailure]) -> list[Job]:
         """Record faults as verdicts of their cases; return jobs of remaining cases."""
-        faults: dict[str, list[Fault]] = {}
+        faults_by_case: dict[str, list[Fault]] = {}
         for failure in failures:
-            faults.setdefault(failure.case, []).append(failure.fault)
+            faults_by_case.setdefault(failure.case, []).append(failure.fault)
         merged = [
-            replace(failure, fault=_merge_faults(faults[failure.case])) for failure in failures
+            replace(failure, fault=_merge_faults(faults_by_case[failure.case]))
+            for failure in failures
         ]
         remaining = [self._settle_failure(recorder, failure) for failure in merged]
         return [job for job in remaining if job is not None]
@@ -257,8 +258,8 @@ def plan_further_jobs(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...
                 "repeats_end", case=case.id, repeats=case.repeats, why=reason, width=width
             )
             record_verdicts(recorder, case.id)
-    next_repeats = {case.id: case.repeats for case in _list_repeating(state)}
-    return tuple(_make_jobs(jobs, next_repeats))
+    next_repeat_by_case = {case.id: case.repeats for case in _list_repeating(state)}
+    return tuple(_make_jobs(jobs, next_repeat_by_case))
 
 
 def _list_repeating(state: RunState) -> Iterator[CaseState]:
@@ -293,9 +294,11 @@ def _count_seconds(case: CaseState, state: RunState) -> float:
     )
 
 
-def _make_jobs(jobs: Iterable[Job], next_repeats: dict[str, int]) -> Iterator[Job]:
+def _make_jobs(jobs: Iterable[Job], next_repeat_by_case: dict[str, int]) -> Iterator[Job]:
     for job in jobs:
-        repeats = {next_repeats[case.id] for case in job.cases if case.id in next_repeats}
+        repeats = {
+            next_repeat_by_case[case.id] for case in job.cases if case.id in next_repeat_by_case
+        }
         for repeat in sorted(repeats):
-            cases = tuple(case for case in job.cases if next_repeats.get(case.id) == repeat)
+            cases = tuple(case for case in job.cases if next_repeat_by_case.get(case.id) == repeat)
             yield replace(job, cases=cases, repeat=repeat)

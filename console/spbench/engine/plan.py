@@ -286,15 +286,17 @@ def count_connections_at_once(jobs: Iterable[Job], launches: list[Launch]) -> It
     For a job on its own host, these are also the connections and files of the jobs of the same
     cases that run at once with it: at worst, those of the largest ones so far.
     """
-    by_cases: dict[frozenset[str], list[int]] = {}
+    connections_by_cases: dict[frozenset[str], list[int]] = {}
     for job, launch in zip(jobs, launches, strict=True):
-        number = count_connections(job.settings, job.np, launch.placement)
+        num_connections = count_connections(job.settings, job.np, launch.placement)
         if job.host is None:
-            yield number
+            yield num_connections
         else:
-            numbers = by_cases.setdefault(frozenset(case.id for case in job.cases), [])
-            numbers.append(number + FILES_OF_JOB)
-            yield sum(sorted(numbers)[-job.hosts_at_once :])
+            connections_of_jobs = connections_by_cases.setdefault(
+                frozenset(case.id for case in job.cases), []
+            )
+            connections_of_jobs.append(num_connections + FILES_OF_JOB)
+            yield sum(sorted(connections_of_jobs)[-job.hosts_at_once :])
 
 
 async def check_hosts(
@@ -305,18 +307,18 @@ async def check_hosts(
     Raises:
         MissingError: The message names the hosts and the reasons.
     """
-    names: dict[str, None] = {}
+    hosts_to_reach: dict[str, None] = {}
     for launch in launches:
         if not get_traits(launch.launcher).places_ranks:
-            names.update(dict.fromkeys(block.host for block in launch.placement))
-    reasons = await find_unreachable(names, progress)
+            hosts_to_reach.update(dict.fromkeys(block.host for block in launch.placement))
+    reasons = await find_unreachable(hosts_to_reach, progress)
     if reasons:
-        shown = sorted(reasons.items())[:_MAX_HOSTS]
-        text = "; ".join(f"{host}: {reason}" for host, reason in shown)
-        hidden = len(reasons) - len(shown)
+        shown_reasons = sorted(reasons.items())[:_MAX_HOSTS]
+        problems = "; ".join(f"{host}: {reason}" for host, reason in shown_reasons)
+        hidden = len(reasons) - len(shown_reasons)
         more = f" and {hidden} more" if hidden else ""
         raise MissingError(
-            f"cannot reach {text}{more}; check the hostfile and that ssh needs no password, "
+            f"cannot reach {problems}{more}; check the hostfile and that ssh needs no password, "
             "or leave hosts out with --exclude-hosts, or all of these with --skip-bad-hosts"
         )
 

@@ -118,8 +118,8 @@ def _hide_yaml(text: str, *, in_env: bool) -> str:
         properties = _PROPERTIES.match(text, start, end)
         start = start if properties is None else properties.end()
         if start < end:
-            lines = "\n" * text.count("\n", start, end)
-            text = f"{text[:start]}{json.dumps(HIDDEN)}{lines}{text[end:]}"
+            line_ends = "\n" * text.count("\n", start, end)
+            text = f"{text[:start]}{json.dumps(HIDDEN)}{line_ends}{text[end:]}"
     return text
 
 

@@ -221,24 +221,24 @@ def _find_waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]
 
     Ranks that are ``waiting`` for a straggler are left out.
     """
-    expected = _compute_expected_waits(ranks)
-    excess_by_host: dict[str, list[float]] = defaultdict(list)
-    waits_by_host: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    expected_share_by_rank = _compute_expected_waits(ranks)
+    excess_shares_by_host: dict[str, list[float]] = defaultdict(list)
+    exclusive_waits_by_host: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for rank, state in ranks.items():
         if rank in waiting:
             continue
-        waited = state.disturbed.get("waited", 0.0)
-        if expected[rank] > 0:
-            excess_by_host[state.host].append(waited - expected[rank])
+        waited_share = state.disturbed.get("waited", 0.0)
+        if expected_share_by_rank[rank] > 0:
+            excess_shares_by_host[state.host].append(waited_share - expected_share_by_rank[rank])
         else:
-            waits_by_host[state.host].append((waited, rank))
-    for host, waits in waits_by_host.items():
+            exclusive_waits_by_host[state.host].append((waited_share, rank))
+    for host, waits in exclusive_waits_by_host.items():
         share, rank = max(waits)
         if share > MAX_WAIT_EXCLUSIVE:
             yield Disturbance(Cause.WAITED, host, share, rank)
-    for host, excesses in excess_by_host.items():
-        if fmean(excesses) > MAX_WAIT_SHARED:
-            yield Disturbance(Cause.WAITED, host, fmean(excesses))
+    for host, excess_shares in excess_shares_by_host.items():
+        if fmean(excess_shares) > MAX_WAIT_SHARED:
+            yield Disturbance(Cause.WAITED, host, fmean(excess_shares))
 
 
 def _compute_expected_waits(ranks: _Ranks) -> dict[int, float]:

@@ -393,7 +393,7 @@ class RunState:
             references[event["repeat"], event["rank"]] = reference
             info = self.cases[event["case"]].identity.metrics.get(name)
             unit = info.unit if info is not None else ""
-            measured.limits[name] = _median_reference(references.values(), name, unit)
+            measured.limits[name] = _compute_median_reference(references.values(), name, unit)
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
@@ -455,7 +455,7 @@ def _describe(number: int, rank: RankState | None) -> str:
     return f"rank {number}, in phase {rank.phase}{case}"
 
 
-def _median_reference(
+def _compute_median_reference(
     references: Collection[dict[str, Any]], metric: str, unit: str
 ) -> dict[str, Any]:
     """Return the median of a metric's references, with the origin of the central one.
@@ -469,13 +469,13 @@ def _median_reference(
     )
     if not ordered:
         return [*references][-1]
-    value = median(float(reference["value"]) for reference in ordered)
+    median_value = median(float(reference["value"]) for reference in ordered)
     central = ordered[(len(ordered) - 1) // 2]
     origin = central["measured_by"]
-    if value != central["value"]:
-        nearest = format_value(central["value"], unit, metric)
-        origin = f"{origin} ({nearest}, next to the median of {len(ordered)})"
-    return {"value": value, "measured_by": origin}
+    if median_value != central["value"]:
+        central_text = format_value(central["value"], unit, metric)
+        origin = f"{origin} ({central_text}, next to the median of {len(ordered)})"
+    return {"value": median_value, "measured_by": origin}
 
 
 def _make_check_result(event: Event) -> CheckResult:

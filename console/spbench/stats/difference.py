@@ -132,12 +132,12 @@ def count_outside_interval(a: int, b: int, level: float) -> int | None:
 
     None if even all ratios of a and b launches do not make an interval of that level.
     """
-    total = math.comb(a + b, a)
+    num_orders = math.comb(a + b, a)
     orders_so_far = 0
     outside = None
     for u, count in enumerate(count_orders(a, b)):
         orders_so_far += count
-        if 2.0 * orders_so_far / total > level:
+        if 2.0 * orders_so_far / num_orders > level:
             break
         outside = u
     return outside
@@ -151,17 +151,21 @@ def count_orders(a: int, b: int) -> tuple[int, ...]:
     or one of b.
     """
     table: list[list[tuple[int, ...]]] = [[(1,)] * (b + 1)]
-    for size in range(1, a + 1):
+    for num_a in range(1, a + 1):
         row: list[tuple[int, ...]] = [(1,)]
-        for other in range(1, b + 1):
-            with_a = table[size - 1][other]
-            with_b = row[other - 1]
-            length = size * other + 1
+        for num_b in range(1, b + 1):
+            counts_if_a_largest = table[num_a - 1][num_b]
+            counts_if_b_largest = row[num_b - 1]
+            num_values_of_u = num_a * num_b + 1
             row.append(
                 tuple(
-                    (with_a[u - other] if 0 <= u - other < len(with_a) else 0)
-                    + (with_b[u] if u < len(with_b) else 0)
-                    for u in range(length)
+                    (
+                        counts_if_a_largest[u - num_b]
+                        if 0 <= u - num_b < len(counts_if_a_largest)
+                        else 0
+                    )
+                    + (counts_if_b_largest[u] if u < len(counts_if_b_largest) else 0)
+                    for u in range(num_values_of_u)
                 )
             )
         table.append(row)

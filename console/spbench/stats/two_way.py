@@ -13,16 +13,17 @@ EndPair = tuple[int, int]
 _MANY_ENDS = 100
 """With this many ends, one pass suffices, because all have nearly the same partners."""
 MAX_OTHERS_PER_PARTNER = 2
-"""An end must have been paired with at least one in this many of the others."""
+"""An end must have been paired with at least one in this many of the other ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairEffects:
-    """Values of pairs: each is the sum of the median, two effects and a residual.
+    """Values of pairs: each is the sum of the effects of its ends and a residual.
 
     Attributes:
         end_effects: The effect of each end; most of them are near 0.
-        residuals: The part of each pair's value that the effects of its ends do not explain.
+        residuals: The part of each pair's value that the effects of its ends do not explain. Most
+            of them are near the median of all values.
     """
 
     end_effects: Mapping[int, float]
@@ -36,23 +37,23 @@ def decompose_pairs(values: Mapping[EndPair, float]) -> PairEffects | None:
     few outlying pairs do not change the effect of an end, nor do a few outlying ends change the
     effects of their partners. With few partners, an end cannot be distinguished from its pairs.
     """
-    partners: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    deviations_by_end: dict[int, list[tuple[int, float]]] = defaultdict(list)
     middle_value = median(values.values())
     for (a, b), value in values.items():
-        partners[a].append((b, value - middle_value))
-        partners[b].append((a, value - middle_value))
-    min_partners = min(map(len, partners.values()))
-    if min_partners < 3 or min_partners * MAX_OTHERS_PER_PARTNER < len(partners) - 1:
+        deviations_by_end[a].append((b, value - middle_value))
+        deviations_by_end[b].append((a, value - middle_value))
+    min_partners = min(map(len, deviations_by_end.values()))
+    if min_partners < 3 or min_partners * MAX_OTHERS_PER_PARTNER < len(deviations_by_end) - 1:
         return None
-    effects = dict.fromkeys(partners, 0.0)
+    effects = dict.fromkeys(deviations_by_end, 0.0)
     # With few ends, the first pass attributes part of the partners' effects to an end. A second
     # pass corrects that.
-    for _ in range(1 if len(partners) >= _MANY_ENDS else 2):
-        medians = {
-            end: median([value - effects[partner] for partner, value in pairs])
-            for end, pairs in partners.items()
+    for _ in range(1 if len(deviations_by_end) >= _MANY_ENDS else 2):
+        median_by_end = {
+            end: median([deviation - effects[partner] for partner, deviation in deviations])
+            for end, deviations in deviations_by_end.items()
         }
-        offset = median(medians.values())
-        effects = {end: value - offset for end, value in medians.items()}
+        offset = median(median_by_end.values())
+        effects = {end: end_median - offset for end, end_median in median_by_end.items()}
     residuals = {(a, b): value - effects[a] - effects[b] for (a, b), value in values.items()}
     return PairEffects(effects, residuals)

@@ -40,8 +40,10 @@ def describe_misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState])
             if rank not in job_ranks or state.is_near is False:
                 job_ranks[rank] = state
     members_by_request: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
-    for number, job_ranks in ranks_by_job.items():
-        for misplacement in _find_misplaced(jobs[number], job_ranks) if number in jobs else ():
+    for job_number, job_ranks in ranks_by_job.items():
+        for misplacement in (
+            _find_misplaced(jobs[job_number], job_ranks) if job_number in jobs else ()
+        ):
             # Ranks of several jobs may have the same number and location: they count once.
             members = members_by_request.setdefault(
                 (misplacement.requested, misplacement.remedy), {}

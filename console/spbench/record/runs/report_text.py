@@ -110,9 +110,9 @@ class _ReportReader(Generic[Case]):
             # A number at the end of a block may continue in the next one.
             if len(self._text) - end < _AHEAD and self._read_block():
                 continue
-            suspect = may_have_controls(self._text[self._position : end].encode())
+            is_suspect = may_have_controls(self._text[self._position : end].encode())
             self._position = end
-            return replace_controls_in_json(value) if suspect else value
+            return replace_controls_in_json(value) if is_suspect else value
 
     def _accept(self, character: str) -> bool:
         if not self._skip_space() or self._text[self._position] != character:
