@@ -25,7 +25,7 @@ from support.sample_events import describe_case, run_start
 
 RANKS = """
 import os, socket, sys, time
-from support.sample_events import BY_KIND
+from support.sample_events import RANK_EVENTS
 from spbench_workers.channel.opening import open_channel
 
 ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
@@ -35,7 +35,7 @@ INTERRUPT = {"message": "KeyboardInterrupt", "traceback": "Traceback ..."}
 def connect(rank):
     socket.gethostname = f"node0{rank + 1}".format
     channel = open_channel({**os.environ, "PMI_RANK": str(rank), "PMI_SIZE": "2"})
-    channel.send("ready", **BY_KIND["ready"])
+    channel.send("ready", **RANK_EVENTS["ready"])
     return channel
 
 
