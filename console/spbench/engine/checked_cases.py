@@ -19,9 +19,9 @@ from spbench.suites.yaml_nodes import Mark, Node, parse_yaml
 from spbench_core.number_text import format_quantity
 
 CHECKER = ("-m", "spbench_workers.checking")
-_MARK = "spbench-check "
+_ANSWER_MARKER = "spbench-check "
 _TIMEOUT = 300.0
-_SILENT_SECONDS = 2.0
+_PROGRESS_DELAY = 2.0
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -112,7 +112,7 @@ async def _check_group(
     env = {**environ, **settings.env}
     check = asyncio.ensure_future(_run_program(argv, env, json.dumps(requests)))
     try:
-        done, _ = await asyncio.wait({check}, timeout=_SILENT_SECONDS)
+        done, _ = await asyncio.wait({check}, timeout=_PROGRESS_DELAY)
         if not done:
             progress(f"importing the networks of {format_quantity(len(cases), 'case')}")
         stdout, last_line = await asyncio.wait_for(check, _TIMEOUT)
@@ -125,7 +125,7 @@ async def _check_group(
     finally:
         await _cancel(check)
     for line in stdout.splitlines():
-        _, marker, answer_text = line.partition(_MARK)
+        _, marker, answer_text = line.partition(_ANSWER_MARKER)
         if marker:
             answers: list[str | None] = json.loads(answer_text)
             return answers

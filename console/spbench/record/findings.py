@@ -44,9 +44,9 @@ NOTABLE_LINK = 1.5
 SLIGHT_RATIO = 1.5
 SLIGHT_SECONDS = 1.0
 """A rank below both is not reported if other work disturbed its case."""
-_SLOW = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
+_SLOW_RANK_RULE = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
 """The definition of a slow rank."""
-_COMPARED = {
+_COMPARED_CASES = {
     "rank": f"quiet cases of compute and memory, timed for {1000 * MIN_LAG_SECONDS:g} ms or more",
     "link": "cases of links",
 }
@@ -148,13 +148,15 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     # Noise hides a slow rank, and a case shorter than a time slice shows nothing.
     quiet_rank_cases = [case for case in rank_cases if describe_case_noise(case) is None]
     long_enough = [case for case in quiet_rank_cases if case.timed_seconds >= MIN_LAG_SECONDS]
-    suspects = [
+    suspected_cases = [
         case
         for case in rank_cases
         if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in _find_slowest_rank(case))
     ]
-    if suspects:
-        return _describe_suspect(case for case in suspects if describe_case_noise(case) is None)
+    if suspected_cases:
+        return _describe_suspect(
+            case for case in suspected_cases if describe_case_noise(case) is None
+        )
     ranks = [slow for case in long_enough for slow in _find_slowest_rank(case)]
     if ranks or links:
         return [
@@ -214,7 +216,7 @@ def _describe_too_short(cases: Sequence[CaseState]) -> str:
     else:
         subject = f"{format_quantity(len(cases), 'case')} are"
         advice = f"{advise_iterations(longest)}, as for {longest.id}"
-    return f"{subject} too short to tell: a slow rank takes {_SLOW}; {advice}"
+    return f"{subject} too short to tell: a slow rank takes {_SLOW_RANK_RULE}; {advice}"
 
 
 def _describe_nothing_slow(
@@ -233,7 +235,9 @@ def _describe_nothing_slow(
     chance = ", which is chance among so many" if by_chance else ""
     limit = NOTABLE_LINK if worst.message else NOTABLE_RANK
     threshold = f"; named from {limit:g}x on" if worst.few else ""
-    kinds = [description for measures, description in _COMPARED.items() if measures in measured]
+    kinds = [
+        description for measures, description in _COMPARED_CASES.items() if measures in measured
+    ]
     return (
         f"nothing is slow: of {_describe_extent(cases)}, the slowest takes "
         f"{format_factor(worst.ratio)} as long as the median of its kind, in "

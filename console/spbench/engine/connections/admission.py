@@ -21,14 +21,14 @@ from spbench_core.events.rank_events import CONNECT_TIMEOUT, MAX_HELLO, decode
 
 BACKLOG = 1 << 16
 """Connections that wait to be accepted. The kernel limits them to net.core.somaxconn."""
-ACCEPTS = 256
+MAX_ACCEPTS = 256
 """Connections that are accepted before the event loop serves the others."""
-PAUSE = 0.1
+ACCEPT_PAUSE = 0.1
 """Seconds without accepting if no descriptor is free and no silent connection can be ended."""
 MAX_SUSPECTS = 4096
 """The number of remembered addresses that showed a wrong token."""
-_SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BROKEN_SOCKET = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
 
 Admit = Callable[[socket.socket, str, Event, bytes], None]
 """Takes a connection, its peer, its hello, and the bytes after the hello."""
@@ -68,9 +68,9 @@ class Admission:
         self._admit = admit
         self._reject = reject
         self._loop = asyncio.get_running_loop()
-        self._listening: socket.socket | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._pause: asyncio.TimerHandle | None = None
+        self._listening_socket: socket.socket | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._accept_timer: asyncio.TimerHandle | None = None
         self._silent: dict[PendingConnection, None] = {}
         self._suspected: dict[PendingConnection, None] = {}
         self._suspects: set[str] = set()
@@ -81,10 +81,10 @@ class Admission:
         Raises:
             OSError: The port is in use, or the address is not this machine's.
         """
-        self._listening = socket.create_server((host, port), backlog=BACKLOG)
-        self._listening.setblocking(False)
-        self._loop.add_reader(self._listening, self._accept)
-        bound_port: int = self._listening.getsockname()[1]
+        self._listening_socket = socket.create_server((host, port), backlog=BACKLOG)
+        self._listening_socket.setblocking(False)
+        self._loop.add_reader(self._listening_socket, self._accept)
+        bound_port: int = self._listening_socket.getsockname()[1]
         return bound_port
 
     @property
@@ -94,29 +94,29 @@ class Admission:
 
     def close(self) -> None:
         """Stop listening, and end connections that have not shown the token."""
-        for timer in (self._timer, self._pause):
+        for timer in (self._expiry_timer, self._accept_timer):
             if timer is not None:
                 timer.cancel()
-        if self._listening is not None:
-            self._loop.remove_reader(self._listening)
-            self._listening.close()
-            self._listening = None
+        if self._listening_socket is not None:
+            self._loop.remove_reader(self._listening_socket)
+            self._listening_socket.close()
+            self._listening_socket = None
         for pending in (*self._silent, *self._suspected):
             self._forget(pending)
             pending.connection.close()
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTS):
+        for _ in range(MAX_ACCEPTS):
             try:
-                if self._listening is None:
+                if self._listening_socket is None:
                     return
-                connection, name = self._listening.accept()
+                connection, name = self._listening_socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno in _BROKEN:
+                if error.errno in _BROKEN_SOCKET:
                     raise
-                if error.errno not in _SHORT_OF:
+                if error.errno not in _OUT_OF_RESOURCES:
                     # an error of that connection's network, which Linux reports on accept
                     continue
                 if not self._end_oldest_silent():
@@ -130,21 +130,21 @@ class Admission:
 
         The ready queue would wake the loop again and again.
         """
-        assert self._listening is not None
-        self._loop.remove_reader(self._listening)
-        self._pause = self._loop.call_later(PAUSE, self._accept_again)
+        assert self._listening_socket is not None
+        self._loop.remove_reader(self._listening_socket)
+        self._accept_timer = self._loop.call_later(ACCEPT_PAUSE, self._accept_again)
 
     def _accept_again(self) -> None:
-        if self._listening is not None:
-            self._loop.add_reader(self._listening, self._accept)
+        if self._listening_socket is not None:
+            self._loop.add_reader(self._listening_socket, self._accept)
 
     def _add(self, connection: socket.socket, name: tuple[str, int]) -> None:
         connection.setblocking(False)
         pending = PendingConnection(connection, name[0], f"{name[0]}:{name[1]}")
         self._find_group(pending)[pending] = None
         self._loop.add_reader(connection, self._read, pending)
-        if self._timer is None:
-            self._timer = self._loop.call_later(CONNECT_TIMEOUT, self._end_expired)
+        if self._expiry_timer is None:
+            self._expiry_timer = self._loop.call_later(CONNECT_TIMEOUT, self._end_expired)
         # A rank's hello has usually arrived, so that reading now saves a turn of the loop.
         self._read(pending)
         if self.pending > self._max_pending:
@@ -196,10 +196,10 @@ class Admission:
             while group and (oldest := next(iter(group))).since <= limit:
                 self._end_if_silent(oldest, f"said nothing for {CONNECT_TIMEOUT:g} s")
         times = [next(iter(group)).since for group in groups if group]
-        self._timer = None
+        self._expiry_timer = None
         if times:
             delay = max(0.0, min(times) - limit)
-            self._timer = self._loop.call_later(delay, self._end_expired)
+            self._expiry_timer = self._loop.call_later(delay, self._end_expired)
 
     def _end_oldest_silent(self) -> bool:
         """End the oldest connection that stays silent; False if there is none."""

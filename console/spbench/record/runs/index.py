@@ -179,10 +179,10 @@ def find_past_runs(
         "JOIN runs ON runs.id = launches.run "
         "WHERE metric = ? AND status = 'passed' AND fingerprint = ? ORDER BY launches.run, launch"
     )
-    by_case: dict[tuple[str, str], dict[str, list[float]]] = {}
+    runs_by_case_and_work: dict[tuple[str, str], dict[str, list[float]]] = {}
     for case, work, run, median in _run_query(home, query, (metric, fingerprint)):
-        by_case.setdefault((case, work), {}).setdefault(run, []).append(median)
-    return by_case
+        runs_by_case_and_work.setdefault((case, work), {}).setdefault(run, []).append(median)
+    return runs_by_case_and_work
 
 
 def find_past_durations(
@@ -199,15 +199,15 @@ def find_past_durations(
     """
     machine = (join_hosts(hosts), cores, cores)
     durations: list[PastDuration] = []
-    for batch in _split_for_queries(sorted(works)):
+    for queried_works in _split_for_queries(sorted(works)):
         query = (
             "SELECT cases.run, fingerprint, work, seconds, launches, start FROM cases "
             "JOIN runs ON runs.id = cases.run "
             "WHERE seconds IS NOT NULL AND fingerprint IS NOT NULL "
             "AND hosts = ? AND (? IS NULL OR cores = ?) "
-            f"AND work IN ({', '.join('?' * len(batch))})"
+            f"AND work IN ({', '.join('?' * len(queried_works))})"
         )
-        rows = _run_query(home, query, (*machine, *batch), MAX_REPORTS_READ)
+        rows = _run_query(home, query, (*machine, *queried_works), MAX_REPORTS_READ)
         durations += (PastDuration(*row) for row in rows)
     return sorted(durations, key=lambda duration: duration.run, reverse=True)
 

@@ -169,7 +169,7 @@ async def test_without_descriptors_drops_silent_peers_and_admits_ranks(server, s
 
 async def test_without_any_descriptor_waits_and_logs_nothing(server, stack, monkeypatch, caplog):
     attempts = []
-    listening = server.admission._listening
+    listening = server.admission._listening_socket
 
     class FullListening:
         def __getattr__(self, name):
@@ -179,13 +179,13 @@ async def test_without_any_descriptor_waits_and_logs_nothing(server, stack, monk
             attempts.append(1)
             raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(server.admission, "_listening", FullListening())
-    monkeypatch.setattr(admission, "PAUSE", 0.02)
+    monkeypatch.setattr(server.admission, "_listening_socket", FullListening())
+    monkeypatch.setattr(admission, "ACCEPT_PAUSE", 0.02)
     server.connect(stack, hello(4))
     await wait_until(lambda: len(attempts) >= 3)
     await asyncio.sleep(0.1)
     assert len(attempts) < 12
-    monkeypatch.setattr(server.admission, "_listening", listening)
+    monkeypatch.setattr(server.admission, "_listening_socket", listening)
     await wait_until(lambda: server.admitted == [4])
     assert caplog.records == []
 

@@ -118,7 +118,7 @@ async def test_ends_and_reports_a_checker_that_never_answers(monkeypatch, tmp_pa
     pid = tmp_path / "pid"
     python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
     python.chmod(0o755)
-    monkeypatch.setattr(checked_cases, "_SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(checked_cases, "_PROGRESS_DELAY", 0.1)
     monkeypatch.setattr(checked_cases, "_TIMEOUT", 0.5)
     started = time.monotonic()
     first, second = await run_check(monkeypatch, build_suite(NETWORK, python=str(python)))
@@ -155,4 +155,4 @@ def test_checker_reads_cases_and_marks_its_answer(monkeypatch, capsys):
 
     monkeypatch.setattr(sys, "stdin", StringIO("[]"))
     checking.main()
-    assert capsys.readouterr().out == checked_cases._MARK + "[]\n"
+    assert capsys.readouterr().out == checked_cases._ANSWER_MARKER + "[]\n"
