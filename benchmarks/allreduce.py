@@ -59,14 +59,16 @@ def run_round(launch: list[str], program: Path, iterations: int) -> dict[str, Ti
     """
     sizes = [str(size) for size in SIZES]
     pairs = [run([*launch, str(program), str(iterations), size]) for size in sizes]
-    times = {"C": {int(size): float(time) for size, time in map(str.split, pairs)}}
-    short = [size for size in SIZES if size < SHORT]
-    times["mpi4py"] = {size: measure_fastest_call(launch, iterations, size) for size in short}
+    us_by_program = {"C": {int(size): float(us) for size, us in map(str.split, pairs)}}
+    short_sizes = [size for size in SIZES if size < SHORT]
+    us_by_program["mpi4py"] = {
+        size: measure_fastest_call(launch, iterations, size) for size in short_sizes
+    }
     worker = [sys.executable, "-m", "mpi4py", "-m", "spbench_workers", "allreduce.sweep"]
     options = ["--device", "cpu", "--iterations", str(iterations), "--size"]
     rows = [run([*launch, *worker, *options, size]) for size in sizes]
-    times["spbench"] = dict(map(parse_row, rows))
-    return times
+    us_by_program["spbench"] = dict(map(parse_row, rows))
+    return us_by_program
 
 
 def measure_fastest_call(launch: list[str], iterations: int, size: int) -> float:
@@ -84,15 +86,20 @@ def parse_row(output: str) -> tuple[int, float]:
 def compare_with_c(rounds: list[dict[str, Times]]) -> list[Figure]:
     figures = []
     for size in SIZES:
-        spbench, c = (median(times[name][size] for times in rounds) for name in ("spbench", "C"))
-        figures += [Figure(f"{size} B in C", c, "us"), Figure(f"{size} B", spbench, "us")]
+        spbench_us, c_us = (
+            median(us_by_program[name][size] for us_by_program in rounds)
+            for name in ("spbench", "C")
+        )
+        figures += [Figure(f"{size} B in C", c_us, "us"), Figure(f"{size} B", spbench_us, "us")]
         if size < SHORT:
-            bare = median(times["mpi4py"][size] for times in rounds)
-            figures.append(Figure(f"{size} B, mpi4py's fastest call", bare, "us"))
-            figures.append(Figure(f"{size} B, mpi4py more than C", bare - c, "us"))
-            figures.append(Figure(f"{size} B, more than mpi4py", spbench - bare, "us", maximum=0.1))
+            mpi4py_us = median(us_by_program["mpi4py"][size] for us_by_program in rounds)
+            figures.append(Figure(f"{size} B, mpi4py's fastest call", mpi4py_us, "us"))
+            figures.append(Figure(f"{size} B, mpi4py more than C", mpi4py_us - c_us, "us"))
+            figures.append(
+                Figure(f"{size} B, more than mpi4py", spbench_us - mpi4py_us, "us", maximum=0.1)
+            )
         else:
-            figures.append(Figure(f"{size} B, over C", spbench / c, "times", maximum=1.03))
+            figures.append(Figure(f"{size} B, over C", spbench_us / c_us, "times", maximum=1.03))
     return figures
 
 
@@ -132,9 +139,9 @@ HEADING = f"{'case':52} {'us':>10} {'native':>10} {'model':>10}  against native"
 def format_case(case: dict[str, Any]) -> str:
     """Return a case's times in us, and its comparison with the MPI's allreduce."""
     names = ("time_ms", "native_ms", "predicted_ms")
-    times = [1000 * case["metrics"][name]["value"] for name in names]
+    times_us = [1000 * case["metrics"][name]["value"] for name in names]
     choice = case["choices"]["against native"]
-    cells = " ".join(f"{time:10.2f}" for time in times)
+    cells = " ".join(f"{us:10.2f}" for us in times_us)
     return f"{case['id']:52} {cells}  {choice['value']} ({choice['reason']})"
 
 

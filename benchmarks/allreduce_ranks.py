@@ -33,18 +33,18 @@ def main() -> None:
         "buffer, count, type": ([source, count, MPI.FLOAT], [target, count, MPI.FLOAT]),
     }
     calls = {name: partial(comm.Allreduce, *pair, MPI.SUM) for name, pair in arguments.items()}
-    times = {name: array("d", bytes(8 * samples)) for name in calls}
-    number = comm.allreduce(_count_calls(comm, calls["arrays"]), MPI.MIN)
+    times_us = {name: array("d", bytes(8 * samples)) for name in calls}
+    call_count = comm.allreduce(_count_calls(comm, calls["arrays"]), MPI.MIN)
     for sample in range(samples):
         for name, call in calls.items():
-            body = repeat_calls(call, number)
+            body = repeat_calls(call, call_count)
             call()
             comm.Barrier()
-            time_batch(body, times[name], sample, 1, 1e6 / number)
-    for name, samples_us in times.items():
-        comm.Allreduce(MPI.IN_PLACE, samples_us, MPI.MAX)
+            time_batch(body, times_us[name], sample, 1, 1e6 / call_count)
+    for name, call_us in times_us.items():
+        comm.Allreduce(MPI.IN_PLACE, call_us, MPI.MAX)
         if comm.rank == 0:
-            print(f"{median(samples_us):.4f} {name}")
+            print(f"{median(call_us):.4f} {name}")
     comm.Free()
 
 

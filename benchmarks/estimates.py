@@ -125,23 +125,29 @@ def measure_cases(folder: RunFolder) -> tuple[dict[str, float], float]:
     state = folder.replay()
     run = state.run
     assert run is not None
-    times = []
+    case_times = []
     for case in state.cases.values():
         started = case.verdict.started
         finished = case.verdict.finished
         if started is not None and finished is not None:
             launches = tuple(sorted(set(case.measured.jobs.values())))
-            times.append(CaseTimes(case.id, case.status, started, finished, launches))
-    durations = measure_durations(run.started, times)
-    jobs = {case.id: case.launches[0] for case in times if case.launches}
-    sizes = Counter(jobs.values())
-    starts = {jobs[name]: value.start for name, value in durations.items() if value.start}
-    measured = {
-        name: value.launches * (value.seconds + starts.get(jobs[name], 0.0) / sizes[jobs[name]])
-        for name, value in durations.items()
-        if name in jobs
+            case_times.append(CaseTimes(case.id, case.status, started, finished, launches))
+    durations = measure_durations(run.started, case_times)
+    job_by_case = {case.id: case.launches[0] for case in case_times if case.launches}
+    cases_by_job = Counter(job_by_case.values())
+    start_seconds_by_job = {
+        job_by_case[name]: value.start for name, value in durations.items() if value.start
     }
-    return measured, (run.finished or run.started) - run.started
+    seconds_by_case = {
+        name: value.launches
+        * (
+            value.seconds
+            + start_seconds_by_job.get(job_by_case[name], 0.0) / cases_by_job[job_by_case[name]]
+        )
+        for name, value in durations.items()
+        if name in job_by_case
+    }
+    return seconds_by_case, (run.finished or run.started) - run.started
 
 
 def print_cases(comparisons: list[Comparison]) -> None:

@@ -39,12 +39,12 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=20)
     parser.add_argument("--iterations", type=int, default=200)
     options = parser.parse_args()
-    size = Grid(*parse_pair(options.grid)).size
+    rank_count = Grid(*parse_pair(options.grid)).size
     with tempfile.TemporaryDirectory() as folder:
         processes = get_context("spawn")
         ranks = [
-            processes.Process(target=run_rank, args=(rank, size, folder, vars(options)))
-            for rank in range(size)
+            processes.Process(target=run_rank, args=(rank, rank_count, folder, vars(options)))
+            for rank in range(rank_count)
         ]
         for rank in ranks:
             rank.start()
@@ -54,9 +54,11 @@ def main() -> None:
             for rank in ranks:
                 rank.kill()
             sys.exit("gloo_halo: a rank failed or did not end")
-        times = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
-    slowest = [max(iteration) for iteration in zip(*times, strict=True)]
-    print(json.dumps({"time_ms": median(slowest)}))
+        times_ms_by_rank = [
+            json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(rank_count)
+        ]
+    slowest_ms = [max(iteration) for iteration in zip(*times_ms_by_rank, strict=True)]
+    print(json.dumps({"time_ms": median(slowest_ms)}))
 
 
 def run_rank(rank: int, size: int, folder: str, options: dict[str, Any]) -> None:
@@ -73,15 +75,15 @@ def run_rank(rank: int, size: int, folder: str, options: dict[str, Any]) -> None
     needed = table.needed[rank]
     padded = torch.zeros(1, options["in_channels"], needed.height, needed.width)
     interior = view_box(padded, needed, tile)
-    times = []
+    times_ms = []
     for iteration in range(options["warmup"] + options["iterations"]):
         interior.fill_(float(rank + iteration))
         dist.barrier()
         started = perf_counter()
         exchange(rank, table, padded)
-        times.append((perf_counter() - started) * 1000.0)
+        times_ms.append((perf_counter() - started) * 1000.0)
         check_halo(rank, iteration, table, padded)
-    (Path(folder) / f"{rank}.json").write_text(json.dumps(times[options["warmup"] :]))
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(times_ms[options["warmup"] :]))
     dist.destroy_process_group()
 
 

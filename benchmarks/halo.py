@@ -122,7 +122,7 @@ def format_exchanges(gloo: list[dict[str, float]], spbench: list[Cases], cores: 
     for name in GRIDS:
         gloo_ms = median(times[name] for times in gloo)
         spbench_ms = median(read_metric(times, name, "time_ms") for times in spbench)
-        limit = median(times[name]["limits"]["time_ms"]["value"] for times in spbench)
+        limit_ms = median(times[name]["limits"]["time_ms"]["value"] for times in spbench)
         transports = sorted({times[name]["choices"]["transport"]["value"] for times in spbench})
         crowded = spbench[0][name]["np"] > cores
         figures += [
@@ -131,10 +131,10 @@ def format_exchanges(gloo: list[dict[str, float]], spbench: list[Cases], cores: 
             Figure(
                 f"{name}: faster by", gloo_ms / spbench_ms, "times", minimum=MIN_SPEEDUPS.get(name)
             ),
-            Figure(f"{name}: own limit", limit, "ms"),
+            Figure(f"{name}: own limit", limit_ms, "ms"),
             Figure(
                 f"{name}: of its limit",
-                spbench_ms / limit,
+                spbench_ms / limit_ms,
                 "times",
                 maximum=None if crowded else MAX_OF_LIMIT,
             ),

@@ -70,12 +70,12 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
 def measure_reading() -> float:
     """Return the median time of a reading in microseconds."""
     load = HostLoad()
-    times = []
+    times_us = []
     for _ in range(READINGS):
         started = time.perf_counter()
         load()
-        times.append(1e6 * (time.perf_counter() - started))
-    return median(times)
+        times_us.append(1e6 * (time.perf_counter() - started))
+    return median(times_us)
 
 
 def _run_suite(suite: Path, env: Mapping[str, str]) -> Times:

@@ -44,9 +44,9 @@ def main() -> None:
     options = parser.parse_args()
     ratios: dict[str, list[float]] = {layout: [] for layout in LAYOUTS}
     for turn in range(options.rounds):
-        times = measure_steps(options.size, reverse=bool(turn % 2))
+        step_ms = measure_steps(options.size, reverse=bool(turn % 2))
         for layout, layout_ratios in ratios.items():
-            layout_ratios.append(times[f"imported {layout}"] / times[f"ours {layout}"])
+            layout_ratios.append(step_ms[f"imported {layout}"] / step_ms[f"ours {layout}"])
     print(
         f"ResNet-50 at {options.size}x{options.size}, imported over our own, "
         f"{options.rounds} rounds"

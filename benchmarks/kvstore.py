@@ -66,17 +66,17 @@ def measure_batch(command: Sequence[str]) -> float:
 
 
 def build_figures(rounds: Sequence[dict[str, float]]) -> list[Figure]:
-    ms = {name: median(times[name] for times in rounds) for name in RUNS}
-    fused = ms["fused"]
+    ms = {name: median(ms_by_run[name] for ms_by_run in rounds) for name in RUNS}
+    fused_ms = ms["fused"]
     return [
         *(Figure(name, value, "ms") for name, value in ms.items()),
-        Figure("fused, speed over flat's", ms["flat"] / fused, "times", minimum=0.8),
+        Figure("fused, speed over flat's", ms["flat"] / fused_ms, "times", minimum=0.8),
         Figure("tensor, speed over flat's", ms["flat"] / ms["tensor"], "times", minimum=0.5),
         Figure("flat, speed over gloo's", ms["gloo, flat"] / ms["flat"], "times"),
         Figure(
             "tensor, speed over gloo's", ms["gloo, tensor"] / ms["tensor"], "times", minimum=2.0
         ),
-        Figure("fused, beside MXNet's local", fused, "ms", maximum=MXNET_LOCAL_MS),
+        Figure("fused, beside MXNet's local", fused_ms, "ms", maximum=MXNET_LOCAL_MS),
         *(
             Figure(f"{name}, beside MXNet's local", ms[name], "ms", maximum=MXNET_LOCAL_MS)
             for name in ("shared", "local", "device")

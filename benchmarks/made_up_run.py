@@ -220,14 +220,14 @@ def _format_host(rank: int) -> str:
     return f"node{rank // PER_HOST:03d}"
 
 
-def build_samples(ranks: int, count: int, now: float, values: int = 1) -> Iterator[Event]:
+def build_samples(ranks: int, event_count: int, now: float, values: int = 1) -> Iterator[Event]:
     """Yield that many events of samples, of ranks drawn at random."""
-    for _ in range(count):
+    for _ in range(event_count):
         rank = random.randrange(ranks)
-        usual = 1.8 if rank // PER_HOST == SLOW_HOST else 1.0
-        times = [round(random.lognormvariate(0, 0.1) * usual, 4) for _ in range(values)]
+        usual_ms = 1.8 if rank // PER_HOST == SLOW_HOST else 1.0
+        times_ms = [round(random.lognormvariate(0, 0.1) * usual_ms, 4) for _ in range(values)]
         fields = {"rank": rank, "seq": 0, "time": now, "job": 1, "case": CASE, "repeat": 0}
-        yield {"event": "samples", **fields, "metric": "time_ms", "values": times}
+        yield {"event": "samples", **fields, "metric": "time_ms", "values": times_ms}
 
 
 def build_end(ranks: int, now: float) -> Iterator[Event]:

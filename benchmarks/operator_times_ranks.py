@@ -134,18 +134,25 @@ def main(arguments: Sequence[str]) -> None:
     )
     engine = Engine(world.comm, plan, images, case.training)
     _time_steps(engine, images, 1)
-    plain = _time_steps(engine, images, steps)
-    times = OperatorTimes()
-    with times, COMM_STATS.use_timer(times.exchange):
+    plain_seconds = _time_steps(engine, images, steps)
+    operator_times = OperatorTimes()
+    with operator_times, COMM_STATS.use_timer(operator_times.exchange):
         _time_steps(engine, images, 1)  # torch prepares its dispatch on first use
-        times.seconds.clear()
-        before = dict(engine.phases.seconds)
-        timed = sum(_time_steps(engine, images, steps)) / steps
-    phases = {name: engine.phases.seconds[name] - before[name] for name in before}
-    row = {kind: times.seconds[kind] / steps for kind in (*KINDS, "exchange")}
-    row |= {"waits": phases["wait"] / steps, "gradient sums": phases["allreduce"] / steps}
-    row["rest"] = max(0.0, timed - sum(row.values()))
-    rows = world.comm.gather({"step": median(plain), "timed step": timed} | row)
+        operator_times.seconds.clear()
+        seconds_before = dict(engine.phases.seconds)
+        timed_seconds = sum(_time_steps(engine, images, steps)) / steps
+    phase_seconds = {
+        name: engine.phases.seconds[name] - seconds_before[name] for name in seconds_before
+    }
+    seconds_by_kind = {kind: operator_times.seconds[kind] / steps for kind in (*KINDS, "exchange")}
+    seconds_by_kind |= {
+        "waits": phase_seconds["wait"] / steps,
+        "gradient sums": phase_seconds["allreduce"] / steps,
+    }
+    seconds_by_kind["rest"] = max(0.0, timed_seconds - sum(seconds_by_kind.values()))
+    rows = world.comm.gather(
+        {"step": median(plain_seconds), "timed step": timed_seconds} | seconds_by_kind
+    )
     engine.free()
     if rows is not None:
         print(json.dumps(rows), flush=True)

@@ -72,16 +72,16 @@ def bind_options(mpirun: str) -> list[str]:
 def run_round(launch: list[str], program: Path, iterations: int) -> dict[str, Times]:
     """Run all programs once, one after another."""
     sizes = [str(size) for size in SIZES]
-    times = {}
+    us_by_program = {}
     for mode in ("plain", "persistent"):
         output = run([*launch, str(program), mode, str(iterations), *sizes])
         pairs = (line.split() for line in output.splitlines())
-        times[f"C {mode}"] = {int(size): float(time) for size, time in pairs}
+        us_by_program[f"C {mode}"] = {int(size): float(us) for size, us in pairs}
     worker = [sys.executable, "-m", "mpi4py", "-m", "spbench_workers", "link.pingpong"]
     options = ["--sizes", ",".join(sizes), "--iterations", str(iterations)]
     output = run([*launch, *worker, *options])
-    times["spbench"] = {int(size): float(time) for time, size in LINE.findall(output)}
-    return times
+    us_by_program["spbench"] = {int(size): float(us) for us, size in LINE.findall(output)}
+    return us_by_program
 
 
 def run(command: list[str]) -> str:
@@ -101,11 +101,13 @@ def format_table(rounds: list[dict[str, Times]]) -> str:
     headings = ["bytes", *names, "spbench/plain", "spbench-plain"]
     lines = [" ".join(f"{heading:>14}" for heading in headings)]
     for size in SIZES:
-        times = [median(times_of_round[name][size] for times_of_round in rounds) for name in names]
-        ratio = times[-1] / times[0]
-        difference = times[-1] - times[0]
-        cells = [f"{time:14.3f}" for time in times]
-        lines.append(f"{size:14d} {' '.join(cells)} {ratio:14.3f} {difference:+14.3f}")
+        medians_us = [
+            median(us_by_program[name][size] for us_by_program in rounds) for name in names
+        ]
+        ratio = medians_us[-1] / medians_us[0]
+        difference_us = medians_us[-1] - medians_us[0]
+        cells = [f"{us:14.3f}" for us in medians_us]
+        lines.append(f"{size:14d} {' '.join(cells)} {ratio:14.3f} {difference_us:+14.3f}")
     return "\n".join([f"one way in us, median of {len(rounds)} rounds", *lines])
 
 

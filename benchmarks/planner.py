@@ -126,32 +126,35 @@ def make_cluster(sizes: Sequence[int]) -> Cluster:
     return cluster_from_ends(ends)
 
 
-def make_profile(count: int) -> Profile:
+def make_profile(block_count: int) -> Profile:
     """Return a chain of equal blocks like those of a large transformer, at one sample."""
     layers = tuple(
-        LayerProfile(f"block{index}", "block", 4.0, 8.0, 2e6, 5e7) for index in range(count)
+        LayerProfile(f"block{index}", "block", 4.0, 8.0, 2e6, 5e7) for index in range(block_count)
     )
     return Profile(
-        f"{count}-blocks", 1, layers, tuple((index - 1, index) for index in range(1, count))
+        f"{block_count}-blocks",
+        1,
+        layers,
+        tuple((index - 1, index) for index in range(1, block_count)),
     )
 
 
-def measure_errors(times: int) -> Iterator[Figure]:
+def measure_errors(rounds: int) -> Iterator[Figure]:
     """Yield the error of predicted steps, for a pipeline and for two replicas."""
-    errors: dict[str, list[float]] = {"pipeline": [], "two replicas": []}
+    errors_by_name: dict[str, list[float]] = {"pipeline": [], "two replicas": []}
     measuring = ["--set=depth=20", "--set=image_size=64", "--set=iterations=20", "--quiet"]
     measuring += ["--batch-sizes", "1,2,4,8", "--busy", "--np", "2"]
     planning = ["--cluster", str(TWO_CORES), "--global-batch-size", "16", "--verify", "--quiet"]
     with tempfile.TemporaryDirectory() as folder:
         profile = str(Path(folder) / "resnet.json")
-        for _ in range(times):
+        for _ in range(rounds):
             for name, options in (("pipeline", ["--micro-batch-size", "1"]), ("two replicas", [])):
                 # Profile right before the run, because other work on the machine changes.
                 _run_spbench(folder, "profile", "resnet", *measuring, "--output", profile)
                 text = _run_spbench(folder, "plan", profile, *planning, *options)
                 print(text, file=sys.stderr)
-                errors[name].append(_parse_error(text))
-    for name, values in errors.items():
+                errors_by_name[name].append(_parse_error(text))
+    for name, values in errors_by_name.items():
         error_texts = " ".join(f"{error:+.1f}" for error in values)
         yield Figure(
             f"{name}, error of the step, median", median(map(abs, values)), "%", maximum=15

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.goals import Figure, argument_parser, format_figures
 from benchmarks.made_up_run import write_cases
@@ -85,8 +86,16 @@ def measure(home: Path, cases: int, ranks: int, samples: int) -> list[Figure]:
     return figures
 
 
-def run_module(arguments: list[str]) -> tuple[float, float, str]:
-    """Run a Python module; return its seconds, its memory peak in MB, and its output."""
+class ModuleRun(NamedTuple):
+    """A run of a Python module: its seconds, its memory peak in MB, and its output."""
+
+    seconds: float
+    peak_mb: float
+    output: str
+
+
+def run_module(arguments: list[str]) -> ModuleRun:
+    """Run a Python module in a process."""
     command = [sys.executable, "-m", *arguments]
     started = time.monotonic()
     with (
@@ -99,7 +108,7 @@ def run_module(arguments: list[str]) -> tuple[float, float, str]:
             raise subprocess.CalledProcessError(process.returncode, command)
         output.seek(0)
         text = output.read().decode()
-    return time.monotonic() - started, usage.ru_maxrss * 1024 / MEGABYTE, text
+    return ModuleRun(time.monotonic() - started, usage.ru_maxrss * 1024 / MEGABYTE, text)
 
 
 def end_run(folder: RunFolder) -> None:

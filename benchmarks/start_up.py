@@ -83,14 +83,16 @@ def run(command: list[str]) -> str:
 def list_slowest_imports() -> str:
     """Return the slowest imports of `spbench validate`, with own and cumulative times."""
     matches = IMPORT.findall(run([sys.executable, "-X", "importtime", *VALIDATE]))
-    times = sorted(
+    import_times = sorted(
         ((int(self_us), int(total_us), name) for self_us, total_us, name in matches), reverse=True
     )
-    total = sum(self_us for self_us, _, _ in times)
-    lines = [f"{len(times)} modules, {total / 1e3:.0f} ms; ms alone, ms with what it imports"]
+    total = sum(self_us for self_us, _, _ in import_times)
+    lines = [
+        f"{len(import_times)} modules, {total / 1e3:.0f} ms; ms alone, ms with what it imports"
+    ]
     lines += [
         f"{self_us / 1e3:8.1f} {total_us / 1e3:8.1f}  {name}"
-        for self_us, total_us, name in times[:SLOWEST]
+        for self_us, total_us, name in import_times[:SLOWEST]
     ]
     return "\n".join(lines)
 
