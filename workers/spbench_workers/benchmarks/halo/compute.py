@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -106,10 +107,15 @@ def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     return TiledConvolution(module, execution, tile, gather, device), case
 
 
-def _make_convolutions(
-    context: Context, tiling: Tiling, device: torch.device
-) -> tuple[SpatialConv2d, nn.Conv2d, Spread]:
-    """Return the tiled and the plain float64 convolution, and their data's spread."""
+class _Convolutions(NamedTuple):
+    """A convolution over tiles and in float64 without tiles, and the spread of their data."""
+
+    tiled: SpatialConv2d
+    plain: nn.Conv2d
+    spread: Spread
+
+
+def _make_convolutions(context: Context, tiling: Tiling, device: torch.device) -> _Convolutions:
     params = context.read_params(ComputeParams)
     dtype = TORCH_DTYPES[params.dtype]
     conv_kwargs = make_conv_kwargs(params)
@@ -129,7 +135,7 @@ def _make_convolutions(
     has_wide_values = shows_tf32(max_exact)
     spread = choose_spread(_count_terms(module), max_exact, wide=has_wide_values)
     _set_parameters(context, module, plain, spread, wide=has_wide_values)
-    return module, plain, spread
+    return _Convolutions(module, plain, spread)
 
 
 def _choose_execution(

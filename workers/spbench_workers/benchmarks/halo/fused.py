@@ -136,7 +136,7 @@ def _make_layers(
     for layer, (channels_in, channels_out) in enumerate(pairwise(channels)):
         plain_conv = nn.Conv2d(channels_in, channels_out, **conv_kwargs, dtype=torch.float64)
         generator = torch.Generator().manual_seed(context.seed_for("weight", layer))
-        # torch's default range, rounded to the number format.
+        # torch's default range, rounded to the number format: both layers get equal parameters.
         max_weight = 1.0 / sqrt(plain_conv.weight[0].numel())
         for parameter in plain_conv.parameters():
             values = torch.empty(parameter.shape).uniform_(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -36,6 +37,15 @@ class ExpectedValues:
     output: list[tuple[Box, torch.Tensor]]
     input_gradient: list[tuple[Box, torch.Tensor]]
     parameter_gradients: list[torch.Tensor]
+
+
+class _CropResult(NamedTuple):
+    """A crop of the image and the layers' result, each with the box of its pixels."""
+
+    image: torch.Tensor
+    image_box: Box
+    result: torch.Tensor
+    result_box: Box
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +100,25 @@ class Reference:
         col_windows = [window.cols for window in self.windows]
         rows = _find_read_interval(row_windows, box.rows, self.owned.height)
         cols = _find_read_interval(col_windows, box.cols, self.owned.width)
-        _, _, result, result_box = self._run_around(Box(rows, cols))
-        gradient = torch.zeros_like(result)
-        view_box(gradient, result_box, box).copy_(self.gradients(box))
-        values = view_box(result.detach(), result_box, box)
-        return values, self._parameter_gradients(result, gradient)
+        crop = self._run_around(Box(rows, cols))
+        gradient = torch.zeros_like(crop.result)
+        view_box(gradient, crop.result_box, box).copy_(self.gradients(box))
+        values = view_box(crop.result.detach(), crop.result_box, box)
+        return values, self._parameter_gradients(crop.result, gradient)
 
     def _compute_input_gradient(self, box: Box) -> torch.Tensor:
         image, image_box, result, result_box = self._run_around(box)
         gradient = torch.autograd.grad(result, image, self.gradients(result_box).double())[0]
         return view_box(gradient, image_box, box)
 
-    def _run_around(self, box: Box) -> tuple[torch.Tensor, Box, torch.Tensor, Box]:
-        """Run the layers on a crop around a box; return crop and result with their boxes."""
+    def _run_around(self, box: Box) -> _CropResult:
+        """Run the layers on a crop of the image around a box."""
         rows, down = _crop([window.rows for window in self.windows], box.rows, self.owned.height)
         cols, right = _crop([window.cols for window in self.windows], box.cols, self.owned.width)
         image = self.pixels(Box(rows, cols)).double().requires_grad_()
         result = self.layers(image)
         result_box = Box((down, down + result.shape[2]), (right, right + result.shape[3]))
-        return image, Box(rows, cols), result, result_box
+        return _CropResult(image, Box(rows, cols), result, result_box)
 
     def _parameter_gradients(
         self, result: torch.Tensor, gradient: torch.Tensor
