@@ -12,7 +12,8 @@ from spbench_parallel.errors import CannotRunError
 from spbench_workers.binding.numa import describe_nearness
 from spbench_workers.context import Context
 
-# Addresses of distant GPUs for which this process has already logged a warning.
+# Addresses of distant GPUs for which this process has already logged a warning, since it chooses a
+# device for each case.
 _WARNED: set[str] = set()
 
 

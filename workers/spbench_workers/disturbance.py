@@ -16,8 +16,8 @@ PROC = Path("/proc")
 SYS = Path("/sys")
 _NANO = 1e-9
 _MICRO = 1e-6
-# The column of a CPU's line in /proc/stat with the time that the hypervisor gave to other guests.
 _STEAL = 8
+"""The column of a CPU's line in /proc/stat: the hypervisor gave this time to other guests."""
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 _DIGITS = 3
 MIN_SECONDS = 0.1
@@ -74,7 +74,8 @@ def find_disturbances(before: Counters, after: Counters, cpus: int) -> dict[str,
         for name in lost_seconds
         if lost_seconds[name] >= MIN_SECONDS
     }
-    if "stolen" in share_by_name:  # a sum over CPUs
+    if "stolen" in share_by_name:
+        # The counter is a sum over CPUs.
         share_by_name["stolen"] /= max(1, cpus)
     share_by_name["hot"] = change_by_name["hot"]
     rounded = {name: round(value, _DIGITS) for name, value in share_by_name.items()}

@@ -70,7 +70,7 @@ def choose_spread(terms: int, limit: int, *, wide: bool = False) -> Spread:
     max_wide = WIDE[-1] if wide else 0
     if terms > limit - max_wide:
         return Spread(1, sqrt((limit - max_wide) / (4.0 * terms)))
-    # The largest n with terms * n^2 + most * n <= limit.
+    # The largest n with terms * n^2 + max_wide * n <= limit, so that no sum exceeds the limit.
     return Spread((isqrt(max_wide * max_wide + 4 * terms * limit) - max_wide) // (2 * terms), 1.0)
 
 

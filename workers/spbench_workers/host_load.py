@@ -15,14 +15,14 @@ from pathlib import Path
 PROC = Path("/proc")
 ADAPTERS = Path("/sys/class/infiniband")
 NVML = "libnvidia-ml.so.1"
-# Columns of a CPU's line in /proc/stat: idle and waiting for a disk; and the number of columns that
-# are times.
 _IDLE = (3, 4)
+"""Columns of a CPU's line in /proc/stat with its idle time, and its time of waiting for a disk."""
 _TIMES = 8
-# An InfiniBand port counts words of this many bytes.
+"""Columns of the line that add up to all time: later ones are already in these."""
 _WORD = 4
-# NVML's utilisation is in percent.
+"""Bytes of a word, in which an InfiniBand port counts."""
 _FULL = 100.0
+"""The full utilisation of a GPU by NVML, in percent."""
 
 
 class HostLoad:

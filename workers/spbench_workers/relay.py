@@ -76,8 +76,6 @@ class Relay(asyncio.Protocol):
         self._console: asyncio.Transport | None = None
         self._paused = False
 
-    # Ranks
-
     def rank(self) -> asyncio.Protocol:
         """Return the protocol of a connecting rank."""
         return _RankProtocol(self)
@@ -101,8 +99,6 @@ class Relay(asyncio.Protocol):
     def was_used(self) -> bool:
         """Whether a rank has connected."""
         return self._last > 0
-
-    # To the console
 
     def send(self, data: bytes) -> None:
         """Send data together with other data of the next moments."""
@@ -161,8 +157,6 @@ class Relay(asyncio.Protocol):
         for local in self._locals.values():
             if local.transport is not None:
                 local.transport.resume_reading()
-
-    # From the console
 
     def data_received(self, data: bytes) -> None:
         try:

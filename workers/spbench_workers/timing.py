@@ -67,14 +67,16 @@ def measure(
     context.progress(Activity.TIMING, 0, iterations)
 
     while iterations_done < iterations:
-        batch_size = min(_batch_size(call_seconds), _to_next(pauses, iterations_done, iterations))
+        batch_size = min(
+            _batch_size(call_seconds), _count_to_next_pause(pauses, iterations_done, iterations)
+        )
         context.world.comm.Barrier()
         if waits is not None:
             waits.clear()
         time_batch(body, times_ms, iterations_done, batch_size, 1000.0 / divide)
         context.samples(metric, times_ms[iterations_done : iterations_done + batch_size])
         if waits is not None:
-            context.samples(WAITED, _per_iteration(waits, batch_size))
+            context.samples(WAITED, _sum_waits(waits, batch_size))
         call_seconds = context.largest(
             sum(times_ms[iterations_done : iterations_done + batch_size])
             / batch_size
@@ -90,14 +92,14 @@ def measure(
     return times_ms
 
 
-def _per_iteration(waits: Sequence[float], iterations: int) -> list[float]:
+def _sum_waits(waits: Sequence[float], iterations: int) -> list[float]:
     """Return the summed waits of each iteration, in ms."""
     waits_per_iteration = len(waits) // iterations
     starts = range(0, iterations * waits_per_iteration, waits_per_iteration or 1)
     return [1000.0 * sum(waits[start : start + waits_per_iteration]) for start in starts]
 
 
-def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:
+def _count_to_next_pause(pauses: Iterable[int], done: int, iterations: int) -> int:
     """Return the iterations until the next pause, or the end."""
     return min((pause for pause in pauses if pause > done), default=iterations) - done
 

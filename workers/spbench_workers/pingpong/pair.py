@@ -15,14 +15,14 @@ from spbench_workers.timing import time_batch
 
 TAG = 77
 
-# Round trips before the timed ones.
 _WARM_UP = 3
-# The largest number of round trips, and of their seconds, of a short message: the first ones are
-# slower.
+"""Round trips before the timed ones."""
 _MAX_TRIPS = 1000
+"""The largest number of round trips of a short message; the first ones are slower."""
 _MAX_TRIP_SECONDS = 0.005
-# Round trips between two readings of the clock, since a reading takes as long as a short message.
+"""The largest sum of seconds of all round trips of a short message."""
 _TRIPS_PER_SAMPLE = 10
+"""Round trips between two readings of the clock, which take as long as a short message."""
 
 
 class Peer(NamedTuple):

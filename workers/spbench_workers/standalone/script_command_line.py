@@ -28,7 +28,7 @@ SCRIPTS: dict[str, Script] = {
     script.name: script for module in load_family_modules("scripts") for script in module.SCRIPTS
 }
 
-# The part of a parameter's help that states the catalog's default.
+# The part of a parameter's help that states the catalog's default, which a script may override.
 _CATALOG_DEFAULT = re.compile(r"; else [^;]*| \(default\)")
 
 

@@ -87,13 +87,13 @@ def _run(context: Context) -> None:
     after = _check(context, body, convolution, "after")
     error, detail = before if before[1] else after
     context.check("convolution", error, TOLERANCE, detail)
-    work_per_iteration = convolution.flop / 1e9
+    gflop = convolution.flop / 1e9
     report_rate_and_limit(
         context,
         convolution.convolve,
         times_ms,
         rate="gflops",
-        work_per_iteration=work_per_iteration,
+        work_per_iteration=gflop,
     )
 
 

@@ -30,8 +30,12 @@ def run(context: Context) -> None:
         make_ring(order, world.rank, f"ring {name}") for name, order in named_orders
     ]
     largest_seconds = exchanges.sample_pattern(first, sizes[-1])
-    ordered_gb_per_second = _mean_rate(context, exchanges, first, sizes[:-1], largest_seconds)
-    random_gb_per_second = [_mean_rate(context, exchanges, pattern, sizes) for pattern in others]
+    ordered_gb_per_second = _compute_mean_rate(
+        context, exchanges, first, sizes[:-1], largest_seconds
+    )
+    random_gb_per_second = [
+        _compute_mean_rate(context, exchanges, pattern, sizes) for pattern in others
+    ]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
 
@@ -56,7 +60,7 @@ def run(context: Context) -> None:
         )
 
 
-def _mean_rate(
+def _compute_mean_rate(
     context: Context,
     exchanges: Exchanges,
     pattern: Pattern,

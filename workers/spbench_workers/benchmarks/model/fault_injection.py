@@ -157,7 +157,7 @@ def _scale_weight_gradient(factor: float) -> _Fault:
     """Return a fault that multiplies the gradient of the largest convolution's weight."""
 
     def inject(runner: StageRunner, _: Stage, __: int) -> None:
-        scale_weight_gradient(_largest_conv(runner.module), factor)
+        scale_weight_gradient(_find_largest_conv(runner.module), factor)
 
     return inject
 
@@ -166,7 +166,7 @@ def _scale_input_gradient(factor: float) -> _Fault:
     """Return a fault that multiplies the input gradient of the largest convolution."""
 
     def inject(runner: StageRunner, _: Stage, __: int) -> None:
-        scale_input_gradient(_largest_conv(runner.module), factor)
+        scale_input_gradient(_find_largest_conv(runner.module), factor)
 
     return inject
 
@@ -280,7 +280,7 @@ def _scale_backward(values: torch.Tensor, factor: float) -> torch.Tensor:
     return tracked
 
 
-def _largest_conv(module: nn.Module) -> nn.Conv2d:
+def _find_largest_conv(module: nn.Module) -> nn.Conv2d:
     convs = find_comparable_convs(module)
     if not convs:
         raise FaultWithoutEffectError(

@@ -57,7 +57,7 @@ class Steps:
         self._step_seconds: list[float] = []
         self._traffic_by_step: list[tuple[int, int]] = []
         self._gathered_seconds: list[float] = []
-        self._answers: deque[tuple[int, Logits]] = deque(maxlen=_count_judged(engine.plan))
+        self._answers: deque[tuple[int, Logits]] = deque(maxlen=_count_judged_steps(engine.plan))
 
     def run_step(self) -> None:
         """Run one step."""
@@ -138,7 +138,7 @@ class Steps:
             context.choice("gradient_sum", summing, f"backend {self._engine.plan.backend}")
 
 
-def _count_judged(plan: ModelPlan) -> int:
+def _count_judged_steps(plan: ModelPlan) -> int:
     """Return the number of steps with kept answers, at least one."""
     images = sum(batch.size for batch in plan.batches)
     step_bytes = images * plan.model.flows[-1][0].values * plan.dtype.itemsize

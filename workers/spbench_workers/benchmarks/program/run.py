@@ -168,8 +168,6 @@ class ProgramRun:
         never = (re.compile(_FORGED),) if forged else ()
         return replace(expected, never=(*expected.never, *never))
 
-    # While it runs
-
     def _on_line(self, line: str) -> None:
         self._lines += 1
         if not self._context.planted_in_job("drop-output"):
@@ -205,8 +203,6 @@ class ProgramRun:
                 printed.add(int(message["rank"]))
         return printed
 
-    # Ranks that wait for others
-
     def _compile_awaited_line(self) -> re.Pattern[str] | None:
         awaited = self._awaited
         if awaited is None or awaited.printing_rank != self._context.world.rank:
@@ -225,8 +221,6 @@ class ProgramRun:
                 return self._broken_off
             self._context.progress(Activity.WAITING, 0, 0)
         return None
-
-    # Afterwards
 
     def _report(self, end: ProgramEnd | None, stop_reason: str | None) -> None:
         """Report time, numbers and checks, first the exit code, which is the likely cause."""
