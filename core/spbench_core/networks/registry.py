@@ -10,21 +10,12 @@ from itertools import count
 
 from spbench_core.models.parts import Map, ModelError
 from spbench_core.networks import resnet as residual
-from spbench_core.networks.googlenet import googlenet
+from spbench_core.networks.early_inception import googlenet, inception_bn
 from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError
-from spbench_core.networks.inception_bn import inception_bn
-from spbench_core.networks.inception_resnet_v2 import inception_resnet_v2
 from spbench_core.networks.inception_v3 import inception_v3
-from spbench_core.networks.inception_v4 import inception_v4
-from spbench_core.networks.plain import (
-    CONVOLUTIONS,
-    alexnet,
-    lenet,
-    mlp,
-    mobilenet,
-    mobilenetv2,
-    vgg,
-)
+from spbench_core.networks.inception_v4 import inception_resnet_v2, inception_v4
+from spbench_core.networks.mobilenet import mobilenet, mobilenetv2
+from spbench_core.networks.plain import VGG_CONVOLUTIONS, alexnet, lenet, mlp, vgg
 
 VALUE_BYTES = 4
 """Bytes of a value: gradients count as float32, independently of the type in a run."""
@@ -79,7 +70,9 @@ _ALL = (
     _residual("resnet-v1", "residual network as first published", residual.RESNET_V1),
     _residual("resnext", "residual network with 32 groups", residual.RESNEXT),
     Network("alexnet", "5 convolutions, and nearly all weights in 2 layers", alexnet),
-    Network("vgg", "3x3 convolutions, then 4096 wide", vgg, depths=(*CONVOLUTIONS,), num_layers=16),
+    Network(
+        "vgg", "3x3 convolutions, then 4096 wide", vgg, depths=(*VGG_CONVOLUTIONS,), num_layers=16
+    ),
     Network("googlenet", "the first Inception", googlenet),
     Network("inception-bn", "Inception with batch normalization", inception_bn),
     Network("inception-v3", "Inception with 1x7 and 7x1", inception_v3, (3, 299, 299)),

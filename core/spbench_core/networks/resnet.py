@@ -77,7 +77,7 @@ def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style:
 
 
 def _list_stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool]:
-    """Return units by stage, filters by stage, and whether units narrow."""
+    """Return units by stage, filters of stem and stages, and whether units narrow."""
     if not small:
         bottleneck = depth >= 50
         widths = (64, 256, 512, 1024, 2048) if bottleneck else (64, 64, 128, 256, 512)

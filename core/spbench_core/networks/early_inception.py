@@ -1,0 +1,185 @@
+"""The first Inception networks: GoogLeNet and Inception-BN.
+
+All layers have a bias: in MXNet, Inception-BN keeps those of its convolutions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spbench_core.models.compose import concat_maps
+from spbench_core.models.parts import Map, Mean
+from spbench_core.networks.graph import NetworkGraph
+
+
+class _GoogLeNetModule(NamedTuple):
+    """The filters of a module of GoogLeNet.
+
+    Attributes:
+        name: Its name in MXNet.
+        ones: Filters of the 1x1 convolution.
+        threes_reduced: Filters of the 1x1 convolution before the 3x3 one.
+        threes: Filters of the 3x3 convolution.
+        fives_reduced: Filters of the 1x1 convolution before the 5x5 one.
+        fives: Filters of the 5x5 convolution.
+        pooled: Filters of the 1x1 convolution after the pool.
+    """
+
+    name: str
+    ones: int
+    threes_reduced: int
+    threes: int
+    fives_reduced: int
+    fives: int
+    pooled: int
+
+
+_GOOGLENET_STAGES = (
+    (
+        _GoogLeNetModule("in3a", 64, 96, 128, 16, 32, 32),
+        _GoogLeNetModule("in3b", 128, 128, 192, 32, 96, 64),
+    ),
+    (
+        _GoogLeNetModule("in4a", 192, 96, 208, 16, 48, 64),
+        _GoogLeNetModule("in4b", 160, 112, 224, 24, 64, 64),
+        _GoogLeNetModule("in4c", 128, 128, 256, 24, 64, 64),
+        _GoogLeNetModule("in4d", 112, 144, 288, 32, 64, 64),
+        _GoogLeNetModule("in4e", 256, 160, 320, 32, 128, 128),
+    ),
+    (
+        _GoogLeNetModule("in5a", 256, 160, 320, 32, 128, 128),
+        _GoogLeNetModule("in5b", 384, 192, 384, 48, 128, 128),
+    ),
+)
+
+
+def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
+    """Add the layers of GoogLeNet, without its auxiliary classifiers.
+
+    Szegedy et al., "Going Deeper with Convolutions", 2014.
+    """
+    data = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_conv1")
+    data = graph.pool(data, 3, stride=2)
+    data = graph.conv(data, 64, bias=True, name="conv_conv2")
+    data = graph.conv(data, 192, 3, pad=1, bias=True, name="conv_conv3")
+    for stage in _GOOGLENET_STAGES:
+        data = graph.pool(data, 3, stride=2)
+        for module in stage:
+            data = _add_googlenet_module(graph, data, module)
+    graph.dense(Mean().output(data), num_classes)
+
+
+def _add_googlenet_module(graph: NetworkGraph, data: Map, module: _GoogLeNetModule) -> Map:
+    name = f"conv_{module.name}"
+    ones = graph.conv(data, module.ones, bias=True, name=f"{name}_1x1")
+    threes = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
+    threes = graph.conv(threes, module.threes, 3, pad=1, bias=True, name=f"{name}_3x3")
+    fives = graph.conv(data, module.fives_reduced, bias=True, name=f"{name}_5x5_reduce")
+    fives = graph.conv(fives, module.fives, 5, pad=2, bias=True, name=f"{name}_5x5")
+    pooled = graph.pool(data, 3, pad=1, name=f"max_pool_{name}_pool")
+    pooled = graph.conv(pooled, module.pooled, bias=True, name=f"{name}_proj")
+    return concat_maps(ones, threes, fives, pooled)
+
+
+class _BnModule(NamedTuple):
+    """The filters of a module of Inception-BN; one with 0 ``ones`` halves the map.
+
+    Attributes:
+        name: Its name in MXNet.
+        ones: Filters of the 1x1 convolution; 0: there is none.
+        threes_reduced: Filters of the 1x1 convolution before the 3x3 one.
+        threes: Filters of the 3x3 convolution.
+        pairs_reduced: Filters of the 1x1 convolution before the two 3x3 ones.
+        pairs: Filters of each of the two 3x3 convolutions.
+        pooled: Filters of the 1x1 convolution after the pool; 0: there is none.
+    """
+
+    name: str
+    ones: int
+    threes_reduced: int
+    threes: int
+    pairs_reduced: int
+    pairs: int
+    pooled: int
+
+
+_BN_MODULES = (
+    _BnModule("3a", 64, 64, 64, 64, 96, 32),
+    _BnModule("3b", 64, 64, 96, 64, 96, 64),
+    _BnModule("3c", 0, 128, 160, 64, 96, 0),
+    _BnModule("4a", 224, 64, 96, 96, 128, 128),
+    _BnModule("4b", 192, 96, 128, 96, 128, 128),
+    _BnModule("4c", 160, 128, 160, 128, 160, 128),
+    _BnModule("4d", 96, 128, 192, 160, 192, 128),
+    _BnModule("4e", 0, 128, 192, 192, 256, 0),
+    _BnModule("5a", 352, 192, 320, 160, 224, 128),
+    _BnModule("5b", 352, 192, 320, 192, 224, 128),
+)
+_SMALL_BN_MODULES = (
+    ("in3a", 32, 32),
+    ("in3b", 32, 48),
+    ("in3c", 0, 80),
+    ("in4a", 112, 48),
+    ("in4b", 96, 64),
+    ("in4c", 80, 80),
+    ("in4d", 48, 96),
+    ("in4e", 0, 96),
+    ("in5a", 176, 160),
+    ("in5b", 176, 160),
+)
+"""The name of a module, and its filters: 1x1 (0: the module halves the map) and 3x3."""
+_SMALL_BN_HEIGHT = 28
+"""The greatest image height for which MXNet has a smaller network."""
+
+
+def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
+    """Add the layers of Inception-BN.
+
+    Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+    Covariate Shift", 2015. Its last pool is 7x7, for an image of 224x224. With a larger image it
+    leaves more than one value per channel, and the classifier grows.
+    """
+    if image.height <= _SMALL_BN_HEIGHT:
+        data = graph.conv(image, 96, 3, pad=1, bias=True, name="conv_1")
+        for name, ones, threes in _SMALL_BN_MODULES:
+            data = _add_small_bn_module(graph, data, f"conv_{name}", ones, threes)
+    else:
+        data = _add_bn_stem(graph, image)
+        for module in _BN_MODULES:
+            data = _add_bn_module(graph, data, module)
+    graph.dense(graph.pool(data, 7, name="global_pool"), num_classes)
+
+
+def _add_bn_stem(graph: NetworkGraph, image: Map) -> Map:
+    data = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_1")
+    data = graph.pool(data, 3, stride=2, name="pool_1")
+    data = graph.conv(data, 64, bias=True, name="conv_2_red")
+    data = graph.conv(data, 192, 3, pad=1, bias=True, name="conv_2")
+    return graph.pool(data, 3, stride=2, name="pool_2")
+
+
+def _add_small_bn_module(graph: NetworkGraph, data: Map, name: str, ones: int, threes: int) -> Map:
+    if not ones:
+        halved = graph.conv(data, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv")
+        return concat_maps(halved, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
+    narrow = graph.conv(data, ones, bias=True, name=f"{name}_1x1")
+    wide = graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3")
+    return concat_maps(narrow, wide)
+
+
+def _add_bn_module(graph: NetworkGraph, data: Map, module: _BnModule) -> Map:
+    name = f"conv_{module.name}"
+    stride = 1 if module.ones else 2
+    branches = []
+    if module.ones:
+        branches.append(graph.conv(data, module.ones, bias=True, name=f"{name}_1x1"))
+    three = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
+    three = graph.conv(three, module.threes, 3, stride=stride, pad=1, bias=True, name=f"{name}_3x3")
+    pair_name = f"{name}_double_3x3"
+    pair = graph.conv(data, module.pairs_reduced, bias=True, name=f"{pair_name}_reduce")
+    pair = graph.conv(pair, module.pairs, 3, pad=1, bias=True, name=f"{pair_name}_0")
+    pair = graph.conv(pair, module.pairs, 3, stride=stride, pad=1, bias=True, name=f"{pair_name}_1")
+    pooled = graph.pool(data, 3, stride=stride, pad=1, name=f"{name}_pool")
+    if module.pooled:
+        pooled = graph.conv(pooled, module.pooled, bias=True, name=f"{name}_proj")
+    return concat_maps(*branches, three, pair, pooled)
