@@ -19,7 +19,7 @@ from spbench.launch.survey.survey import survey_hosts
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.host_facts import VISIBLE_DEVICES, read_cards
-from spbench_core.layout.partition import TRANSPORT_DEVICES
+from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_core.number_text import format_quantity
 
 _HERE = "this machine"

@@ -12,8 +12,8 @@ from spbench_core.catalog.scaling import (
     choose_scaled_param,
     scale_exactly,
 )
-from spbench_core.layout.partition import TRANSPORT_DEVICES
 from spbench_core.layout.tiles import Grid, format_pair, make_grid, parse_pair
+from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_core.layout.window import Window, Window2d
 
 _MAX_SIDE = 1 << 20
@@ -43,7 +43,7 @@ TRANSPORT = Param(
     "choice",
     "auto",
     "what carries halos; auto times those that apply and takes the fastest",
-    choices=("auto", "packed", "datatype", "shm", "cuda", "cuda-ipc", "nccl"),
+    choices=("auto", *TRANSPORT_DEVICES),
 )
 HALO_LEN = Param(
     "halo_len", "int", None, "pixels that the kernel reaches beyond its centre; else 1", minimum=1
@@ -229,7 +229,7 @@ def scale_tiles(values: Params, params: Params, target: ScalingTarget) -> Params
     In weak scaling a tile keeps its pixels, and the image grows.
 
     Raises:
-        ScalingError: Another parameter shall follow the ranks, or no grid has this number of tiles.
+        ScalingError: The target names another parameter, or no grid has this number of tiles.
     """
     choose_scaled_param(target, ("num_spatial_parts",))
     method = params["slice_method"]

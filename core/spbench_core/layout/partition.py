@@ -72,7 +72,12 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A box of the image that a rank exchanges with a ``peer``."""
+    """Pixels that a rank exchanges with another one.
+
+    Attributes:
+        peer: The other rank.
+        box: The pixels, in coordinates of the whole image.
+    """
 
     peer: int
     box: Box
@@ -83,8 +88,8 @@ class Transfers:
     """The messages with which each rank receives the pixels that it needs.
 
     Attributes:
-        owned: The partition of the image before.
-        needed: The box of the image that each rank needs.
+        owned: The partition of the image before the transfers: the pixels that each rank has.
+        needed: The box of the image that each rank needs, including pixels that it has.
     """
 
     owned: Partition
@@ -129,14 +134,3 @@ def redistribution(owned: Partition, target: Partition) -> Transfers:
             f"one of {target.height}x{target.width} on {target.size}"
         )
     return Transfers(owned, tuple(target.tile(rank) for rank in range(target.size)))
-
-
-TRANSPORT_DEVICES = {
-    "packed": "cpu",
-    "datatype": "cpu",
-    "shm": "cpu",
-    "cuda": "cuda",
-    "cuda-ipc": "cuda",
-    "nccl": "cuda",
-}
-"""The transports of pixels, each with the device of the data that it carries."""

@@ -8,7 +8,7 @@ from time import perf_counter
 
 from mpi4py import MPI
 
-from spbench_core.layout.partition import TRANSPORT_DEVICES
+from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import first_line
