@@ -8,11 +8,18 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """Options of a launch, named like those of the command line.
+    """Options of a launch; each has the name of its option on the command line.
 
-    None means that the suite decides. If neither names hosts, ranks run on this machine.
+    An option that is None leaves the choice to the suite. If the suite names no hosts either, ranks
+    run on this machine.
 
     Attributes:
+        hostfile: The file with the hosts.
+        hosts: The hosts, such as ``node[01-08]:4,other``.
+        exclude_hosts: Hosts to leave out of those of the suite or of these options.
+        launcher: The name of the launcher.
+        console_address: The address at which ranks reach the console.
+        port_range: The ports on which the console may listen.
         assume: An MPI library that need not be installed. Its launch lines are shown but cannot
             be run.
         oversubscribe: Whether a run may have more ranks and memory than this machine.

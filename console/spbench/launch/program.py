@@ -56,9 +56,9 @@ def _add_status_check(line: str) -> str:
 
 
 def build_program_argv(case: Case) -> tuple[str, ...] | None:
-    """Return the argv of a case's program, such as a launcher starts in each rank.
+    """Return the argv that starts a case's program without spbench, or None.
 
-    None if the ranks' commands differ or depend on the rank.
+    It is None if the ranks' commands differ, or depend on a rank's number or host.
     """
     # imported here, because few runs have programs, and the module loads many presets
     from spbench_core.programs.placeholders import (

@@ -118,12 +118,14 @@ def format_case_id(name: str, point: Point) -> str:
 
 @dataclass(unsafe_hash=True)  # not frozen, because Python sets attributes of exceptions
 class _RanksError(Exception):
-    """A number of ranks that the parameters do not allow; equal errors are reported once.
+    """A number of ranks that the parameters do not allow.
+
+    Equal errors of several points are reported once.
 
     Attributes:
         path: The path of the number in the file.
         ranks: The number.
-        expected: The numbers that are allowed, as a clause.
+        expected: A clause about the allowed numbers.
     """
 
     path: KeyPath

@@ -144,7 +144,8 @@ class Benchmark:
         params: Its parameters.
         metrics: The metrics that it may have.
         checks: The checks that it may make.
-        measures: The cause of a slow result: a rank's own speed, a link, or the whole job.
+        measures: The cause that a slow result points to: a rank's own speed, a link, or the whole
+            job.
         faults: Faults that ``--inject`` may plant in it, in addition to `COMMON_FAULTS`.
         resolve: Fills in derived parameters and rejects contradictions with a ParamError.
         ranks: Returns the numbers of ranks for complete parameters.

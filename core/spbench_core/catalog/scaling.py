@@ -55,7 +55,7 @@ def scale_work_per_rank(values: Params, _: Params, target: ScalingTarget) -> Par
     """Return the parameters unchanged, for benchmarks with fixed work per rank.
 
     Raises:
-        ScalingError: Scaling is strong, or a parameter shall follow the ranks.
+        ScalingError: Scaling is strong, or the target names a parameter.
     """
     if target.work == "strong":
         raise ScalingError("each rank has work of its own: there is weak scaling alone")
@@ -67,7 +67,7 @@ def scale_unchanged(values: Params, _: Params, target: ScalingTarget) -> Params:
     """Return the parameters unchanged, for programs that divide their work themselves.
 
     Raises:
-        ScalingError: A parameter shall follow the ranks.
+        ScalingError: The target names a parameter.
     """
     choose_scaled_param(target, ())
     return values

@@ -66,11 +66,11 @@ class ImageParams(Protocol):
 def make_estimate(
     cls: type[ParamsT], estimate: Callable[[ParamsT, int], Work | None]
 ) -> WorkEstimate:
-    """Return an estimate from parameters by name, given one from their dataclass.
+    """Return the estimate of an entry, which reads its parameters as a dataclass.
 
     Args:
-        cls: The dataclass.
-        estimate: Returns the work for parameters as the dataclass and a number of ranks.
+        cls: The dataclass of the parameters.
+        estimate: Returns the work for an instance of it and a number of ranks.
     """
     return partial(_estimate, cls, estimate)
 

@@ -45,7 +45,10 @@ class Window:
         return (padded - self.span) // self.stride + 1
 
     def find_inputs(self, outputs: Interval) -> Interval:
-        """Return the inputs that an interval of outputs reads, including padding."""
+        """Return the inputs that an interval of outputs reads, including padding.
+
+        The interval is empty if that of the outputs is empty.
+        """
         first = outputs[0]
         last = outputs[1] - 1
         if last < first:

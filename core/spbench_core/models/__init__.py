@@ -1,1 +1,1 @@
-"""The networks of the model benchmarks and the shapes of their layers."""
+"""The networks of the model benchmarks: layers with shapes, without torch."""

@@ -31,7 +31,7 @@ from spbench.launch.launchers.search import find_programs, read_output
 from spbench_core.mpi_builds import is_built_with_cuda
 
 NVIDIA_DEVICE = Path("/dev/nvidia0")
-# Variables that mpirun_rsh itself reads, not the ranks.
+# mpirun_rsh reads these from its own environment, so they are set there and not for the ranks.
 _OWN = ("MV2_MPIRUN_TIMEOUT", "MVP_MPIRUN_TIMEOUT", "MPIEXEC_TIMEOUT")
 # Without these, mpirun_rsh may not find its libraries and helpers. They are set in its environment
 # and in that of the ranks.
