@@ -204,7 +204,7 @@ IMPOSSIBLE = [
 ]
 CASES = [*HALO, *OPERATOR, *OTHER, BURN, *FAULTY, *SPOILED, *IMPOSSIBLE]
 SAMPLE = CaseSample(
-    CASES, lambda case: (case.benchmark, case.inject, case.sampled), named=[BURN], every=12
+    CASES, lambda case: (case.benchmark, case.inject, case.sampled), always=[BURN], stride=12
 )
 
 

@@ -71,7 +71,7 @@ FAULTS = {
 WRONG = [case(V1, 2, "2x2", balance=(4, 1), fault=fault) for fault in FAULTS]
 RIGHT = COUNTED + OTHERS
 CASES = RIGHT + WRONG
-SAMPLE = CaseSample(CASES, lambda words: (words["model"], words["fault"]), named=COUNTED, every=8)
+SAMPLE = CaseSample(CASES, lambda words: (words["model"], words["fault"]), always=COUNTED, stride=8)
 
 
 def ranks_of(words):

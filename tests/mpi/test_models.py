@@ -48,7 +48,7 @@ FAULTS = {
 }
 WRONG = [V1 | {"grid": "2x2", "fault": fault} for fault in FAULTS]
 CASES = [*RIGHT[4], *RIGHT[6], *WRONG]
-SAMPLE = CaseSample(CASES, lambda case: (case["model"], case["fault"]), every=8)
+SAMPLE = CaseSample(CASES, lambda case: (case["model"], case["fault"]), stride=8)
 
 
 def name_of(case):

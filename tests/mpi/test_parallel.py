@@ -109,7 +109,7 @@ WRONG = [words | {"fault": fault} for fault, (words, _) in FAULTS.items()]
 RIGHT = [*PIPELINES, *TILES, *SHARED, *MIRRORED, *ONE_WAY, *OTHER_BACKENDS]
 CASES = RIGHT + WRONG
 SAMPLE = CaseSample(
-    CASES, lambda words: (words["model"], words["fault"], words["mirrored"]), every=12
+    CASES, lambda words: (words["model"], words["fault"], words["mirrored"]), stride=12
 )
 
 

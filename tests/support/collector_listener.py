@@ -23,17 +23,17 @@ class RecordingListener:
         self.lines += lines
         self.events += events
 
-    def on_violation(self, source, why):
-        self.violations.append(why)
+    def on_violation(self, source, reason):
+        self.violations.append(reason)
 
     def on_lost(self, source):
         self.lost.append(source)
 
-    def on_relay_lost(self, host, ranks, why):
-        self.relays_lost.append((host, ranks, why))
+    def on_relay_lost(self, host, ranks, reason):
+        self.relays_lost.append((host, ranks, reason))
 
-    def on_rejected(self, peer, why):
-        self.rejected.append(why)
+    def on_rejected(self, peer, reason):
+        self.rejected.append(reason)
 
     @property
     def seqs(self):

@@ -1,4 +1,4 @@
-"""Small programs for ranks: they record what a launcher passes on, or end early."""
+"""Small programs for ranks: they record the arguments and variables that they receive, or end early."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ received = {{
 with open(f"{{sys.argv[1]}}/{{world.rank}}.json", "w") as file:
     json.dump(received, file)
 """
-"""Writes what a rank received to a file. Launchers may break up what ranks print."""
+"""Writes the arguments and variables of a rank to a file. Launchers may break up output."""
 SECRET_VALUES = {"LICENSE": "s3cret-value of a licence", "OMP_PLACES": "s3cret-value"}
 FIND_SECRETS_PROGRAM = f"""
 import json, os, pathlib, sys

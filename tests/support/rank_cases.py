@@ -67,7 +67,7 @@ def return_exceptions(compare):
 
 
 def make_on_first_rank(comm, make):
-    """Return on each rank what ``make`` returns on the first rank."""
-    made = make() if comm.rank == 0 else None
+    """Call ``make`` on the first rank, and return its result on all ranks."""
+    result = make() if comm.rank == 0 else None
     sleep_at_barrier(comm)
-    return comm.bcast(made)
+    return comm.bcast(result)

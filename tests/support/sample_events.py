@@ -314,7 +314,7 @@ def record_events(folder: RunFolder, events) -> RunState:
 
 
 def record_run(home, events, **changes) -> RunFolder:
-    """Record a run under a home; its controller counts as alive unless ``changes`` say so."""
+    """Record a run under a home; by default, its controller is this process."""
     folder = create_run(home, "made-up")
     console = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
     folder.write_json("run.json", {"id": folder.id, "suite": "made-up", "console": console})

@@ -9,30 +9,32 @@ import pytest
 
 
 class CaseSample:
-    """A sample of cases: the first of each kind, every n-th case, and named ones.
+    """A sample of cases: the first of each kind, every n-th case, and further ones.
 
     Args:
         cases: All cases.
         get_kind: Returns the kind of a case.
-        named: Cases that tests use without having them as parameters.
-        every: The distance between the cases of the sample.
+        always: Cases that tests use without having them as parameters.
+        stride: The distance between the cases of the sample.
     """
 
     def __init__(
         self,
         cases: Sequence[Any],
         get_kind: Callable[[Any], Hashable],
-        named: Iterable[Any] = (),
-        every: int = 4,
+        always: Iterable[Any] = (),
+        stride: int = 4,
     ) -> None:
         kinds = [get_kind(case) for case in cases]
         first_indices = {kinds.index(kind) for kind in kinds}
         self._cases = cases
-        self._named = list(named)
+        self._always = list(always)
         chosen = [
-            case for index, case in enumerate(cases) if index in first_indices or index % every == 0
+            case
+            for index, case in enumerate(cases)
+            if index in first_indices or index % stride == 0
         ]
-        self._sample = chosen + self._named
+        self._sample = chosen + self._always
 
     def make_params(self, cases: Iterable[Any]) -> list[Any]:
         """Return cases as parameters of tests, marked ``long`` unless they are in the sample."""
@@ -47,4 +49,4 @@ class CaseSample:
             if test.path == request.path and isinstance(test, pytest.Function)
             for value in getattr(getattr(test, "callspec", None), "params", {}).values()
         ]
-        return [case for case in self._cases if case in requested or case in self._named]
+        return [case for case in self._cases if case in requested or case in self._always]

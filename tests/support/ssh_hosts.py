@@ -1,4 +1,4 @@
-"""Simulated hosts behind a stand-in for ssh; the test writes what each has."""
+"""Simulated hosts behind a stand-in for ssh."""
 
 from __future__ import annotations
 

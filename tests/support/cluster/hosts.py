@@ -1,7 +1,7 @@
-"""Three hosts on one machine: network namespaces on a bridge, each with its own sshd.
+"""Several hosts on one machine: network namespaces on a bridge, each with its own sshd.
 
-They share this machine's files and process table; network, host name and ssh are their own. The
-console runs outside, at the bridge's address.
+The hosts share the files and the process table of this machine. Each has its own network, host name
+and sshd. The controller runs outside of them, at the address of the bridge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ TOOLS = ("ip", "tc", "unshare", "ssh", "ssh-keygen")
 
 @dataclass(frozen=True)
 class NamespaceHost:
-    """One host: its name, which is also its namespace's, its address, and its link's outer end."""
+    """One host.
+
+    Attributes:
+        name: The name of the host and of its namespace.
+        address: Its IPv4 address.
+        link: The interface at the outer end of its link.
+    """
 
     name: str
     address: str
@@ -32,13 +38,21 @@ class NamespaceHost:
 
     @property
     def pids(self) -> list[int]:
-        """The processes whose network is this host's."""
-        return [int(word) for word in _output("ip", "netns", "pids", self.name).split()]
+        """The processes in the network namespace of this host."""
+        return [int(word) for word in _run("ip", "netns", "pids", self.name).split()]
 
 
 @dataclass(frozen=True)
 class HostNetwork:
-    """The hosts, the console's address, its interface, and a folder whose ``ssh`` reaches them."""
+    """Hosts on a bridge.
+
+    Attributes:
+        hosts: The hosts.
+        subnet: Their subnet, such as ``10.231.7.0/24``.
+        address: The address of the controller.
+        bridge: The interface of the controller.
+        bin: A folder with an ``ssh`` that reaches the hosts.
+    """
 
     hosts: tuple[NamespaceHost, ...]
     subnet: str
@@ -47,73 +61,73 @@ class HostNetwork:
     bin: Path
 
     def render_hostfile(self) -> str:
-        """Return a hostfile that names the hosts by their addresses."""
+        """Return a hostfile with the addresses of the hosts."""
         return "".join(f"{host.address}\n" for host in self.hosts)
 
     def render_alias_hostfile(self, slots: int, count: int) -> str:
-        """Return a hostfile of the first ``count`` hosts, by names that only ssh knows."""
+        """Return a hostfile of the first ``count`` hosts, with names that only ssh resolves."""
         return "".join(f"{host.name} slots={slots}\n" for host in self.hosts[:count])
 
     @contextmanager
     def cut_link(self, host: NamespaceHost) -> Iterator[None]:
-        """Set the link of one host down, and up again at the end."""
-        _output("ip", "link", "set", host.link, "down")
+        """Set the link of a host down, and up again at the end."""
+        _run("ip", "link", "set", host.link, "down")
         try:
             yield
         finally:
-            _output("ip", "link", "set", host.link, "up")
+            _run("ip", "link", "set", host.link, "up")
 
     @contextmanager
     def limit_rate(self, host: NamespaceHost, rate: str, burst: str = "128kb") -> Iterator[None]:
-        """Limit what one host receives and sends to a rate such as ``100mbit``.
+        """Limit the rate at which a host receives and sends to a value such as ``100mbit``.
 
-        After a pause, as much as ``burst`` goes at once.
+        After a pause, ``burst`` bytes pass at once.
         """
         limit = ("root", "tbf", "rate", rate, "burst", burst, "latency", "100ms")
         inside = ("ip", "netns", "exec", host.name, "tc", "qdisc")
-        _output("tc", "qdisc", "replace", "dev", host.link, *limit)
-        _output(*inside, "replace", "dev", "eth0", *limit)
+        _run("tc", "qdisc", "replace", "dev", host.link, *limit)
+        _run(*inside, "replace", "dev", "eth0", *limit)
         try:
             yield
         finally:
-            _output("tc", "qdisc", "del", "dev", host.link, "root")
-            _output(*inside, "del", "dev", "eth0", "root")
+            _run("tc", "qdisc", "del", "dev", host.link, "root")
+            _run(*inside, "del", "dev", "eth0", "root")
 
 
-def _output(*words: str) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+def _run(*argv: str) -> str:
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
         raise MissingRequirementError(
-            f"{' '.join(words[:4])}: {done.stderr.strip() or done.returncode}"
+            f"{' '.join(argv[:4])}: {process.stderr.strip() or process.returncode}"
         )
-    return done.stdout
+    return process.stdout
 
 
 @contextmanager
 def start_hosts(folder: Path, count: int) -> Iterator[HostNetwork]:
-    """Make the hosts, and take them away at the end, whatever happened.
+    """Start hosts, and remove them at the end in any case.
 
     Raises:
-        UnfitError: This machine cannot play several hosts; the sentence says why.
+        MissingRequirementError: This machine cannot simulate several hosts.
     """
     _check_tools()
-    mark = f"sp{os.getpid()}"
+    prefix = f"sp{os.getpid()}"
     base = _free_subnet()
     hosts = tuple(
-        NamespaceHost(f"{mark}n{number}", f"{base}.{number}", f"{mark}v{number}")
+        NamespaceHost(f"{prefix}n{number}", f"{base}.{number}", f"{prefix}v{number}")
         for number in range(1, count + 1)
     )
-    made = HostNetwork(hosts, f"{base}.0/24", f"{base}.254", f"{mark}br", folder / "bin")
+    network = HostNetwork(hosts, f"{base}.0/24", f"{base}.254", f"{prefix}br", folder / "bin")
     try:
         _write_ssh_files(folder, hosts)
-        _make_network(made)
+        _make_network(network)
         for host in hosts:
             _start_sshd(host, folder)
         for host in hosts:
-            _wait_for_ssh(host, made)
-        yield made
+            _wait_for_ssh(host, network)
+        yield network
     finally:
-        _remove(made)
+        _remove(network)
 
 
 def _check_tools() -> None:
@@ -127,15 +141,15 @@ def _check_tools() -> None:
 
 
 def _free_subnet() -> str:
-    taken = _output("ip", "-4", "addr", "show") + _output("ip", "-4", "route", "show")
+    used = _run("ip", "-4", "addr", "show") + _run("ip", "-4", "route", "show")
     numbers = ((os.getpid() + step) % 250 for step in range(250))
-    return next(base for n in numbers if (base := f"10.231.{n}") + "." not in taken)
+    return next(base for n in numbers if (base := f"10.231.{n}") + "." not in used)
 
 
 def _write_ssh_files(folder: Path, hosts: tuple[NamespaceHost, ...]) -> None:
     Path("/run/sshd").mkdir(exist_ok=True)
     for key in ("host_key", "user_key"):
-        _output("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
     (folder / "sshd_config").write_text(
         f"HostKey {folder}/host_key\nAuthorizedKeysFile {folder}/user_key.pub\n"
         "StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nUsePAM no\n"
@@ -152,34 +166,34 @@ def _write_ssh_files(folder: Path, hosts: tuple[NamespaceHost, ...]) -> None:
     ssh.chmod(0o755)
 
 
-def _make_network(made: HostNetwork) -> None:
-    bridge = made.bridge
-    _output("ip", "link", "add", bridge, "type", "bridge")
-    _output("ip", "addr", "add", f"{made.address}/24", "dev", bridge)
-    _output("ip", "link", "set", bridge, "up")
-    for host in made.hosts:
-        _output("ip", "netns", "add", host.name)
+def _make_network(network: HostNetwork) -> None:
+    bridge = network.bridge
+    _run("ip", "link", "add", bridge, "type", "bridge")
+    _run("ip", "addr", "add", f"{network.address}/24", "dev", bridge)
+    _run("ip", "link", "set", bridge, "up")
+    for host in network.hosts:
+        _run("ip", "netns", "add", host.name)
         pair = ("type", "veth", "peer", "name", "eth0", "netns", host.name)
-        _output("ip", "link", "add", host.link, *pair)
-        _output("ip", "link", "set", host.link, "master", bridge, "up")
+        _run("ip", "link", "add", host.link, *pair)
+        _run("ip", "link", "set", host.link, "master", bridge, "up")
         inside = ("ip", "-n", host.name)
-        _output(*inside, "addr", "add", f"{host.address}/24", "dev", "eth0")
-        _output(*inside, "link", "set", "eth0", "up")
-        _output(*inside, "link", "set", "lo", "up")
+        _run(*inside, "addr", "add", f"{host.address}/24", "dev", "eth0")
+        _run(*inside, "link", "set", "eth0", "up")
+        _run(*inside, "link", "set", "lo", "up")
 
 
 def _start_sshd(host: NamespaceHost, folder: Path) -> None:
     sshd = f"{SSHD} -f {folder}/sshd_config -o PidFile={folder}/{host.name}.pid"
     script = f"hostname {host.name}; exec {sshd}"
-    _output("ip", "netns", "exec", host.name, "unshare", "--uts", "sh", "-c", script)
+    _run("ip", "netns", "exec", host.name, "unshare", "--uts", "sh", "-c", script)
 
 
-def _wait_for_ssh(host: NamespaceHost, made: HostNetwork) -> None:
-    ssh = (str(made.bin / "ssh"), "-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
+def _wait_for_ssh(host: NamespaceHost, network: HostNetwork) -> None:
+    ssh = (str(network.bin / "ssh"), "-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
     deadline = time.monotonic() + 10
     while True:
         try:
-            _output(*ssh, host.address, "true")
+            _run(*ssh, host.address, "true")
         except MissingRequirementError:
             if time.monotonic() > deadline:
                 raise
@@ -188,15 +202,15 @@ def _wait_for_ssh(host: NamespaceHost, made: HostNetwork) -> None:
             return
 
 
-def _remove(made: HostNetwork) -> None:
-    for host in made.hosts:
+def _remove(network: HostNetwork) -> None:
+    for host in network.hosts:
         with suppress(MissingRequirementError):
             for pid in host.pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         with suppress(MissingRequirementError):
-            _output("ip", "netns", "del", host.name)
-        with suppress(MissingRequirementError):  # else the namespace's last process takes it along
-            _output("ip", "link", "del", host.link)
+            _run("ip", "netns", "del", host.name)
+        with suppress(MissingRequirementError):  # or it ends with the last process of the namespace
+            _run("ip", "link", "del", host.link)
     with suppress(MissingRequirementError):
-        _output("ip", "link", "del", made.bridge)
+        _run("ip", "link", "del", network.bridge)

@@ -1,7 +1,7 @@
-"""The error of a fixture that needs what this machine lacks: its tests are skipped."""
+"""The error of a fixture whose requirements this machine does not meet."""
 
 from __future__ import annotations
 
 
 class MissingRequirementError(Exception):
-    """This machine cannot do that; the message has the reason."""
+    """This machine lacks something; the message names it, and the tests are skipped."""

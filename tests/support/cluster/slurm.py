@@ -1,4 +1,4 @@
-"""A Slurm of our own on this machine: two nodes, its own munge, loopback only."""
+"""A private Slurm on this machine: two nodes, its own munge, loopback only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("srun", "sbatch", "salloc", "scancel", "scontrol", "sinfo", "squeue")
 NODES = ("n1", "n2")
 
-# SlurmctldHost must be this machine's name or localhost; every node is localhost at its own port.
+# SlurmctldHost must be the name of this machine or localhost. Each node has its own port.
 _CONF = """
 ClusterName=probe
 SlurmctldHost=localhost(127.0.0.1)
@@ -58,31 +58,31 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscrib
 
 @dataclass(frozen=True)
 class Slurm:
-    """A Slurm that answers: its configuration and its nodes."""
+    """A running Slurm: its configuration file, None for that of the machine, and its nodes."""
 
     conf: Path | None
     nodes: tuple[str, ...]
 
     def list_jobs(self) -> str:
-        """Return the jobs in its queue, one a line."""
-        return _answer("squeue", "-h", env=self._env()) or ""
+        """Return the jobs in the queue, one per line."""
+        return _run_command("squeue", "-h", env=self._env()) or ""
 
     def _env(self) -> dict[str, str]:
         return dict(os.environ) | ({"SLURM_CONF": str(self.conf)} if self.conf else {})
 
 
 def find_running_slurm() -> Slurm | None:
-    """Return the Slurm that SLURM_CONF or /etc/slurm names, if two of its nodes answer."""
-    nodes = _idle_nodes(dict(os.environ))
+    """Return the Slurm of this machine if at least two of its nodes respond."""
+    nodes = _list_usable_nodes(dict(os.environ))
     return Slurm(None, nodes) if len(nodes) >= 2 else None
 
 
 @contextmanager
 def start_private_slurm(folder: Path) -> Iterator[Slurm]:
-    """Start a Slurm with two nodes, and end it and all its jobs at the end.
+    """Start a Slurm with two nodes; end it and all its jobs at the end.
 
     Raises:
-        UnfitError: This machine cannot; the sentence says why.
+        MissingRequirementError: This machine cannot run a private Slurm.
     """
     _check_programs()
     for name in ("state", "spool/n1", "spool/n2"):
@@ -91,11 +91,13 @@ def start_private_slurm(folder: Path) -> Iterator[Slurm]:
     conf.write_text(_CONF.format(folder=folder, ports=_free_ports(3)))
     slurm = Slurm(conf, NODES)
     with ExitStack() as stack:
-        stack.callback(_end_steps, folder)
-        stack.enter_context(_munged(folder))
-        stack.enter_context(_daemon("slurmctld", "-D", "-i", "-f", str(conf), folder=folder))
+        stack.callback(_kill_steps, folder)
+        stack.enter_context(_start_munged(folder))
+        stack.enter_context(_start_daemon("slurmctld", "-D", "-i", "-f", str(conf), folder=folder))
         for node in NODES:
-            stack.enter_context(_daemon("slurmd", "-D", "-f", str(conf), "-N", node, folder=folder))
+            stack.enter_context(
+                _start_daemon("slurmd", "-D", "-f", str(conf), "-N", node, folder=folder)
+            )
         _wait_for_nodes(conf, folder)
         yield slurm
 
@@ -111,37 +113,39 @@ def _check_programs() -> None:
 
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for bound_socket in sockets:
+            bound_socket.bind(("127.0.0.1", 0))
+        return [bound_socket.getsockname()[1] for bound_socket in sockets]
 
 
 @contextmanager
-def _munged(folder: Path) -> Iterator[None]:
+def _start_munged(folder: Path) -> Iterator[None]:
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o600)
-    words = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("key-file", "pid-file")]
-    words += [f"--seed-file={folder}/munge.seed", f"--log-file={folder}/munge.log"]
-    words += [f"--socket={folder}/munge.socket", "--foreground", "--force"]
-    with _daemon("munged", *words, folder=folder):
+    arguments = [
+        f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("key-file", "pid-file")
+    ]
+    arguments += [f"--seed-file={folder}/munge.seed", f"--log-file={folder}/munge.log"]
+    arguments += [f"--socket={folder}/munge.socket", "--foreground", "--force"]
+    with _start_daemon("munged", *arguments, folder=folder):
         deadline = time.monotonic() + 5
         while not (folder / "munge.socket").exists():
             if time.monotonic() > deadline:
                 raise MissingRequirementError(
-                    f"munged does not start: {_last(folder / 'munged.out')}"
+                    f"munged does not start: {_last_line(folder / 'munged.out')}"
                 )
             time.sleep(0.05)
         yield
 
 
 @contextmanager
-def _daemon(name: str, *words: str, folder: Path) -> Iterator[None]:
+def _start_daemon(name: str, *arguments: str, folder: Path) -> Iterator[None]:
     program = shutil.which(name, path=_PATH) or name
     with (folder / f"{name}.out").open("ab") as out:
         process = subprocess.Popen(
-            [program, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            [program, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=out
         )
     try:
         yield
@@ -157,39 +161,39 @@ def _daemon(name: str, *words: str, folder: Path) -> Iterator[None]:
 def _wait_for_nodes(conf: Path, folder: Path) -> None:
     env = {**os.environ, "SLURM_CONF": str(conf)}
     deadline = time.monotonic() + 20
-    while len(_idle_nodes(env)) < len(NODES):
+    while len(_list_usable_nodes(env)) < len(NODES):
         if time.monotonic() > deadline:
-            told = "; ".join(_last(path) for path in sorted(folder.glob("*.out")))
-            raise MissingRequirementError(f"its nodes do not come up: {told}")
+            outputs = "; ".join(_last_line(path) for path in sorted(folder.glob("*.out")))
+            raise MissingRequirementError(f"its nodes do not come up: {outputs}")
         time.sleep(0.2)
 
 
-def _idle_nodes(env: dict[str, str]) -> tuple[str, ...]:
-    words = ("-h", "-N", "-t", "idle,alloc,mix", "-o", "%N")
-    return tuple(sorted(set((_answer("sinfo", *words, env=env) or "").split())))
+def _list_usable_nodes(env: dict[str, str]) -> tuple[str, ...]:
+    arguments = ("-h", "-N", "-t", "idle,alloc,mix", "-o", "%N")
+    return tuple(sorted(set((_run_command("sinfo", *arguments, env=env) or "").split())))
 
 
-def _answer(name: str, *words: str, env: dict[str, str]) -> str | None:
+def _run_command(name: str, *arguments: str, env: dict[str, str]) -> str | None:
     if shutil.which(name) is None:
         return None
     try:
-        done = subprocess.run(
-            [name, *words], env=env, capture_output=True, text=True, timeout=5, check=False
+        process = subprocess.run(
+            [name, *arguments], env=env, capture_output=True, text=True, timeout=5, check=False
         )
     except subprocess.TimeoutExpired:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
-def _end_steps(folder: Path) -> None:
-    """Kill the step daemons and tasks that outlived their slurmd: they name our folder."""
+def _kill_steps(folder: Path) -> None:
+    """Kill the step daemons and tasks that outlived slurmd. They name the folder."""
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            started = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-            if str(folder).encode() in started and int(entry.name) != os.getpid():
+            text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            if str(folder).encode() in text and int(entry.name) != os.getpid():
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def _last(path: Path) -> str:
+def _last_line(path: Path) -> str:
     lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
     return f"{path.stem}: {lines[-1] if lines else 'it printed nothing'}"

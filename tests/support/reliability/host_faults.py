@@ -37,14 +37,14 @@ def cut_link(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def add_first_host(number: str) -> Callable[[Trial], RunResult]:
-    """Run a suite on one host more, first of all, whose address ends with this number."""
+def add_first_host(last_number: str) -> Callable[[Trial], RunResult]:
+    """Run a suite with an additional first host, whose address ends with this number."""
 
     def act(trial: Trial) -> RunResult:
         assert trial.testbed.hosts is not None
         hostfile = trial.folder / "hostfile"
-        more = trial.testbed.hosts.address.replace(".254", number)
-        hostfile.write_text(f"{more}\n" + trial.testbed.hosts.render_hostfile())
+        address = trial.testbed.hosts.address.replace(".254", last_number)
+        hostfile.write_text(f"{address}\n" + trial.testbed.hosts.render_hostfile())
         trial.start(LONG, "--hostfile", str(hostfile))
         return trial.wait()
 
@@ -52,23 +52,23 @@ def add_first_host(number: str) -> Callable[[Trial], RunResult]:
 
 
 def use_wrong_key(trial: Trial) -> RunResult:
-    """Show the hosts a key that they do not know."""
+    """Log in with a key that the hosts do not accept."""
     assert trial.testbed.hosts is not None
     key = trial.folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     config = (trial.testbed.hosts.bin.parent / "ssh_config").read_text()
-    own = trial.testbed.hosts.bin.parent / "user_key"
-    (trial.folder / "config").write_text(config.replace(str(own), str(key)))
-    path = _ssh(trial.folder, f'exec {shutil.which("ssh")} -F {trial.folder}/config "$@"')
+    user_key = trial.testbed.hosts.bin.parent / "user_key"
+    (trial.folder / "config").write_text(config.replace(str(user_key), str(key)))
+    path = _write_ssh(trial.folder, f'exec {shutil.which("ssh")} -F {trial.folder}/config "$@"')
     trial.start(LONG, env={"PATH": path})
     return trial.wait()
 
 
 def lose_host_between_jobs(trial: Trial) -> RunResult:
-    """Let no ssh reach a host any more once the first of two jobs measures."""
+    """Make ssh fail for all hosts after the first of two jobs has started to measure."""
     assert trial.testbed.hosts is not None
     gone = trial.folder / "gone"
-    path = _ssh(
+    path = _write_ssh(
         trial.folder,
         f"if [ -e {gone} ]; then echo 'ssh: connect to host: No route to host' >&2; exit 255; fi\n"
         f'exec {trial.testbed.hosts.bin}/ssh "$@"',
@@ -80,7 +80,7 @@ def lose_host_between_jobs(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def _ssh(folder: Path, script: str) -> str:
+def _write_ssh(folder: Path, script: str) -> str:
     ssh = folder / "bin" / "ssh"
     ssh.parent.mkdir()
     ssh.write_text(f"#!/bin/sh\n{script}\n")
@@ -89,27 +89,29 @@ def _ssh(folder: Path, script: str) -> str:
 
 
 NODES = ("127.0.0.2", "127.0.0.3")
-"""Hosts that the stand-in of mpirun_rsh takes for nodes reached by ssh, a rank on each."""
+"""Hosts that the stand-in of mpirun_rsh reaches by ssh, with one rank on each."""
 
 
 def kill_ssh_session(trial: Trial) -> RunResult:
-    """Kill the ssh session of the victim's node: a stand-in's, or a real one."""
+    """Kill the ssh session of the victim's node, of the stand-in or of a real sshd."""
     if trial.testbed.hosts is None:
         _measure_on_nodes(trial)
         command = f"sshd-session\0{NODES[trial.victim]}\0".encode()
         run = trial.run.folder.name
-        (session,) = (pid for pid in find_processes(run) if _command(pid).endswith(command))
+        (session,) = (
+            pid for pid in find_processes(run) if _read_command_line(pid).endswith(command)
+        )
     else:
         trial.start(LONG)
         session = trial.wait_until_timing()
-        while b"@notty" not in _command(session):
+        while b"@notty" not in _read_command_line(session):
             session = read_parent_pid(session)
     trial.inject_signal(session, signal.SIGKILL)
     return trial.wait()
 
 
 def kill_mpispawn(trial: Trial) -> RunResult:
-    """Kill the mpispawn that has started the victim."""
+    """Kill the mpispawn that started the victim."""
     rank = _measure_on_nodes(trial)
     mpispawn = read_parent_pid(rank)
     assert Path(f"/proc/{mpispawn}/comm").read_text() == "mpispawn\n"
@@ -120,12 +122,12 @@ def kill_mpispawn(trial: Trial) -> RunResult:
 
 
 def _measure_on_nodes(trial: Trial) -> int:
-    """Start a run on two nodes and wait until it measures; return the victim's pid."""
+    """Start a run on two nodes, and wait until it measures; return the pid of the victim."""
     trial.start(LONG, "--hosts", ",".join(f"{node}:1" for node in NODES))
     return trial.wait_until_timing()
 
 
-def _command(pid: int) -> bytes:
+def _read_command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -133,7 +135,7 @@ def _command(pid: int) -> bytes:
 
 
 def fail_setup_on_one_host(trial: Trial) -> RunResult:
-    """Let a line of the set-up fail on the second host."""
+    """Make a line of ``launch.setup`` fail on the second host."""
     assert trial.testbed.hosts is not None
     second = trial.testbed.hosts.hosts[1]
     trial.victim = 1
@@ -143,7 +145,7 @@ def fail_setup_on_one_host(trial: Trial) -> RunResult:
 
 
 def end_rank_early_on_one_host(trial: Trial) -> RunResult:
-    """Let the rank of the second host end before it connects."""
+    """End the rank of the second host before it connects."""
     assert trial.testbed.hosts is not None
     second = trial.testbed.hosts.hosts[1]
     trial.victim = 1
@@ -154,50 +156,52 @@ def end_rank_early_on_one_host(trial: Trial) -> RunResult:
 
 
 def use_ssh_aliases(trial: Trial) -> RunResult:
-    """Name hosts as only ssh knows them to a launcher that resolves names itself."""
-    path = f"{_ssh(trial.folder, 'exit 0')}:{dict(trial.testbed.env)['PATH']}"
+    """Use names that only ssh resolves with a launcher that resolves names itself."""
+    path = f"{_write_ssh(trial.folder, 'exit 0')}:{dict(trial.testbed.env)['PATH']}"
     trial.start(LONG, "--hosts", "alias.invalid:2", env={"PATH": path})
     return trial.wait()
 
 
 def add_host_without_mvapich2(trial: Trial) -> RunResult:
-    """Name a host that has no MVAPICH2."""
-    ssh = _ssh(trial.folder, 'for word; do last=$word; done\nexec sh -c "$last"')
+    """Use a host without MVAPICH2."""
+    ssh = _write_ssh(trial.folder, 'for word; do last=$word; done\nexec sh -c "$last"')
     path = f"{ssh}:{dict(trial.testbed.env)['PATH']}"
     trial.start(LONG, "--hosts", "192.0.2.7:2", env={"PATH": path})
     return trial.wait()
 
 
 def cancel_job(trial: Trial) -> RunResult:
-    """Cancel the job of the batch system under a run."""
+    """Cancel the Slurm job of a run."""
     trial.start(LONG)
     trial.wait_until_timing()
     assert trial.testbed.slurm is not None
     for line in trial.testbed.slurm.list_jobs().splitlines():
         trial.fault_time = time.monotonic()
-        subprocess.run(["scancel", line.split()[0]], env=_env(trial), check=True)
+        subprocess.run(["scancel", line.split()[0]], env=_build_env(trial), check=True)
     return trial.wait()
 
 
-def _env(trial: Trial) -> dict[str, str]:
+def _build_env(trial: Trial) -> dict[str, str]:
     return os.environ | dict(trial.testbed.env)
 
 
 class BatchJob:
-    """A job that `spbench submit` puts into the queue of Slurm."""
+    """A job that `spbench submit` submits to Slurm."""
 
-    def __init__(self, trial: Trial, suite: str, *words: str) -> None:
+    def __init__(self, trial: Trial, suite: str, *arguments: str) -> None:
         self._trial = trial
         (trial.folder / "suite.yaml").write_text(suite)
-        sets = [word for word in trial.testbed.words if word.startswith("launch.")]
-        given = [word for one in (*sets, "launch.batch.nodes=2") for word in ("--set", one)]
-        done = self._spbench("submit", str(trial.folder / "suite.yaml"), *given, *words)
-        assert done.code == 0, done.stderr
-        self.number, folder = done.stdout.split()
+        settings = [text for text in trial.testbed.arguments if text.startswith("launch.")]
+        settings.append("launch.batch.nodes=2")
+        options = [option for setting in settings for option in ("--set", setting)]
+        suite_path = str(trial.folder / "suite.yaml")
+        result = self._run_spbench("submit", suite_path, *options, *arguments)
+        assert result.code == 0, result.stderr
+        self.number, folder = result.stdout.split()
         self.folder = Path(folder)
 
-    def _spbench(self, *words: str) -> RunResult:
-        return self._trial.run_spbench(*words, "--home", str(self._trial.folder / "home"))
+    def _run_spbench(self, *arguments: str) -> RunResult:
+        return self._trial.run_spbench(*arguments, "--home", str(self._trial.folder / "home"))
 
     def wait_until_timing(self) -> None:
         """Wait until a rank measures."""
@@ -209,22 +213,22 @@ class BatchJob:
         )
 
     def wait_until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
-        """Wait for something."""
+        """Wait until a condition is true."""
         deadline = time.monotonic() + limit
         while not condition():
             assert time.monotonic() < deadline, (self.folder / "job.log").read_text()
             time.sleep(0.1)
 
     def collect(self) -> RunResult:
-        """Wait for the end of the job; return what `spbench collect` says."""
+        """Wait for the end of the job; return the results of `spbench collect`."""
         self.wait_until((self.folder / "ended").exists)
-        return self._spbench(
+        return self._run_spbench(
             "collect", str(self.folder), "--json", str(self._trial.folder / "home.json")
         )
 
 
 def kill_batch_rank(trial: Trial) -> RunResult:
-    """Kill a rank of a batch job, which has no console."""
+    """Kill a rank of a batch job."""
     job = BatchJob(trial, LONG)
     job.wait_until_timing()
     for path in job.folder.glob("jobs/*/*/events/*.jsonl"):
@@ -241,32 +245,32 @@ def cancel_batch_job(trial: Trial) -> RunResult:
     job = BatchJob(trial, LONG)
     job.wait_until_timing()
     trial.fault_time = time.monotonic()
-    subprocess.run(["scancel", job.number], env=_env(trial), check=True)
+    subprocess.run(["scancel", job.number], env=_build_env(trial), check=True)
     return job.collect()
 
 
 def reach_batch_time_limit(trial: Trial) -> RunResult:
-    """Send the batch job the signal that comes some seconds before its time is used up."""
+    """Send the batch job the signal that Slurm sends shortly before the time limit."""
     job = BatchJob(trial, LONG)
     job.wait_until_timing()
     trial.fault_time = time.monotonic()
-    words = ["scancel", "--batch", "--signal=TERM", job.number]
-    subprocess.run(words, env=_env(trial), check=True)
+    command = ["scancel", "--batch", "--signal=TERM", job.number]
+    subprocess.run(command, env=_build_env(trial), check=True)
     return job.collect()
 
 
 def requeue_batch_job(trial: Trial) -> RunResult:
-    """Put a batch job that measures back into the queue."""
+    """Requeue a batch job that measures."""
     job = BatchJob(trial, MEDIUM)
     job.wait_until_timing()
-    env = _env(trial)
+    env = _build_env(trial)
     trial.fault_time = time.monotonic()
     subprocess.run(["scontrol", "requeue", job.number], env=env, check=True)
     job.wait_until((job.folder / "ended").exists)
     state = ["squeue", "-h", "-o", "%T", "-j", job.number]
     job.wait_until(lambda: "PENDING" in subprocess.check_output(state, env=env, text=True))
-    time.sleep(3)  # in the second of its end slurmd takes a new start for one that was killed
-    now = ["scontrol", "update", f"jobid={job.number}", "StartTime=now"]
-    subprocess.run(now, env=env, check=True)
+    time.sleep(3)  # right after the end, slurmd treats a new start as one that was killed
+    start_now = ["scontrol", "update", f"jobid={job.number}", "StartTime=now"]
+    subprocess.run(start_now, env=env, check=True)
     job.wait_until(lambda: len((job.folder / "starts").read_text().splitlines()) == 2)
     return job.collect()

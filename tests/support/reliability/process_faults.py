@@ -17,7 +17,7 @@ FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 
 
 def signal_rank(number: signal.Signals) -> Callable[[Trial], RunResult]:
-    """Send a rank that measures a signal."""
+    """Send a signal to a rank that measures."""
 
     def act(trial: Trial) -> RunResult:
         trial.start(LONG)
@@ -57,13 +57,13 @@ def kill_launcher(trial: Trial) -> RunResult:
     """Kill the launcher while ranks measure."""
     trial.start(LONG)
     trial.wait_until_timing()
-    console = trial.testbed.find_controller_pid(trial.run)
-    trial.inject_signal(_children(console)[0], signal.SIGKILL)
+    controller = trial.testbed.find_controller_pid(trial.run)
+    trial.inject_signal(_list_children(controller)[0], signal.SIGKILL)
     return trial.wait()
 
 
 def kill_controller(trial: Trial) -> RunResult:
-    """Kill the console while ranks measure; their end is the end of the trial."""
+    """Kill the controller while ranks measure, and wait for the end of the ranks."""
     trial.start(LONG)
     trial.wait_until_timing()
     run_id = trial.run.folder.name
@@ -75,7 +75,7 @@ def kill_controller(trial: Trial) -> RunResult:
 
 
 def interrupt_controller(number: signal.Signals, times: int = 1) -> Callable[[Trial], RunResult]:
-    """Send the console a signal, once or several times."""
+    """Send the controller a signal, once or several times."""
 
     def act(trial: Trial) -> RunResult:
         trial.start(LONG)
@@ -88,44 +88,45 @@ def interrupt_controller(number: signal.Signals, times: int = 1) -> Callable[[Tr
     return act
 
 
-def run_with_arguments(*words: str, suite: str = FAULTS_SUITE) -> Callable[[Trial], RunResult]:
-    """Run a suite with words that break it."""
+def run_with_arguments(*arguments: str, suite: str = FAULTS_SUITE) -> Callable[[Trial], RunResult]:
+    """Run a suite with arguments that inject a fault."""
 
     def act(trial: Trial) -> RunResult:
         trial.victim = 1
         trial.host = ""
-        trial.start(suite, *words)
-        ended = trial.wait()
-        for event in ended.events if ended.code not in (2, 3) else ():
-            if event["event"] == "ready" and event["rank"] == trial.victim:
-                trial.host = str(event["host"])
-        return ended
+        trial.start(suite, *arguments)
+        result = trial.wait()
+        if result.code not in (2, 3):  # else there is no run
+            for event in result.events:
+                if event["event"] == "ready" and event["rank"] == trial.victim:
+                    trial.host = str(event["host"])
+        return result
 
     return act
 
 
 def run_with_environment(
-    *words: str, suite: str = FAULTS_SUITE, **env: str
+    *arguments: str, suite: str = FAULTS_SUITE, **env: str
 ) -> Callable[[Trial], RunResult]:
-    """Run a suite with variables of the console."""
+    """Run a suite with environment variables of the controller."""
 
     def act(trial: Trial) -> RunResult:
-        trial.start(suite, *words, env=env)
+        trial.start(suite, *arguments, env=env)
         return trial.wait()
 
     return act
 
 
 def run_two_controllers(trial: Trial) -> RunResult:
-    """Run a suite twice at once in one home."""
+    """Run a suite twice at the same time in one home."""
     trial.start(FAULTS_SUITE)
-    first = trial.run
+    first_run = trial.run
     trial.start(FAULTS_SUITE)
-    one = first.wait()
-    other = trial.wait()
-    return one if one.code else other
+    first = first_run.wait()
+    second = trial.wait()
+    return first if first.code else second
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
+        return [int(child) for child in file.read().split()]

@@ -1,4 +1,4 @@
-"""Faults of what a run stands on: files, limits, memory, clocks, and who else connects."""
+"""Faults of the system: files, limits, memory, clocks, and unauthenticated connections."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def remove_home(trial: Trial) -> RunResult:
 
 
 def mount_home(options: str) -> Callable[[Trial], RunResult]:
-    """Run a suite with a home on a file system that is mounted with these options."""
+    """Run a suite with its home on a file system with these mount options."""
 
     def act(trial: Trial) -> RunResult:
         home = trial.folder / "home"
@@ -58,7 +58,7 @@ def mount_home(options: str) -> Callable[[Trial], RunResult]:
 
 
 def block_report(trial: Trial) -> RunResult:
-    """Put a folder where the report goes."""
+    """Create a folder with the name of the report."""
     trial.start(MEDIUM)
     trial.wait_until_timing()
     (trial.run.folder / "report.json").mkdir()
@@ -69,7 +69,7 @@ def block_report(trial: Trial) -> RunResult:
 def wrap_command(
     before: str, after: str = "", suite: str = FAULTS_SUITE
 ) -> Callable[[Trial], RunResult]:
-    """Run a suite by a shell line: what stands before spbench, and behind its arguments."""
+    """Run a suite from a shell script, with text before spbench and after its arguments."""
 
     def act(trial: Trial) -> RunResult:
         command = trial.folder / "spbench"
@@ -81,13 +81,13 @@ def wrap_command(
     return act
 
 
-def pause_process(rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
-    """Stop the victim, or the console, for some seconds; the run goes on."""
+def pause_process(pause_rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
+    """Stop the victim or the controller for some seconds; the run continues."""
 
     def act(trial: Trial) -> RunResult:
         trial.start(MEDIUM)
         victim = trial.wait_until_timing()
-        pid = victim if rank else trial.testbed.find_controller_pid(trial.run)
+        pid = victim if pause_rank else trial.testbed.find_controller_pid(trial.run)
         trial.inject_signal(pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
@@ -97,20 +97,22 @@ def pause_process(rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
 
 
 def shift_clock(trial: Trial) -> RunResult:
-    """Put the clock of rank 1 an hour ahead."""
+    """Set the clock of rank 1 an hour ahead."""
     if not CLOCK.exists():
         raise MissingRequirementError("libfaketime is not installed")
     trial.victim = 1
-    ahead = f"LD_PRELOAD={CLOCK} FAKETIME=+3600s"
-    trial.start(FAULTS_SUITE, "--set", f"launch.setup=['[ \"{NUMBER}\" != 1 ] || export {ahead}']")
+    variables = f"LD_PRELOAD={CLOCK} FAKETIME=+3600s"
+    trial.start(
+        FAULTS_SUITE, "--set", f"launch.setup=['[ \"{NUMBER}\" != 1 ] || export {variables}']"
+    )
     return trial.wait()
 
 
 def limit_memory(trial: Trial) -> RunResult:
-    """Leave a rank 8 MiB before it makes its matrices: the kernel kills it."""
+    """Limit a rank to 8 MiB before it allocates its matrices, so that the kernel kills it."""
     trial.start(GEMM)
     pid = trial.find_pid(trial.victim)
-    with _memory(trial.run.folder.name, 8 << 20) as group:
+    with _create_memory_group(trial.run.folder.name, 8 << 20) as group:
         trial.fault_time = time.monotonic()
         with suppress(ProcessLookupError):
             (group / "cgroup.procs").write_text(str(pid))
@@ -118,7 +120,7 @@ def limit_memory(trial: Trial) -> RunResult:
 
 
 @contextmanager
-def _memory(name: str, limit: int) -> Iterator[Path]:
+def _create_memory_group(name: str, limit: int) -> Iterator[Path]:
     group = MEMORY / name
     try:
         group.mkdir()
@@ -128,10 +130,10 @@ def _memory(name: str, limit: int) -> Iterator[Path]:
         (group / "memory.limit_in_bytes").write_text(str(limit))
         yield group
     finally:
-        _leave(group)
+        _remove_group(group)
 
 
-def _leave(group: Path) -> None:
+def _remove_group(group: Path) -> None:
     deadline = time.monotonic() + 5
     while group.exists() and time.monotonic() < deadline:
         with suppress(OSError):
@@ -141,27 +143,27 @@ def _leave(group: Path) -> None:
 
 
 def connect_unauthenticated(trial: Trial) -> RunResult:
-    """Hold 400 connections without a word, and say a wrong token on another."""
+    """Open 400 silent connections, and one that sends a wrong token."""
     trial.start(MEDIUM)
-    first = read_collector_hosts(trial.wait_until_timing())[0]
-    port = int(_port_of(trial.find_pid(0)))
+    host = read_collector_hosts(trial.wait_until_timing())[0]
+    port = int(_find_collector_port(trial.find_pid(0)))
     trial.fault_time = time.monotonic()
-    wrong = b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n'
+    hello = b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n'
     with ExitStack() as stack:
         for _ in range(400):
-            stack.enter_context(socket.create_connection((first, port)))
-        stack.enter_context(socket.create_connection((first, port))).sendall(wrong)
+            stack.enter_context(socket.create_connection((host, port)))
+        stack.enter_context(socket.create_connection((host, port))).sendall(hello)
         return trial.wait()
 
 
-def _port_of(pid: int) -> str:
-    words = Path(f"/proc/{pid}/environ").read_text().split("\0")
-    told = next(word for word in words if word.startswith("SPBENCH_COLLECTOR="))
-    return told.partition("=")[2].split(",")[0].rpartition(":")[2]
+def _find_collector_port(pid: int) -> str:
+    environ = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    variable = next(line for line in environ if line.startswith("SPBENCH_COLLECTOR="))
+    return variable.partition("=")[2].split(",")[0].rpartition(":")[2]
 
 
 def flood_launcher_output(trial: Trial) -> RunResult:
-    """Let the launcher print 100 MB before it starts ranks."""
+    """Make the launcher print 100 MB before it starts ranks."""
     launcher = trial.folder / "bin" / "mpirun_rsh"
     launcher.parent.mkdir()
     launcher.write_text(
@@ -175,17 +177,17 @@ def flood_launcher_output(trial: Trial) -> RunResult:
 
 
 def kill_relay(trial: Trial) -> RunResult:
-    """Kill the relay that carries the lines of all ranks."""
+    """Kill the relay that forwards the events of all ranks."""
     trial.start(LONG, "--set", "launch.fan_in=node")
     trial.wait_until_timing()
-    words = ((pid, Path(f"/proc/{pid}/cmdline")) for pid in find_processes(trial.run.folder.name))
-    relay = next(pid for pid, path in words if b"relay" in path.read_bytes())
+    pids = find_processes(trial.run.folder.name)
+    relay = next(pid for pid in pids if b"relay" in Path(f"/proc/{pid}/cmdline").read_bytes())
     trial.inject_signal(relay, signal.SIGKILL)
     return trial.wait()
 
 
 def hide_workers(trial: Trial) -> RunResult:
-    """Hide spbench's workers from rank 1 alone."""
+    """Hide the package of the workers from rank 1 only."""
     trial.victim = 1
     (trial.folder / "hidden").mkdir()
     (trial.folder / "hidden/sitecustomize.py").write_text(
@@ -193,21 +195,6 @@ def hide_workers(trial: Trial) -> RunResult:
     )
     line = f'[ "{NUMBER}" != 1 ] || export PYTHONPATH={trial.folder}/hidden'
     trial.start(FAULTS_SUITE, "--set", f"launch.setup=['{line}']")
-    ended = trial.wait()
+    result = trial.wait()
     trial.host = socket.gethostname()
-    return ended
-
-
-def patch_ranks(program: str) -> Callable[[Trial], RunResult]:
-    """Run a suite whose ranks run a program of Python first."""
-
-    def act(trial: Trial) -> RunResult:
-        trial.victim = 1
-        trial.host = socket.gethostname()
-        (trial.folder / "patch").mkdir()
-        (trial.folder / "patch/sitecustomize.py").write_text(program)
-        line = f"launch.setup=['export PYTHONPATH={trial.folder}/patch:$PYTHONPATH']"
-        trial.start(FAULTS_SUITE, "--set", line)
-        return trial.wait()
-
-    return act
+    return result

@@ -1,4 +1,4 @@
-"""Places where faults are tried: a launcher, and the hosts that it starts ranks on."""
+"""Testbeds for faults: a launcher, and the hosts on which it starts ranks."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class FaultTestbed:
     """A launcher with hosts.
 
     Attributes:
-        name: As the table names it.
-        words: Arguments of ``spbench run``.
-        env: Variables of the console.
+        name: The name in the table of faults.
+        arguments: Arguments of ``spbench run``.
+        env: Environment variables of the controller.
         spbench: The command that is started.
-        hosts: Hosts whose links can be cut; None where all ranks are on this machine.
+        hosts: Hosts whose links can be cut; None if all ranks are on this machine.
+        slurm: The Slurm that starts the ranks, if any.
     """
 
     name: str
-    words: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     spbench: str = running.SPBENCH
     hosts: HostNetwork | None = None
@@ -38,11 +39,11 @@ class FaultTestbed:
 
     @property
     def isolated(self) -> bool:
-        """Whether the console is in a process namespace of its own."""
+        """Whether the controller runs in its own process namespace."""
         return self.spbench != running.SPBENCH
 
     def find_controller_pid(self, run: RunProcess) -> int:
-        """Return the pid of the console of a run."""
+        """Return the pid of the controller of a run."""
         return find_controller_pid(run) if self.isolated else run.process.pid
 
 
@@ -50,12 +51,12 @@ TESTBED_NAMES = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
 
 
 class FaultTestbeds:
-    """Makes each place when it is first asked for, and ends all at the end."""
+    """Starts each testbed on its first use, and ends all of them at the end."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        self._made: dict[str, FaultTestbed | str] = {}
+        self._testbeds: dict[str, FaultTestbed | str] = {}
 
     def __enter__(self) -> FaultTestbeds:
         return self
@@ -64,13 +65,13 @@ class FaultTestbeds:
         self._stack.close()
 
     def get(self, name: str) -> FaultTestbed | str:
-        """Return a place, or why this machine has none."""
-        if name not in self._made:
+        """Return a testbed, or the reason why this machine cannot provide it."""
+        if name not in self._testbeds:
             try:
-                self._made[name] = self._stack.enter_context(_MAKERS[name](self._folder))
+                self._testbeds[name] = self._stack.enter_context(_FACTORIES[name](self._folder))
             except MissingRequirementError as error:
-                self._made[name] = str(error)
-        return self._made[name]
+                self._testbeds[name] = str(error)
+        return self._testbeds[name]
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def _openmpi(folder: Path) -> Iterator[FaultTestbed]:
 
 @contextmanager
 def _hydra(folder: Path) -> Iterator[FaultTestbed]:
-    yield FaultTestbed("hydra", ("--launcher", "hydra", *_mpich()))
+    yield FaultTestbed("hydra", ("--launcher", "hydra", *_build_mpich_arguments()))
 
 
 @contextmanager
@@ -93,11 +94,11 @@ def _mpirun_rsh(folder: Path) -> Iterator[FaultTestbed]:
 def _srun(folder: Path) -> Iterator[FaultTestbed]:
     (folder / "slurm").mkdir()
     with start_private_slurm(folder / "slurm") as slurm:
-        words = ("--launcher", "srun", *_mpich(), "--hosts", ",".join(slurm.nodes[:2]))
+        hosts = ",".join(slurm.nodes[:2])
+        arguments = ("--launcher", "srun", *_build_mpich_arguments(), "--hosts", hosts)
         env = (("SLURM_CONF", str(slurm.conf)),)
-        yield FaultTestbed(
-            "srun", words, env, str(write_isolated_spbench(folder / "slurm")), slurm=slurm
-        )
+        spbench = str(write_isolated_spbench(folder / "slurm"))
+        yield FaultTestbed("srun", arguments, env, spbench, slurm=slurm)
 
 
 @contextmanager
@@ -107,12 +108,14 @@ def _openmpi_hosts(folder: Path) -> Iterator[FaultTestbed]:
         hostfile = folder / "hosts" / "hostfile"
         hostfile.write_text(hosts.render_hostfile())
         env = (("PATH", f"{hosts.bin}:{os.environ['PATH']}"),)
-        words = ("--launcher", "openmpi", "--hostfile", str(hostfile), "--set", "launch.bind=none")
-        apart = str(write_isolated_spbench(folder / "hosts"))
-        yield FaultTestbed("openmpi-hosts", words, env, apart, hosts)
+        options = ("--hostfile", str(hostfile), "--set", "launch.bind=none")
+        spbench = str(write_isolated_spbench(folder / "hosts"))
+        yield FaultTestbed(
+            "openmpi-hosts", ("--launcher", "openmpi", *options), env, spbench, hosts
+        )
 
 
-_MAKERS = {
+_FACTORIES = {
     "openmpi": _openmpi,
     "hydra": _hydra,
     "mpirun_rsh": _mpirun_rsh,
@@ -121,8 +124,8 @@ _MAKERS = {
 }
 
 
-def _mpich() -> Sequence[str]:
-    """Return what runs ranks with MPICH, from the venv that SPBENCH_TEST_MPICH_VENV names."""
+def _build_mpich_arguments() -> Sequence[str]:
+    """Return the arguments that run ranks in the venv with MPICH."""
     venv = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere"))
     if not (venv / "bin/mpiexec").exists():
         raise MissingRequirementError("SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py")

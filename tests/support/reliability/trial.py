@@ -1,4 +1,4 @@
-"""One trial of a fault: a run, the fault at some moment of it, and what came of it."""
+"""One trial of a fault: a run, the fault, and the outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.runs import SPBENCH, RunProcess, RunResult
 
 LONG = (TEST_SUITES / "long.yaml").read_text()
 MEDIUM = LONG.replace("5000000", "60000")
-"""A suite whose first case goes on for some seconds."""
+"""A suite whose first case takes some seconds."""
 
 
 @dataclass
@@ -25,10 +25,13 @@ class TrialResult:
     """The outcome of a trial.
 
     Attributes:
-        sentence: The reason of the first case that did not pass, or the last line on stderr.
+        fault: The name of the fault.
+        testbed: The name of the testbed.
+        message: The first message that a user reads.
         code: The exit code.
-        seconds: From the fault to the end of the run.
-        wrong: Where the outcome is not as expected; empty: it is.
+        seconds: The time from the fault to the end of the run.
+        mismatches: The differences from the expected outcome.
+        run: The id of the run.
     """
 
     fault: str
@@ -40,22 +43,23 @@ class TrialResult:
     run: str = ""
 
     def to_json(self) -> str:
-        """Return it as a line of JSON."""
+        """Return the result as a line of JSON."""
         return json.dumps(asdict(self))
 
 
 class Trial:
-    """A run in which a fault is tried.
+    """A run into which a fault is injected.
 
     Attributes:
-        rng: The moment and the victim come from it.
+        rng: The source of the moment and of the victim.
         victim: The rank that the fault hits.
-        host: Its host, once it is known.
-        named: Seconds from the fault to the end of its job, if the fault is to be named in time.
+        host: The host of the victim, once it is known.
+        fault_time: The time of the fault, by the monotonic clock.
+        job_end_seconds: The time from the fault to the end of its job, if that has a limit.
     """
 
-    def __init__(self, place: FaultTestbed, folder: Path, seed: int) -> None:
-        self.testbed = place
+    def __init__(self, testbed: FaultTestbed, folder: Path, seed: int) -> None:
+        self.testbed = testbed
         self.folder = folder
         self.rng = random.Random(seed)
         self.victim = self.rng.randrange(2)
@@ -66,34 +70,45 @@ class Trial:
 
     @property
     def run(self) -> RunProcess:
-        """The run under way."""
+        """The process of the run."""
         assert self._run is not None
         return self._run
 
     def start(
         self,
         suite: str,
-        *words: str,
+        *arguments: str,
         env: dict[str, str] | None = None,
         spbench: str | None = None,
     ) -> RunProcess:
-        """Start the suite of this text, by another command than the place's where one is given."""
+        """Start a suite with the testbed's command, or with another one.
+
+        Args:
+            suite: The text of the suite.
+            arguments: Further arguments of ``spbench run``.
+            env: Further environment variables of the controller.
+            spbench: The command to start instead of the testbed's.
+        """
         path = self.folder / "suite.yaml"
         path.write_text(suite)
-        # Consoles in process namespaces have the same small pids, by which mpirun names its files.
-        own = {"TMPDIR": str(self.folder)} if self.testbed.isolated else {}
-        given = {**own, **dict(self.testbed.env), **(env or {})}
-        words = (str(path), *self.testbed.words, *words)
-        command = spbench or self.testbed.spbench
-        self._run = RunProcess(*words, home=self.folder / "home", env=given, spbench=command)
+        # mpirun names its files by its pid, and pids repeat in each process namespace.
+        temporary = {"TMPDIR": str(self.folder)} if self.testbed.isolated else {}
+        self._run = RunProcess(
+            str(path),
+            *self.testbed.arguments,
+            *arguments,
+            home=self.folder / "home",
+            env={**temporary, **dict(self.testbed.env), **(env or {})},
+            spbench=spbench or self.testbed.spbench,
+        )
         self.fault_time = time.monotonic()
         return self._run
 
-    def run_spbench(self, *words: str) -> RunResult:
-        """Run another command of spbench's to its end; its report, if any, is the run's."""
-        began = time.monotonic()
-        done = subprocess.run(
-            [SPBENCH, *words],
+    def run_spbench(self, *arguments: str) -> RunResult:
+        """Run another command of spbench, and return its results with the report of the run."""
+        start_time = time.monotonic()
+        process = subprocess.run(
+            [SPBENCH, *arguments],
             cwd=ROOT,
             env={**os.environ, **dict(self.testbed.env)},
             stdin=subprocess.DEVNULL,
@@ -102,20 +117,23 @@ class Trial:
             timeout=60,
             check=False,
         )
-        seconds = time.monotonic() - began
-        home = self.folder / "home"
         return RunResult(
-            done.returncode, done.stdout, done.stderr, seconds, home, self.folder / "home.json"
+            process.returncode,
+            process.stdout,
+            process.stderr,
+            seconds=time.monotonic() - start_time,
+            home=self.folder / "home",
+            report_path=self.folder / "home.json",
         )
 
     def wait_until_timing(self) -> int:
-        """Wait for a random moment of the timed part; return the victim's pid."""
+        """Wait for a random moment of the timed part; return the pid of the victim."""
         self.run.wait_for_timing()
         time.sleep(self.rng.random())
         return self.find_pid(self.victim)
 
     def find_pid(self, rank: int) -> int:
-        """Return the pid of a rank, and note the victim's host."""
+        """Return the pid of a rank, and store the victim's host."""
         ready = self.run.wait_for("ready", rank=rank)
         if rank == self.victim:
             self.host = str(ready["host"])
@@ -127,26 +145,26 @@ class Trial:
         os.kill(pid, number)
 
     def wait(self, limit: float = 200.0) -> RunResult:
-        """Wait for the end of the run."""
+        """Wait for the end of the run, and return its results."""
         return self.run.wait(limit)
 
 
-def find_first_reason(ended: RunResult) -> str:
-    """Return the first reason that a user reads."""
-    told: list[str] = []
-    if ended.report_path.exists():
-        report = ended.report
+def find_first_reason(result: RunResult) -> str:
+    """Return the first message that a user reads, or an empty string."""
+    reasons: list[str] = []
+    if result.report_path.exists():
+        report = result.report
         cases = [case for case in report["cases"] if case["status"] != "passed"]
-        told = [case["reason"] for case in cases if case["reason"]] + report["errors"]
-    told += ended.stderr.strip().splitlines()[-1:]
-    return told[0] if told else ""
+        reasons = [case["reason"] for case in cases if case["reason"]] + report["errors"]
+    reasons += result.stderr.strip().splitlines()[-1:]
+    return reasons[0] if reasons else ""
 
 
 def find_leftover_runs(runs: list[str], limit: float = 15.0) -> list[str]:
-    """Return the runs of which processes are left when some seconds have passed."""
+    """Return the runs that still have processes after ``limit`` seconds."""
     deadline = time.monotonic() + limit
-    while left := [run for run in runs if find_processes(run)]:
+    while leftover_runs := [run for run in runs if find_processes(run)]:
         if time.monotonic() > deadline:
-            return left
+            return leftover_runs
         time.sleep(0.1)
     return []
