@@ -1,4 +1,4 @@
-"""Small programs for ranks: they record the arguments and variables that they receive, or end early."""
+"""Small programs for ranks, which record their arguments and variables, or end early."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ RIGHT = [*ONE_WORKER, *SERVED, *SUMMED]
 SAMPLE = CaseSample(
     [*RIGHT, *FAULTY],
     lambda case: (case.params["kv_store"], case.params.get("gc_type"), case.inject),
-    named=[
+    always=[
         make_device_case("local", 3),
         make_device_case("local", 3, sums="messages", optimizer="adam"),
         make_device_case("local", 3, "lost-push", optimizer="none"),
