@@ -1,24 +1,41 @@
-"""The charts of the Run page: a histogram and a time line of a metric's samples."""
+"""The charts of the Run page: samples of a metric, and the shares of a time.
+
+A histogram and a time line show samples; stacked bars show shares in the details.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from spbench.record.case_state import CaseState
+from spbench.record.coordinates import (
+    describe_coordinates,
+    list_coordinate_names,
+    shorten_coordinates,
+)
 from spbench.record.metric_names import format_metric_name
+from spbench.record.shares import Shares, compute_all_shares, compute_shares, list_ranks_with_shares
 from spbench.record.timeline import LiveSamples, MetricTimeline
 from spbench.stats.histogram import make_bins
 from spbench.tui.panes import Pane
 from spbench.tui.widgets.histogram import HistogramChart
+from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.timeline import TimeLine
 
 MAX_CACHED = 8
 """Number of combinations of case, metric and rank that stay in the cache."""
 MAX_BINS = 60
+MAX_RANK_BARS = 24
+"""Most ranks with a bar in the details of a case."""
 _PERCENTILES = {"p95": 0.95, "p99": 0.99}
-_FOLDS = {"max": "largest of all ranks", "min": "smallest of all ranks"}
-_FOLDS |= {"sum": "sum of all ranks", "mean": "mean of all ranks"}
+_FOLDS = {
+    "max": "largest of all ranks",
+    "min": "smallest of all ranks",
+    "sum": "sum of all ranks",
+    "mean": "mean of all ranks",
+}
 
 
 class MetricSamples:
@@ -132,3 +149,56 @@ def find_limit(case: CaseState, metric: str) -> float | None:
         if name == metric and expect["limit"] is not None:
             return float(expect["limit"])
     return None
+
+
+def build_case_bars(case: CaseState) -> list[StackedBars]:
+    """Return a chart for each metric with shares, of all ranks and of single ranks."""
+    ranks = list_ranks_with_shares(case)
+    shown_ranks = ranks[:MAX_RANK_BARS] if len(ranks) > 1 else []
+    labels = list(_label_ranks(case, shown_ranks))
+    charts = []
+    for total in compute_all_shares(case):
+        shares_of_ranks = [compute_shares(case, total.metric, rank) for rank in shown_ranks]
+        labelled_shares = zip(labels, shares_of_ranks, strict=True)
+        charts.append(_build_bars(total, [("all ranks", total), *labelled_shares]))
+    return charts
+
+
+def build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
+    """Return a chart for each metric with shares, of the rank and of all ranks."""
+    charts = []
+    for total in compute_all_shares(case):
+        rank_shares = compute_shares(case, total.metric, rank)
+        charts.append(_build_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)]))
+    return charts
+
+
+def _build_bars(total: Shares, labelled_shares: list[tuple[str, Shares | None]]) -> StackedBars:
+    """Return the bars of labelled shares; a rank without shares has no bar."""
+    chart = StackedBars()
+    bars = [
+        Bar(label, [*shares.parts.values()])
+        for label, shares in labelled_shares
+        if shares is not None
+    ]
+    chart.update([*total.parts], bars, total.remainder)
+    return chart
+
+
+def _label_ranks(case: CaseState, ranks: list[int]) -> Iterator[str]:
+    """Yield a label for each rank, with the coordinates that differ between ranks."""
+    coordinates = list_coordinate_names(case.identity.coordinates)
+    differing_names = {coordinate.name for coordinate in coordinates if coordinate.differs}
+    for rank in ranks:
+        recorded = case.measured.ranks.get(rank)
+        text_by_name = shorten_coordinates(recorded.coordinates) if recorded is not None else {}
+        shown = {name: text for name, text in text_by_name.items() if name in differing_names}
+        yield f"rank {rank} {describe_coordinates(shown)}".rstrip()
+
+
+def describe_missing_bars(case: CaseState) -> str:
+    """Return a message on ranks without a bar; empty if all ranks have one."""
+    ranks = list_ranks_with_shares(case)
+    if len(ranks) <= MAX_RANK_BARS:
+        return ""
+    return f"of the first {MAX_RANK_BARS} of {len(ranks)} ranks; a rank's own details have its bar"

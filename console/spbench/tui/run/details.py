@@ -18,9 +18,6 @@ from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison
 from spbench.record.coordinates import (
     MIRRORED,
-    describe_coordinates,
-    list_coordinate_names,
-    shorten_coordinates,
 )
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.judge import describe_failed_checks, divide_by_limit
@@ -42,18 +39,17 @@ from spbench.record.number_formatting import (
 )
 from spbench.record.run_parts import RankState
 from spbench.record.runs.job_output import read_job_output
-from spbench.record.shares import Shares, compute_all_shares, compute_shares, list_ranks_with_shares
+from spbench.record.shares import compute_all_shares
 from spbench.tui.cells import format_status
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
+from spbench.tui.run.charts import build_case_bars, build_rank_bars, describe_missing_bars
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.widgets.stacked_bars import Bar, StackedBars
+from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
 from spbench_core.number_text import format_quantity
 
-MAX_RANK_BARS = 24
-"""Most ranks with a bar in the details of a case."""
 Line = tuple[str, str]
 """A line of details: title and text."""
 
@@ -114,7 +110,7 @@ def build_case_details(feed: Feed, case_id: str) -> DetailsScreen:
     disturbed = is_disturbed(case, feed.state.jobs)
     lines = list(_case_lines(case, feed.case_status(case), disturbed=disturbed))
     output = _failure_output(feed, case, case.verdict.traceback)
-    return DetailsScreen(case_id, lines, _build_case_bars(case), output)
+    return DetailsScreen(case_id, lines, build_case_bars(case), output)
 
 
 def _failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
@@ -155,7 +151,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
     yield from _case_check_lines(case)
     for share in compute_all_shares(case):
         yield share.title, share.text
-    if note := _describe_missing_bars(case):
+    if note := describe_missing_bars(case):
         yield "bars", note
 
 
@@ -223,7 +219,7 @@ def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
     live = selection.feed.state.ranks.get(rank) if case is selection.running else None
-    bars = _build_rank_bars(case, rank) if case else []
+    bars = build_rank_bars(case, rank) if case else []
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None
     output = _failure_output(selection.feed, case, traceback)
@@ -306,55 +302,3 @@ def _describe_check(check: CheckResult) -> str:
     detail = f": {check.detail}" if check.detail else ""
     tolerance = format_number(check.tolerance)
     return f"{outcome}, largest error {error} (tolerance {tolerance}){detail}"
-
-
-# Bars with the shares of a time
-
-
-def _build_case_bars(case: CaseState) -> list[StackedBars]:
-    """Return a chart for each metric with shares, of all ranks and of single ranks."""
-    ranks = list_ranks_with_shares(case)
-    shown = ranks[:MAX_RANK_BARS] if len(ranks) > 1 else []
-    labels = dict(zip(shown, _label_ranks(case, shown), strict=True))
-    charts = []
-    for total in compute_all_shares(case):
-        rows = [(labels[rank], compute_shares(case, total.metric, rank)) for rank in shown]
-        charts.append(_build_bars(total, [("all ranks", total), *rows]))
-    return charts
-
-
-def _build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
-    """Return a chart for each metric with shares, of the rank and of all ranks."""
-    charts = []
-    for total in compute_all_shares(case):
-        rank_shares = compute_shares(case, total.metric, rank)
-        charts.append(_build_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)]))
-    return charts
-
-
-def _build_bars(total: Shares, rows: list[tuple[str, Shares | None]]) -> StackedBars:
-    """Return the bars of labelled shares; a rank without shares has no bar."""
-    chart = StackedBars()
-    bars = [Bar(label, [*row.parts.values()]) for label, row in rows if row is not None]
-    chart.update([*total.parts], bars, total.remainder)
-    return chart
-
-
-def _label_ranks(case: CaseState, ranks: list[int]) -> Iterator[str]:
-    """Yield a label for each rank, with the coordinates that differ between ranks."""
-    differing = {
-        name.name for name in list_coordinate_names(case.identity.coordinates) if name.differs
-    }
-    for rank in ranks:
-        recorded = case.measured.ranks.get(rank)
-        coordinates = shorten_coordinates(recorded.coordinates) if recorded is not None else {}
-        shown = {name: text for name, text in coordinates.items() if name in differing}
-        yield f"rank {rank} {describe_coordinates(shown)}".rstrip()
-
-
-def _describe_missing_bars(case: CaseState) -> str:
-    """Return a message on ranks without a bar; empty if all ranks have one."""
-    ranks = list_ranks_with_shares(case)
-    if len(ranks) <= MAX_RANK_BARS:
-        return ""
-    return f"of the first {MAX_RANK_BARS} of {len(ranks)} ranks; a rank's own details have its bar"
