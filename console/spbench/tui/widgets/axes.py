@@ -38,10 +38,10 @@ def add_row_labels(
     """
     if not width:
         return [list(line) for line in picture]
-    labels = _row_labels(scale, rows)
+    label_by_row = _row_labels(scale, rows)
     lines = []
     for y, line in enumerate(picture):
-        label = labels.get(rows - 1 - y)
+        label = label_by_row.get(rows - 1 - y)
         text = fit(label or "", width - 1, "right") + ("┤" if label else "│")
         lines.append([(text, "axis"), *line])
     return lines
@@ -57,11 +57,11 @@ def render_labels(labels: Sequence[tuple[int, str]], width: int) -> str:
         width: Number of cells of the line.
     """
     line = ""
-    free = 0
+    next_free_cell = 0
     for middle, label in labels:
-        size = cell_width(label)
-        start = max(0, min(middle - size // 2, width - size))
-        if start >= free and start + size <= width:
+        label_width = cell_width(label)
+        start = max(0, min(middle - label_width // 2, width - label_width))
+        if start >= next_free_cell and start + label_width <= width:
             line += " " * (start - cell_width(line)) + label
-            free = start + size + 1
+            next_free_cell = start + label_width + 1
     return line

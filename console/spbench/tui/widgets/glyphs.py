@@ -24,11 +24,11 @@ def sparkline(values: Iterable[float], width: int, maximum: float | None = None)
         maximum: The value of a full bar. Default: the largest value shown.
     """
     shown = list(values)[-width:]
-    top = max(shown, default=0.0) if maximum is None else maximum
-    if top <= 0:
+    full_bar = max(shown, default=0.0) if maximum is None else maximum
+    if full_bar <= 0:
         return (BLOCKS[0] * len(shown)).rjust(width)
-    steps = (int(value / top * len(BLOCKS)) for value in shown)
-    return "".join(BLOCKS[min(len(BLOCKS) - 1, step)] for step in steps).rjust(width)
+    bar_heights = (int(value / full_bar * len(BLOCKS)) for value in shown)
+    return "".join(BLOCKS[min(len(BLOCKS) - 1, height)] for height in bar_heights).rjust(width)
 
 
 def slowness_step(ratio: float, notable: float) -> int:

@@ -161,17 +161,19 @@ class HeatMap(Chart):
 
     def _compute_frame(self, width: int, height: int) -> _Frame:
         """Return the part in view, from the scroll position or the last possible one."""
-        widest = max(map(cell_width, self._rows), default=0)
-        label_width = min(widest, _MAX_LABEL_WIDTH, width // 3) + 1
-        available = max(1, width - label_width)
-        count = len(self._columns)
-        column_width = _NUMBER_WIDTH if count * _NUMBER_WIDTH <= available else _GLYPH_WIDTH
-        lines = max(1, height - 2)
-        shown = max(1, available // column_width)
-        top = max(0, min(self._top, len(self._rows) - lines))
-        left = max(0, min(self._left, count - shown))
-        rows = range(top, min(len(self._rows), top + lines))
-        columns = range(left, min(count, left + shown))
+        widest_label = max(map(cell_width, self._rows), default=0)
+        label_width = min(widest_label, _MAX_LABEL_WIDTH, width // 3) + 1
+        available_width = max(1, width - label_width)
+        column_count = len(self._columns)
+        column_width = (
+            _NUMBER_WIDTH if column_count * _NUMBER_WIDTH <= available_width else _GLYPH_WIDTH
+        )
+        visible_row_count = max(1, height - 2)
+        visible_column_count = max(1, available_width // column_width)
+        top = max(0, min(self._top, len(self._rows) - visible_row_count))
+        left = max(0, min(self._left, column_count - visible_column_count))
+        rows = range(top, min(len(self._rows), top + visible_row_count))
+        columns = range(left, min(column_count, left + visible_column_count))
         return _Frame(rows, columns, label_width, column_width)
 
     def _render_heading(self, frame: _Frame) -> list[Piece]:
@@ -214,9 +216,9 @@ class HeatMap(Chart):
 
     def _summarize(self) -> list[str]:
         if self.cursor is None:
-            size = f"{len(self._rows)} x {len(self._columns)}"
+            shape = f"{len(self._rows)} x {len(self._columns)}"
             median = format_value(self._median or 0.0, self._unit)
-            return [f"{size}, median {median}", "arrows read the cells out"]
+            return [f"{shape}, median {median}", "arrows read the cells out"]
         row, column = divmod(self.cursor, len(self._columns))
         value = self._values[row][column]
         pair = f"{self._rows[row]} -> {self._columns[column]}"

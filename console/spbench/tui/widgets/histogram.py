@@ -97,44 +97,49 @@ class HistogramChart(Chart):
 
     def _render_bars(self, width: int, rows: int) -> list[list[Piece]]:
         glyphs = _ASCII if self.ascii else _BLOCKS
-        steps = len(glyphs) - 1
+        steps_per_row = len(glyphs) - 1
         max_count = max(self._counts)
         bars = []
         for x in range(width):
             start, end = self._find_bins(x, width)
-            count = sum(self._counts[start:end]) / (end - start)
+            mean_count = sum(self._counts[start:end]) / (end - start)
             # Any sample makes a visible bar, however low it is.
-            height = max(round(count * rows * steps / max_count), 1) if count else 0
+            height_in_steps = (
+                max(round(mean_count * rows * steps_per_row / max_count), 1) if mean_count else 0
+            )
             selected = self.cursor is not None and start <= self.cursor < end
-            bars.append((height, "mark" if selected else "line"))
+            bars.append((height_in_steps, "mark" if selected else "line"))
         return [
-            [(glyphs[max(0, min(steps, height - row * steps))], style) for height, style in bars]
+            [
+                (glyphs[max(0, min(steps_per_row, height_in_steps - row * steps_per_row))], style)
+                for height_in_steps, style in bars
+            ]
             for row in reversed(range(rows))
         ]
 
     def _render_axis(self, width: int) -> list[Piece]:
         """Return the smallest and the largest value, with the marks that fit between them."""
-        low = format_number(self._edges[0])
-        high = self._format(self._edges[-1])
+        lowest_text = format_number(self._edges[0])
+        highest_text = self._format(self._edges[-1])
         line = ["-" if self.ascii else "─"] * width
         pointer = "^" if self.ascii else "▲"
-        used = [False] * width
-        for text, start in ((low, 0), (high, width - cell_width(high))):
-            _write(line, used, text, start)
+        is_cell_used = [False] * width
+        for text, start in ((lowest_text, 0), (highest_text, width - cell_width(highest_text))):
+            _write(line, is_cell_used, text, start)
         for name, value in self._marks.items():
-            index = max(0, min(self.count_stops() - 1, bisect_right(self._edges, value) - 1))
-            x = self._find_middle(index, width)
-            if not _write(line, used, pointer + name, x):
-                _write(line, used, name + pointer, x - cell_width(name))
+            bin_index = max(0, min(self.count_stops() - 1, bisect_right(self._edges, value) - 1))
+            x = self._find_middle(bin_index, width)
+            if not _write(line, is_cell_used, pointer + name, x):
+                _write(line, is_cell_used, name + pointer, x - cell_width(name))
         if self.cursor is not None:
             line[self._find_middle(self.cursor, width)] = "@" if self.ascii else "◆"
         return [("".join(line), "axis")]
 
-    def _find_middle(self, index: int, width: int) -> int:
+    def _find_middle(self, bin_index: int, width: int) -> int:
         """Return the middle column of cells of a bin."""
-        first = -(-index * width // self.count_stops())
-        last = ((index + 1) * width - 1) // self.count_stops()
-        return min(last, (first + last) // 2)
+        first_column = -(-bin_index * width // self.count_stops())
+        last_column = ((bin_index + 1) * width - 1) // self.count_stops()
+        return min(last_column, (first_column + last_column) // 2)
 
     def _summarize(self) -> Iterator[str]:
         counts = self._counts
@@ -148,8 +153,8 @@ class HistogramChart(Chart):
         for name, value in self._marks.items():
             yield f"{name} {self._format(value)}"
         yield f"{total} samples from {self._format_range(0, self.count_stops())}"
-        fullest = max(range(self.count_stops()), key=lambda index: counts[index])
-        yield f"most in {self._format_range(fullest, fullest + 1)}"
+        fullest_bin = max(range(self.count_stops()), key=lambda index: counts[index])
+        yield f"most in {self._format_range(fullest_bin, fullest_bin + 1)}"
 
     def _format_range(self, start: int, end: int) -> str:
         low = self._edges[start]
@@ -160,11 +165,11 @@ class HistogramChart(Chart):
         return format_value(value, self._unit)
 
 
-def _write(line: list[str], used: list[bool], text: str, start: int) -> bool:
+def _write(line: list[str], is_cell_used: list[bool], text: str, start: int) -> bool:
     """Write a text into a line if its cells and one more at each side are free."""
     end = start + len(text)
-    if start < 0 or end > len(line) or any(used[max(0, start - 1) : end + 1]):
+    if start < 0 or end > len(line) or any(is_cell_used[max(0, start - 1) : end + 1]):
         return False
     line[start:end] = text
-    used[start:end] = [True] * len(text)
+    is_cell_used[start:end] = [True] * len(text)
     return True

@@ -88,23 +88,22 @@ class Plot(Chart):
         """
         self._series = tuple(series)
         self._titles = (x_title, y_title)
-        drawable = [
+        indexed_points = [
             (index, point)
-            for index, one_series in enumerate(series)
-            for point in one_series.points
+            for index, plot_series in enumerate(series)
+            for point in plot_series.points
             if _is_drawable(point)
         ]
-        self._categories = _list_categories([point.x for _, point in drawable])
+        self._categories = _list_categories([point.x for _, point in indexed_points])
         points = [
-            _PlacedPoint(index, self._get_x(point.x), point.y, point) for index, point in drawable
+            _PlacedPoint(index, self._get_x(point.x), point.y, point)
+            for index, point in indexed_points
         ]
         self._points = sorted(points, key=lambda point: (point.series, point.x))
-        heights = [y for placed in points for y in (placed.y, placed.point.low, placed.point.high)]
+        all_y = [y for placed in points for y in (placed.y, placed.point.low, placed.point.high)]
         self._scales = (
             fit_scale((point.x for point in points), False if self._categories else x_log),
-            fit_scale(
-                (y for y in heights if drop_infinite(y) is not None and y is not None), y_log
-            ),
+            fit_scale((y for y in all_y if drop_infinite(y) is not None and y is not None), y_log),
         )
         self.redraw()
 
@@ -133,14 +132,14 @@ class Plot(Chart):
             self.action_step(direction)
             return
         current = self._points[self.cursor]
-        others = [
+        series_ahead = [
             point.series
             for point in self._points
             if (point.series - current.series) * direction > 0
         ]
-        if others:
-            target = min(others) if direction > 0 else max(others)
-            stops = [stop for stop, point in enumerate(self._points) if point.series == target]
+        if series_ahead:
+            next_series = min(series_ahead) if direction > 0 else max(series_ahead)
+            stops = [stop for stop, point in enumerate(self._points) if point.series == next_series]
             self.move_to(min(stops, key=lambda stop: abs(self._points[stop].x - current.x)))
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
@@ -197,8 +196,8 @@ class Plot(Chart):
         return (_ASCII if self.ascii else _GLYPHS)[series % SERIES_COLOURS]
 
     def _render_legend(self) -> list[Piece]:
-        log = " (log)" if self._scales[1].log else ""
-        pieces: list[Piece] = [(f"{self._titles[1]}{log}", "title")]
+        log_note = " (log)" if self._scales[1].log else ""
+        pieces: list[Piece] = [(f"{self._titles[1]}{log_note}", "title")]
         for index, series in enumerate(self._series):
             style = f"series-{index % SERIES_COLOURS}"
             pieces.append((f"  {self._get_glyph(index)} {series.name}", style))
@@ -207,18 +206,20 @@ class Plot(Chart):
     def _render_x_labels(self, dots: Dots, margin: int) -> str:
         scale = self._scales[0]
         if self._categories:
-            labels = [(float(index), name) for index, name in enumerate(self._categories)]
+            labelled_values = [(float(index), name) for index, name in enumerate(self._categories)]
         else:
             ticks = scale.ticks(max(2, dots.width // 12))
-            labels = list(zip(ticks, format_ticks(ticks, scale.log), strict=True))
-        cells = [(margin + scale.to_index(value, dots.width), label) for value, label in labels]
-        return render_labels(cells, margin + dots.width)
+            labelled_values = list(zip(ticks, format_ticks(ticks, scale.log), strict=True))
+        label_cells = [
+            (margin + scale.to_index(value, dots.width), label) for value, label in labelled_values
+        ]
+        return render_labels(label_cells, margin + dots.width)
 
     def _summarize(self) -> list[str]:
         x_title, y_title = self._titles
         if self.cursor is None:
-            log = " (log)" if self._scales[0].log else ""
-            return [f"across: {x_title}{log}", "left and right read the points out"]
+            log_note = " (log)" if self._scales[0].log else ""
+            return [f"across: {x_title}{log_note}", "left and right read the points out"]
         placed = self._points[self.cursor]
         point = placed.point
         x = point.x if isinstance(point.x, str) else format_round_value(point.x)

@@ -47,9 +47,11 @@ def lay_out_ranks(ranks: int, width: int, lines: int) -> CellLayout:
     """Return a layout of all ranks in ``lines`` lines, with wide cells for few ranks."""
     width = max(1, width)
     lines = max(1, lines)
-    per_cell = max(1, -(-ranks // (width * lines)))
-    columns = max(1, min(_MAX_COLUMNS_PER_CELL, width // max(1, -(-ranks // per_cell))))
-    return CellLayout(ranks, per_cell, columns, width // columns)
+    ranks_per_cell = max(1, -(-ranks // (width * lines)))
+    columns_per_cell = max(
+        1, min(_MAX_COLUMNS_PER_CELL, width // max(1, -(-ranks // ranks_per_cell)))
+    )
+    return CellLayout(ranks, ranks_per_cell, columns_per_cell, width // columns_per_cell)
 
 
 class RankStrip(Chart):
@@ -148,10 +150,10 @@ class RankStrip(Chart):
         layout = self._lay_out()
         self._move_to_selected(layout)
         stops = range(layout.count)
-        size = layout.cells_per_line
+        cells_per_line = layout.cells_per_line
         lines = [
-            [self._render_cell(stop, layout) for stop in stops[start : start + size]]
-            for start in range(0, len(stops), size)
+            [self._render_cell(stop, layout) for stop in stops[start : start + cells_per_line]]
+            for start in range(0, len(stops), cells_per_line)
         ]
         if height > 1:
             lines.append([(join_fitting([self._summarize(layout)], width), "words")])
@@ -195,11 +197,11 @@ class RankStrip(Chart):
     def _summarize_all(self) -> str:
         """Describe the failed ranks, or else the slowest rank if it is notably slow."""
         all_ranks = range(len(self._ratios))
-        failed = sum(rank in self._failed for rank in all_ranks)
-        if failed == 1:
+        failed_count = sum(rank in self._failed for rank in all_ranks)
+        if failed_count == 1:
             return f"1 failed: rank {self._find_worst(all_ranks)}"
-        if failed:
-            return f"{failed} failed, such as rank {self._find_worst(all_ranks)}"
+        if failed_count:
+            return f"{failed_count} failed, such as rank {self._find_worst(all_ranks)}"
         ratios = [ratio for ratio in self._ratios if ratio is not None]
         if max(ratios, default=0.0) >= NOTABLE_RANK:
             return f"worst: {self._describe(all_ranks)}"

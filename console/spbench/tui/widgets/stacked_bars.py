@@ -89,20 +89,20 @@ class StackedBars(Chart, can_focus=False):
     def _render_legend(self, width: int) -> list[list[Piece]]:
         """Return the lines that name the parts of the bars and the remainder."""
         remainder = _ASCII_REST if self.ascii else REST_GLYPH
-        used = [
+        used_parts = [
             (letter, name, _choose_style(part))
             for part, (letter, name) in enumerate(zip(self._letters, self._names, strict=True))
             if any(bar.parts[part] > 0 for bar in self._bars)
         ]
         lines: list[list[Piece]] = []
-        available = 0
-        for glyph, name, style in (*used, (remainder, self._remainder, "none")):
-            size = 2 + cell_width(name) + _GAP
-            if size - _GAP > available or not lines:
+        available_width = 0
+        for glyph, name, style in (*used_parts, (remainder, self._remainder, "none")):
+            label_width = 2 + cell_width(name) + _GAP
+            if label_width - _GAP > available_width or not lines:
                 lines.append([])
-                available = width
+                available_width = width
             lines[-1] += [(glyph, style), (f" {name}" + " " * _GAP, "words")]
-            available -= size
+            available_width -= label_width
         return lines
 
 
@@ -110,8 +110,8 @@ def assign_letters(names: Sequence[str]) -> tuple[str, ...]:
     """Return a letter for each name: its first unused one, or any unused letter."""
     used: list[str] = []
     for name in names:
-        free = (letter for letter in (*name, *ascii_uppercase) if letter not in used)
-        used.append(next(free, "?"))
+        unused_letters = (letter for letter in (*name, *ascii_uppercase) if letter not in used)
+        used.append(next(unused_letters, "?"))
     return tuple(used)
 
 

@@ -129,24 +129,28 @@ def lay_out(columns: Sequence[Column], width: int, show_all: bool = False) -> La
         width: The width of the table, in cells.
         show_all: Leave no column out, even if they do not fit.
     """
-    shown = list(enumerate(columns))
-    usable = width
-    while not show_all and _sum_widths(shown) > usable and any(column.rank for _, column in shown):
+    indexed_columns = list(enumerate(columns))
+    available_width = width
+    while (
+        not show_all
+        and _sum_widths(indexed_columns) > available_width
+        and any(column.rank for _, column in indexed_columns)
+    ):
         # Among columns with equal rank, the rightmost is left out.
-        shown.remove(max(shown, key=lambda indexed: (indexed[1].rank, indexed[0])))
-        usable = width - _MARK_WIDTH
-    spare = max(0, usable - _sum_widths(shown))
+        indexed_columns.remove(max(indexed_columns, key=lambda pair: (pair[1].rank, pair[0])))
+        available_width = width - _MARK_WIDTH
+    spare_width = max(0, available_width - _sum_widths(indexed_columns))
     placed = []
     x = MARGIN
-    for index, column in shown:
+    for index, column in indexed_columns:
         column_width = column.width
         if column.flexible:
-            column_width += spare
-            spare = 0
+            column_width += spare_width
+            spare_width = 0
         placed.append(PlacedColumn(column, index, x, column_width))
         x += column_width + _GAP
-    return Layout(tuple(placed), max(MARGIN, x - _GAP), len(columns) - len(shown))
+    return Layout(tuple(placed), max(MARGIN, x - _GAP), len(columns) - len(indexed_columns))
 
 
-def _sum_widths(shown: list[tuple[int, Column]]) -> int:
-    return MARGIN - _GAP + sum(column.width + _GAP for _, column in shown)
+def _sum_widths(indexed_columns: list[tuple[int, Column]]) -> int:
+    return MARGIN - _GAP + sum(column.width + _GAP for _, column in indexed_columns)

@@ -33,18 +33,18 @@ def render_row(
         min_width: Smallest width in cells, so that the line need not be extended later.
     """
     row_style = "cursor" if cursor else ""
-    plain = styles(row_style)
-    pieces = [((_CURSOR_MARK if cursor else "").ljust(MARGIN), plain)]
+    plain_style = styles(row_style)
+    pieces = [((_CURSOR_MARK if cursor else "").ljust(MARGIN), plain_style)]
     x = MARGIN
     for placed in layout.placed:
         cell = cells[placed.index]
         text, cell_style = (cell, "") if isinstance(cell, str) else (cell.text, cell.style)
         if placed.x > x:
-            pieces.append((" " * (placed.x - x), plain))
-        style = styles(f"{row_style} {cell_style}") if cell_style else plain
+            pieces.append((" " * (placed.x - x), plain_style))
+        style = styles(f"{row_style} {cell_style}") if cell_style else plain_style
         pieces.append((fit(text, placed.width, placed.column.align), style))
         x = placed.x + placed.width
-    pieces.append((" " * (min_width - x), plain))
+    pieces.append((" " * (min_width - x), plain_style))
     return Strip(merge_segments(pieces), max(min_width, x))
 
 
@@ -52,16 +52,16 @@ def render_heading(
     layout: Layout, styles: ComponentStyles, sort: str | None, reverse: bool
 ) -> Strip:
     """Return the titles in the width of the layout; an arrow marks the sort column."""
-    plain = styles("heading")
-    pieces = [(" " * MARGIN, plain)]
+    plain_style = styles("heading")
+    pieces = [(" " * MARGIN, plain_style)]
     x = MARGIN
     for placed in layout.placed:
         arrow = ""
-        style = plain
+        style = plain_style
         if placed.column.key == sort:
             arrow = "▼" if reverse else "▲"
             style = styles("heading sorted")
-        pieces.append((" " * (placed.x - x), plain))
+        pieces.append((" " * (placed.x - x), plain_style))
         pieces.append((_render_title(placed, arrow), style))
         x = placed.x + placed.width
     return Strip(merge_segments(pieces), x)
@@ -84,8 +84,8 @@ def count_fixed_cells(layout: Layout, width: int) -> int:
 def crop_line(line: Strip, layout: Layout, scroll: int, width: int, fill: Style) -> Strip:
     """Return the part in view of a line that is scrolled by ``scroll`` cells."""
     if scroll:
-        fixed = count_fixed_cells(layout, width)
-        line = Strip.join([line.crop(0, fixed), line.crop(fixed + scroll)])
+        fixed_width = count_fixed_cells(layout, width)
+        line = Strip.join([line.crop(0, fixed_width), line.crop(fixed_width + scroll)])
     return line if line.cell_length == width else line.crop_extend(0, width, fill)
 
 

@@ -67,18 +67,18 @@ class RowOrder:
     def _sort(self, keys: list[Hashable]) -> list[Hashable]:
         if self.sort is None:
             return keys[::-1] if self.reverse else keys
-        values = {key: self.rows.sort_value(key, self.sort) for key in keys}
-        sortable = [key for key in keys if values[key] is not None]
-        unknown = [key for key in keys if values[key] is None]
+        value_by_key = {key: self.rows.sort_value(key, self.sort) for key in keys}
+        sortable = [key for key in keys if value_by_key[key] is not None]
+        unsortable = [key for key in keys if value_by_key[key] is None]
 
         def get_value(key: Hashable) -> Any:
-            return values[key]
+            return value_by_key[key]
 
         sortable.sort(key=get_value, reverse=self.reverse)
-        return sortable + unknown
+        return sortable + unsortable
 
     def _merge(self, natural: list[Hashable]) -> list[Hashable]:
         """Return the remaining rows in their old order, then new rows until the next sort."""
-        new = [key for key in natural if key not in self._indices]
-        remaining = set(natural)
-        return [key for key in self.keys if key in remaining] + self._filter(new)
+        new_keys = [key for key in natural if key not in self._indices]
+        remaining_keys = set(natural)
+        return [key for key in self.keys if key in remaining_keys] + self._filter(new_keys)

@@ -97,11 +97,11 @@ class TableView(ScrollView):
         if direction > 0 and self._layout.left_out and self.scroll_offset.x >= self.max_scroll_x:
             self.action_wide()
         x = self.scroll_offset.x
-        fixed = count_fixed_cells(self._layout, self._width)
-        stops = [placed.x - (fixed or MARGIN) for placed in self._layout.placed]
-        ahead = [stop for stop in stops if (stop - x) * direction > 0]
-        if ahead:
-            self.scroll_target_x = self.scroll_x = min(ahead, key=lambda stop: abs(stop - x))
+        fixed_width = count_fixed_cells(self._layout, self._width)
+        stops = [placed.x - (fixed_width or MARGIN) for placed in self._layout.placed]
+        stops_ahead = [stop for stop in stops if (stop - x) * direction > 0]
+        if stops_ahead:
+            self.scroll_target_x = self.scroll_x = min(stops_ahead, key=lambda stop: abs(stop - x))
 
     def render_line(self, y: int) -> Strip:
         """Return a line of the widget; line 0 is the heading."""

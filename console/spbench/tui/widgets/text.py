@@ -26,11 +26,11 @@ def fit(text: str, width: int, align: Align = "left") -> str:
     if width <= 0:
         return ""
     text = replace_controls(text)
-    size = cell_width(text)
-    if size > width:
+    text_width = cell_width(text)
+    if text_width > width:
         return set_cell_size(text, width - 1) + _ELLIPSIS
-    pad = " " * (width - size)
-    return pad + text if align == "right" else text + pad
+    padding = " " * (width - text_width)
+    return padding + text if align == "right" else text + padding
 
 
 def wrap(text: str, width: int) -> list[str]:

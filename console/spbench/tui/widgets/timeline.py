@@ -120,35 +120,35 @@ class TimeLine(Chart):
     def _measure_graph_width(self) -> int:
         present = [value for value in self._values if value is not None]
         rows = max(1, min(MAX_BAR_LINES, self.size.height - (2 if self._title else 1)))
-        labels = measure_label_width(self._choose_scale(present), rows, self.size.width)
-        return max(1, self.size.width - labels)
+        label_width = measure_label_width(self._choose_scale(present), rows, self.size.width)
+        return max(1, self.size.width - label_width)
 
     def _choose_scale(self, present: list[float]) -> Scale:
         limit = self._limit
         if present and limit is not None:
-            reach = max(abs(value) for value in present) * _MAX_LIMIT_RATIO
-            if abs(limit) <= reach:
+            max_drawn_limit = max(abs(value) for value in present) * _MAX_LIMIT_RATIO
+            if abs(limit) <= max_drawn_limit:
                 return fit_scale([*present, limit])
         return fit_scale(present)
 
     def _draw_graph(self, scale: Scale, width: int, height: int) -> Dots:
         dots = Dots(width, height, self.ascii)
-        joined = sum(value is not None for value in self._values) >= MIN_JOINED_VALUES
+        is_joined = sum(value is not None for value in self._values) >= MIN_JOINED_VALUES
         previous: tuple[int, int] | None = None
-        for x, values in self._group_by_column(dots.columns).items():
+        for column, values in self._group_by_column(dots.columns).items():
             style = "over" if self._is_over(values.low) or self._is_over(values.high) else "line"
             first = scale.to_index(values.first, dots.rows)
             last = scale.to_index(values.last, dots.rows)
             low = scale.to_index(values.low, dots.rows)
             high = scale.to_index(values.high, dots.rows)
-            if joined and previous is not None and not values.after_gap:
-                if x > previous[0] + 1:
-                    dots.draw_line(previous, (x, first), style)
+            if is_joined and previous is not None and not values.after_gap:
+                if column > previous[0] + 1:
+                    dots.draw_line(previous, (column, first), style)
                 else:
                     low = min(low, previous[1])
                     high = max(high, previous[1])
-            dots.fill_column(x, low, high, style)
-            previous = x, last
+            dots.fill_column(column, low, high, style)
+            previous = column, last
         if self.cursor is not None:
             self._draw_cursor(dots, scale)
         if self._limit is not None and scale.low <= self._limit <= scale.high:
@@ -156,19 +156,21 @@ class TimeLine(Chart):
         return dots
 
     def _group_by_column(self, columns: int) -> dict[int, _ColumnValues]:
-        grouped: dict[int, _ColumnValues] = {}
+        values_by_column: dict[int, _ColumnValues] = {}
         after_gap = True
         for index, value in enumerate(self._values):
             if value is not None:
-                x = self._find_column(index, columns)
-                values = grouped.get(x)
+                column = self._find_column(index, columns)
+                values = values_by_column.get(column)
                 if values is None:
-                    values = grouped[x] = _ColumnValues(value, value, value, value, after_gap)
+                    values = values_by_column[column] = _ColumnValues(
+                        value, value, value, value, after_gap
+                    )
                 values.last = value
                 values.low = min(values.low, value)
                 values.high = max(values.high, value)
             after_gap = value is None
-        return grouped
+        return values_by_column
 
     def _find_column(self, index: int, columns: int) -> int:
         return index * (columns - 1) // max(1, self.count_stops() - 1)
@@ -199,9 +201,9 @@ class TimeLine(Chart):
             worst = max(present) if self._better == "lower" else min(present)
             yield f"worst {self._format(worst)}"
         if self._limit is not None:
-            over = sum(map(self._is_over, present))
+            over_count = sum(map(self._is_over, present))
             yield f"limit {self._format(self._limit)}"
-            yield f"{over} of {len(present)} beyond it" if over else "none beyond it"
+            yield f"{over_count} of {len(present)} beyond it" if over_count else "none beyond it"
         if self._choose_scale(present).log:
             yield "logarithmic axis"
 
