@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,14 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from spbench.tui.pages import PAGES
+
+
+class ActiveKey(NamedTuple):
+    """The keys of an action that works now, its description, and its id."""
+
+    keys: str
+    description: str
+    id: str
 
 
 class HelpScreen(ModalScreen[None]):
@@ -33,7 +41,7 @@ class HelpScreen(ModalScreen[None]):
     }
     """
 
-    def __init__(self, text: str, keys: list[tuple[str, str, str]]) -> None:
+    def __init__(self, text: str, keys: list[ActiveKey]) -> None:
         super().__init__()
         self._text = text
         self._keys = keys
@@ -60,7 +68,7 @@ def build_help(screen: Screen[object]) -> str:
     return "\n\n".join(dict.fromkeys(texts)) or "No help here."
 
 
-def list_active_keys(screen: Screen[object]) -> list[tuple[str, str, str]]:
+def list_active_keys(screen: Screen[object]) -> list[ActiveKey]:
     """Return keys, description and id of every binding that works now."""
     keys_by_action: dict[tuple[str, str], list[str]] = {}
     for active in screen.active_bindings.values():
@@ -68,7 +76,10 @@ def list_active_keys(screen: Screen[object]) -> list[tuple[str, str, str]]:
         if active.enabled and binding.description:
             action = (binding.tooltip or binding.description, binding.id or "")
             keys_by_action.setdefault(action, []).append(screen.app.get_key_display(binding))
-    return [(" ".join(keys), description, id) for (description, id), keys in keys_by_action.items()]
+    return [
+        ActiveKey(" ".join(keys), description, id)
+        for (description, id), keys in keys_by_action.items()
+    ]
 
 
 def list_commands(

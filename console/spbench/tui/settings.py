@@ -31,11 +31,11 @@ _KEY_NAMES = {
 }
 
 
-def _theme(name: str, accents: str, grounds: str, *, dark: bool = True, **more: Any) -> Theme:
+def _theme(name: str, accents: str, grounds: str, *, dark: bool = True, **options: Any) -> Theme:
     """Return a theme with colours separated by spaces, in the order of their names."""
     colours: dict[str, Any] = dict(zip(_ACCENTS, accents.split(), strict=True))
     colours |= zip(_GROUNDS, grounds.split(), strict=True)
-    return Theme(name=name, dark=dark, **colours, **more)
+    return Theme(name=name, dark=dark, **colours, **options)
 
 
 THEMES = (
@@ -297,8 +297,8 @@ def _replace_theme(text: str, theme: str) -> str:
         if key.value == "theme":
             return text[: value.start_mark.index] + theme + text[value.end_mark.index :]
     if isinstance(root, yaml.MappingNode) and root.flow_style:
-        start = root.start_mark.index + 1
-        return f"{text[:start]}theme: {theme}{', ' if entries else ''}{text[start:]}"
+        insert_at = root.start_mark.index + 1
+        return f"{text[:insert_at]}theme: {theme}{', ' if entries else ''}{text[insert_at:]}"
     newline = "\r\n" if "\r\n" in text else "\n"
     if text and not text.endswith("\n"):
         text += newline

@@ -113,8 +113,8 @@ class HostRows:
         """Return the sort key of a host; the worst status sorts first."""
         host = str(key)
         if column in ("host", "slots", "status"):
-            worst = _WORST_FIRST.index(self.status(host))
-            return {"host": host, "slots": self._slots[host], "status": worst}[column]
+            severity_order = _WORST_FIRST.index(self.status(host))
+            return {"host": host, "slots": self._slots[host], "status": severity_order}[column]
         facts = self._facts.get(host)
         if facts is None:
             return None

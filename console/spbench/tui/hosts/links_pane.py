@@ -111,17 +111,18 @@ ranks on each two hosts, or all ranks."""
 
 def describe_worst_link(table: LinkTable) -> str:
     """Describe the link that is slowest compared with the median of its kind."""
-    slowness = table.compute_slowness()
-    if not slowness:
+    slowness_by_pair = table.compute_slowness()
+    if not slowness_by_pair:
         return ""
-    source, target = pair = max(slowness, key=lambda link: slowness[link])
-    kind = "within a host" if table.within_host(pair) else "between hosts"
+    source, target = pair = max(slowness_by_pair, key=lambda link: slowness_by_pair[link])
+    pair_location = "within a host" if table.within_host(pair) else "between hosts"
     ends = " to ".join(f"rank {rank}{_format_host(table, rank)}" for rank in (source, target))
-    ratio = slowness[pair]
+    worst_slowness = slowness_by_pair[pair]
     comparison = "near the median"
-    if ratio > 1 + SIMILAR:
-        comparison = f"{format_factor(ratio)} worse than the median"
-    return f"Slowest: {ends}, {format_value(table.values[pair], table.unit)}, {comparison} {kind}."
+    if worst_slowness > 1 + SIMILAR:
+        comparison = f"{format_factor(worst_slowness)} worse than the median"
+    value = format_value(table.values[pair], table.unit)
+    return f"Slowest: {ends}, {value}, {comparison} {pair_location}."
 
 
 def _format_host(table: LinkTable, rank: int) -> str:
@@ -130,33 +131,38 @@ def _format_host(table: LinkTable, rank: int) -> str:
 
 def _build_rank_matrix(table: LinkTable) -> LabelledMatrix:
     ranks = table.ranks
-    slowness = table.compute_slowness()
+    slowness_by_pair = table.compute_slowness()
     return LabelledMatrix(
         [f"{rank} {table.hosts.get(rank, '')}".rstrip() for rank in ranks],
         [[table.get_value(source, target) for target in ranks] for source in ranks],
-        [[_get_slowness(slowness, source, target) for target in ranks] for source in ranks],
+        [[_get_slowness(slowness_by_pair, source, target) for target in ranks] for source in ranks],
     )
 
 
-def _get_slowness(slowness: dict[RankPair, float], source: int, target: int) -> float | None:
-    return slowness.get((source, target), slowness.get((target, source)))
+def _get_slowness(
+    slowness_by_pair: dict[RankPair, float], source: int, target: int
+) -> float | None:
+    return slowness_by_pair.get((source, target), slowness_by_pair.get((target, source)))
 
 
 def _build_host_matrix(table: LinkTable) -> LabelledMatrix:
     """Return for each two hosts the worst pair of ranks, in both directions."""
-    values = table.worst_by_host()
-    worst: dict[HostPair, float] = defaultdict(float)
-    for (source, target), ratio in table.compute_slowness().items():
+    value_by_pair = table.worst_by_host()
+    worst_slowness_by_pair: dict[HostPair, float] = defaultdict(float)
+    for (source, target), slowness in table.compute_slowness().items():
         if source in table.hosts and target in table.hosts:
             ends = table.hosts[source], table.hosts[target]
             for pair in (ends, ends[::-1]):
-                worst[pair] = max(worst[pair], ratio)
-    hosts = list(dict.fromkeys(host for pair in values for host in pair))
+                worst_slowness_by_pair[pair] = max(worst_slowness_by_pair[pair], slowness)
+    hosts = list(dict.fromkeys(host for pair in value_by_pair for host in pair))
     return LabelledMatrix(
         hosts,
         [
-            [values.get((source_host, target_host)) for target_host in hosts]
+            [value_by_pair.get((source_host, target_host)) for target_host in hosts]
             for source_host in hosts
         ],
-        [[worst.get((source_host, target_host)) for target_host in hosts] for source_host in hosts],
+        [
+            [worst_slowness_by_pair.get((source_host, target_host)) for target_host in hosts]
+            for source_host in hosts
+        ],
     )

@@ -120,13 +120,13 @@ class SourceRows:
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return the sort key of a source."""
         source = self.sources[key]
-        values = {
+        value_by_column = {
             "used": self._is_used(source),
             "name": source.title,
             "hosts": len(source.hosts.names) if source.hosts else None,
             "slots": source.hosts.slots if source.hosts else None,
         }
-        return values[column]
+        return value_by_column[column]
 
     def text(self, key: Hashable) -> str:
         """Return the name."""

@@ -298,12 +298,12 @@ stands beside what was predicted."""
         plan_args = (planned.plan, planned.profile, planned.cluster)
         folder = self.context.options.folder
         try:
-            suite = await asyncio.to_thread(emit_suite, *plan_args, folder / "plan.yaml")
+            emitted = await asyncio.to_thread(emit_suite, *plan_args, folder / "plan.yaml")
             prefix = "suites/" if (folder / "suites").is_dir() else ""
             question = (
-                f"File of the suite that runs the plan on {format_quantity(suite.ranks, 'rank')}:"
+                f"File of the suite that runs the plan on {format_quantity(emitted.ranks, 'rank')}:"
             )
-            proposed = f"{prefix}{suite.suite.name}.yaml"
+            proposed = f"{prefix}{emitted.suite.name}.yaml"
             name = await self.app.push_screen_wait(AskLine(question, proposed))
             if name is None:
                 return None
@@ -311,12 +311,12 @@ stands beside what was predicted."""
             path = path.with_suffix(path.suffix or ".yaml")
             if not await self.confirm_overwrite(path):
                 return None
-            await asyncio.to_thread(write_file, path, suite.text)
+            await asyncio.to_thread(write_file, path, emitted.text)
         except SpbenchError as error:
             self.show_error(str(error))
             return None
         self.suite = path
         self.app.notify(
-            f"{path}: {format_quantity(suite.ranks, 'rank')}", title="written", markup=False
+            f"{path}: {format_quantity(emitted.ranks, 'rank')}", title="written", markup=False
         )
         return path

@@ -169,9 +169,9 @@ def stage_rows(planned: PlanDetails) -> list[Row]:
     """Return a row for each stage."""
     rows: list[Row] = []
     for index, memory in enumerate(planned.memory):
-        stage, layers, _, devices, *times, _ = format_stage_cells(planned.plan, index)
+        stage, layers, _, devices, *time_texts, _ = format_stage_cells(planned.plan, index)
         replicas = str(planned.plan.stages[index].replicas)
-        rows.append((stage, layers, devices, replicas, *times, _memory_cell(memory)))
+        rows.append((stage, layers, devices, replicas, *time_texts, _memory_cell(memory)))
     return rows
 
 
@@ -195,13 +195,13 @@ def measured_rows(plan: Plan, verified: Verification) -> list[Row]:
 
 def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
     """Return bars of the memory of each stage, and whether they relate to the devices."""
-    totals, of_devices = find_bar_limits(planned.memory)
+    bytes_of_bars, of_devices = find_bar_limits(planned.memory)
     bars = [
         Bar(
             f"stage {index} {_memory_cell(memory).text}",
-            [part / total for part in (memory.fixed, memory.activations, memory.working)],
+            [part / bar_bytes for part in (memory.fixed, memory.activations, memory.working)],
         )
-        for index, (memory, total) in enumerate(zip(planned.memory, totals, strict=True))
+        for index, (memory, bar_bytes) in enumerate(zip(planned.memory, bytes_of_bars, strict=True))
     ]
     return bars, of_devices
 
@@ -209,11 +209,11 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
 def _memory_cell(memory: StageMemory) -> TableCell:
     if memory.capacity is None:
         return TableCell(_size(memory.peak))
-    full = memory.peak / memory.capacity
+    share_of_capacity = memory.peak / memory.capacity
     style = ""
-    if full > 1:
+    if share_of_capacity > 1:
         style = "failed"
-    elif full > _NEARLY_FULL:
+    elif share_of_capacity > _NEARLY_FULL:
         style = "slow"
     return TableCell(f"{_size(memory.peak)} of {_size(memory.capacity)}", style)
 

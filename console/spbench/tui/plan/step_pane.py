@@ -59,8 +59,8 @@ it longer, - shorter; ← and → go along it."""
 
     def zoom(self, factor: int) -> None:
         """Multiply the zoom by a factor, or divide it by a negative one."""
-        zoom = self._zoom * factor if factor > 0 else self._zoom // -factor
-        self._zoom = max(1, min(zoom, MAX_ZOOM))
+        new_zoom = self._zoom * factor if factor > 0 else self._zoom // -factor
+        self._zoom = max(1, min(new_zoom, MAX_ZOOM))
         self._draw()
 
     def on_resize(self, event: Resize) -> None:
@@ -68,10 +68,10 @@ it longer, - shorter; ← and → go along it."""
         self._draw()
 
     def _draw(self) -> None:
-        size = (self.query_one(HorizontalScroll).size.width, self._zoom)
-        if self._step is not None and size[0] and size != self._drawn_size:
-            self._drawn_size = size
-            columns = max(_MIN_COLUMNS, size[0]) * self._zoom
+        width_and_zoom = (self.query_one(HorizontalScroll).size.width, self._zoom)
+        if self._step is not None and width_and_zoom[0] and width_and_zoom != self._drawn_size:
+            self._drawn_size = width_and_zoom
+            columns = max(_MIN_COLUMNS, width_and_zoom[0]) * self._zoom
             self.run_worker(self._fill(self._step, columns), exclusive=True, group="step")
 
     async def _fill(self, step: Simulation, columns: int) -> None:
@@ -89,8 +89,8 @@ def _render_step(step: Simulation, columns: int) -> Content:
 def _render_stage(line: str) -> Content:
     label = _LABEL.match(line)
     start = label.end() if label else 0
-    parts = [(run[0], _choose_style(run[0][0])) for run in _PASSES.finditer(line, start)]
-    return Content.assemble((line[:start], "$text-primary"), *parts)
+    pieces = [(run[0], _choose_style(run[0][0])) for run in _PASSES.finditer(line, start)]
+    return Content.assemble((line[:start], "$text-primary"), *pieces)
 
 
 def _choose_style(mark: str) -> str:

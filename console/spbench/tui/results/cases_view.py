@@ -80,15 +80,15 @@ class RecordedCaseRows:
         if self._swept.contains(column):
             return self._swept.sort_value(case.id, column)
         time = case.metrics.get(_TIME)
-        limit = case.limits.get(_TIME)
+        reference = case.limits.get(_TIME)
         passed, total = case.check_counts
-        values = {
+        value_by_column = {
             "time": time.value if time else None,
-            "reference": limit.value if limit else None,
+            "reference": reference.value if reference else None,
             "efficiency": case.efficiency(),
             "checks": passed - total if total else None,
         }
-        return values[column] if column in values else getattr(case, column)
+        return value_by_column[column] if column in value_by_column else getattr(case, column)
 
     def text(self, key: Hashable) -> str:
         """Return an empty text, since these rows have no filter."""

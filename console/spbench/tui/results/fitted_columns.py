@@ -29,8 +29,8 @@ def choose_columns(
     """
     measured = _measure_columns(columns, rows)
     swept = choose_swept_columns(cases, measured, width, after)
-    needed = max((cell_width(swept.cells(case)[0]) for case in cases), default=0)
-    return swept, _widen_ids(swept.columns(measured), needed, width)
+    needed_width = max((cell_width(swept.cells(case)[0]) for case in cases), default=0)
+    return swept, _widen_ids(swept.columns(measured), needed_width, width)
 
 
 def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
@@ -54,15 +54,15 @@ def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
     return measured
 
 
-def _widen_ids(columns: list[Column], needed: int, width: int) -> list[Column]:
+def _widen_ids(columns: list[Column], needed_width: int, width: int) -> list[Column]:
     """Return the columns with uncut ids, if that removes only dispensable columns."""
     widened = [
-        replace(column, width=max(len(column.title), needed)) if column.flexible else column
+        replace(column, width=max(len(column.title), needed_width)) if column.flexible else column
         for column in columns
     ]
     layout = lay_out(widened, width)
-    shown = {placed.column.key for placed in layout.placed}
-    lost = [column for column in widened if column.key not in shown]
-    if layout.width <= width and all(column.rank >= DISPENSABLE for column in lost):
+    shown_keys = {placed.column.key for placed in layout.placed}
+    left_out = [column for column in widened if column.key not in shown_keys]
+    if layout.width <= width and all(column.rank >= DISPENSABLE for column in left_out):
         return widened
     return columns

@@ -229,21 +229,33 @@ def describe_over_runs(series: Series, now: float) -> list[str]:
     names = name_runs(series, now)
     points = series.points
     points_by_name = dict(zip(names, points, strict=True))
-    ordered = sorted(
+    names_best_first = sorted(
         points_by_name, key=lambda name: points_by_name[name].y, reverse=series.better == "higher"
     )
-    shown = [("newest", names[-1]), ("best", ordered[0]), ("worst", ordered[-1])]
+    labelled_names = [
+        ("newest", names[-1]),
+        ("best", names_best_first[0]),
+        ("worst", names_best_first[-1]),
+    ]
     if series.better == "none":
-        shown = [("newest", names[-1]), ("least", ordered[0]), ("most", ordered[-1])]
+        labelled_names = [
+            ("newest", names[-1]),
+            ("least", names_best_first[0]),
+            ("most", names_best_first[-1]),
+        ]
     extremes = ", ".join(
-        f"{word} {_format_point(points_by_name[name], series)} ({name})" for word, name in shown
+        f"{label} {_format_point(points_by_name[name], series)} ({name})"
+        for label, name in labelled_names
     )
-    count = format_quantity(len(points), "run")
-    newest = [
+    run_count = format_quantity(len(points), "run")
+    point_texts = [
         f"{name} {_format_point(points_by_name[name], series)}"
         for name in names[: -_MAX_POINTS - 1 : -1]
     ]
-    return [f"{count}{_format_better(series)}: {extremes}", f"From the newest: {', '.join(newest)}"]
+    return [
+        f"{run_count}{_format_better(series)}: {extremes}",
+        f"From the newest: {', '.join(point_texts)}",
+    ]
 
 
 def describe_over_parameter(all_series: Sequence[Series], parameter: str) -> list[str]:

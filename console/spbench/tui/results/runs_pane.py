@@ -83,13 +83,13 @@ class RunRows:
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return the sort key of a run."""
         run = self._runs[key]
-        values = {
+        value_by_column = {
             "mark": run.id == self.marked,
             "started": run.started,
             "duration": run.duration_s,
             "cases": self._format_passed(run.id) or None,
         }
-        return values[column] if column in values else getattr(run, column)
+        return value_by_column[column] if column in value_by_column else getattr(run, column)
 
     def text(self, key: Hashable) -> str:
         """Return an empty text, since the pane filters the runs."""

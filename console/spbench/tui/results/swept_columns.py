@@ -48,9 +48,9 @@ class SweptColumns:
         remaining = ",".join(
             f"{key}={value}" for key, value in point.items() if key not in self.keys
         )
-        shown = f"{name}[{remaining}]" if remaining else name
+        shown_id = f"{name}[{remaining}]" if remaining else name
         values = [point.get(key, "") for key in self.keys]
-        return [drop_parameter_names(shown) if self.short_ids else shown, *values]
+        return [drop_parameter_names(shown_id) if self.short_ids else shown_id, *values]
 
     def sort_value(self, case: str, column: str) -> str | None:
         """Return the sort key of a case in one of these columns; numbers by value."""
@@ -77,27 +77,37 @@ def choose_swept_columns(
         after: The key of the column of cases.
     """
     points = [_split_id(case)[1] for case in cases]
-    values: dict[str, set[str]] = {}
+    values_by_key: dict[str, set[str]] = {}
     for point in points:
         for key, value in point.items():
-            values.setdefault(key, set()).add(value)
+            values_by_key.setdefault(key, set()).add(value)
     keys = tuple(
         key
-        for key, key_values in values.items()
+        for key, key_values in values_by_key.items()
         if len(key_values) > 1 or any(key not in point for point in points)
     )
-    widths = {key: min(_MAX_WIDTH, max(map(len, (key, *values[key])))) for key in keys}
+    widths = {key: min(_MAX_WIDTH, max(map(len, (key, *values_by_key[key])))) for key in keys}
     swept = SweptColumns(keys, after, widths)
 
-    without = lay_out(others, width)
-    layout = lay_out(swept.columns(others), width)
-    id_width = next(placed.width for placed in without.placed if placed.column.key == after)
+    layout_without_swept = lay_out(others, width)
+    layout_with_swept = lay_out(swept.columns(others), width)
+    id_width = next(
+        placed.width for placed in layout_without_swept.placed if placed.column.key == after
+    )
     ids_are_cut = any(len(case) > id_width for case in cases)
-    shown = {placed.column.key for placed in layout.placed}
-    lost = [placed.column for placed in without.placed if placed.column.key not in shown]
+    shown_keys = {placed.column.key for placed in layout_with_swept.placed}
+    left_out = [
+        placed.column
+        for placed in layout_without_swept.placed
+        if placed.column.key not in shown_keys
+    ]
     # Rows with equal, cut ids are worse than the loss of a dispensable column.
     min_rank = DISPENSABLE if ids_are_cut else 1 + max(column.rank for column in others)
-    if keys and layout.width <= width and all(column.rank >= min_rank for column in lost):
+    if (
+        keys
+        and layout_with_swept.width <= width
+        and all(column.rank >= min_rank for column in left_out)
+    ):
         return swept
     return SweptColumns(after=after, short_ids=ids_are_cut or width < FULL_IDS_WIDTH)
 

@@ -201,28 +201,32 @@ class Body(Container):
             ranks: Number of ranks.
             has_findings: Whether there are findings.
         """
-        short = self.has_class("-short")
-        wide = self.has_class("-wide")
-        frame = 1 if short else 3
+        is_short = self.has_class("-short")
+        is_wide = self.has_class("-wide")
+        frame_lines = 1 if is_short else 3
         left = self.query_one("#left")
         right = self.query_one("#right")
-        if not wide:
+        if not is_wide:
             left.styles.height = min(
-                MAX_CASE_LINES_SHORT if short else MAX_CASE_LINES, cases + frame
+                MAX_CASE_LINES_SHORT if is_short else MAX_CASE_LINES, cases + frame_lines
             )
         strip = self.query_one(RankStrip)
-        lines = -(-ranks // max(1, strip.size.width))
-        strip.styles.height = 1 + max(1, min(lines, 1 if short else MAX_STRIP_LINES))
-        self._limit_height("#cases-pane", cases + frame, left.size.height if wide else 0)
-        if short and not self._user_chose_panel:
-            spare = right.size.height - ranks - frame
-            charts = [panel for panel in self._panels if panel in ("histogram", "charts")]
-            if has_findings and spare > MIN_SPARE_FOR_FINDINGS and self._findings_panel is not None:
+        strip_lines = -(-ranks // max(1, strip.size.width))
+        strip.styles.height = 1 + max(1, min(strip_lines, 1 if is_short else MAX_STRIP_LINES))
+        self._limit_height("#cases-pane", cases + frame_lines, left.size.height if is_wide else 0)
+        if is_short and not self._user_chose_panel:
+            spare_lines = right.size.height - ranks - frame_lines
+            chart_panels = [panel for panel in self._panels if panel in ("histogram", "charts")]
+            if (
+                has_findings
+                and spare_lines > MIN_SPARE_FOR_FINDINGS
+                and self._findings_panel is not None
+            ):
                 self.suggest_findings()
             else:
-                self._show(charts[0] if spare > MIN_SPARE_FOR_CHART else "none")
+                self._show(chart_panels[0] if spare_lines > MIN_SPARE_FOR_CHART else "none")
         shared_height = right.size.height if self.panel != "none" else 0
-        self._limit_height("#ranks-pane", ranks + frame, shared_height)
+        self._limit_height("#ranks-pane", ranks + frame_lines, shared_height)
 
     def _limit_height(self, pane: str, needed: int, shared: int) -> None:
         """Set the height of a pane to the needed lines, or its share of ``shared`` lines.

@@ -172,18 +172,18 @@ def _describe_expectation(case: CaseState, expectation: Mapping[str, Any]) -> st
     """Return the status, bound and value of an expectation."""
     metric = expectation["metric"]
     unit = _get_unit(case, metric)
-    limit = ""
+    limit_text = ""
     if expectation["limit"] is not None:
-        limit = format_value(expectation["limit"], unit, metric)
-    bound = " = ".join(part for part in (limit, expectation.get("expression")) if part)
-    value = "not measured"
+        limit_text = format_value(expectation["limit"], unit, metric)
+    bound = " = ".join(part for part in (limit_text, expectation.get("expression")) if part)
+    value_text = "not measured"
     if expectation["value"] is not None:
-        value = format_value(expectation["value"], unit, metric)
+        value_text = format_value(expectation["value"], unit, metric)
     share = divide_by_limit(expectation["value"], expectation["limit"])
-    part = "" if share is None else f", {format_percent(share)} of that"
+    share_text = "" if share is None else f", {format_percent(share)} of that"
     reason = f" ({expectation['reason']})" if expectation.get("reason") else ""
     status = format_status(expectation["status"])
-    return f"{status}: {metric} {expectation['op']} {bound}, it is {value}{part}{reason}"
+    return f"{status}: {metric} {expectation['op']} {bound}, it is {value_text}{share_text}{reason}"
 
 
 def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
@@ -279,18 +279,18 @@ def _coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
 
 def _time_lines(case: CaseState, rank: int) -> Iterator[Line]:
     """Yield the median time of a rank, its waits, and its skew among its peers."""
-    times = case.compute_active_medians()
-    if rank not in times:
+    time_by_rank = case.compute_active_medians()
+    if rank not in time_by_rank:
         return
-    time = times[rank]
+    time = time_by_rank[rank]
     yield "median time", format_time(time.total)
     if time.active is not None and time.waits is not None:
         own_time = format_time(time.active)
         yield "of that", f"own {own_time}, waits for other ranks {format_time(time.waits)}"
     comparison = RankComparison(case.identity)
-    skew = comparison.compare(times).ratios.get(rank)
+    skew = comparison.compare(time_by_rank).ratios.get(rank)
     if skew is not None:
-        peers = fold_numbers(tuple(comparison.find_comparable(times)[rank]))
+        peers = fold_numbers(tuple(comparison.find_comparable(time_by_rank)[rank]))
         yield "skew", f"{format_factor(skew)} the median of ranks {peers}, which do the same work"
 
 

@@ -85,30 +85,40 @@ class RunFindings:
     def collect(self) -> list[RunFinding]:
         """Return all findings, the most severe first."""
         self._update_finished_cases()
-        slow = [RunFinding("slow", "", message) for message in describe_lags(self._collect_lags())]
-        noise = [*self._describe_core_sharing(), *self._noise]
-        noisy = [RunFinding("noisy", "", message) for message in noise]
+        slow_findings = [
+            RunFinding("slow", "", message) for message in describe_lags(self._collect_lags())
+        ]
+        noise_messages = [*self._describe_core_sharing(), *self._noise]
+        noisy_findings = [RunFinding("noisy", "", message) for message in noise_messages]
         notes = list(self._collect_notes())
         if self._has_ended:
-            derived = {finding.message: finding for finding in (*slow, *noisy)}
+            derived_by_message = {
+                finding.message: finding for finding in (*slow_findings, *noisy_findings)
+            }
             recorded = [
-                derived.get(message, RunFinding(_classify(message), "", message))
+                derived_by_message.get(message, RunFinding(_classify(message), "", message))
                 for message in self._feed.state.findings
             ]
-            slow = [finding for finding in recorded if finding.kind == "slow"]
-            noisy = [finding for finding in recorded if finding.kind == "noisy"]
+            slow_findings = [finding for finding in recorded if finding.kind == "slow"]
+            noisy_findings = [finding for finding in recorded if finding.kind == "noisy"]
             notes += [finding for finding in recorded if finding.kind == "note"]
-        return [*self._collect_errors(), *slow, *self._collect_failures(), *noisy, *notes]
+        return [
+            *self._collect_errors(),
+            *slow_findings,
+            *self._collect_failures(),
+            *noisy_findings,
+            *notes,
+        ]
 
     def _collect_failures(self) -> list[RunFinding]:
         """Return why cases failed; cases with the same reason are grouped."""
-        ids: dict[tuple[str, str], list[str]] = {}
+        case_ids_by_finding: dict[tuple[str, str], list[str]] = {}
         for case in self._feed.state.cases.values():
             for finding in self._get_failures(case):
-                ids.setdefault((finding.kind, finding.message), []).append(case.id)
+                case_ids_by_finding.setdefault((finding.kind, finding.message), []).append(case.id)
         return [
-            RunFinding(kind, enumerate_names(cases, "cases"), message)
-            for (kind, message), cases in ids.items()
+            RunFinding(kind, enumerate_names(case_ids, "cases"), message)
+            for (kind, message), case_ids in case_ids_by_finding.items()
         ]
 
     def _update_finished_cases(self) -> None:

@@ -123,17 +123,23 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
     def _render_log_line(self, line: LogLine, width: int) -> list[Strip]:
         """Return a log line, wrapped into several lines if needed."""
         clock = datetime.fromtimestamp(line.time).strftime("%H:%M:%S")
-        head = f"{clock} rank {line.rank:<4} "
-        text_width = max(8, width - len(head))
+        prefix = f"{clock} rank {line.rank:<4} "
+        text_width = max(8, width - len(prefix))
         texts = line.message.splitlines() or [""]
         pieces = [piece for text in texts for piece in wrap(text, text_width)]
         style = self._style(_LEVELS.get(line.level, ""))
-        first = [Segment(head, self._style("rank")), Segment(fit(pieces[0], text_width), style)]
-        more = [
-            [Segment(" " * len(head), style), Segment(fit(piece, text_width), style)]
+        first_line = [
+            Segment(prefix, self._style("rank")),
+            Segment(fit(pieces[0], text_width), style),
+        ]
+        continuation_lines = [
+            [Segment(" " * len(prefix), style), Segment(fit(piece, text_width), style)]
             for piece in pieces[1:]
         ]
-        return [Strip(segments).adjust_cell_length(width) for segments in (first, *more)]
+        return [
+            Strip(segments).adjust_cell_length(width)
+            for segments in (first_line, *continuation_lines)
+        ]
 
     # Scrolling
 

@@ -150,17 +150,17 @@ def filter_text(row: RankRow) -> str:
 
 def describe_row(row: RankRow) -> str:
     """Return a row as one line of text, values with their names and units."""
-    values = {
+    ms_by_name = {
         "last": row.last,
         "median": row.p50,
         "own": row.active,
         "p95": row.p95,
         "p99": row.p99,
     }
-    times = [f"{name} {format_time(value)}" for name, value in values.items() if value is not None]
+    time_texts = [f"{name} {format_time(ms)}" for name, ms in ms_by_name.items() if ms is not None]
     location = (f"rank {row.rank} on {row.host}", describe_coordinates(row.coordinates))
     parts = (*location, row.activity, f"{row.iterations} iterations")
     skew = f"skew {format_factor(row.skew)}" if row.skew is not None else ""
     rate = format_rate(row.gb_s) if row.gb_s is not None else ""
     check = f"checks {row.check}" if row.check else ""
-    return ", ".join(part for part in (*parts, *times, skew, rate, check) if part)
+    return ", ".join(part for part in (*parts, *time_texts, skew, rate, check) if part)

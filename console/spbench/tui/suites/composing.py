@@ -58,18 +58,18 @@ class CaseComposer:
             return insert_case(text, draft, line, suite)
 
         try:
-            names = [str(item.data.get("name")) for item in Outline(text).items]
+            names = [str(case.data.get("name")) for case in Outline(text).items]
         except UsageError as error:
             self._show_error(str(error))
             return
-        choices = [Choice(entry.name, entry.summary) for entry in BENCHMARKS.values()]
+        choices = [Choice(benchmark.name, benchmark.summary) for benchmark in BENCHMARKS.values()]
         chooser = Chooser("Benchmark of the new case", choices)
-        chosen = await self._pane.app.push_screen_wait(chooser)
-        if chosen is not None:
-            name = _make_unique(chosen.rpartition(".")[2], names)
-            entry = BENCHMARKS[chosen]
-            draft = CaseDraft(name, chosen, params=dict(entry.begins_with))
-            await self._show_form(entry, draft, write, "Insert")
+        benchmark_name = await self._pane.app.push_screen_wait(chooser)
+        if benchmark_name is not None:
+            name = _make_unique(benchmark_name.rpartition(".")[2], names)
+            benchmark = BENCHMARKS[benchmark_name]
+            draft = CaseDraft(name, benchmark_name, params=dict(benchmark.begins_with))
+            await self._show_form(benchmark, draft, write, "Insert")
 
     async def edit(self) -> None:
         """Edit the case at the cursor in its form."""

@@ -32,8 +32,8 @@ from spbench_core.catalog.benchmark import Benchmark, Metric
 
 PREVIEW_DELAY = 0.12
 """Time without a key until the preview is updated, in seconds."""
-NO_EXPECTATION = ("", "", "")
-NO_REFERENCE = ("", "", "", "", "")
+NO_EXPECTATION = form_texts.ExpectationTexts()
+NO_REFERENCE = form_texts.ReferenceTexts()
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
 # With 140 columns the preview is next to the fields.
 
@@ -258,13 +258,13 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     async def _show_preview(self) -> Preview | None:
         """Show the preview of the texts and return it; None if a text is invalid."""
-        result = read_draft(self._fields, self.texts)
-        self._show_errors(result)
-        if result.draft is None:
-            self._show_problems(result.errors.values())
+        draft_result = read_draft(self._fields, self.texts)
+        self._show_errors(draft_result)
+        if draft_result.draft is None:
+            self._show_problems(draft_result.errors.values())
             return None
         preview = await asyncio.to_thread(
-            build_preview, result.draft, self._write, self._path, self._estimate
+            build_preview, draft_result.draft, self._write, self._path, self._estimate
         )
         # In the meantime the form may have been left, which removes its widgets.
         if not (self.is_running and self.app.is_running):
@@ -279,14 +279,14 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             self._show_message(preview.summary)
         return preview
 
-    def _show_errors(self, result: DraftResult) -> None:
-        errors = dict(result.errors)
+    def _show_errors(self, draft_result: DraftResult) -> None:
+        error_by_name = dict(draft_result.errors)
         for row in self.query(TextRow):
-            row.show_error(errors.get(row.key))
-        for number, expected in enumerate(self._list_expect_rows()):
-            expected.show_error(errors.get(f"{form_texts.EXPECT}{number}"))
-        for number, reference in enumerate(self._list_reference_rows()):
-            reference.show_error(errors.get(f"{form_texts.REFERENCE}{number}"))
+            row.show_error(error_by_name.get(row.key))
+        for row_number, expected in enumerate(self._list_expect_rows()):
+            expected.show_error(error_by_name.get(f"{form_texts.EXPECT}{row_number}"))
+        for row_number, reference in enumerate(self._list_reference_rows()):
+            reference.show_error(error_by_name.get(f"{form_texts.REFERENCE}{row_number}"))
 
     def _show_problems(self, problems: Iterable[str]) -> None:
         self._show_message(

@@ -101,7 +101,7 @@ class FormRow(Widget):
         """Return the texts next to and below the box."""
         name, description = self._labels
         width, height = self.size
-        shown = [
+        pieces = [
             Content.styled(fit(f" {name}", NAME_WIDTH), "$text-primary"),
             Content(" " * (self._boxes_width + 1)),
             Content.styled(
@@ -110,9 +110,9 @@ class FormRow(Widget):
         ]
         if self._error:
             error_line = fit(f"{PROBLEM_SIGN} {self._error}", width - NAME_WIDTH)
-            shown += [Content("\n" * (height - 1) + " " * NAME_WIDTH)]
-            shown += [Content.styled(error_line, "$text-error")]
-        return Content("").join(shown)
+            pieces += [Content("\n" * (height - 1) + " " * NAME_WIDTH)]
+            pieces += [Content.styled(error_line, "$text-error")]
+        return Content("").join(pieces)
 
 
 class TextRow(FormRow):
@@ -193,8 +193,7 @@ class ExpectRow(FormRow):
     @property
     def texts(self) -> ExpectationTexts:
         """The current texts of metric, maximum and minimum."""
-        metric, maximum, minimum = (box.value.strip() for box in self._inputs)
-        return metric, maximum, minimum
+        return ExpectationTexts(*(box.value.strip() for box in self._inputs))
 
 
 class ReferenceRow(FormRow):
@@ -239,5 +238,4 @@ class ReferenceRow(FormRow):
     @property
     def texts(self) -> ReferenceTexts:
         """The current texts of metric, system, reference and tolerances."""
-        metric, system, value, lower, upper = (box.value.strip() for box in self._inputs)
-        return metric, system, value, lower, upper
+        return ReferenceTexts(*(box.value.strip() for box in self._inputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench.errors import SpbenchError
 from spbench.suites.edit.draft import CaseDraft
@@ -29,11 +29,25 @@ LAUNCH = "launch."
 EXPECT = "expect."
 REFERENCE = "reference."
 
-ExpectationTexts = tuple[str, str, str]
-"""The texts of a metric or metric.statistic, its maximum and its minimum."""
-ReferenceTexts = tuple[str, str, str, str, str]
-"""The texts of a metric or metric.statistic, a system, its reference and both tolerances."""
 _REFERENCE_KEYS = ("reference", "lower", "upper")
+
+
+class ExpectationTexts(NamedTuple):
+    """The texts of a metric or metric.statistic, and its bounds."""
+
+    metric: str = ""
+    maximum: str = ""
+    minimum: str = ""
+
+
+class ReferenceTexts(NamedTuple):
+    """The texts of a metric or metric.statistic, a system, its reference and tolerances."""
+
+    metric: str = ""
+    system: str = ""
+    reference: str = ""
+    lower: str = ""
+    upper: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +113,9 @@ class FormFields:
             COMMENT: draft.comment or "",
         }
         expect = [
-            (metric, _format_bound(bounds.get("max")), _format_bound(bounds.get("min")))
+            ExpectationTexts(
+                metric, _format_bound(bounds.get("max")), _format_bound(bounds.get("min"))
+            )
             for metric, bounds in draft.expect.items()
             if bounds.keys().isdisjoint((*_REFERENCE_KEYS, "systems"))
         ]
@@ -139,8 +155,8 @@ def _list_reference_texts(expect: Mapping[str, Mapping[str, Any]]) -> Iterator[R
         if not expectation.keys().isdisjoint(_REFERENCE_KEYS):
             reference_by_system[""] = expectation
         for system, reference in reference_by_system.items():
-            value, lower, upper = (_format_bound(reference.get(key)) for key in _REFERENCE_KEYS)
-            yield metric, system, value, lower, upper
+            numbers = (_format_bound(reference.get(key)) for key in _REFERENCE_KEYS)
+            yield ReferenceTexts(metric, system, *numbers)
 
 
 def _format_bound(value: float | str | None) -> str:
