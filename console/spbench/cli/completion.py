@@ -71,15 +71,15 @@ def completion_files(shell: str, environ: Mapping[str, str]) -> CompletionFiles:
     if shell == "fish":
         folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
         return CompletionFiles(folder / "fish" / "completions" / "spbench.fish")
-    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    script = data / "spbench" / f"completion.{shell}"
-    load = f"[ ! -r {shlex.quote(str(script))} ] || . {shlex.quote(str(script))}"
+    data_folder = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    script = data_folder / "spbench" / f"completion.{shell}"
+    load_line = f"[ ! -r {shlex.quote(str(script))} ] || . {shlex.quote(str(script))}"
     if shell == "bash":
-        return CompletionFiles(script, home / ".bashrc", f"{load}  {MARK}")
+        return CompletionFiles(script, home / ".bashrc", f"{load_line}  {MARK}")
     folder = Path(environ.get("ZDOTDIR") or home)
     # The script needs compdef, which many configurations have loaded before.
-    ready = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }"
-    return CompletionFiles(script, folder / ".zshrc", f"{ready}; {load}  {MARK}")
+    prepare_line = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }"
+    return CompletionFiles(script, folder / ".zshrc", f"{prepare_line}; {load_line}  {MARK}")
 
 
 def _shell_name(shell: str | None, environ: Mapping[str, str]) -> str:

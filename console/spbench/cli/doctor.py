@@ -75,20 +75,22 @@ def doctor(
         raise UsageError(
             "--np is for this machine; with hosts, their slots set the number of ranks"
         )
-    machine = (
+    machine_findings = (
         examine_machine(python, ranks or RANKS, os.environ)
         if as_json or hosts_to_survey is None
         else []
     )
-    surveyed_facts = _survey_hosts(hosts_to_survey, python) if hosts_to_survey is not None else []
+    facts_of_hosts = _survey_hosts(hosts_to_survey, python) if hosts_to_survey is not None else []
     if as_json:
-        _print_json(machine, surveyed_facts)
+        _print_json(machine_findings, facts_of_hosts)
     elif hosts_to_survey is None:
-        for finding in machine:
+        for finding in machine_findings:
             _print_finding(finding, finding.subject, finding.text)
     else:
-        _print_hosts(surveyed_facts)
-    findings: Sequence[Finding | HostFacts] = machine if hosts_to_survey is None else surveyed_facts
+        _print_hosts(facts_of_hosts)
+    findings: Sequence[Finding | HostFacts] = (
+        machine_findings if hosts_to_survey is None else facts_of_hosts
+    )
     if not all(finding.status.is_well for finding in findings):
         raise typer.Exit(ExitCode.MISSING)
 
@@ -133,7 +135,7 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
 
     rows = [_format_cells(facts) for facts in hosts if facts.cores is not None]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    width = max(WIDTH, *(len(facts.host) for facts in hosts))
+    host_width = max(WIDTH, *(len(facts.host) for facts in hosts))
     for facts in hosts:
         padded = (
             f"{cell:<{column_width}}"
@@ -141,17 +143,21 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
         )
         description = facts.reason if facts.cores is None else "  ".join(padded)
         glyph = _GLYPHS[facts.status]
-        print(f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{width}} {description}".rstrip())
+        print(
+            f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{host_width}} {description}".rstrip()
+        )
     for finding, names in group_findings(hosts).items():
-        _print_finding(finding, fold(names), f"{finding.subject}: {finding.text}", width, _LONGEST)
+        _print_finding(
+            finding, fold(names), f"{finding.subject}: {finding.text}", host_width, _LONGEST
+        )
     for finding in find_differences(hosts):
-        _print_finding(finding, finding.subject, finding.text, width, _LONGEST)
+        _print_finding(finding, finding.subject, finding.text, host_width, _LONGEST)
 
 
 def _format_cells(facts: HostFacts) -> list[str]:
     from spbench.launch.gpus.findings import describe_torch
 
-    built = facts.torch_cuda if facts.gpus.any_present else None
+    cuda_version_of_torch = facts.torch_cuda if facts.gpus.any_present else None
     return [
         format_quantity(facts.cores, "core") if facts.cores is not None else "? cores",
         f"{facts.memory_gib or '?'} GiB, {facts.free_gib or '?'} free",
@@ -159,7 +165,9 @@ def _format_cells(facts: HostFacts) -> list[str]:
         f"{facts.devices}, driver {facts.gpus.driver}" if facts.gpus.driver else facts.devices,
         facts.links or "no adapter",
         facts.mpi or "no MPI",
-        f"torch {describe_torch(facts.torch, built)}" if facts.torch else "no torch",
+        f"torch {describe_torch(facts.torch, cuda_version_of_torch)}"
+        if facts.torch
+        else "no torch",
         f"Python {facts.python}",
     ]
 

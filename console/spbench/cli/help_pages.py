@@ -125,8 +125,10 @@ def _check_counts(ctx: Any, order: list[Any]) -> None:
     if ctx.resilient_parsing:
         return  # a shell asks for completions
     for param, count in Counter(order).items():
-        single = not getattr(param, "is_flag", True) and not param.multiple and not param.count
-        if single and count > 1:
+        takes_one_value = (
+            not getattr(param, "is_flag", True) and not param.multiple and not param.count
+        )
+        if takes_one_value and count > 1:
             option = max(param.opts, key=len)
             ctx.fail(f"{option} takes one value, and is given {count} times")
 
@@ -276,11 +278,11 @@ def _command_words(ctx: Any) -> str:
 
 
 def _option_row(option: Any) -> Row:
-    short = [name for name in option.opts if not name.startswith("--")]
-    long = [name for name in option.opts if name.startswith("--")]
-    names = ", ".join([*short, *long])
+    short_names = [name for name in option.opts if not name.startswith("--")]
+    long_names = [name for name in option.opts if name.startswith("--")]
+    names = ", ".join([*short_names, *long_names])
     # Long names begin in the same column, with or without a short one.
-    names = names if short else f"    {names}"
+    names = names if short_names else f"    {names}"
     if option.secondary_opts:
         names += f" | {', '.join(option.secondary_opts)}"
     if not option.is_flag and not getattr(option, "count", False):
@@ -295,22 +297,22 @@ def _metavar(param: Any) -> str:
 
 
 def _description(param: Any) -> str:
-    extra = _default_text(param)
+    suffix = _default_text(param)
     if param.required and param.param_type_name == "option":
-        extra = "[required]"
-    return f"{param.help or ''} {extra}".strip()
+        suffix = "[required]"
+    return f"{param.help or ''} {suffix}".strip()
 
 
 def _default_text(param: Any) -> str:
     """Return ``[default: N]``; empty without a default and for switches."""
-    value = param.default
+    default = param.default
     if isinstance(param.show_default, str):
-        value = param.show_default
-    elif not param.show_default or value in (None, "") or isinstance(value, bool):
+        default = param.show_default
+    elif not param.show_default or default in (None, "") or isinstance(default, bool):
         return ""
-    if isinstance(value, Enum):
-        value = value.value
-    return f"[default: {value}]"
+    if isinstance(default, Enum):
+        default = default.value
+    return f"[default: {default}]"
 
 
 def _write_lines(formatter: Any, lines: Iterable[str]) -> None:

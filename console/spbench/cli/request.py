@@ -274,7 +274,9 @@ ALL_CASES = CaseSelection()
 
 def launch_options(*left_out: str) -> Callable[[Command], Command]:
     """Return a decorator that adds launch options to a command as ``chosen``."""
-    options = {name: kind for name, kind in _LAUNCH_OPTIONS.items() if name not in left_out}
+    options = {
+        name: annotation for name, annotation in _LAUNCH_OPTIONS.items() if name not in left_out
+    }
     return group_options("chosen", LaunchChoice, options)
 
 
@@ -284,7 +286,7 @@ def case_options(command: Command) -> Command:
 
 
 def group_options(
-    argument: str, value: Callable[..., Any], options: Mapping[str, Any]
+    argument: str, make_argument: Callable[..., Any], options: Mapping[str, Any]
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds options to a command as one argument.
 
@@ -295,7 +297,7 @@ def group_options(
         @wraps(command)
         def run(**keywords: Any) -> None:
             fields = {name: keywords.pop(name) for name in options}
-            command(**keywords, **{argument: value(**fields)})
+            command(**keywords, **{argument: make_argument(**fields)})
 
         signature = inspect.signature(command, eval_str=True)
         parameters: dict[str, inspect.Parameter] = {}

@@ -36,21 +36,21 @@ def format_definitions(
     lines = []
     for name, text in rows:
         label = " " * indent + name
-        parts = wrap_description(text, width - column)
+        description_lines = wrap_description(text, width - column)
         if len(label) + 2 > column:
             lines.append(label)
         else:
-            first = parts.pop(0) if parts else ""
-            lines.append(f"{label:<{column}}{first}".rstrip())
-        lines += [" " * column + part for part in parts]
+            first_line = description_lines.pop(0) if description_lines else ""
+            lines.append(f"{label:<{column}}{first_line}".rstrip())
+        lines += [" " * column + description_line for description_line in description_lines]
     return lines
 
 
 def wrap_description(text: str, width: int) -> list[str]:
     """Return the lines of a text, with ``[default: ...]`` on one line."""
-    before, mark, default = text.rpartition("[default: ")
-    if mark and len(mark + default) <= width:
-        text = before + (mark + default).replace(" ", _NO_BREAK)
+    text_before, default_mark, default = text.rpartition("[default: ")
+    if default_mark and len(default_mark + default) <= width:
+        text = text_before + (default_mark + default).replace(" ", _NO_BREAK)
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 

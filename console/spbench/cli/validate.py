@@ -34,7 +34,7 @@ def validate(
     for path in suites:
         try:
             suite = load_suite_file(path, tuple(overrides))
-            unchecked = _check_networks(suite)
+            unchecked_messages = _check_networks(suite)
         except SuiteError as error:
             errors.append(str(error))
             continue
@@ -42,8 +42,8 @@ def validate(
             errors.append(f"spbench: error: {error}")
             continue
         with suppress(BrokenPipeError):
-            note_text = "".join(f", but {message}" for message in unchecked)
-            print(f"{path}: {format_quantity(len(suite.cases), 'case')}, no errors{note_text}")
+            note = "".join(f", but {message}" for message in unchecked_messages)
+            print(f"{path}: {format_quantity(len(suite.cases), 'case')}, no errors{note}")
             for case in suite.cases if verbose else ():
                 ranks = "all slots" if case.np is None else format_quantity(case.np, "rank")
                 print(f"  {case.id}: {case.benchmark}, {ranks}")
@@ -59,10 +59,10 @@ def validate(
 def list_skipped_expectations(suite: Suite, system: str) -> list[str]:
     """Return a remark on each expectation without a reference for a system."""
     return [
-        f"{case.id}: expect of {item.metric} skipped: {item.skipped}"
+        f"{case.id}: expect of {expectation.metric} skipped: {expectation.skipped}"
         for case in choose_references(suite.cases, system)
-        for item in case.expect
-        if item.skipped is not None
+        for expectation in case.expect
+        if expectation.skipped is not None
     ]
 
 

@@ -15,15 +15,17 @@ MOST_BATCHES = 10_000
 MOST_DIGITS = 100
 
 
-def check_choice(option: str, word: str, choices: Sequence[str]) -> None:
+def check_choice(option: str, given_value: str, choices: Sequence[str]) -> None:
     """Reject an unknown value of an option.
 
     Raises:
         UsageError: The value is unknown.
     """
-    if word not in choices:
-        suggestion = did_you_mean(word, choices) or f" ({', '.join(choices)})"
-        raise UsageError(f"{option} {word}: there is no such {option.lstrip('-')}{suggestion}")
+    if given_value not in choices:
+        suggestion = did_you_mean(given_value, choices) or f" ({', '.join(choices)})"
+        raise UsageError(
+            f"{option} {given_value}: there is no such {option.lstrip('-')}{suggestion}"
+        )
 
 
 def parse_counts(option: str, text: str) -> list[int]:

@@ -73,7 +73,7 @@ _BATCH_LEGEND = "0-17@0-31: a stage of layers 0 to 17 on devices 0 to 31, counte
 
 def render_plans(
     batches: Sequence[int],
-    results: Sequence[Plan | PlannerError],
+    outcomes: Sequence[Plan | PlannerError],
     format_: str,
     cluster: Cluster,
     width: int,
@@ -82,7 +82,7 @@ def render_plans(
 
     Args:
         batches: The global batch sizes.
-        results: The plan of each batch size, or its error.
+        outcomes: The plan of each batch size, or its error.
         format_: One of `plan.FORMATS`.
         cluster: The cluster of the plans.
         width: The most columns of a line of text.
@@ -91,20 +91,24 @@ def render_plans(
     from spbench.planner.output.plan_json import build_plan_json
     from spbench.planner.output.plan_text import render_csv, render_dot, render_hpgo
 
-    by_batch = [None if isinstance(result, PlannerError) else result for result in results]
-    plans = [plan for plan in by_batch if plan is not None]
-    single = len(batches) == 1
+    plans_or_none = [None if isinstance(outcome, PlannerError) else outcome for outcome in outcomes]
+    plans = [plan for plan in plans_or_none if plan is not None]
+    is_single = len(batches) == 1
     if format_ == "json":
         objects = [build_plan_json(plan) for plan in plans]
-        return json.dumps(objects[0] if single else objects, indent=1, allow_nan=False) + "\n"
+        return json.dumps(objects[0] if is_single else objects, indent=1, allow_nan=False) + "\n"
     if format_ == "csv":
-        return render_csv(zip(batches, by_batch, strict=True))
+        return render_csv(zip(batches, plans_or_none, strict=True))
     if format_ == "dot":
         return render_dot(plans[0])
     if format_ == "hpgo":
         return "".join(f"{render_hpgo(plan)}\n" for plan in plans)
-    pairs = list(zip(batches, by_batch, strict=True))
-    lines = render_plan(plans[0], cluster, width) if single else render_batches(pairs, width)
+    batches_with_plans = list(zip(batches, plans_or_none, strict=True))
+    lines = (
+        render_plan(plans[0], cluster, width)
+        if is_single
+        else render_batches(batches_with_plans, width)
+    )
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -161,17 +165,20 @@ def render_batches(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iter
         )
         for batch, plan in plans
     ]
-    *titles, last = _BATCHES
-    numbers = align_columns([titles, *rows], range(len(titles)))
-    stages_width = width - max(map(len, numbers)) - 2
-    stages = [
+    *titles, stages_title = _BATCHES
+    number_lines = align_columns([titles, *rows], range(len(titles)))
+    stages_width = width - max(map(len, number_lines)) - 2
+    stage_texts = [
         _cut_stages([_format_stage(plan, stage) for stage in plan.stages], stages_width)
         if plan
         else "no plan"
         for _, plan in plans
     ]
     yield from align_columns(
-        [(*row, cell) for row, cell in zip((titles, *rows), (last, *stages), strict=True)],
+        [
+            (*row, cell)
+            for row, cell in zip((titles, *rows), (stages_title, *stage_texts), strict=True)
+        ],
         range(len(titles)),
     )
     yield from _wrap_lines((_BATCH_LEGEND,), width)
@@ -196,9 +203,9 @@ def _render_stage_table(plan: Plan, width: int) -> list[str]:
     longest_width = max(len(row[_DEVICES]) for row in rows)
     max_width = min(longest_width, max(width // 4, _LEAST_DEVICES))
     table = _shorten_devices(rows, max_width, width)
-    excess = max(map(len, table)) - width
-    if excess > 0:
-        table = _shorten_devices(rows, max(max_width - excess, _LEAST_DEVICES), width)
+    excess_width = max(map(len, table)) - width
+    if excess_width > 0:
+        table = _shorten_devices(rows, max(max_width - excess_width, _LEAST_DEVICES), width)
     return table
 
 
@@ -217,10 +224,10 @@ def _format_stage(plan: Plan, stage: PlanStage) -> str:
 def _cut_stages(stages: Sequence[str], width: int) -> str:
     """Return stages in at most `width` characters, without middle ones if necessary."""
     text = " ".join(stages)
-    shown = len(stages) - 1
-    while len(text) > width and shown > 1:
-        shown -= 1
-        text = " ".join((*stages[:shown], ELLIPSIS, stages[-1]))
+    shown_count = len(stages) - 1
+    while len(text) > width and shown_count > 1:
+        shown_count -= 1
+        text = " ".join((*stages[:shown_count], ELLIPSIS, stages[-1]))
     return cut_middle(text, width)
 
 

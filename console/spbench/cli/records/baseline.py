@@ -110,8 +110,8 @@ def _render_case(case: BaselineCase) -> list[str]:
             format_metric(figure, metric.unit, key, disturbed=disturbed)
             for figure in (metric.value, *metric.launches)
         )
-        follows = is_ratio_of_times(key)
-        note = "follows from the times" if follows else f"launches {', '.join(launches)}"
+        follows_from_times = is_ratio_of_times(key)
+        note = "follows from the times" if follows_from_times else f"launches {', '.join(launches)}"
         lines.append(f"  {name:<20} {value:>9}  {note}")
     return lines
 

@@ -95,5 +95,7 @@ def _finds_in_all_cases(gate_check: GateCheck, percent: float | None) -> bool:
     """Return whether a slowdown of `percent` is found in each case."""
     if percent is None:
         return True
-    smallest = [case.smallest for case in gate_check.cases]
-    return all(slowdown is not None and 100 * slowdown <= percent + 1e-9 for slowdown in smallest)
+    smallest_slowdowns = [case.smallest for case in gate_check.cases]
+    return all(
+        fraction is not None and 100 * fraction <= percent + 1e-9 for fraction in smallest_slowdowns
+    )

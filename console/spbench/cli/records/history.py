@@ -91,14 +91,14 @@ def _render_lines(history: MetricHistory) -> Iterator[str]:
 
     yield f"{history.case}: {history.metric}, better: {history.better}"
     scale = fit_scale(run.value for run in history.runs)
-    marks = {
+    mark_by_index = {
         step.index: f"{format_factor(step.ratio)}, {history.outcome(step)}"
         for step in history.steps
     }
     for index, run in enumerate(history.runs):
-        column = scale.to_index(run.value, WIDTH)
-        plot = f"{'·' * column}●{'·' * (WIDTH - 1 - column)}"
-        step = f"  {marks[index]}" if index in marks else ""
+        plot_column = scale.to_index(run.value, WIDTH)
+        plot = f"{'·' * plot_column}●{'·' * (WIDTH - 1 - plot_column)}"
+        step = f"  {mark_by_index[index]}" if index in mark_by_index else ""
         launches = format_quantity(run.launches, "launch", "launches")
         value = format_value(run.value, history.unit, history.metric)
         yield f"  {run.run:<46} {value:>9}  {plot}  {launches:<11}{step}".rstrip()
@@ -108,22 +108,24 @@ def _render_lines(history: MetricHistory) -> Iterator[str]:
 def _render_summary(history: MetricHistory) -> str:
     from spbench.stats.change_points import LEVEL
 
-    count = len(history.steps)
-    steps = f"{format_quantity(count, 'step')} in {format_quantity(len(history.runs), 'run')}"
-    steps += f" (chance below {LEVEL:.0%})"
+    step_count = len(history.steps)
+    steps_text = (
+        f"{format_quantity(step_count, 'step')} in {format_quantity(len(history.runs), 'run')}"
+    )
+    steps_text += f" (chance below {LEVEL:.0%})"
     hosts = ", ".join(map(str, history.machines.get("hosts", ())))
     location = f" on {hosts} ({history.machines.get('id')})" if hosts else ""
-    others = (
+    omitted_counts = (
         (history.other_machines, "on other machines"),
         (history.other_work, "with other parameters or planted faults"),
         (history.earlier_runs, "before these"),
     )
-    skipped = [
-        f"; {format_quantity(count_left, 'run')} {kind} left out"
-        for count_left, kind in others
-        if count_left
+    omissions = [
+        f"; {format_quantity(omitted_count, 'run')} {relation} left out"
+        for omitted_count, relation in omitted_counts
+        if omitted_count
     ]
-    return f"{history.why_no_steps or steps}{location}{''.join(skipped)}"
+    return f"{history.why_no_steps or steps_text}{location}{''.join(omissions)}"
 
 
 def _render_csv(history: MetricHistory) -> Iterator[str]:

@@ -66,38 +66,42 @@ def _render_case(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
         replace_line_controls,
     )
 
-    times = case.compute_active_medians()
+    time_by_rank = case.compute_active_medians()
     comparison = RankComparison(case.identity)
-    compared = comparison.compare(times)
-    alike = comparison.find_comparable(times)
-    skews = compared.ratios
-    has_own = bool(times) and all(time.active is not None for time in times.values())
-    titles = ["median"] if times else []
-    if len(times) > 1:
+    compared = comparison.compare(time_by_rank)
+    peers_by_rank = comparison.find_comparable(time_by_rank)
+    skew_by_rank = compared.ratios
+    has_own = bool(time_by_rank) and all(time.active is not None for time in time_by_rank.values())
+    titles = ["median"] if time_by_rank else []
+    if len(time_by_rank) > 1:
         legend[_MEDIAN_LEGEND] = None
     if has_own:
         titles += ["waits", "own", "own+wait"]
         legend[_OWN_LEGEND] = None
-    if skews:
+    if skew_by_rank:
         titles += ["alike", "skew"]
         legend |= {_ALIKE_LEGEND: None, _OWN_SKEW_LEGEND if has_own else _SKEW_LEGEND: None}
     rows = [[*_LOCATION_COLUMNS, *titles]]
     for rank, part in sorted(case.measured.ranks.items()):
-        cells: dict[str, str] = {}
-        if time := times.get(rank):
-            figures = {
+        text_by_title: dict[str, str] = {}
+        if time := time_by_rank.get(rank):
+            ms_by_title = {
                 "median": time.total,
                 "waits": time.waits,
                 "own": time.active,
                 "own+wait": compared.compared.get(rank),
             }
-            cells = {name: format_time(ms) for name, ms in figures.items() if ms is not None}
-        if rank in skews:
-            cells["alike"] = fold_numbers(tuple(alike[rank]))
-            cells["skew"] = format_factor(skews[rank])
-        rows.append([str(rank), *_format_location(part), *(cells.get(name, "") for name in titles)])
-    right = (0, 2, *range(len(_LOCATION_COLUMNS), len(_LOCATION_COLUMNS) + len(titles)))
-    yield from map(replace_line_controls, align_columns(rows, right))
+            text_by_title = {
+                name: format_time(ms) for name, ms in ms_by_title.items() if ms is not None
+            }
+        if rank in skew_by_rank:
+            text_by_title["alike"] = fold_numbers(tuple(peers_by_rank[rank]))
+            text_by_title["skew"] = format_factor(skew_by_rank[rank])
+        rows.append(
+            [str(rank), *_format_location(part), *(text_by_title.get(name, "") for name in titles)]
+        )
+    right_aligned = (0, 2, *range(len(_LOCATION_COLUMNS), len(_LOCATION_COLUMNS) + len(titles)))
+    yield from map(replace_line_controls, align_columns(rows, right_aligned))
 
 
 def _format_location(rank: CaseRank) -> list[str]:
@@ -127,11 +131,11 @@ def render_link_table(table: LinkTable) -> Iterator[str]:
 
 
 def _build_rank_rows(table: LinkTable) -> list[list[str]]:
-    marks = {end: "!" for pair in table.find_slow_pairs() for end in (pair, pair[::-1])}
+    mark_by_pair = {end: "!" for pair in table.find_slow_pairs() for end in (pair, pair[::-1])}
     rows = [["rank", *map(str, table.ranks)]]
     for source in table.ranks:
         cells = [
-            _format_cell(table.get_value(source, target)) + marks.get((source, target), "")
+            _format_cell(table.get_value(source, target)) + mark_by_pair.get((source, target), "")
             for target in table.ranks
         ]
         rows.append([str(source), *cells])
@@ -139,11 +143,14 @@ def _build_rank_rows(table: LinkTable) -> list[list[str]]:
 
 
 def _build_host_rows(table: LinkTable) -> list[list[str]]:
-    by_host = table.worst_by_host()
-    hosts = sorted({host for pair in by_host for host in pair})
+    value_by_hosts = table.worst_by_host()
+    hosts = sorted({host for pair in value_by_hosts for host in pair})
     return [
         ["host", *hosts],
-        *([host, *(_format_cell(by_host.get((host, other))) for other in hosts)] for host in hosts),
+        *(
+            [host, *(_format_cell(value_by_hosts.get((host, other))) for other in hosts)]
+            for host in hosts
+        ),
     ]
 
 

@@ -135,9 +135,9 @@ class ReportFiles:
 
     def targets(self) -> Iterator[tuple[str, str]]:
         """Yield the format and path of each file."""
-        for kind, path in (("junit", self.junit), ("html", self.html)):
+        for format_, path in (("junit", self.junit), ("html", self.html)):
             if path is not None:
-                yield kind, path
+                yield format_, path
 
     def check(self) -> None:
         """Reject invalid paths before the run.
@@ -145,12 +145,12 @@ class ReportFiles:
         Raises:
             UsageError: A path is a folder, or stdout.
         """
-        for kind, path in self.targets():
-            reject_folder(f"--{kind}", path)
+        for format_, path in self.targets():
+            reject_folder(f"--{format_}", path)
             if path == STDOUT:
                 raise UsageError(
-                    f"--{kind} -: the run's lines go to stdout; name a file, or use "
-                    f"spbench report last --format {kind}"
+                    f"--{format_} -: the run's lines go to stdout; name a file, or use "
+                    f"spbench report last --format {format_}"
                 )
 
     def write(self, run: RecordedRun, gate_result: GateResult | None = None) -> list[str]:
@@ -158,9 +158,9 @@ class ReportFiles:
         from spbench.record.runs.files import write_file
 
         unwritten = []
-        for kind, path in self.targets():
+        for format_, path in self.targets():
             try:
-                write_file(Path(path), _render_report(run, kind, gate_result))
+                write_file(Path(path), _render_report(run, format_, gate_result))
             except SpbenchError as error:
                 unwritten.append(str(error))
         return unwritten

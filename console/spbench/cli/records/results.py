@@ -112,7 +112,7 @@ def _format_runs(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]
 
     if not runs:
         return
-    columns: dict[str, list[str]] = {title: [] for title in _RUN_COLUMNS}
+    cells_by_title: dict[str, list[str]] = {title: [] for title in _RUN_COLUMNS}
     for run in runs:
         note = "" if run.note == NO_NOTE else str(run.note)
         cells = (
@@ -126,22 +126,26 @@ def _format_runs(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]
             " ".join(filter(None, (note, run.unreadable))),
         )
         for title, cell in zip(_RUN_COLUMNS, cells, strict=True):
-            columns[title].append(cell)
+            cells_by_title[title].append(cell)
     if width is not None and width < _WIDE:
-        del columns["started"]  # an id begins with the time
+        del cells_by_title["started"]  # an id begins with the time
     for title in _DISPENSABLE:
-        if width is not None and _compute_needed_width(columns) > width:
-            del columns[title]
-    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
-    right = {list(columns).index(title) for title in ("passed", "took") if title in columns}
-    yield from (cut_line(line, width) for line in align_columns(rows, right))
+        if width is not None and _compute_needed_width(cells_by_title) > width:
+            del cells_by_title[title]
+    rows = [tuple(cells_by_title), *zip(*cells_by_title.values(), strict=True)]
+    right_aligned = {
+        list(cells_by_title).index(title) for title in ("passed", "took") if title in cells_by_title
+    }
+    yield from (cut_line(line, width) for line in align_columns(rows, right_aligned))
 
 
-def _compute_needed_width(columns: Mapping[str, Sequence[str]]) -> int:
+def _compute_needed_width(cells_by_title: Mapping[str, Sequence[str]]) -> int:
     """Return the width of a list with whole cells and the beginning of notes."""
-    widths = {title: max(map(len, (title, *cells))) for title, cells in columns.items()}
-    widths["note"] = min(widths["note"], _LEAST_NOTE)
-    return sum(widths.values()) + 2 * (len(widths) - 1)
+    width_by_title = {
+        title: max(map(len, (title, *cells))) for title, cells in cells_by_title.items()
+    }
+    width_by_title["note"] = min(width_by_title["note"], _LEAST_NOTE)
+    return sum(width_by_title.values()) + 2 * (len(width_by_title) - 1)
 
 
 def _find_terminal_width() -> int | None:
@@ -235,22 +239,24 @@ def _generate_output(folder: RunFolder, state: RunState, *, all_jobs: bool) -> I
     from spbench.record.number_formatting import replace_line_controls
     from spbench.record.runs.job_output import read_job_output
 
-    failed = set()
+    failed_jobs = set()
     for case in state.cases.values():
-        raised = [(rank, part.error) for rank, part in case.measured.ranks.items() if part.error]
+        errors_of_ranks = [
+            (rank, part.error) for rank, part in case.measured.ranks.items() if part.error
+        ]
         if case.status in _ENDED_BADLY and case.verdict.job is not None:
-            failed.add(case.verdict.job)
-        for rank, error in sorted(raised, key=lambda pair: pair[0]):
+            failed_jobs.add(case.verdict.job)
+        for rank, error in sorted(errors_of_ranks, key=lambda pair: pair[0]):
             yield replace_line_controls(
                 f"\n{case.id}, rank {rank}: {error.get('message', 'an error')}"
             )
             yield from map(
                 replace_line_controls, (error.get("traceback") or "").rstrip().splitlines()
             )
-    for job in state.jobs if all_jobs else sorted(failed):
-        for end in read_job_output(folder, job):
-            yield f"\njob {job}: {end.title}"
-            yield from end.text.rstrip().splitlines()
+    for job in state.jobs if all_jobs else sorted(failed_jobs):
+        for stream in read_job_output(folder, job):
+            yield f"\njob {job}: {stream.title}"
+            yield from stream.text.rstrip().splitlines()
 
 
 def _load_matrices(folder: RunFolder) -> list[LinkMatrix]:

@@ -105,9 +105,11 @@ def _print_runs(old_runs: Sequence[OldRun]) -> None:
         print(
             replace_controls(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.verdict}")
         )
-    total = sum(run.bytes for run in old_runs)
+    total_bytes = sum(run.bytes for run in old_runs)
     print(
-        f"{format_quantity(len(old_runs), 'run')}, {total:,} bytes" if old_runs else "no run goes"
+        f"{format_quantity(len(old_runs), 'run')}, {total_bytes:,} bytes"
+        if old_runs
+        else "no run goes"
     )
 
 

@@ -77,29 +77,29 @@ class CaseColumn:
 
 def make_case_columns(cases: Sequence[CaseState]) -> list[CaseColumn]:
     """Return the columns of cases that are not part of a sweep of collectives."""
-    ranks = {case.identity.np for case in cases}
-    digits_of_ranks = len(str(max(ranks, default=1)))
-    checks = (case.identity.np * len(case.identity.declared_checks) for case in cases)
-    digits = len(str(max(checks, default=1)))
+    rank_counts = {case.identity.np for case in cases}
+    digits_of_ranks = len(str(max(rank_counts, default=1)))
+    check_counts = (case.identity.np * len(case.identity.declared_checks) for case in cases)
+    digits_of_checks = len(str(max(check_counts, default=1)))
     rates = [rate for case in cases if (rate := find_rate_metric(case)) is not None]
-    bandwidths = all(rate.unit == "GB/s" for rate in rates)
+    all_bandwidths = all(rate.unit == "GB/s" for rate in rates)
     columns = [
         CaseColumn("ranks", max(5, digits_of_ranks), 3, lambda row: str(row.case.identity.np)),
         CaseColumn("time", 8, 9, _time_cell),
         CaseColumn("reference", 9, 5, _reference_cell),
         CaseColumn("efficiency", 10, 7, _efficiency_cell),
-        CaseColumn("bandwidth" if bandwidths else "rate", 15, 1, rate_cell),
-        CaseColumn("checks", max(6, 2 * digits + 1), 4, _checks_cell),
+        CaseColumn("bandwidth" if all_bandwidths else "rate", 15, 1, rate_cell),
+        CaseColumn("checks", max(6, 2 * digits_of_checks + 1), 4, _checks_cell),
     ]
-    unused = {"ranks"} if len(ranks) < 2 else set()
+    unused_titles = {"ranks"} if len(rank_counts) < 2 else set()
     if not rates:
-        unused |= {"bandwidth", "rate"}
-    return [column for column in columns if column.title not in unused]
+        unused_titles |= {"bandwidth", "rate"}
+    return [column for column in columns if column.title not in unused_titles]
 
 
 def make_sweep_columns(cases: Sequence[CaseState]) -> list[CaseColumn]:
     """Return the columns of a sweep of collectives, like those of nccl-tests."""
-    ranks = {case.identity.np for case in cases}
+    rank_counts = {case.identity.np for case in cases}
     columns = [
         CaseColumn("ranks", 5, 2, lambda row: str(row.case.identity.np)),
         CaseColumn("size", 8, 9, _message_size_cell),
@@ -112,7 +112,7 @@ def make_sweep_columns(cases: Sequence[CaseState]) -> list[CaseColumn]:
         CaseColumn("#wrong", 6, 7, _wrong_elements_cell, "wrong"),
         CaseColumn("efficiency", 10, 4, _efficiency_cell),
     ]
-    return columns if len(ranks) > 1 else columns[1:]
+    return columns if len(rank_counts) > 1 else columns[1:]
 
 
 def is_collective(case: CaseState) -> bool:
@@ -151,9 +151,9 @@ def find_rate_metric(case: CaseState) -> MetricInfo | None:
     """Return the first rate of the timed work; None if there is none."""
     separate = list_separate_metrics(case.identity.benchmark)
     rates = (
-        info
-        for info in case.identity.metrics.values()
-        if info.unit in _RATE_UNITS and info.better == "higher" and info.name not in separate
+        metric
+        for metric in case.identity.metrics.values()
+        if metric.unit in _RATE_UNITS and metric.better == "higher" and metric.name not in separate
     )
     return next(rates, None)
 
@@ -172,8 +172,8 @@ def _median_cell(case: CaseState, metric: str) -> str:
 
 
 def _message_size_cell(row: Row) -> str:
-    size = row.case.identity.params.get("size")
-    return format_size(size) if isinstance(size, int) else "-"
+    message_bytes = row.case.identity.params.get("size")
+    return format_size(message_bytes) if isinstance(message_bytes, int) else "-"
 
 
 def _wrong_elements_cell(row: Row) -> str:

@@ -40,19 +40,21 @@ def render_details(
     separate = list_separate_metrics(case.identity.benchmark)
     time_shares = compute_all_shares(case)
     # Such as the bubble, a mean over ranks, which is also among the shares of all ranks.
-    of_shares = {part for share in time_shares for part in share.parts}
-    shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
-    timed = (name for name in shown if name not in separate and name not in in_row)
-    untimed = (name for name in shown if name in separate)
-    for title, items in (
-        ("", _describe_metrics(case, timed, sign)),
-        (f"{_OTHER_LOOPS}: ", _describe_metrics(case, untimed, sign)),
+    names_of_shares = {part for share in time_shares for part in share.parts}
+    shown_names = [
+        name for name in case.identity.metrics if name.replace("_", " ") not in names_of_shares
+    ]
+    timed_names = (name for name in shown_names if name not in separate and name not in in_row)
+    untimed_names = (name for name in shown_names if name in separate)
+    for title, descriptions in (
+        ("", _describe_metrics(case, timed_names, sign)),
+        (f"{_OTHER_LOOPS}: ", _describe_metrics(case, untimed_names, sign)),
         ("in the last repeat: " if case.repeats > 1 else "", _describe_choices(case)),
     ):
-        if text := ", ".join(items):
+        if text := ", ".join(descriptions):
             yield from indent_text(title + text, width, CASE_INDENT)
-    for reference in case.measured.limits.items():
-        yield from indent_text(_describe_reference(case, *reference), width, CASE_INDENT)
+    for name_and_reference in case.measured.limits.items():
+        yield from indent_text(_describe_reference(case, *name_and_reference), width, CASE_INDENT)
     for share in time_shares:
         text = f"{share.title}, all ranks together: {share.text}"
         yield from indent_text(text, width, CASE_INDENT)
@@ -75,37 +77,36 @@ def render_detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState
 
 
 def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]) -> str:
-    info = case.identity.metrics.get(name)
-    unit = info.unit if info else ""
+    metric = case.identity.metrics.get(name)
+    unit = metric.unit if metric else ""
     value = reference["value"]
     number = "unknown" if value is None else format_value(value, unit, name)
     text = f"reference of {format_metric_name(name, unit)}: {number}, {reference['measured_by']}"
-    recorded = [part["value"] for part in case.measured.references.get(name, {}).values()]
-    values = [value for value in recorded if value is not None]
+    values_of_repeats = [part["value"] for part in case.measured.references.get(name, {}).values()]
+    values = [value for value in values_of_repeats if value is not None]
     if len(values) > 1:
-        ends = [format_value(end, unit, name) for end in (min(values), max(values))]
-        text += f"; {ends[0]} to {ends[1]} over {len(values)} repeats"
+        least_and_most = [format_value(end, unit, name) for end in (min(values), max(values))]
+        text += f"; {least_and_most[0]} to {least_and_most[1]} over {len(values)} repeats"
     return text
 
 
 def _describe_metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
     """Yield further metrics; ratios of disturbed cases are marked with a sign."""
     for name in names:
-        info = case.identity.metrics[name]
+        metric = case.identity.metrics[name]
         summary = case.summary(name)
-        if summary is None or info.part_of or info.better == "none":
+        if summary is None or metric.part_of or metric.better == "none":
             continue
         if find_efficiency_time(name, case.measured.limits) == "time_ms":
             continue  # the row shows it as the efficiency
         if name == "time_ms":
-            p95, p99 = (format_value(value, info.unit) for value in (summary.p95, summary.p99))
+            p95, p99 = (format_value(value, metric.unit) for value in (summary.p95, summary.p99))
             yield f"p95 {p95}, p99 {p99}"
         else:
-            value = format_value(summary.p50, info.unit, name)
-            text = (
-                f"{format_folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
-            )
-            yield text + _describe_speedup(case, name)
+            value = format_value(summary.p50, metric.unit, name)
+            title = format_folded_name(name, metric.unit)
+            mark = sign if is_relative(name) else ""
+            yield f"{title} {mark}{value}{_describe_speedup(case, name)}"
 
 
 def _describe_speedup(case: CaseState, name: str) -> str:

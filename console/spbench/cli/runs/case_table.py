@@ -104,10 +104,10 @@ class CaseTable:
     def render_case(self, case: CaseState, number: int = 0) -> list[str]:
         """Return the row of a judged case, below a header if the columns change with it."""
         header = self.render_new_header(case)
-        times = case.summary("time_ms")
+        time_summary = case.summary("time_ms")
         row = Row(
             case,
-            None if times is None else times.p50,
+            None if time_summary is None else time_summary.p50,
             case.measured.limits.get("time_ms", {}).get("value"),
             is_disturbed(case, self._jobs),
             describe_case_noise(case) is not None,
@@ -174,35 +174,44 @@ class CaseTable:
 
     def _choose_layout(self, columns: list[CaseColumn], ids: Iterable[str]) -> _Layout:
         """Return the layout with most columns that fit next to whole or shortened ids."""
-        names = [replace_controls(id_) for id_ in ids]
-        longest = max(map(len, names), default=0)
+        clean_ids = [replace_controls(id_) for id_ in ids]
+        max_id_width = max(map(len, clean_ids), default=0)
         layouts = list(self._generate_layouts(columns))
         for layout in layouts:
-            if layout.complete and layout.id_width >= longest:
-                return layout.with_ids(names)
-        shortest = max((len(drop_parameter_names(name)) for name in names), default=0)
-        needed = min(longest, max(shortest, _SHORTEST_ID))
+            if layout.complete and layout.id_width >= max_id_width:
+                return layout.with_ids(clean_ids)
+        max_short_id_width = max(
+            (len(drop_parameter_names(clean_id)) for clean_id in clean_ids), default=0
+        )
+        needed_id_width = min(max_id_width, max(max_short_id_width, _SHORTEST_ID))
         for layout in layouts:
-            if layout.id_width >= needed:
+            if layout.id_width >= needed_id_width:
                 break
-        return layout.with_ids(names)
+        return layout.with_ids(clean_ids)
 
     def _generate_layouts(self, columns: list[CaseColumn]) -> Iterator[_Layout]:
         """Yield layouts with fewer and fewer columns, each with the width left for ids."""
-        counter = self._counter
+        counter_width = self._counter
         columns_left = list(columns)
         while True:
-            complete = not {column.title for column in columns if column.importance > _OPTIONAL} - {
-                column.title for column in columns_left
-            }
-            used = sum(len(_GAP) + column.width for column in columns_left)
-            room = self._width - counter - _Layout.STATUS - len(_GAP) - used
-            yield _Layout(counter, room, tuple(columns_left), complete and counter == self._counter)
-            importance = min((column.importance for column in columns_left), default=_ALWAYS)
-            if counter and importance > _COUNTER:
-                counter = 0
-            elif importance < _ALWAYS:
-                columns_left = [column for column in columns_left if column.importance > importance]
+            is_complete = not {
+                column.title for column in columns if column.importance > _OPTIONAL
+            } - {column.title for column in columns_left}
+            used_width = sum(len(_GAP) + column.width for column in columns_left)
+            id_width = self._width - counter_width - _Layout.STATUS - len(_GAP) - used_width
+            yield _Layout(
+                counter_width,
+                id_width,
+                tuple(columns_left),
+                is_complete and counter_width == self._counter,
+            )
+            least_importance = min((column.importance for column in columns_left), default=_ALWAYS)
+            if counter_width and least_importance > _COUNTER:
+                counter_width = 0
+            elif least_importance < _ALWAYS:
+                columns_left = [
+                    column for column in columns_left if column.importance > least_importance
+                ]
             else:
                 return
 
@@ -228,17 +237,17 @@ class _Layout:
 
     def with_ids(self, ids: Sequence[str]) -> _Layout:
         """Return the layout for these ids, no wider than they need."""
-        groups: dict[str, list[str]] = {}
+        ids_by_entry: dict[str, list[str]] = {}
         for id_ in ids:
-            groups.setdefault(id_.partition("[")[0], []).append(id_)
+            ids_by_entry.setdefault(id_.partition("[")[0], []).append(id_)
         # Within an entry of the suite, all ids are shortened or none.
-        names = {
-            id_: short
-            for group in groups.values()
-            for id_, short in zip(group, shorten_ids(group, max(4, self.id_width)), strict=True)
+        shown_id_by_id = {
+            id_: shown_id
+            for group in ids_by_entry.values()
+            for id_, shown_id in zip(group, shorten_ids(group, max(4, self.id_width)), strict=True)
         }
-        longest = max(map(len, names.values()), default=4)
-        return replace(self, names=names, id_width=max(4, longest))
+        max_id_width = max(map(len, shown_id_by_id.values()), default=4)
+        return replace(self, names=shown_id_by_id, id_width=max(4, max_id_width))
 
     def render_header(self) -> str:
         titles = _GAP.join(f"{column.title:>{column.width}}" for column in self.columns)

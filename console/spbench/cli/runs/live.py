@@ -129,10 +129,10 @@ class LiveView:
         ]
         rank_count = len(rows.ranks())
         shown = rows.slowest(MOST_ROWS) if rank_count > MOST_ROWS else rows.rows()
-        left_out = {*_WIDE_COLUMNS} if narrow else set()
+        hidden_columns = {*_WIDE_COLUMNS} if narrow else set()
         if all(row.active is None for row in shown):
-            left_out.add("own")
-        columns = [name for name in _TRAILING_COLUMNS if name not in left_out]
+            hidden_columns.add("own")
+        columns = [name for name in _TRAILING_COLUMNS if name not in hidden_columns]
         for name in (*_LEADING_COLUMNS, *coordinate_names, *columns):
             table.add_column(
                 replace_controls(name),
@@ -159,13 +159,19 @@ def _format_cells(row: RankRow) -> dict[str, Text]:
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
     check = f"{GLYPHS[row.check]} {row.check}" if row.check is not None else ""
     check_style = _CHECK_STYLES[row.check] if row.check is not None else ""
-    times = {"last": row.last, "median": row.p50, "own": row.active, "p95": row.p95, "p99": row.p99}
+    ms_by_name = {
+        "last": row.last,
+        "median": row.p50,
+        "own": row.active,
+        "p95": row.p95,
+        "p99": row.p99,
+    }
     return {
         "rank": Text(str(row.rank)),
         "host": Text(replace_controls(row.host)),
         "phase": Text(replace_controls(row.activity), style=_PHASE_STYLES.get(row.phase, "")),
         "iterations": Text(str(row.iterations or "")),
-        **{name: _format_cell_time(value) for name, value in times.items()},
+        **{name: _format_cell_time(value) for name, value in ms_by_name.items()},
         "skew": Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
         "check": Text(check, style=check_style),
     }

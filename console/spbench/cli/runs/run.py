@@ -248,9 +248,9 @@ def _plan_run(request: Request, resume: str | None, failed: str | None) -> RunPl
         ("--inject", bool(request.inject)),
         ("--system", request.system is not None),
     )
-    if other := next((name for name, is_given in conflicts if is_given), None):
+    if conflict := next((name for name, is_given in conflicts if is_given), None):
         raise UsageError(
-            f"{option} takes suite and cases as the run recorded them; leave out {other}"
+            f"{option} takes suite and cases as the run recorded them; leave out {conflict}"
         )
     if resume is not None:
         return plan_resumed(request, resume)

@@ -142,8 +142,8 @@ def _add_scaling_key(request: Request, key: dict[str, Any]) -> Request:
     """Return the request with the key ``scale`` in its selected cases."""
     key_text = json.dumps(key)
     names = _find_selected_entries(request)
-    options = [f"scale={key_text}"] if names is None else [f"scale.{n}={key_text}" for n in names]
-    return replace(request, overrides=(*request.overrides, *options))
+    overrides = [f"scale={key_text}"] if names is None else [f"scale.{n}={key_text}" for n in names]
+    return replace(request, overrides=(*request.overrides, *overrides))
 
 
 def _find_selected_entries(request: Request) -> list[str] | None:
