@@ -24,7 +24,7 @@ STATUS_COLOURS: Mapping[str, str] = {
     **dict.fromkeys((RunStatus.UNFINISHED, RunStatus.UNREADABLE), "$text-warning"),
     RunStatus.RUNNING: "$text-primary",
 }
-"""The colours of the statuses of runs and cases that stand out; the others are muted."""
+"""The colours of statuses of runs and cases; the other statuses are muted."""
 _YEAR_SHOWN_AFTER_S = 300 * 86400.0
 
 

@@ -404,7 +404,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
 
 def describe_preparation(started_at: float) -> str:
-    """Return the progress of a run that has no folder, with the seconds since its start."""
+    """Return the progress of a run without a folder, and the seconds since its start."""
     seconds = time.monotonic() - started_at
     return f"it reads its suite and asks hosts what they have, {seconds:.0f} s"
 

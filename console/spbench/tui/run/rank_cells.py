@@ -122,7 +122,7 @@ def _skew_cell(skew: float | None) -> TableCell | str:
 
 
 def rank_sort_value(row: RankRow, column: str) -> Any:
-    """Return the sort key of a row in a column, given by its key; None if it has no value."""
+    """Return the sort key of a row in a column; None if the row has no value there."""
     if column.startswith(_COORDINATE_PREFIX):
         return _coordinate_sort_value(row, column.removeprefix(_COORDINATE_PREFIX))
     return _SORT_VALUES[column](row)

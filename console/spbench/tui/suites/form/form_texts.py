@@ -41,7 +41,7 @@ class ExpectationTexts(NamedTuple):
 
 
 class ReferenceTexts(NamedTuple):
-    """The texts of a metric or metric.statistic, a system, its reference and tolerances."""
+    """The texts of a metric or metric.statistic, a system, and its reference."""
 
     metric: str = ""
     system: str = ""
