@@ -157,8 +157,6 @@ class ConsoleApp(App[int]):
         for error in self._settings_errors:
             self.notify(error, severity="error", timeout=10, markup=False)
 
-    # Keys
-
     async def on_event(self, event: Event) -> None:
         """Hold a key back until the previous one was handled, as that may move the focus."""
         if isinstance(event, AppBlur):
@@ -209,8 +207,6 @@ class ConsoleApp(App[int]):
         if self._driver is not None and unsaved != self._browser_warns:
             self._browser_warns = unsaved
             self._driver.write(UNSAVED_MARK if unsaved else SAVED_MARK)
-
-    # Failures
 
     async def run_action(
         self,
@@ -272,8 +268,6 @@ class ConsoleApp(App[int]):
             title = self._entries[name].title
             self.notify(f"the page {title} failed{location}", severity="error", markup=False)
 
-    # Actions
-
     def action_show_page(self, name: str) -> None:
         """Show a page."""
         self.context.show_page(name)
@@ -328,8 +322,6 @@ class ConsoleApp(App[int]):
         if action == "choose" and self.context.readonly:
             return False
         return super().check_action(action, parameters)
-
-    # Settings
 
     def choose_theme(self, name: str) -> None:
         """Use a theme, and remember it unless the console is readonly."""

@@ -112,8 +112,6 @@ class ConsoleContext:
         self.suite = path
         self.show_page("suites")
 
-    # The watched run
-
     def watch_run(
         self, folder: RunFolder, source: EventSource | None = None, show: bool = True
     ) -> None:
@@ -161,8 +159,6 @@ class ConsoleContext:
             question += f" ({len(runs)} runs are running; the Results page has them all)"
         if await self._app.push_screen_wait(Confirm(question, "Watch", "Not now")):
             self.watch_run(runs[-1])
-
-    # Starting
 
     def start_run(self, args: Sequence[str], folder: Path | None = None) -> None:
         """Start a run in its own session and watch it; only one can be started at a time.

@@ -12,8 +12,8 @@ from textual.widgets import Button, Input, Static
 
 Answer = TypeVar("Answer")
 
-# Width, in columns, from which the answers are next to each other.
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (60, "-wide")]
+"""With 60 columns the answers are next to each other."""
 
 
 class Modal(ModalScreen[Answer]):

@@ -27,9 +27,9 @@ POLL_INTERVAL = 0.1
 """Time between two reads of the log or two batches of a replay, in seconds."""
 BATCH_BYTES = 256 << 10
 BATCH_EVENTS = 2_000
-# Events are applied in slices, with pauses in which the event loop handles keys.
 APPLY_SECONDS = 0.008
 PAUSE_SECONDS = 0.001
+"""Times of a slice of events and of the pause behind it, in which keys are handled."""
 MAX_LOG_LINES = 10_000
 REPLAY_SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, None)
 """The speeds that keys step through, with None for as fast as possible."""
@@ -116,7 +116,7 @@ class ReplaySource:
 
     def step_speed(self, faster: bool) -> None:
         """Change the speed to the next one of `REPLAY_SPEEDS`, up or down."""
-        # The unlimited speed, None, sorts last.
+        # None, the unlimited speed, cannot be compared with numbers.
         order = [math.inf if speed is None else speed for speed in REPLAY_SPEEDS]
         current = math.inf if self.speed is None else self.speed
         if faster:

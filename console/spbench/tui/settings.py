@@ -234,12 +234,12 @@ def _parse_keys(name: str, value: Any, errors: list[str]) -> dict[str, str]:
     return keymap
 
 
-# Each parser raises ValueError, or adds messages on the parts that it leaves out.
 _PARSERS: dict[str, Callable[[str, Any, list[str]], Any]] = {
     "theme": _parse_text,
     "refresh_hz": _parse_rate,
     "keys": _parse_keys,
 }
+"""The parser of each setting, which raises ValueError or adds messages on omitted parts."""
 
 
 def check_key_names(keys: str, setting: str) -> None:

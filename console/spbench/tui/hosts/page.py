@@ -103,8 +103,6 @@ the links that were measured last."""
     def _get_source(self) -> HostSource | None:
         return self._sources.sources.get(self._table.cursor_key)
 
-    # Updates
-
     def refresh_page(self) -> None:
         """Show new answers; read hostfiles and measured links periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
@@ -175,8 +173,6 @@ the links that were measured last."""
             self.action_use()
         else:
             self.action_examine_one()
-
-    # Actions
 
     def _start_survey(self, queries: Coroutine[None, None, None]) -> None:
         self.run_worker(queries, group="asking")

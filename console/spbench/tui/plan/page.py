@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
-# With 150 columns the memory is next to the stages.
+"""With 150 columns the memory is next to the stages."""
 
 
 class PlanPage(Page):
@@ -120,8 +120,6 @@ stands beside what was predicted."""
         yield PlanForm(options.folder, options.home)
         yield Sheet()
 
-    # Parts
-
     @property
     def form(self) -> PlanForm:
         """The fields."""
@@ -131,8 +129,6 @@ stands beside what was predicted."""
     def sheet(self) -> Sheet:
         """The pane of the plan."""
         return self.query_one(Sheet)
-
-    # Updates
 
     def refresh_page(self) -> None:
         """Show the progress of planning, find files, and check the awaited run."""
@@ -189,8 +185,6 @@ stands beside what was predicted."""
         except SpbenchError as error:
             self.sheet.show_pending(f"✗ {error}")
 
-    # Planning
-
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Plan."""
         self.action_plan()
@@ -224,8 +218,6 @@ stands beside what was predicted."""
             self._message = ""
             self.sheet.show(planned)
             self.sheet.focus()
-
-    # Actions
 
     def action_stop(self) -> None:
         """Stop planning, and leave the fields."""
@@ -262,8 +254,6 @@ stands beside what was predicted."""
     def action_zoom(self, factor: int) -> None:
         """Draw the step longer or shorter."""
         self.sheet.zoom(factor)
-
-    # The suite of the plan
 
     def action_emit(self) -> None:
         """Write a suite that runs the plan, and open it."""

@@ -37,7 +37,7 @@ _WHOLE = {
     True: "against the devices' memory",
     False: "against the most of any stage",
 }
-# Both depend on whether the whole of a bar is the memory of the devices.
+"""Names of the remainder and of the whole of a bar, by whether the whole is a device's memory."""
 STAGES = (
     Column("stage", "stage", 5, "right"),
     Column("layers", "layers", 14, flexible=True),

@@ -112,8 +112,6 @@ metric over a swept parameter."""
     def _views(self) -> ViewsPane:
         return self.query_one(ViewsPane)
 
-    # The runs
-
     def refresh_page(self) -> None:
         """Read the folder of the runs periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
@@ -155,8 +153,6 @@ metric over a swept parameter."""
         case = self._views.find_case(event)
         if case is not None:
             self.app.push_screen(CaseScreen(case))
-
-    # The views
 
     def _reload(self) -> None:
         # Not a coroutine object: Python warns if one is cancelled before it starts.
@@ -243,8 +239,6 @@ metric over a swept parameter."""
     def action_case(self, rows: int) -> None:
         """Go to another case of the run."""
         self._views.cases.table.action_move(rows)
-
-    # Actions on a run
 
     def _get_selected_run(self) -> RunSummary | None:
         run = self._pane.selected_run()

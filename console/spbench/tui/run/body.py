@@ -18,9 +18,12 @@ from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
-MEDIUM_WIDTH = 100  # columns from which two charts are next to each other
-WIDE_WIDTH = 150  # columns from which cases are next to ranks
-TALL_HEIGHT = 32  # lines from which panes have borders
+MEDIUM_WIDTH = 100
+"""Columns from which two charts are next to each other."""
+WIDE_WIDTH = 150
+"""Columns from which cases are next to ranks."""
+TALL_HEIGHT = 32
+"""Lines from which panes have borders."""
 MAX_STRIP_LINES = 4
 MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
@@ -31,9 +34,9 @@ NO_RANKS = "no rank has begun here"
 MAX_CASE_LINES = 10
 MAX_CASE_LINES_SHORT = 5
 """Most lines of the cases above the ranks on a short screen, without their border."""
-# On a short screen with few ranks, the free lines show findings or a chart if they exceed these.
 MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 9
+"""Free lines of a short screen with few ranks, above which they show findings or a chart."""
 _FINDINGS_PANE = "lower-words-pane"
 _PANEL_PANES = {
     "charts": ("histogram-pane", "time-line-pane"),

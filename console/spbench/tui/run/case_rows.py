@@ -170,8 +170,6 @@ class RunCaseRows:
             return ABOVE_REFERENCE
         return _DISTURBED if any(row.disturbed and row.efficiency for row in rows) else ""
 
-    # The interface of `Rows`
-
     def keys(self) -> Sequence[Hashable]:
         """Return the ids of the cases in the order of the suite."""
         return list(self._rows)

@@ -141,8 +141,6 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
             for segments in (first_line, *continuation_lines)
         ]
 
-    # Scrolling
-
     def action_scroll_lines(self, up: int) -> None:
         """Show older lines, or newer ones if ``up`` is negative."""
         if self._feed is None:

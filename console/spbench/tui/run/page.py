@@ -139,8 +139,6 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         yield Headline()
         yield Body()
 
-    # Updates
-
     def refresh_page(self) -> None:
         """Show the current state of the watched run."""
         feed = self.context.feed
@@ -217,8 +215,6 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         if self._presenter is not None:
             self.call_after_refresh(self._presenter.update_all)
 
-    # Selection
-
     def on_line_table_row_highlighted(self, message: LineTable.RowHighlighted) -> None:
         """Show the case, or the rank in charts and logs, that the user selected."""
         if self._presenter is None or not self._presenter.is_user_choice(message):
@@ -260,8 +256,6 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Focus the ranks that match."""
         self.presenter.ranks.focus()
-
-    # Actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable actions that the shown run does not support."""

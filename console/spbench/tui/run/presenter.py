@@ -67,13 +67,12 @@ class RunPresenter:
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(self._show_chart, pane) for pane in panes]
         self._rank_parts: list[_Update] = [*charts, self._show_strip]
-        # The parts in the order of their next update.
         self._parts = deque(
             [*self._rank_parts, self._show_findings, self._show_cases, self._show_hosts]
         )
         self._requested: set[_Update] = set()
         self._source: RankSource = selection.ranks
-        # The cursor that the page, or the user before, has set in each table.
+        # The last known cursors, because events are equal for moves of the user and of the page.
         self._cursors: dict[LineTable, Hashable] = {}
         self._strip_content: object = None
         self._ended = False

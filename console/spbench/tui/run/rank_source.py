@@ -139,8 +139,6 @@ class RankSource(ABC):
         failed = {rank for rank, passed in measured.checked.items() if not passed}
         return failed | {rank for rank, state in measured.ranks.items() if state.status.is_broken}
 
-    # The interface of `Rows`
-
     def keys(self) -> Sequence[Hashable]:
         """Return the ranks."""
         return self.ranks()

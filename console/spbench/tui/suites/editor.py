@@ -100,8 +100,6 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         self.register_theme(TextAreaTheme("suite", syntax_styles=self._colours))
         self.theme = "suite"
 
-    # Text
-
     @property
     def cursor_line(self) -> int:
         """The line of the cursor, from 1."""
@@ -141,8 +139,6 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         """Move the cursor to line and column, both counted from 1, and scroll to it."""
         self.move_cursor((line - 1, column - 1), center=True)
 
-    # Problems
-
     def mark_problems(self, problems: Mapping[int, int]) -> None:
         """Mark lines with a problem, given with the column where it starts, from 1."""
         marks = {line - 1: column - 1 for line, column in problems.items()}
@@ -159,8 +155,6 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
             end = len(line.plain.rstrip())
             line.stylize(Style(underline=True), min(column, max(end - 1, 0)), end)
         return line
-
-    # Drawing
 
     def notify_style_update(self) -> None:
         """Discard the previous colours."""

@@ -42,9 +42,7 @@ from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.number_text import format_quantity
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
-# With 100 columns the files are shown, with 160 the cases are next to the text.
-
-
+"""With 100 columns the files are shown, with 160 the cases are next to the text."""
 SECOND_RECOVERY_DELAY = 3.0
 """Time after which the page looks for unsaved texts a second time, in seconds."""
 RECOVER = "Recover"
@@ -163,8 +161,6 @@ What starts a run at once has no letter: F5 and F6."""
             self.open(path)
         return path is not None
 
-    # Parts
-
     @property
     def text_pane(self) -> TextPane:
         """The pane of the text."""
@@ -233,8 +229,6 @@ What starts a run at once has no letter: F5 and F6."""
             document = SuiteDocument(path, None)
         self.show_document(document)
         await self.text_pane.restore(unsaved, file)
-
-    # Files
 
     def update_files(self) -> None:
         """Update the list of suite files."""
@@ -360,8 +354,6 @@ What starts a run at once has no letter: F5 and F6."""
         if event.node.data is not None:
             self.open(event.node.data)
 
-    # Synchronization of text and cases
-
     def on_text_pane_text_parsed(self, event: TextPane.TextParsed) -> None:
         """Show the cases of the text."""
         self.cases_pane.show(event.parsed, self.text_pane.editor.cursor_line)
@@ -393,8 +385,6 @@ What starts a run at once has no letter: F5 and F6."""
     def _launch_settings(self) -> tuple[LaunchChoice, tuple[str, ...]]:
         return self.context.launch_choice, self.context.environment
 
-    # Cases in the form
-
     @property
     def _composer(self) -> CaseComposer:
         return CaseComposer(self.text_pane, self.show_error, lambda: self.cases_pane.line)
@@ -410,8 +400,6 @@ What starts a run at once has no letter: F5 and F6."""
     def action_remove(self) -> None:
         """Remove the case at the cursor."""
         self.start_action(self._composer.remove)
-
-    # Runs
 
     def action_run_all(self) -> None:
         """Run the suite."""
@@ -483,8 +471,6 @@ What starts a run at once has no letter: F5 and F6."""
             if not await self.confirm(question, "Run anyway", "Cancel"):
                 return
         self.context.start_suite(document.path, cases, fault, oversubscribe=rejection is not None)
-
-    # Actions
 
     def action_copy(self) -> None:
         """Copy the launch line."""

@@ -175,8 +175,6 @@ class TextPane(Vertical):
             self._title = title
             self.border_title = Content(title)
 
-    # The unsaved text
-
     async def restore(self, unsaved: UnsavedText, file: RecoveryFile) -> None:
         """Edit an unsaved text of the open file; undo restores the text of the file.
 
@@ -244,8 +242,6 @@ class TextPane(Vertical):
             self._reported_failure = True
             self.app.notify(message, severity="warning", timeout=10, markup=False)
 
-    # Parsing
-
     async def parse(self) -> ParsedSuite:
         """Return the current text as parsed."""
         text = self.editor.text
@@ -293,8 +289,6 @@ class TextPane(Vertical):
         self._error_count = len(problems)
         self._update_title()
         self.post_message(self.TextParsed(parsed))
-
-    # Events
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """Parse the text after a change."""

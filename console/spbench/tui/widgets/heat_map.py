@@ -20,8 +20,10 @@ from spbench.tui.widgets.glyphs import format_ratio, slowness_mark
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
-_NUMBER_WIDTH = 7  # cells of a column with numbers
-_GLYPH_WIDTH = 2  # cells of a column with glyphs only
+_NUMBER_WIDTH = 7
+"""Cells of a column with numbers."""
+_GLYPH_WIDTH = 2
+"""Cells of a column with glyphs only."""
 _MAX_LABEL_WIDTH = 16
 
 Matrix = Sequence[Sequence[float | None]]

@@ -136,7 +136,6 @@ def lay_out(columns: Sequence[Column], width: int, show_all: bool = False) -> La
         and _sum_widths(indexed_columns) > available_width
         and any(column.rank for _, column in indexed_columns)
     ):
-        # Among columns with equal rank, the rightmost is left out.
         indexed_columns.remove(max(indexed_columns, key=lambda pair: (pair[1].rank, pair[0])))
         available_width = width - _MARK_WIDTH
     spare_width = max(0, available_width - _sum_widths(indexed_columns))

@@ -35,7 +35,7 @@ PREVIEW_DELAY = 0.12
 NO_EXPECTATION = form_texts.ExpectationTexts()
 NO_REFERENCE = form_texts.ReferenceTexts()
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
-# With 140 columns the preview is next to the fields.
+"""With 140 columns the preview is next to the fields."""
 
 
 class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
@@ -126,8 +126,6 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         except ExceptionGroup:  # the parameters of the draft are incomplete
             return list_metrics(self._fields.benchmark)
 
-    # Widgets
-
     def compose(self) -> ComposeResult:
         benchmark = self._fields.benchmark
         with Vertical(id="form") as frame:
@@ -191,8 +189,6 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         """Return the metrics, then each metric with its statistics."""
         return [*self._metric_names, *(f"{m}.{s}" for m in self._metric_names for s in STATISTICS)]
 
-    # Input
-
     @property
     def texts(self) -> form_texts.FormTexts:
         """The current texts of all fields."""
@@ -245,8 +241,6 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         row = self._find_row(event.widget)
         self.query_one("#hint", Static).update(row.hint if row else "")
 
-    # Preview
-
     def _schedule_preview(self) -> None:
         if self._preview_timer is not None:
             self._preview_timer.stop()
@@ -297,8 +291,6 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         static = self.query_one("#words", Static)
         static.set_class(wrong, "wrong")
         static.update(message)
-
-    # Actions
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Write the case, or leave."""

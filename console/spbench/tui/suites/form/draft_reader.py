@@ -100,8 +100,6 @@ class _Reader:
             self._errors[name] = str(error)
             return None
 
-    # Parameters and np
-
     def _read_swept_together(self) -> dict[str, str]:
         """Return the parameters that are swept together, with their names in the text."""
         typed_names = (name.strip() for name in self._text(IN_STEP).split(","))
@@ -142,8 +140,6 @@ class _Reader:
             self._params[key] = self._parse_value(field, text, field.name)
         else:
             self._params.pop(key, None)
-
-    # Other fields
 
     def _read_exclude(self) -> Sequence[Mapping[str, Any]]:
         if self._is_unchanged(EXCLUDE):

@@ -23,12 +23,11 @@ from spbench_core.catalog.parameters import LIST_KINDS
 IN_STEP = "in step"
 EXCLUDE = "exclude"
 COMMENT = "comment"
-# IN_STEP, EXCLUDE and COMMENT name the texts without a field in the catalog or the suite's model.
-# The other names are prefixes of the names of launch settings, expectations and references.
+"""Names of the texts without a field in the catalog or the suite's model."""
 LAUNCH = "launch."
 EXPECT = "expect."
 REFERENCE = "reference."
-
+"""Prefixes of the names of launch settings, expectations and references."""
 _REFERENCE_KEYS = ("reference", "lower", "upper")
 
 
