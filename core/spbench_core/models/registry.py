@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from spbench_core.models.amoebanet import amoebanet
-from spbench_core.models.imagenet import imagenet_resnet
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map, ModelError
-from spbench_core.models.resnet import resnet
+from spbench_core.models.resnet import imagenet_resnet, resnet
 
 CHANNELS = 3
 """The channels of an image: red, green and blue."""

@@ -1,9 +1,9 @@
-"""Residual networks for small images: original (v1), pre-activation (v2).
+"""Residual networks, in the form for small images and in that for large ones.
 
-They are those of Keras' CIFAR-10 example, which the benchmarks of MPI4DL use too, without the final
-softmax, because the loss takes logits. Like in these benchmarks, the first convolution of a v2
-block is 3x3 instead of 1x1. He et al., "Deep Residual Learning for Image Recognition", 2015;
-"Identity Mappings in Deep Residual Networks", 2016.
+The networks for small images are those of Keras' CIFAR-10 example, which the benchmarks of MPI4DL
+use too, without the final softmax, because the loss takes logits. Like in these benchmarks, the
+first convolution of a v2 block is 3x3 instead of 1x1. He et al., "Deep Residual Learning for Image
+Recognition", 2015; "Identity Mappings in Deep Residual Networks", 2016.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from spbench_core.models.parts import (
     Identity,
     Linear,
     Map,
+    Mean,
     ModelError,
     Norm,
     Part,
@@ -143,3 +144,56 @@ def _classifier(num_classes: int) -> Chain:
 
 def _name(stack: int, block: int) -> str:
     return f"stack{stack + 1}_block{block + 1}"
+
+
+IMAGENET_BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}
+"""Blocks of each of the four stacks, by architecture."""
+
+
+def imagenet_resnet(image: Map, *, arch: str, num_classes: int = 1000, width: int = 64) -> Model:
+    """Return a network of four stacks of bottlenecks, the form for large images.
+
+    The stride is in a block's 3x3 convolution, like in torchvision and its published weights.
+
+    Args:
+        image: The shape of an image, of any size.
+        arch: One of `IMAGENET_BLOCKS`.
+        num_classes: The number of classes.
+        width: Filters of the first convolution.
+
+    Raises:
+        ModelError: There is no such architecture.
+    """
+    if arch not in IMAGENET_BLOCKS:
+        raise ModelError(
+            "arch", f"there is no arch {arch!r}; there are {', '.join(IMAGENET_BLOCKS)}"
+        )
+    stem = chain(
+        conv=Conv(width, 7, stride=2), norm=Norm(), relu=Relu(), pool=Pool("max", 3, 2, padding=1)
+    )
+    layers: list[Layer] = [Plain("stem", stem)]
+    for stack, blocks in enumerate(IMAGENET_BLOCKS[arch]):
+        for block in range(blocks):
+            stride = 2 if stack > 0 and block == 0 else 1
+            name = f"stack{stack + 1}_block{block + 1}"
+            layers.append(Plain(name, _imagenet_block(width << stack, stride, first=block == 0)))
+    layers.append(Plain("head", chain(mean=Mean(), linear=Linear(num_classes))))
+    return Model(arch, image, tuple(layers))
+
+
+def _imagenet_block(narrow: int, stride: int, first: bool) -> Residual:
+    wide = 4 * narrow
+    main = chain(
+        conv1=Conv(narrow),
+        norm1=Norm(),
+        relu1=Relu(),
+        conv2=Conv(narrow, 3, stride),
+        norm2=Norm(),
+        relu2=Relu(),
+        conv3=Conv(wide),
+        norm3=Norm(),
+    )
+    shortcut: Part = Identity()
+    if first:
+        shortcut = chain(conv=Conv(wide, stride=stride), norm=Norm())
+    return Residual(main, shortcut, relu=True)
