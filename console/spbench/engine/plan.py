@@ -14,17 +14,15 @@ from spbench.errors import MissingError, UsageError, did_you_mean
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from spbench.launch.devices import check_devices
 from spbench.launch.gpu_needs import check_gpus
-from spbench.launch.hosts.hostfiles import read_host_options
+from spbench.launch.hosts.hostfiles import HostsFinder, make_hosts_finder, read_host_options
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import fold, is_local
 from spbench.launch.jobs import (
-    HostsFinder,
     Job,
     Launch,
     count_connections,
     group_cases,
     interleave_repeats,
-    make_hosts_finder,
     may_choose_hosts,
     prepare_launch,
     split_program_repeats,

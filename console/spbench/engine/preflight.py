@@ -9,9 +9,10 @@ from spbench.engine.plan import HostFactsBySettings, RunPlan
 from spbench.errors import MissingError
 from spbench.launch.detect import load_traits
 from spbench.launch.gpu_needs import survey_key
+from spbench.launch.hosts.hostfiles import HostsFinder
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import fold
-from spbench.launch.jobs import HostsFinder, group_cases
+from spbench.launch.jobs import group_cases
 from spbench.launch.survey.facts import HostFacts, replace_host_name
 from spbench.launch.survey.progress import Progress
 from spbench.launch.survey.reach import find_unreachable

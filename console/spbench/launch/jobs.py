@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spbench.errors import FailedRunError, MissingError, UsageError
+from spbench.errors import MissingError, UsageError
 from spbench.launch.allocator import preload_allocator
 from spbench.launch.detect import (
     InstalledLauncher,
@@ -19,7 +17,8 @@ from spbench.launch.detect import (
     load_traits,
     parse_assumed_library,
 )
-from spbench.launch.hosts.hosts import Hosts, read_hostfile
+from spbench.launch.hosts.hostfiles import HostsFinder, write_hostfile
+from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.launcher import (
     ALLOCATIONS,
     Command,
@@ -33,7 +32,6 @@ from spbench.launch.launcher import (
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import count_cores, count_slots, is_oversubscribed, place_ranks
 from spbench.launch.program import PROGRAM_WORKER, WORKER, build_worker_argv, find_interpreter
-from spbench.safe_files import make_folders, replace_file
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_FAN_IN, ENV_KERNEL_LOADING
@@ -42,9 +40,6 @@ MAX_DIRECT_RANKS = 1024
 """Ranks of a job above which ``fan_in: auto`` starts a relay on each node."""
 _PINNING = ("MV2_ENABLE_AFFINITY", "MVP_ENABLE_AFFINITY", "I_MPI_PIN")
 _OFF = ("0", "off", "no", "disable")
-
-HostsFinder = Callable[[LaunchSettings], Hosts | None]
-"""Returns the hosts of a job with these settings; None means this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,32 +126,6 @@ class Launch:
     def placement(self) -> tuple[RankBlock, ...]:
         """Ranks in order, host by host; empty if the launcher places them."""
         return self.spec.placement
-
-
-def make_hosts_finder(
-    option: Hosts | None, folder: Path, exclude: str | None = None
-) -> HostsFinder:
-    """Return a function that finds the hosts of a job.
-
-    Args:
-        option: The hosts of --hostfile or --hosts, which override those of the settings.
-        folder: The suite's folder, to which ``hostfile`` of the settings is relative.
-        exclude: Hosts to remove, from either source.
-    """
-    hostfiles: dict[str, Hosts] = {}
-
-    def find_hosts(settings: LaunchSettings) -> Hosts | None:
-        hosts = option
-        name = settings.hostfile
-        if hosts is None and name is not None:
-            if name not in hostfiles:
-                hostfiles[name] = read_hostfile(folder / name)
-            hosts = hostfiles[name]
-        if hosts is None and exclude is not None:
-            raise UsageError("--exclude-hosts: there are no hosts; give --hostfile or --hosts")
-        return hosts.exclude(exclude) if hosts and exclude is not None else hosts
-
-    return find_hosts
 
 
 def uses_relays(settings: LaunchSettings, np: int, placement: Sequence[RankBlock]) -> bool:
@@ -291,7 +260,7 @@ def prepare_launch(
             settings, launcher.name, placement, env, is_local_job=is_local_job
         )
     hostfile_text = launcher.hostfile(placement)
-    hostfile = _write_hostfile(home, hostfile_text) if hostfile_text is not None else None
+    hostfile = write_hostfile(home, hostfile_text) if hostfile_text is not None else None
     spec = JobSpec(
         np=job.np,
         placement=placement,
@@ -362,20 +331,3 @@ def _reject_nul(settings: LaunchSettings) -> None:
     args = (*settings.env.values(), *settings.args, *build_worker_argv(settings))
     if any("\0" in arg for arg in args):
         raise UsageError("launch: a value has a NUL character, which no command line can carry")
-
-
-def _write_hostfile(home: Path, text: str) -> Path:
-    data = text.encode()
-    path = home.absolute() / "hostfiles" / hashlib.sha256(data).hexdigest()[:12]
-    with suppress(OSError):  # that of another user may be unreadable: it is replaced
-        same_size = path.stat().st_size == len(data)
-        if not path.is_symlink() and path.is_file() and same_size and path.read_bytes() == data:
-            return path
-    try:
-        make_folders(path.parent)
-        replace_file(path, (text,), 0o644, root=path.parent)
-    except OSError as error:
-        raise FailedRunError(
-            f"cannot write the hostfile {path}: {error.strerror}; choose another --home"
-        ) from None
-    return path

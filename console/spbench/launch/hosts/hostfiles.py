@@ -1,19 +1,26 @@
-"""Hostfiles to choose from, and the hosts of the options."""
+"""Hostfiles: those to choose from, those of options and settings, and a launcher's."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from spbench.errors import UsageError
+from spbench.errors import FailedRunError, UsageError
 from spbench.launch.hosts.hosts import Hosts, parse_hosts, read_hostfile
+from spbench.safe_files import make_folders, replace_file
+from spbench.suites.settings import LaunchSettings
 
 FOLDER = "hostfiles"
 """A folder of this name in which all files count as hostfiles."""
 PATTERNS = ("*.hosts", "*.hostfile", "hostfile*")
+
+HostsFinder = Callable[[LaunchSettings], Hosts | None]
+"""Returns the hosts of a job with these settings; None means this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +78,53 @@ def read_host_options(hostfile: Path | None, hosts: str | None) -> Hosts | None:
     if hostfile is not None:
         return read_hostfile(hostfile)
     return parse_hosts(hosts) if hosts is not None else None
+
+
+def make_hosts_finder(
+    option: Hosts | None, folder: Path, exclude: str | None = None
+) -> HostsFinder:
+    """Return a function that finds the hosts of a job.
+
+    Args:
+        option: The hosts of --hostfile or --hosts, which override those of the settings.
+        folder: The suite's folder, to which ``hostfile`` of the settings is relative.
+        exclude: Hosts to remove, from either source.
+    """
+    hostfiles: dict[str, Hosts] = {}
+
+    def find_hosts(settings: LaunchSettings) -> Hosts | None:
+        hosts = option
+        name = settings.hostfile
+        if hosts is None and name is not None:
+            if name not in hostfiles:
+                hostfiles[name] = read_hostfile(folder / name)
+            hosts = hostfiles[name]
+        if hosts is None and exclude is not None:
+            raise UsageError("--exclude-hosts: there are no hosts; give --hostfile or --hosts")
+        return hosts.exclude(exclude) if hosts and exclude is not None else hosts
+
+    return find_hosts
+
+
+def write_hostfile(home: Path, text: str) -> Path:
+    """Write a launcher's hostfile under the folder of the runs, and return its path.
+
+    Equal texts have the same path.
+
+    Raises:
+        FailedRunError: The file cannot be written.
+    """
+    data = text.encode()
+    path = home.absolute() / "hostfiles" / hashlib.sha256(data).hexdigest()[:12]
+    with suppress(OSError):  # that of another user may be unreadable: it is replaced
+        same_size = path.stat().st_size == len(data)
+        if not path.is_symlink() and path.is_file() and same_size and path.read_bytes() == data:
+            return path
+    try:
+        make_folders(path.parent)
+        replace_file(path, (text,), 0o644, root=path.parent)
+    except OSError as error:
+        raise FailedRunError(
+            f"cannot write the hostfile {path}: {error.strerror}; choose another --home"
+        ) from None
+    return path

@@ -11,13 +11,13 @@ import pytest
 
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch import jobs
+from spbench.launch.hosts.hostfiles import make_hosts_finder
 from spbench.launch.hosts.hosts import parse_hosts
 from spbench.launch.jobs import (
     Job,
     Launch,
     group_cases,
     interleave_repeats,
-    make_hosts_finder,
     prepare_launch,
 )
 from spbench.launch.launcher import RankBlock

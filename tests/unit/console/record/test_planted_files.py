@@ -12,7 +12,7 @@ import spbench
 from spbench.engine import background, processes
 from spbench.engine.stop import forget_cancel, request_cancel
 from spbench.errors import FailedRunError, SpbenchError
-from spbench.launch.jobs import _write_hostfile
+from spbench.launch.hosts.hostfiles import write_hostfile
 from spbench.launch.launcher import Command
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.files import write_file
@@ -207,13 +207,13 @@ def test_full_disk_keeps_the_old_file_without_leftovers(run, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostfile_replaces_a_planted_path(tmp_path, outside, kind):
-    path = _write_hostfile(tmp_path, CONTENT)  # the same content as outside
+    path = write_hostfile(tmp_path, CONTENT)  # the same content as outside
     outside.plant(path, kind)
     if kind == "folder":
         with pytest.raises(FailedRunError, match="cannot write the hostfile"):
-            _write_hostfile(tmp_path, CONTENT)
+            write_hostfile(tmp_path, CONTENT)
     else:
-        assert _write_hostfile(tmp_path, CONTENT).read_text() == CONTENT
+        assert write_hostfile(tmp_path, CONTENT).read_text() == CONTENT
         assert not path.is_symlink()
     outside.assert_unchanged()
 
