@@ -29,7 +29,7 @@ from benchmarks.goals import argument_parser
 from spbench.record.case_parts import CaseIdentity, CaseRank, MetricInfo
 from spbench.record.case_state import CaseState
 from spbench.record.findings import find_slow_parts
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 
 CASES = ("memory", "gemm", "conv")
 SIZES = (8, 64 << 10, 1 << 20)

@@ -16,7 +16,7 @@ from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import rank_events
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import describe_error, list_warnings
 from spbench_parallel.device.failures import translate_gpu_error

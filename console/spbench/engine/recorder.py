@@ -11,8 +11,7 @@ from typing import Any
 from spbench.errors import FailedRunError, describe_defect
 from spbench.record.runs.event_log import EventLog, decode, encode
 from spbench.record.state import RunState
-from spbench_core.events.clock import now
-from spbench_core.events.fields import Event
+from spbench_core.events.fields import Event, now
 from spbench_core.events.run_events import make_run_event
 
 PATH_CHECK_INTERVAL = 1.0

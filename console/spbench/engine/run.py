@@ -37,7 +37,8 @@ from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.report.document import ReportDocument
 from spbench.suites.shipped import build_suite_path
-from spbench_core.events import clock, run_events
+from spbench_core.events import fields as event_fields
+from spbench_core.events import run_events
 from spbench_core.events.run_events import make_run_event
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
@@ -215,7 +216,7 @@ class Run:
 
     def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:
         fields = {name: end[name] for name in ("verdict", "exit_code")}
-        fields |= {"finished": clock.now(), "counts": self._state.counts()}
+        fields |= {"finished": event_fields.now(), "counts": self._state.counts()}
         fields |= {"load_after": end["load"], "fingerprint": self._state.machines.fingerprint()}
         folder.write_json("run.json", folder.read_json("run.json") | fields)
 

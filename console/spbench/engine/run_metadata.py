@@ -12,7 +12,7 @@ from spbench.engine.plan import RunPlan
 from spbench.record.hidden_values import hide_arguments, hide_params
 from spbench.record.runs.folder import find_process_start, find_working_folder
 from spbench.suites.case import DERIVED_METRICS, Case, Expectation
-from spbench_core.events import clock
+from spbench_core.events import fields as event_fields
 
 
 def build_run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def describe_console() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "started": clock.now(),
+        "started": event_fields.now(),
         "since_boot": find_process_start(os.getpid()),
     }
 

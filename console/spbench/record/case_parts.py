@@ -10,7 +10,7 @@ from typing import Any
 
 from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus, RankStatus
 
 RepeatAndRank = tuple[int, int]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase, RunStatus
 
 

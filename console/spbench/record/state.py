@@ -28,7 +28,7 @@ from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
 from spbench.record.stragglers import Straggler
 from spbench.stats.summary import median
 from spbench_core.events.fields import Event
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.state_machines import (
     CASE_TRANSITIONS,
     JOB_TRANSITIONS,

@@ -1,7 +1,11 @@
-"""Fields of events and their exact types; a bool does not count as a number."""
+"""Fields of events with their exact types, and the time of an event.
+
+A bool does not count as a number.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,10 +24,20 @@ NULL: Types = frozenset({type(None)})
 MISSING = object()
 ABSENT: Types = frozenset({type(MISSING)})
 """The type of a missing field, which no JSON value has."""
+_PROCESS_START = time.time() - time.monotonic()
 
 
 class EventError(ValueError):
     """A line or an object that is not a valid event."""
+
+
+def now() -> float:
+    """Return the time of an event: seconds since the epoch, UTC, which never decrease.
+
+    The system's clock is read once, when the process starts. After that the monotonic clock counts,
+    so that durations stay right if the system's clock is set.
+    """
+    return round(_PROCESS_START + time.monotonic(), 6)
 
 
 def check_fields(kind: str, event: Mapping[str, Any], fields: Fields) -> None:

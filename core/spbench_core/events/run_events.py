@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from spbench_core.events import clock, fields
+from spbench_core.events import fields
 from spbench_core.events.fields import Event, EventError, Fields, check_fields, check_items
 from spbench_core.events.statuses import FINAL_STATUSES, CheckOutcome
 
@@ -205,7 +205,7 @@ def make_run_event(kind: str, **values: Any) -> Event:
         EventError: The kind is unknown, or a field is missing, unknown or of a wrong type.
     """
     plain = {name: _to_json(value) for name, value in values.items()}
-    event = {"event": kind, "time": clock.now(), **plain}
+    event = {"event": kind, "time": fields.now(), **plain}
     expected = FIELDS.get(kind)
     if expected is None:
         raise EventError(f"unknown event {kind!r}")

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from spbench_core.events import clock, rank_events
+from spbench_core.events import fields as event_fields
+from spbench_core.events import rank_events
 
 LOST_STATUS = 75
 """Exit status of a rank that has lost its console (EX_TEMPFAIL)."""
@@ -45,7 +46,7 @@ class Channel(Protocol):
 def encode_event(event: str, rank: int | None, seq: int, fields: dict[str, Any]) -> bytes:
     """Return the line of an event that happens now."""
     head = {"event": event, "rank": rank, "seq": seq}
-    return rank_events.encode(head | {"time": clock.now()} | fields)
+    return rank_events.encode(head | {"time": event_fields.now()} | fields)
 
 
 class NumberedChannel(ABC):

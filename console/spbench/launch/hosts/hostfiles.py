@@ -1,4 +1,4 @@
-"""Hostfiles: those to choose from, those of options and settings, and a launcher's."""
+"""Hostfiles to choose from, those of options and settings, and a launcher's."""
 
 from __future__ import annotations
 

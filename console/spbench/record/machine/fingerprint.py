@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 
 FINGERPRINT_LENGTH = 12
 """The number of hexadecimal digits of a fingerprint."""

@@ -12,7 +12,7 @@ from spbench.record.case_parts import CaseRank
 from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import fold_numbers
 from spbench.record.run_parts import JobState
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 from spbench_core.number_text import format_quantity
 
 _Ranks = Mapping[int, CaseRank]

@@ -46,7 +46,7 @@ from spbench.tui.feed import Feed
 from spbench.tui.run.charts import build_case_bars, build_rank_bars, describe_missing_bars
 from spbench.tui.run.selection import RunSelection
 from spbench.tui.widgets.stacked_bars import StackedBars
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
 from spbench_core.number_text import format_quantity
 

@@ -17,7 +17,7 @@ from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.run.findings import MUTED, RunFinding, status_colour
 from spbench.tui.widgets.text import cell_width, fit
-from spbench_core.events import clock
+from spbench_core.events import fields as event_fields
 from spbench_core.number_text import format_quantity
 
 BAR_WIDTH = 16
@@ -137,7 +137,7 @@ def _describe_phase(feed: Feed) -> str:
         return phase
     # A run that starts sends few events, so that `feed.now` would show too short a time.
     is_live = isinstance(feed.source, LiveSource) and feed.remote_host is None
-    return describe_start(feed.state, clock.now() if is_live else feed.now)
+    return describe_start(feed.state, event_fields.now() if is_live else feed.now)
 
 
 def _describe_job(state: RunState, noisy: RunFinding | None) -> Iterator[HeadlinePart]:

@@ -19,7 +19,7 @@ from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.events import clock
+from spbench_core.events import fields as event_fields
 from spbench_core.events.rank_events import encode
 from spbench_core.events.statuses import LogLevel
 from support.sample_events import describe_case, job_start, rank_event, run_start
@@ -133,7 +133,7 @@ def test_state_has_the_text_that_the_log_gives(job):
 def test_case_starts_by_the_clock_of_the_console(job):
     job.send(0, "case_start", case="a")  # the clock of this rank is at 1001 s
     started = job.state.cases["a"].verdict.started
-    assert started == pytest.approx(clock.now(), abs=60.0)
+    assert started == pytest.approx(event_fields.now(), abs=60.0)
     job.send(1, "case_start", case="a")
     assert job.state.cases["a"].verdict.started == started
 

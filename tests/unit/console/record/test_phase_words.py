@@ -8,7 +8,7 @@ import pytest
 from spbench.record.messages.phases import describe_phase, describe_start
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import RankPhase
 
 

@@ -2,8 +2,7 @@
 
 from dataclasses import fields
 
-from spbench_core.events.rank_events import _FIELDS
-from spbench_core.events.rank_facts import RankFacts
+from spbench_core.events.rank_events import _FIELDS, RankFacts
 
 FACTS = RankFacts(
     host="node01",
