@@ -1,4 +1,4 @@
-"""The progress of a batch job: its start, its launches and its end, from its files."""
+"""The progress of a batch job from its files: start, launches and end."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def read_start_time(batch: Path) -> float:
     Raises:
         MissingError: The job has not begun, or has not launched anything.
     """
-    words = read_words(batch / "starts")
-    start = parse_time(words[0]) if words else None
+    start_fields = read_words(batch / "starts")
+    start = parse_time(start_fields[0]) if start_fields else None
     if start is not None:
         return start
     log = batch / LOG_NAME
@@ -87,10 +87,10 @@ def find_end(batch: Path, plan: BatchPlan) -> BatchEnd:
 
     If the ranks of a launch have not written events so far, the start timeout applies.
     """
-    end_words = read_words(batch / "ended")
-    if end_words:
-        signal = end_words[1] if len(end_words) > 1 else None
-        return BatchEnd(parse_time(end_words[0]), signal, alive=False)
+    end_fields = read_words(batch / "ended")
+    if end_fields:
+        signal = end_fields[1] if len(end_fields) > 1 else None
+        return BatchEnd(parse_time(end_fields[0]), signal, alive=False)
     silence_timeout = SILENCE_TIMEOUT
     for job in plan.jobs:
         newest_launch = list_launches(batch / "jobs" / str(job.number))[-1:]

@@ -23,7 +23,7 @@ def collect_batch_settings(
     home: Path,
     warn: Callable[[str], None],
 ) -> BatchSettings:
-    """Return the settings of a suite's batch job, each from the first source that has it.
+    """Return the settings of a batch job, each from the first source that has it.
 
     The sources are ``--set``, the file of ``--site``, the suite, ``site.yaml`` of the home, and
     ``site.yaml`` of the user's configuration. The last two are skipped with a warning if another

@@ -243,7 +243,7 @@ def _estimate_slowdown(plan: RunPlan, job: Job) -> float:
 def _estimate_repeat(
     plan: RunPlan, job: Job, case: Case, past_durations: Sequence[PastDuration] | None
 ) -> tuple[float | None, EstimateSource]:
-    """Return the seconds of one repeat of a case, or None, and the origin of the estimate."""
+    """Return the seconds of one repeat of a case, if known, and their source."""
     if past_durations:
         return median(row.seconds for row in past_durations), EstimateSource.HISTORY
     work = None if may_use_gpu(case) else case.estimate_work(job.np)

@@ -1,4 +1,4 @@
-"""The sequence of a run's jobs, those that remain after a fault, and further repeats."""
+"""The sequence of a run's jobs, also after a fault and with further repeats."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _compute_share_done(state: RunState, name: str) -> float:
 def _find_last_end(state: RunState, begin: float, now: float) -> float:
     """Return the time at which a case or the start of a launch last ended.
 
-    It is ``begin``, the begin of the run, if none has ended since.
+    If there has been no such end since ``begin``, the result is ``begin``.
     The clocks of ranks may differ, so the result is clamped to the time from ``begin`` to ``now``.
     """
     ends = [

@@ -1,4 +1,4 @@
-"""The early end of a run: by Ctrl-C, a signal, the budget or a request in its folder."""
+"""The early end of a run: by a signal, the budget or a request in its folder."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class _StartTimes(NamedTuple):
 
 
 class _DeadlineRestart(NamedTuple):
-    """The time at which progress restarted the deadline of an item, and the rank's phase."""
+    """The time at which progress restarted an item's deadline, and the rank's phase."""
 
     time: float
     phase: str

@@ -146,7 +146,7 @@ class RankComparison:
 
 
 def _number_works(works: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
-    """Return the number of each rank's work, by rank; equal works have the same number.
+    """Return the number of each rank's work, by rank; equal works have one number.
 
     Args:
         works: Descriptions of the ranks' works; ranks beyond its end all do the same work.

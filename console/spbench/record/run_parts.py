@@ -1,4 +1,4 @@
-"""Parts of a run's state: its description, launches and ranks, and counts of its cases."""
+"""Parts of a run's state: its description, launches, ranks and counts of cases."""
 
 from __future__ import annotations
 

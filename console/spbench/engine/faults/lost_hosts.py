@@ -17,15 +17,15 @@ def find_ranks(host: str, host_names: Mapping[int, Collection[str]]) -> list[int
         host: The name of the host.
         host_names: The names of each rank's host.
     """
-    wanted = _normalize(host)
+    name = _normalize(host)
     names_by_rank = {rank: set(map(_normalize, host_names[rank])) for rank in sorted(host_names)}
-    exact = [rank for rank, names in names_by_rank.items() if wanted in names]
-    if exact or _is_address(wanted):
+    exact = [rank for rank, names in names_by_rank.items() if name in names]
+    if exact or _is_address(name):
         return exact
     return [
         rank
         for rank, names in names_by_rank.items()
-        if any(_matches_shortened(wanted, name) for name in names)
+        if any(_matches_shortened(name, other) for other in names)
     ]
 
 

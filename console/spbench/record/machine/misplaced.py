@@ -152,7 +152,7 @@ def _check_adapters(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
 
 
 class _HostLine(NamedTuple):
-    """A line of the hostfile: a host, its ranks, and their adapter with an optional port."""
+    """A line of the hostfile: a host, its ranks, and their adapter (with a port)."""
 
     host: str
     ranks: list[int]

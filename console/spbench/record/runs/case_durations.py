@@ -86,7 +86,7 @@ def measure_durations(
 
 
 def _follows_end(case: CaseTimes, previous: CaseTimes | None, previous_end: float) -> bool:
-    """Whether only the start of its job is between a case and the end of the previous one."""
+    """Whether only the start of its job is between a case and the previous one's end."""
     if case.started < previous_end:
         return False
     if previous is None:

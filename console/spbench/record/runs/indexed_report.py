@@ -19,7 +19,7 @@ REPORT = "spbench.report/1"
 
 
 class CaseWork(NamedTuple):
-    """The first arguments of `hash_work`, as a report has them."""
+    """The first arguments of `hash_work`, from a report."""
 
     benchmark: Any
     version: Any
@@ -54,7 +54,7 @@ class IndexedCase:
 
 @dataclass(frozen=True, slots=True)
 class IndexedReport:
-    """The indexed part of a report, with None or nothing for what the report lacks.
+    """The indexed part of a report; its fields may be None or empty.
 
     Attributes:
         started: The start of the run, in seconds since the epoch.
