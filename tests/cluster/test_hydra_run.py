@@ -1,4 +1,4 @@
-"""`spbench run` through the real Hydra, with the ranks' MPICH in a venv of its own."""
+"""`spbench run` with the real Hydra; the MPICH of the ranks is in a separate venv."""
 
 from __future__ import annotations
 
@@ -22,76 +22,77 @@ HOST = socket.gethostname()
 
 @pytest.fixture
 def start(mpich: Path, tmp_path: Path):
-    """Starts a suite whose ranks run in the venv, which knows the workers by their folder."""
+    """Return a function that starts a suite whose ranks run in the venv with MPICH."""
 
-    def start(suite: str, *words: str, env: dict[str, str] | None = None) -> RunProcess:
+    def start(suite: str, *arguments: str, env: dict[str, str] | None = None) -> RunProcess:
         python = f"launch.python={mpich / 'bin/python'}"
         workers = f"launch.env.PYTHONPATH={ROOT / 'core'}:{ROOT / 'workers'}"
-        sets = ("--set", python, "--set", workers, "--set", "launch.bind=none")
-        return RunProcess(suite, *sets, *words, home=tmp_path / "home", env=env)
+        settings = ("--set", python, "--set", workers, "--set", "launch.bind=none")
+        return RunProcess(suite, *settings, *arguments, home=tmp_path / "home", env=env)
 
     return start
 
 
 @pytest.fixture
-def start_over(start, hosts: HostNetwork, console_apart: None, tmp_path: Path):
-    """Starts a suite over the test hosts. Else UCX would talk over the memory that they share."""
+def start_on_hosts(start, hosts: HostNetwork, isolated_controller: None, tmp_path: Path):
+    """Return a function that starts a suite on the test hosts.
 
-    def start_over(suite: str, *args: str) -> RunProcess:
+    UCX_TLS is set because the hosts share the memory of this machine, which UCX would use.
+    """
+
+    def start_on_hosts(suite: str, *launcher_args: str) -> RunProcess:
         (tmp_path / "hostfile").write_text(hosts.render_hostfile())
-        words = ["--hostfile", str(tmp_path / "hostfile"), "--set", "launch.env.UCX_TLS=tcp,self"]
-        if args:
-            words += ["--set", f"launch.args=[{', '.join(args)}]"]
-        return start(suite, *words, env={"PATH": f"{hosts.bin}:{os.environ['PATH']}"})
+        options = ["--hostfile", str(tmp_path / "hostfile"), "--set", "launch.env.UCX_TLS=tcp,self"]
+        if launcher_args:
+            options += ["--set", f"launch.args=[{', '.join(launcher_args)}]"]
+        return start(suite, *options, env={"PATH": f"{hosts.bin}:{os.environ['PATH']}"})
 
-    return start_over
+    return start_on_hosts
 
 
-def test_auto_takes_hydra_for_mpich_and_the_run_passes(start) -> None:
-    ended = start(FAULTS).wait()
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert {case["launch"]["launcher"] for case in ended.report["cases"]} == {"hydra"}
-    assert set(ended.statuses.values()) == {"passed"}
-    (job,) = [event for event in ended.events if event["event"] == "job_start"]
+def test_auto_selects_hydra_for_mpich(start) -> None:
+    result = start(FAULTS).wait()
+    assert result.code == 0, result.stdout + result.stderr
+    assert {case["launch"]["launcher"] for case in result.report["cases"]} == {"hydra"}
+    assert set(result.statuses.values()) == {"passed"}
+    (job,) = [event for event in result.events if event["event"] == "job_start"]
     assert job["version"].startswith("Hydra ")
-    ended.assert_no_process_left()
-    ended.assert_no_event_missing()
+    result.assert_no_process_left()
+    result.assert_no_event_missing()
 
 
-def test_a_program_of_its_own_is_an_mpi_process(start, mpich: Path, tmp_path: Path) -> None:
+def test_ranks_of_a_program_are_mpi_processes(start, mpich: Path, tmp_path: Path) -> None:
     world = build_world(mpich / "bin/mpicc", tmp_path)
-    ended = start(write_world_suite(world, tmp_path, np=3)).wait()
-    assert ended.code == 0, ended.stdout + ended.stderr
-    case = ended.case("world")
+    result = start(write_world_suite(world, tmp_path, np=3)).wait()
+    assert result.code == 0, result.stdout + result.stderr
+    case = result.case("world")
     assert (case["launch"]["launcher"], case["metrics"]["sum"]["value"]) == ("hydra", 3)
-    ended.assert_no_process_left()
+    result.assert_no_process_left()
 
 
-def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:
+def test_killed_rank_is_named_and_the_next_case_runs(start) -> None:
     start(LONG).check_rank_kill(1, HOST).assert_no_process_left()
 
 
-def test_ctrl_c_leaves_no_rank_in_a_session_of_its_own(start) -> None:
-    running = start(LONG).wait_for_timing()
-    assert os.getsid(running.find_pid(1)) not in (os.getsid(running.process.pid), os.getsid(0))
-    running.interrupt()
-    ended = running.check_cancelled()
-    ended.assert_no_process_left()
-    ended.assert_no_event_missing()
+def test_ctrl_c_ends_ranks_in_another_session(start) -> None:
+    run = start(LONG).wait_for_timing()
+    assert os.getsid(run.find_pid(1)) not in (os.getsid(run.process.pid), os.getsid(0))
+    run.interrupt()
+    result = run.check_cancelled()
+    result.assert_no_process_left()
+    result.assert_no_event_missing()
 
 
-def test_a_run_over_hosts_passes_with_an_address_that_they_reach(
-    hosts: HostNetwork, start_over
-) -> None:
-    ended = start_over(FAULTS, "-localhost", hosts.address).wait()
-    assert ended.code == 0, ended.stdout + ended.stderr
-    names = [rank["host"] for rank in ended.case("first")["ranks"]]
+def test_run_on_hosts_passes_with_a_reachable_address(hosts: HostNetwork, start_on_hosts) -> None:
+    result = start_on_hosts(FAULTS, "-localhost", hosts.address).wait()
+    assert result.code == 0, result.stdout + result.stderr
+    names = [rank["host"] for rank in result.case("first")["ranks"]]
     assert names == [host.name for host in hosts.hosts[:2]]
 
 
 @pytest.mark.long
-def test_hosts_that_cannot_reach_mpiexec_are_explained(start_over) -> None:
-    ended = start_over(FAULTS).wait()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert f"a host cannot reach mpiexec at {HOST}" in ended.case("first")["reason"]
-    assert "-localhost" in ended.case("first")["reason"]
+def test_explains_hosts_that_cannot_reach_mpiexec(start_on_hosts) -> None:
+    result = start_on_hosts(FAULTS).wait()
+    assert result.code == 4, result.stdout + result.stderr
+    assert f"a host cannot reach mpiexec at {HOST}" in result.case("first")["reason"]
+    assert "-localhost" in result.case("first")["reason"]

@@ -1,7 +1,7 @@
-"""The Hydra command lines, run by a real Hydra: the one of a venv that has PyPI's mpich.
+"""The command lines for Hydra, run by a real Hydra.
 
-Make one with: python -m venv V && V/bin/pip install mpich mpi4py; name it in
-SPBENCH_TEST_MPICH_VENV.
+SPBENCH_TEST_MPICH_VENV names a venv with Hydra. To create one:
+python -m venv V && V/bin/pip install mpich mpi4py
 """
 
 from __future__ import annotations
@@ -31,60 +31,62 @@ from support.launched_programs import (
 pytestmark = pytest.mark.cluster
 
 
-def launched(
+def launch_program(
     mpich: Path,
     tmp_path: Path,
     np: int,
     hosts: Hosts | None,
-    text: str,
-    words: tuple[str, ...],
-    **keys: object,
+    program: str,
+    arguments: tuple[str, ...],
+    **settings_fields: object,
 ) -> tuple[Launch, subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-    settings = LaunchSettings.model_validate({**keys, "python": str(mpich / "bin/python")})
+    settings = LaunchSettings.model_validate(
+        {**settings_fields, "python": str(mpich / "bin/python")}
+    )
     job = Job(1, (), np, settings)
     launch = prepare_launch(job, hosts, tmp_path / "home", {"SPBENCH_TOKEN": "t0ken"}, os.environ)
     script = tmp_path / "rank.py"
-    script.write_text(text)
-    # the same command line, with this script in the worker's place
+    script.write_text(program)
+    # the same command line with this script instead of the worker
     split = launch.command.argv.index(find_interpreter(settings))
-    argv = (*launch.command.argv[: split + 1], str(script), *words)
+    argv = (*launch.command.argv[: split + 1], str(script), *arguments)
     return launch, run_command(argv, launch.command.env), read_rank_files(tmp_path)
 
 
 @pytest.mark.parametrize("hosts", [None, "localhost:4"])
-def test_ranks_get_everything_intact(mpich, tmp_path, hosts):
-    words = tuple(UNUSUAL_VALUES.values())
-    given = parse_hosts(hosts) if hosts else None
-    launch, done, ranks = launched(
+def test_ranks_receive_arguments_and_variables_unchanged(mpich, tmp_path, hosts):
+    arguments = tuple(UNUSUAL_VALUES.values())
+    parsed_hosts = parse_hosts(hosts) if hosts else None
+    launch, process, ranks = launch_program(
         mpich,
         tmp_path,
         4,
-        given,
+        parsed_hosts,
         RANK_PROGRAM,
-        (str(tmp_path), *words),
+        (str(tmp_path), *arguments),
         env=UNUSUAL_VALUES,
         ranks_per_host=4,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert launch.launcher.name == "hydra"
     assert launch.version.startswith("Hydra ")
     assert launch.library.name == "mpich"
-    assert [(got["rank"], got["size"]) for got in ranks] == [(rank, 4) for rank in range(4)]
-    assert all(got["argv"] == list(words) for got in ranks)
-    assert all(got["env"] == PASSED_VARIABLES for got in ranks)
+    assert [(row["rank"], row["size"]) for row in ranks] == [(rank, 4) for rank in range(4)]
+    assert all(row["argv"] == list(arguments) for row in ranks)
+    assert all(row["env"] == PASSED_VARIABLES for row in ranks)
 
 
-def test_no_process_shows_the_values_of_variables_in_its_arguments(mpich, tmp_path):
-    _, done, ranks = launched(
+def test_no_arguments_show_the_values_of_variables(mpich, tmp_path):
+    _, process, ranks = launch_program(
         mpich, tmp_path, 2, None, FIND_SECRETS_PROGRAM, (str(tmp_path),), env=SECRET_VALUES
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
     assert [rank["exposed"] for rank in ranks] == [[], []]
 
 
-def test_a_value_replaces_that_of_another_host(mpich, tmp_path):
-    """Hydra starts its proxy on the other host by a script in the place of ssh."""
+def test_a_variable_overrides_that_of_another_host(mpich, tmp_path):
+    """Hydra starts its proxy on the other host with a script instead of ssh."""
     agent = tmp_path / "agent"
     agent.write_text(
         "#!/bin/bash\n"
@@ -92,8 +94,17 @@ def test_a_value_replaces_that_of_another_host(mpich, tmp_path):
         'exec env -i PATH="$PATH" LICENSE=other OMP_PLACES=other sh -c "${*:2}"\n'
     )
     agent.chmod(0o755)
-    words = ["-launcher", "ssh", "-launcher-exec", str(agent), "-hosts", "elsewhere", "-n", "2"]
-    _, done, ranks = launched(
+    hydra_args = [
+        "-launcher",
+        "ssh",
+        "-launcher-exec",
+        str(agent),
+        "-hosts",
+        "elsewhere",
+        "-n",
+        "2",
+    ]
+    _, process, ranks = launch_program(
         mpich,
         tmp_path,
         2,
@@ -101,33 +112,35 @@ def test_a_value_replaces_that_of_another_host(mpich, tmp_path):
         FIND_SECRETS_PROGRAM,
         (str(tmp_path),),
         env=SECRET_VALUES,
-        args=words,
+        args=hydra_args,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
     assert [rank["exposed"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.parametrize("bind", ["core", "numa", "none"])
 def test_binding(mpich, tmp_path, bind):
-    _, done, ranks = launched(mpich, tmp_path, 2, None, RANK_PROGRAM, (str(tmp_path),), bind=bind)
-    assert done.returncode == 0, done.stderr
+    _, process, ranks = launch_program(
+        mpich, tmp_path, 2, None, RANK_PROGRAM, (str(tmp_path),), bind=bind
+    )
+    assert process.returncode == 0, process.stderr
     cpus = len(os.sched_getaffinity(0))
-    assert [got["cpus"] for got in ranks] == [1, 1] if bind == "core" else [cpus, cpus]
+    assert [row["cpus"] for row in ranks] == [1, 1] if bind == "core" else [cpus, cpus]
 
 
-def test_a_killed_rank_is_explained(mpich, tmp_path):
-    launch, done, _ = launched(mpich, tmp_path, 2, None, END_PROGRAM, ("killed",))
-    assert done.returncode == 9
-    sentence = launch.launcher.parse_output(done.stderr + done.stdout).message
-    assert sentence is not None
-    assert sentence.endswith("was killed by signal 9 (SIGKILL)")
+def test_explains_a_killed_rank(mpich, tmp_path):
+    launch, process, _ = launch_program(mpich, tmp_path, 2, None, END_PROGRAM, ("killed",))
+    assert process.returncode == 9
+    message = launch.launcher.parse_output(process.stderr + process.stdout).message
+    assert message is not None
+    assert message.endswith("was killed by signal 9 (SIGKILL)")
 
 
-def test_a_host_that_does_not_resolve_is_explained(mpich, tmp_path):
+def test_explains_an_unresolvable_host(mpich, tmp_path):
     hosts = parse_hosts("no-such-host.invalid:2")
-    launch, done, _ = launched(mpich, tmp_path, 2, hosts, RANK_PROGRAM, (str(tmp_path),))
-    assert done.returncode != 0
-    sentence = launch.launcher.parse_output(done.stderr).message
-    assert sentence is not None
-    assert "no-such-host.invalid cannot be reached" in sentence
+    launch, process, _ = launch_program(mpich, tmp_path, 2, hosts, RANK_PROGRAM, (str(tmp_path),))
+    assert process.returncode != 0
+    message = launch.launcher.parse_output(process.stderr).message
+    assert message is not None
+    assert "no-such-host.invalid cannot be reached" in message

@@ -1,4 +1,4 @@
-"""Runs over several hosts: the real Open MPI, ssh and TCP, between network namespaces."""
+"""Runs on several hosts: the real Open MPI, ssh and TCP between network namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.runs import RunProcess, RunResult, read_parent_pid
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(90),
-    pytest.mark.usefixtures("console_apart"),
+    pytest.mark.usefixtures("isolated_controller"),
 ]
 
 PAIRS = """
@@ -50,199 +50,195 @@ cases:
 
 @pytest.fixture
 def start(hosts: HostNetwork, tmp_path: Path):
-    """Starts a suite over the first hosts of a hostfile."""
+    """Return a function that starts a suite on the first hosts of a hostfile."""
     if " " in sys.executable:
         pytest.skip(f"Open MPI cannot start ranks on other hosts from {sys.executable}")
 
-    def start(suite: str, hostfile: str = "", *words: str) -> RunProcess:
+    def start(suite: str, hostfile: str = "", *arguments: str) -> RunProcess:
         (tmp_path / "suite.yaml").write_text(suite)
         (tmp_path / "hostfile").write_text(hostfile or hosts.render_hostfile())
         path = f"{hosts.bin}:{os.environ['PATH']}"
-        named = (str(tmp_path / "suite.yaml"), "--hostfile", str(tmp_path / "hostfile"))
-        return RunProcess(*named, *words, home=tmp_path / "home", env={"PATH": path})
+        files = (str(tmp_path / "suite.yaml"), "--hostfile", str(tmp_path / "hostfile"))
+        return RunProcess(*files, *arguments, home=tmp_path / "home", env={"PATH": path})
 
     return start
 
 
-def seconds_until_gone(run_id: str, limit: float) -> float:
-    """Wait until no host has a process of the run, and return how long it took."""
-    begun = time.monotonic()
-    while left := find_processes(run_id):
-        assert time.monotonic() - begun < limit, f"still there: {left}"
+def wait_for_no_process(run_id: str, limit: float) -> float:
+    """Wait until no host has a process of the run, and return the seconds."""
+    start_time = time.monotonic()
+    while pids := find_processes(run_id):
+        assert time.monotonic() - start_time < limit, f"still there: {pids}"
         time.sleep(0.1)
-    return time.monotonic() - begun
+    return time.monotonic() - start_time
 
 
-def assert_gone_everywhere(ended: RunResult, limit: float = 5.0) -> None:
-    (run,) = (ended.home / "runs").iterdir()
-    seconds_until_gone(run.name, limit)
+def assert_no_process_on_any_host(result: RunResult, limit: float = 5.0) -> None:
+    (folder,) = (result.home / "runs").iterdir()
+    wait_for_no_process(folder.name, limit)
 
 
-def between(ended: RunResult) -> set[tuple[str, str]]:
-    """The hosts at the two ends of each measured link."""
-    return {(row["host_a"], row["host_b"]) for row in ended.report["cases"][0]["measurements"]}
+def list_links(result: RunResult) -> set[tuple[str, str]]:
+    """Return the hosts at the two ends of each measured link."""
+    return {(row["host_a"], row["host_b"]) for row in result.report["cases"][0]["measurements"]}
 
 
-def test_a_run_over_three_hosts_passes_and_names_hosts_and_links(hosts: HostNetwork, start) -> None:
-    ended = start(LINKS).wait()
-    assert ended.code == 0, ended.stdout + ended.stderr
-    one, two, three = (host.name for host in hosts.hosts)
-    (case,) = ended.report["cases"]
-    assert [rank["host"] for rank in case["ranks"]] == [one, two, three]
-    assert between(ended) == {(one, two), (two, three)}
-    assert_gone_everywhere(ended)
-    ended.assert_no_event_missing()
+def test_report_names_the_hosts_and_links_of_three_hosts(hosts: HostNetwork, start) -> None:
+    result = start(LINKS).wait()
+    assert result.code == 0, result.stdout + result.stderr
+    first, second, third = (host.name for host in hosts.hosts)
+    (case,) = result.report["cases"]
+    assert [rank["host"] for rank in case["ranks"]] == [first, second, third]
+    assert list_links(result) == {(first, second), (second, third)}
+    assert_no_process_on_any_host(result)
+    result.assert_no_event_missing()
 
 
-def test_values_reach_ranks_on_other_hosts_and_are_in_no_arguments(
-    hosts: HostNetwork, start
-) -> None:
-    """The hosts show their processes here, with those of ssh and of Open MPI's daemons."""
+def test_variables_reach_other_hosts_but_not_their_arguments(hosts: HostNetwork, start) -> None:
+    """The processes of the hosts, of ssh and of Open MPI's daemons are visible here."""
     value = """s3cret; it's "so" $HOME, a=b\n2"""
-    running = start(LONG, "", "--set", f"launch.env.NOTE={json.dumps(value)}").wait_for_timing()
+    run = start(LONG, "", "--set", f"launch.env.NOTE={json.dumps(value)}").wait_for_timing()
     for rank in range(3):
-        environ = Path(f"/proc/{running.find_pid(rank)}/environ").read_bytes().split(b"\0")
+        environ = Path(f"/proc/{run.find_pid(rank)}/environ").read_bytes().split(b"\0")
         assert f"NOTE={value}".encode() in environ
-    shown = {}
+    command_lines = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            shown[path.parent.name] = path.read_bytes()
-    # the console's own arguments have it, as this test gave it by --set
-    assert [text for text in shown.values() if b"s3cret" in text and b"--set" not in text] == []
-    signal_controller(running, signal.SIGINT)
-    assert_gone_everywhere(running.wait())
+            command_lines[path.parent.name] = path.read_bytes()
+    # The arguments of the controller have it, because this test sets it with --set.
+    assert [
+        text for text in command_lines.values() if b"s3cret" in text and b"--set" not in text
+    ] == []
+    signal_controller(run, signal.SIGINT)
+    assert_no_process_on_any_host(run.wait())
 
 
 @pytest.mark.long
 def test_ctrl_c_ends_the_ranks_on_all_hosts(hosts: HostNetwork, start) -> None:
-    running = start(LONG).wait_for_timing()
-    # ranks elsewhere reach the console where this machine faces them, not on loopback
-    assert read_collector_hosts(running.find_pid(1)) == [hosts.address]
-    signal_controller(running, signal.SIGINT)
-    ended = running.wait()
-    assert ended.code == 130
-    assert ended.statuses == {"long": "cancelled"}
-    assert_gone_everywhere(ended)
-    ended.assert_no_event_missing()
+    run = start(LONG).wait_for_timing()
+    # Ranks on other hosts reach the controller at the address of the bridge, not on loopback.
+    assert read_collector_hosts(run.find_pid(1)) == [hosts.address]
+    signal_controller(run, signal.SIGINT)
+    result = run.wait()
+    assert result.code == 130
+    assert result.statuses == {"long": "cancelled"}
+    assert_no_process_on_any_host(result)
+    result.assert_no_event_missing()
 
 
 @pytest.mark.long
-def test_a_halo_exchange_passes_over_hosts_that_only_ssh_knows_by_name(
-    hosts: HostNetwork, start
-) -> None:
-    ended = start(HALO, hosts.render_alias_hostfile(slots=2, count=2)).wait()
-    assert ended.code == 0, ended.stdout + ended.stderr
-    one, two = (host.name for host in hosts.hosts[:2])
-    (case,) = ended.report["cases"]
-    assert [rank["host"] for rank in case["ranks"]] == [one, one, two, two]
+def test_halo_exchange_passes_on_hosts_with_ssh_aliases(hosts: HostNetwork, start) -> None:
+    result = start(HALO, hosts.render_alias_hostfile(slots=2, count=2)).wait()
+    assert result.code == 0, result.stdout + result.stderr
+    first, second = (host.name for host in hosts.hosts[:2])
+    (case,) = result.report["cases"]
+    assert [rank["host"] for rank in case["ranks"]] == [first, first, second, second]
     assert [rank["local_rank"] for rank in case["ranks"]] == [0, 1, 0, 1]
 
 
 @pytest.mark.long
-def test_hosts_reach_the_console_by_tunnels_a_relay_each(hosts: HostNetwork, start) -> None:
-    """Its collector listens on loopback alone, which is another on each host."""
-    words = ("--set", "launch.tunnel=ssh", "--set", "launch.fan_in=node")
-    running = start(LONG, "", *words).wait_for_timing()
-    assert read_collector_hosts(running.find_pid(1)) == ["127.0.0.1"]
-    signal_controller(running, signal.SIGINT)
-    ended = running.wait()
-    assert ended.code == 130
-    assert [rank["host"] for rank in ended.report["cases"][0]["ranks"]] == [
+def test_each_host_connects_by_a_tunnel_with_a_relay(hosts: HostNetwork, start) -> None:
+    """The collector listens on loopback only, and each host has its own loopback."""
+    options = ("--set", "launch.tunnel=ssh", "--set", "launch.fan_in=node")
+    run = start(LONG, "", *options).wait_for_timing()
+    assert read_collector_hosts(run.find_pid(1)) == ["127.0.0.1"]
+    signal_controller(run, signal.SIGINT)
+    result = run.wait()
+    assert result.code == 130
+    assert [rank["host"] for rank in result.report["cases"][0]["ranks"]] == [
         host.name for host in hosts.hosts
     ]
-    assert_gone_everywhere(ended)
-    ended.assert_no_event_missing()
+    assert_no_process_on_any_host(result)
+    result.assert_no_event_missing()
 
 
 @pytest.mark.long
-def test_ranks_use_the_address_that_they_are_told(hosts: HostNetwork, start) -> None:
-    """The first one swallows packets; the second is this machine's, on a port of the range."""
-    words = ("--console-address", f"192.0.2.1,{hosts.address}", "--port-range", "47000-47040")
-    running = start(LONG, "", *words).wait_for_timing()
-    assert read_collector_hosts(running.find_pid(1)) == ["192.0.2.1", hosts.address]
-    signal_controller(running, signal.SIGINT)
-    assert running.wait().code == 130
+def test_ranks_use_the_console_address_option(hosts: HostNetwork, start) -> None:
+    """The first address drops packets; the second is that of this machine."""
+    options = ("--console-address", f"192.0.2.1,{hosts.address}", "--port-range", "47000-47040")
+    run = start(LONG, "", *options).wait_for_timing()
+    assert read_collector_hosts(run.find_pid(1)) == ["192.0.2.1", hosts.address]
+    signal_controller(run, signal.SIGINT)
+    assert run.wait().code == 130
 
 
 @pytest.mark.long
 @pytest.mark.alone
-def test_the_link_of_a_slow_host_is_named(hosts: HostNetwork, start) -> None:
+def test_finding_names_the_link_of_a_slow_host(hosts: HostNetwork, start) -> None:
     slow = hosts.hosts[2]
     with hosts.limit_rate(slow, "10mbit"):
-        ended = start(LINKS).wait()
-    assert ended.code == 0, ended.stdout + ended.stderr
-    findings = ended.report["run"]["findings"]  # others are on noise: these hosts share cores
+        result = start(LINKS).wait()
+    assert result.code == 0, result.stdout + result.stderr
+    findings = result.report["run"]["findings"]  # others report noise, because hosts share cores
     (finding,) = (sentence for sentence in findings if sentence.startswith("link from "))
     assert f"rank 1 on {hosts.hosts[1].name} to rank 2 on {slow.name}" in finding
 
 
 @pytest.mark.long
-def test_a_host_that_cannot_be_reached_is_named_before_the_launch(
-    hosts: HostNetwork, start
-) -> None:
-    nobody = hosts.address.replace(".254", ".99")
-    ended = start(LINKS, f"{nobody}\n" + hosts.render_hostfile()).wait()
-    assert ended.code == 3
-    assert nobody in ended.stderr
-    assert ended.report["cases"] == []
+def test_unreachable_host_is_reported_before_the_launch(hosts: HostNetwork, start) -> None:
+    unused_address = hosts.address.replace(".254", ".99")
+    result = start(LINKS, f"{unused_address}\n" + hosts.render_hostfile()).wait()
+    assert result.code == 3
+    assert unused_address in result.stderr
+    assert result.report["cases"] == []
 
 
 @pytest.mark.long
-def test_a_setup_line_that_fails_on_one_host_is_told(hosts: HostNetwork, start) -> None:
+def test_reports_a_setup_line_that_fails_on_one_host(hosts: HostNetwork, start) -> None:
     line = f"test $(hostname) != {hosts.hosts[1].name}"
-    ended = start(LINKS, "", "--set", f"launch.setup=['{line}']").wait()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert f"setup line failed: {line}" in ended.case("links")["reason"]
-    assert_gone_everywhere(ended)
+    result = start(LINKS, "", "--set", f"launch.setup=['{line}']").wait()
+    assert result.code == 4, result.stdout + result.stderr
+    assert f"setup line failed: {line}" in result.case("links")["reason"]
+    assert_no_process_on_any_host(result)
 
 
 @pytest.mark.long
-def test_a_rank_killed_on_another_host_is_named(hosts: HostNetwork, start) -> None:
-    running = start(LONG).wait_for_timing()
-    os.kill(running.find_pid(2), signal.SIGKILL)
-    ended = running.wait()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert f"rank 2 on {hosts.hosts[2].name}" in ended.case("long")["reason"]
-    assert_gone_everywhere(ended)
+def test_reports_a_rank_that_is_killed_on_another_host(hosts: HostNetwork, start) -> None:
+    run = start(LONG).wait_for_timing()
+    os.kill(run.find_pid(2), signal.SIGKILL)
+    result = run.wait()
+    assert result.code == 4, result.stdout + result.stderr
+    assert f"rank 2 on {hosts.hosts[2].name}" in result.case("long")["reason"]
+    assert_no_process_on_any_host(result)
 
 
 @pytest.mark.long
-def test_a_host_whose_ssh_session_is_killed_is_named(hosts: HostNetwork, start) -> None:
-    # ssh prints the address behind the alias
-    running = start(LONG, hosts.render_alias_hostfile(slots=1, count=3)).wait_for_timing()
-    session = running.find_pid(1)
+def test_reports_a_host_after_its_ssh_session_is_killed(hosts: HostNetwork, start) -> None:
+    # ssh prints the address of the alias
+    run = start(LONG, hosts.render_alias_hostfile(slots=1, count=3)).wait_for_timing()
+    session = run.find_pid(1)
     while b"@notty" not in Path(f"/proc/{session}/cmdline").read_bytes():
         session = read_parent_pid(session)
     os.kill(session, signal.SIGKILL)
-    ended = running.wait()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    lost = hosts.hosts[1]
-    reason = ended.case("long")["reason"]
-    assert reason.startswith(f"rank 1 on {lost.name}, ")
-    assert f"Connection to {lost.address} closed by remote host" in reason
-    assert_gone_everywhere(ended)
+    result = run.wait()
+    assert result.code == 4, result.stdout + result.stderr
+    lost_host = hosts.hosts[1]
+    reason = result.case("long")["reason"]
+    assert reason.startswith(f"rank 1 on {lost_host.name}, ")
+    assert f"Connection to {lost_host.address} closed by remote host" in reason
+    assert_no_process_on_any_host(result)
 
 
-def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: HostNetwork, start) -> None:
-    running = start(LONG).wait_for_timing()
-    lost: NamespaceHost = hosts.hosts[2]
-    with hosts.cut_link(lost):
+def test_reports_a_disconnected_host_and_ends_its_rank(hosts: HostNetwork, start) -> None:
+    run = start(LONG).wait_for_timing()
+    lost_host: NamespaceHost = hosts.hosts[2]
+    with hosts.cut_link(lost_host):
         cut = time.monotonic()
-        running.wait_for("job_end")
-        ended = running.wait()
+        run.wait_for("job_end")
+        result = run.wait()
         seconds = time.monotonic() - cut
-        assert ended.code == 4, ended.stdout + ended.stderr
-        assert f"rank 2 on {lost.name} silent for 10 s" in ended.case("long")["reason"]
+        assert result.code == 4, result.stdout + result.stderr
+        assert f"rank 2 on {lost_host.name} silent for 10 s" in result.case("long")["reason"]
         assert seconds < 20
-        assert_gone_everywhere(ended, limit=15 - min(seconds, 14))
+        assert_no_process_on_any_host(result, limit=15 - min(seconds, 14))
 
 
 @pytest.mark.long
-def test_ranks_on_other_hosts_end_with_a_console_that_is_killed(hosts: HostNetwork, start) -> None:
-    running = start(LONG).wait_for_timing()
-    run_id = running.folder.name
-    ranks = [running.find_pid(rank) for rank in range(3)]
+def test_ranks_on_other_hosts_end_with_a_killed_controller(hosts: HostNetwork, start) -> None:
+    run = start(LONG).wait_for_timing()
+    run_id = run.folder.name
+    ranks = [run.find_pid(rank) for rank in range(3)]
     assert [pid in host.pids for pid, host in zip(ranks, hosts.hosts, strict=True)] == [True] * 3
-    signal_controller(running, signal.SIGKILL)
-    seconds_until_gone(run_id, 5)
-    assert running.wait(limit=10).code == 256 - signal.SIGKILL
+    signal_controller(run, signal.SIGKILL)
+    wait_for_no_process(run_id, 5)
+    assert run.wait(limit=10).code == 256 - signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Small networks with constructs that a traced graph can lose, and what becomes of each.
+"""Small networks with constructs that a traced graph can lose.
 
 A network is right in every layout, or is refused when it is imported, with the user's line. Each
 gets images of three channels and returns five logits.
@@ -24,7 +24,7 @@ CLASSES = 5
 RIGHT: dict[str, Any] = {}
 """Networks that are right in every layout."""
 REFUSED: dict[str, tuple[Any, str]] = {}
-"""Networks that are refused, and what the message matches."""
+"""Networks that are rejected, each with a pattern of the message."""
 LINE = r"awkward_networks\.py:\d+: "
 """The user's line, which begins most messages."""
 _make: Any
@@ -32,7 +32,7 @@ _draw: Any
 
 
 class Net(nn.Module):
-    """A stem, what a network does with its maps, a convolution, and a head.
+    """A stem, an operation on its maps, a convolution, and a head.
 
     Args:
         act: What is done with the maps of the stem; it gets the network too.
@@ -125,7 +125,7 @@ class MyDropout(nn.Dropout):
 
 
 class ScaledDropout(nn.Dropout):
-    """A dropout with a forward of its own."""
+    """A dropout with its own forward pass."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return 2.0 * functional.dropout(input, self.p, self.training)
@@ -206,7 +206,7 @@ def counter_assigned(net, maps):
 
 
 class BatchNormAct2d(nn.BatchNorm2d):
-    """Batch normalisation as timm has it."""
+    """Batch normalisation like that of timm."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         factor = self.momentum
@@ -693,7 +693,7 @@ def checkpointed_reentrant(net, maps):
 
 
 class Negated(torch.autograd.Function):
-    """The identity, whose gradient is half as large and has another sign."""
+    """The identity with a gradient of half the size and the opposite sign."""
 
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, factor: float) -> torch.Tensor:
@@ -984,7 +984,7 @@ def images_dropped(net, maps):
 
 
 class DropByFirst(nn.Module):
-    """A module that drops an image by what another one is."""
+    """A module that drops an image depending on another image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -1069,7 +1069,7 @@ class MyPool(nn.MaxPool2d):
 
 
 class ScaledConv(nn.Conv2d):
-    """A convolution with a forward of its own."""
+    """A convolution with its own forward pass."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return 2 * super().forward(input)
@@ -1104,7 +1104,7 @@ for _make in (
 
 
 class ScaledNorm(nn.BatchNorm2d):
-    """Batch normalisation with a forward of its own."""
+    """Batch normalisation with its own forward pass."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return 2 * super().forward(input)

@@ -54,14 +54,14 @@ class UNet(nn.Module):
 
 
 class Levels(example.UNet):
-    """A U-Net of three levels, whose outer skips pass stages."""
+    """A U-Net of three levels. Its outer skips pass stages."""
 
     def __init__(self, width: int = 4, classes: int = 5, segments: bool = False) -> None:
         super().__init__(width, levels=3, classes=classes, segments=segments)
 
 
 class Segmenter(nn.Module):
-    """A U-Net of one level that tells the class of each pixel."""
+    """A U-Net of one level that predicts the class of each pixel."""
 
     def __init__(self, width: int = 4, classes: int = 5) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class DropPath(nn.Module):
 
 
 class Chance(nn.Module):
-    """A network that drops values, channels and whole images, in modules and in functions."""
+    """A network with dropout of values, channels and whole images."""
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Chance(nn.Module):
 
 
 class Dense(nn.Module):
-    """Layers that each read all before them, with channels that are squeezed and excited."""
+    """Layers that read all earlier layers, with squeeze-and-excitation."""
 
     def __init__(self, growth: int = 4, layers: int = 4, classes: int = 5) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Dense(nn.Module):
 
 
 class Norms(nn.Module):
-    """Batch normalisations with momenta of their own, of maps and of vectors."""
+    """Batch normalisations of maps and of vectors, with different momenta."""
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class Norms(nn.Module):
 
 
 class Written(nn.Module):
-    """A network whose forward pass writes tensors into itself that its state_dict has not."""
+    """A network that stores tensors in its forward pass, outside of its state_dict."""
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ class Written(nn.Module):
 
 
 class Many(nn.Module):
-    """A network of many kinds of operators, those that have counterparts over tiles and others."""
+    """A network of many kinds of operators, with and without a version over tiles."""
 
     def __init__(self, classes: int = 5) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ class Resizing(nn.Module):
 
 
 class Padding(nn.Module):
-    """A network with all that can stand around an image, and with crops of it."""
+    """A network with all kinds of padding around an image, and with crops."""
 
     def __init__(self, width: int = 4, classes: int = 5) -> None:
         super().__init__()
@@ -284,7 +284,7 @@ class Padding(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """Blocks whose channels are last for a while, as those of ConvNeXt, and groups of channels."""
+    """Blocks with channels last like those of ConvNeXt, and groups of channels."""
 
     def __init__(self, width: int = 8, blocks: int = 2, classes: int = 5) -> None:
         super().__init__()
@@ -325,7 +325,7 @@ class ChannelsLast(nn.Module):
 
 
 class Attention(nn.Module):
-    """Patches that attend to each other: between its layers are rows of vectors, and no maps."""
+    """Attention between patches: its layers exchange rows of vectors, not maps."""
 
     def __init__(self, width: int = 8, layers: int = 3, classes: int = 5) -> None:
         super().__init__()
@@ -350,7 +350,7 @@ class Attention(nn.Module):
 
 
 class Windows(nn.Module):
-    """Pixels that attend to those of their window, in rows of three sides as a map has."""
+    """Attention between the pixels of a window, in rows with the sides of a map."""
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
@@ -370,7 +370,7 @@ class Windows(nn.Module):
 
 
 class Choosing(nn.Module):
-    """A network whose way depends on its numbers."""
+    """A network with a branch that depends on its values."""
 
     def forward(self, image: Any) -> Any:
         if image.sum() > 0:
@@ -479,7 +479,7 @@ def maps() -> nn.Module:
 
 
 def one() -> nn.Module:
-    """Return a network that tells one class of pixels."""
+    """Return a network that predicts one class of pixels."""
     return nn.Conv2d(3, 1, 3, padding=1)
 
 

@@ -1,4 +1,4 @@
-"""Networks whose weights, names, hooks or statistics are used in more ways than one."""
+"""Networks with shared weights, several names of a module, and hooks."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class TiedFunction(Plain):
 
 
 class TiedFunctionOfOther(Plain):
-    """A weight that a function uses by the name of one module, and another module has too."""
+    """A weight of two modules, which a function uses too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -269,11 +269,11 @@ def halve_input(module: nn.Module, inputs: Any) -> Any:
 
 
 def watch(*arguments: Any) -> None:
-    """Look at what a hook is given."""
+    """Read the arguments of a hook."""
 
 
 class Hooked(Plain):
-    """Forward hooks on a convolution, a normalisation, a container, and of several kinds."""
+    """Forward hooks of several kinds on modules and a container."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -300,7 +300,7 @@ class Hooked(Plain):
 
 
 class HookedTwice(Plain):
-    """A hook on a convolution whose result another hook reads again."""
+    """A hook on a convolution. Another hook reads its result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -310,12 +310,12 @@ class HookedTwice(Plain):
 
 
 def convolve_twice(conv: nn.Conv2d, maps: Any) -> Any:
-    """Return twice what a convolution returns."""
+    """Double the result of a convolution."""
     return 2 * nn.Conv2d.forward(conv, maps)
 
 
 class Patched(Plain):
-    """A convolution with a forward pass of its own."""
+    """A convolution with its own forward pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -323,7 +323,7 @@ class Patched(Plain):
 
 
 class PatchedWhole(Plain):
-    """A network with a forward pass of its own."""
+    """A network with its own forward pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -523,7 +523,7 @@ class Twice(nn.Module):
 
 
 class Computed(Plain):
-    """A module whose weight another parameter gives."""
+    """A module with a weight that another parameter determines."""
 
     def __init__(self, by: str, of: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Networks that are refused, each for a cause of its own."""
+"""Networks that are rejected, each for a different reason."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Cached(nn.Module):
 
 
 class Strips(nn.Module):
-    """A network whose maps have one column."""
+    """A network with maps of one column."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Strips(nn.Module):
 
 
 class Wrapped(nn.Module):
-    """A network of one's own around one of a library."""
+    """A custom network around one of a library."""
 
     def __init__(self, inner: str) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Wrapped(nn.Module):
 
 
 def missing() -> nn.Module:
-    """Fail as libraries do whose own import fails."""
+    """Fail like a library with an import that fails."""
     try:
         raise RuntimeError("operator torchvision::nms does not exist")
     except RuntimeError as error:
@@ -177,7 +177,7 @@ def missing_within() -> nn.Module:
 
 
 class Replaced(Wrapped):
-    """A network whose library's block has a forward of one's own."""
+    """A network that replaces the forward pass of a library's block."""
 
     def __init__(self, inner: str) -> None:
         super().__init__(inner)
