@@ -1,4 +1,4 @@
-"""The bundle for a machine without a package registry: its wheels and their environment."""
+"""The bundle of wheels for a machine without a package registry."""
 
 import os
 import re
@@ -13,63 +13,66 @@ from packaging.utils import canonicalize_name
 
 from support.paths import EXAMPLES, ROOT
 
-MACHINES_OWN = {"torch", "numpy"}
-"""Packages that a machine with GPUs has already, with all that these need."""
-MOST_BYTES = 30_000_000
+MACHINE_PACKAGES = {"torch", "numpy"}
+"""Packages that a machine with GPUs has already, with their requirements."""
+MAX_BYTES = 30_000_000
 UNNEEDED = {"hatchling", "mypy", "pandas", "pyarrow", "ruff", "safetensors", "scipy", "selenium"}
 """Packages that no run needs, most of them large."""
-UNFIT = MACHINES_OWN | {"torchvision", "triton", "sympy", "networkx"}
-"""Packages of the machine, which fit its torch; a second copy would hide them."""
+UNSUITABLE = MACHINE_PACKAGES | {"torchvision", "triton", "sympy", "networkx"}
+"""Packages of the machine that match its torch. A second copy would hide them."""
 
 
-def bundled():
-    done = subprocess.run(
+def list_bundled():
+    completed = subprocess.run(
         ["docs/examples/bundle.sh", "--list"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    return {canonicalize_name(line.partition("==")[0]) for line in done.stdout.split()}
+    return {canonicalize_name(line.partition("==")[0]) for line in completed.stdout.split()}
 
 
-def needed(name, extras=("",), seen=None):
-    """The distributions that one needs, here, directly or not, but for those of the machine."""
-    seen = set() if seen is None else seen
+def list_required(name, extras=("",), names=None):
+    """Return the installed distributions that one requires, directly or not.
+
+    Packages of the machine and their requirements are left out.
+    """
+    names = set() if names is None else names
     for line in requires(name) or []:
-        wanted = Requirement(line)
-        other = canonicalize_name(wanted.name)
-        applies = wanted.marker is None or any(
-            wanted.marker.evaluate({"extra": extra}) for extra in extras
+        requirement = Requirement(line)
+        required_name = canonicalize_name(requirement.name)
+        applies = requirement.marker is None or any(
+            requirement.marker.evaluate({"extra": extra}) for extra in extras
         )
-        if applies and other not in seen | MACHINES_OWN:
-            seen.add(other)
-            needed(other, ("", *wanted.extras), seen)
-    return seen
+        if applies and required_name not in names | MACHINE_PACKAGES:
+            names.add(required_name)
+            list_required(required_name, ("", *requirement.extras), names)
+    return names
 
 
-def test_it_has_what_a_run_needs():
+def test_bundle_has_the_requirements_of_a_run():
     try:
-        wanted = needed("spbench", ("", "workers", "mpi"))
+        expected = list_required("spbench", ("", "workers", "mpi"))
     except PackageNotFoundError as missing:
         pytest.skip(f"{missing} is not installed here: its needs are not known")
-    assert wanted <= bundled()
+    assert expected <= list_bundled()
 
 
-def test_it_has_what_the_tests_of_devices_need():
+def test_bundle_has_the_requirements_of_device_tests():
     names = ["pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis"]
-    wanted = set(names).union(*map(needed, names))
-    assert wanted <= bundled()
+    expected = set(names).union(*map(list_required, names))
+    assert expected <= list_bundled()
 
 
-def test_it_leaves_out_what_the_machine_has_or_no_run_needs():
-    assert not bundled() & (UNFIT | UNNEEDED)
-    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in bundled())
+def test_bundle_omits_machine_and_unneeded_packages():
+    assert not list_bundled() & (UNSUITABLE | UNNEEDED)
+    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in list_bundled())
 
 
 @pytest.fixture
-def tree(tmp_path):
-    """A copy of the project's root with an empty folder of wheels."""
+def project_copy(tmp_path):
+    """Make a copy of the project's root with an empty folder of wheels."""
     root = tmp_path / "a tree"
     (root / ".whl").mkdir(parents=True)
     for name in ("core", "console", "workers", "docs", "constraints.txt"):
@@ -79,64 +82,73 @@ def tree(tmp_path):
 
 
 @pytest.fixture
-def enter(tree):
-    """Run commands in a shell that has sourced the set-up script, with this Python in its PATH."""
+def run_in_environment(project_copy):
+    """Run commands in a shell that has sourced the set-up script.
 
-    def enter(commands):
+    The folder of this Python is first in its PATH.
+    """
+
+    def run_in_environment(commands):
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return subprocess.run(
             ["bash", "-c", f". .whl/setup && {commands}"],
-            cwd=tree,
-            env={"PATH": path, "HOME": str(tree)},
+            cwd=project_copy,
+            env={"PATH": path, "HOME": str(project_copy)},
             capture_output=True,
             text=True,
             timeout=100,
         )
 
-    return enter
+    return run_in_environment
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="this Python is no environment's")
-def test_its_setup_finds_all_packages_of_the_tree(tree, enter):
+def test_setup_script_uses_the_packages_of_the_tree(project_copy, run_in_environment):
     pytest.importorskip("torch")
     packages = "spbench_core, spbench, spbench_workers"
-    show = f"import {packages}; print(*(p.__file__ for p in ({packages})), sep='\\n')"
-    for _ in range(2):  # the second time the environment is there
-        done = enter(f'python -c "{show}" && spbench --version && command -v python')
-        assert done.returncode == 0, done.stderr
-        torch, *files, version, python = done.stdout.splitlines()
+    program = f"import {packages}; print(*(p.__file__ for p in ({packages})), sep='\\n')"
+    for _ in range(2):  # the second time the environment exists
+        completed = run_in_environment(
+            f'python -c "{program}" && spbench --version && command -v python'
+        )
+        assert completed.returncode == 0, completed.stderr
+        torch, *files, version, python = completed.stdout.splitlines()
         assert torch.startswith("torch ")
-        assert [Path(file).is_relative_to(tree) for file in files] == [True] * 3
+        assert [Path(file).is_relative_to(project_copy) for file in files] == [True] * 3
         assert version.startswith("spbench ")
-        assert python == f"{tree}/.whl/env/bin/python"
+        assert python == f"{project_copy}/.whl/env/bin/python"
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_it_is_small_enough_to_be_carried(tree):
-    done = subprocess.run(
-        ["docs/examples/bundle.sh"], cwd=tree, capture_output=True, text=True, timeout=300
+def test_bundle_is_below_its_size_limit(project_copy):
+    completed = subprocess.run(
+        ["docs/examples/bundle.sh"], cwd=project_copy, capture_output=True, text=True, timeout=300
     )
-    if "No matching distribution" in done.stderr:
-        pytest.skip(f"no package index is reached: {done.stderr.splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    wheels = list((tree / ".whl").glob("*.whl"))
-    assert len(wheels) == len(bundled())
-    assert sum(wheel.stat().st_size for wheel in wheels) <= MOST_BYTES
-    assert (tree / ".whl/setup").read_text() == (EXAMPLES / "setup.sh").read_text()
+    if "No matching distribution" in completed.stderr:
+        pytest.skip(f"no package index is reached: {completed.stderr.splitlines()[-1]}")
+    assert completed.returncode == 0, completed.stderr
+    wheels = list((project_copy / ".whl").glob("*.whl"))
+    assert len(wheels) == len(list_bundled())
+    assert sum(wheel.stat().st_size for wheel in wheels) <= MAX_BYTES
+    assert (project_copy / ".whl/setup").read_text() == (EXAMPLES / "setup.sh").read_text()
 
 
 @pytest.mark.slow
-def test_a_bundle_that_is_too_large_is_an_error_that_names_its_largest_wheel(tree, tmp_path):
+def test_oversized_bundle_is_an_error_with_its_largest_wheel(project_copy, tmp_path):
     python = tmp_path / "bin/python3"
     python.parent.mkdir()
     python.write_text("#!/bin/sh\nhead -c 31000000 /dev/zero >.whl/large-1-py3-none-any.whl\n")
     python.chmod(0o755)
     path = f"{python.parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["docs/examples/bundle.sh"], cwd=tree, env={"PATH": path}, capture_output=True, text=True
+    completed = subprocess.run(
+        ["docs/examples/bundle.sh"],
+        cwd=project_copy,
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 1
-    assert "error: .whl has more than 30 MB" in done.stderr
-    assert "large-1-py3-none-any.whl" in done.stderr
+    assert completed.returncode == 1
+    assert "error: .whl has more than 30 MB" in completed.stderr
+    assert "large-1-py3-none-any.whl" in completed.stderr

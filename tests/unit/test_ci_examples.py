@@ -1,4 +1,4 @@
-"""The job files of docs/examples/ci: keys that the products document, commands that there are."""
+"""The job files of docs/examples/ci: known keys and existing commands."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ WHEN = {"always", "on_success", "on_failure"}
 JENKINS = {"agent", "options", "environment", "stages", "post", "triggers", "parameters", "tools"}
 
 
-def document(name: str) -> Any:
-    """The data of a YAML file, as YAML 1.2 has it: ``on`` is a word."""
-    read = parse_yaml((CI / name).read_text())
-    assert read.problems == ()
-    return read.root.data
+def load_yaml(name: str) -> Any:
+    """Return the data of a YAML 1.2 file, in which ``on`` is a string."""
+    document = parse_yaml((CI / name).read_text())
+    assert document.problems == ()
+    return document.root.data
 
 
-def test_githubs_keys_are_those_of_a_workflow() -> None:
-    workflow = document("github.yml")
+def test_github_workflow_has_known_keys() -> None:
+    workflow = load_yaml("github.yml")
     assert {"on", "jobs"} <= workflow.keys() <= GITHUB
     for job in workflow["jobs"].values():
         assert {"runs-on", "steps"} <= job.keys() <= GITHUB_JOB
@@ -48,8 +48,8 @@ def test_githubs_keys_are_those_of_a_workflow() -> None:
             assert re.fullmatch(action, step.get("uses", "actions/x@v1.0.0"))
 
 
-def test_gitlabs_keys_are_those_of_a_job() -> None:
-    (job,) = document("gitlab.yml").values()
+def test_gitlab_job_has_known_keys() -> None:
+    (job,) = load_yaml("gitlab.yml").values()
     assert re.fullmatch(r"python:3\.\d+\.\d+-[a-z]+(@sha256:[0-9a-f]{64})?", job["image"])
     assert {"script"} <= job.keys() <= GITLAB_JOB
     assert job["cache"].keys() <= GITLAB_CACHE
@@ -58,27 +58,27 @@ def test_gitlabs_keys_are_those_of_a_job() -> None:
     assert all(isinstance(line, str) for line in job["before_script"] + job["script"])
 
 
-def blocks(text: str) -> dict[str, Any]:
-    """The blocks of a declarative Jenkinsfile, by the words before their braces."""
+def parse_blocks(text: str) -> dict[str, Any]:
+    """Return the blocks of a declarative Jenkinsfile by their headers."""
     root: dict[str, Any] = {}
     open_blocks = [root]
     for line in text.splitlines():
-        bare = re.sub(r"'[^']*'|\"[^\"]*\"", lambda quoted: quoted[0].replace("{", "("), line)
-        if bare.endswith("{"):
+        code = re.sub(r"'[^']*'|\"[^\"]*\"", lambda quoted: quoted[0].replace("{", "("), line)
+        if code.endswith("{"):
             block: dict[str, Any] = {}
             assert open_blocks[-1].setdefault(line[:-1].strip(), block) is block
             open_blocks.append(block)
-        elif bare.strip() == "}":
+        elif code.strip() == "}":
             open_blocks.pop()
         else:
-            assert bare.count("'") % 2 == bare.count('"') % 2 == 0
+            assert code.count("'") % 2 == code.count('"') % 2 == 0
             open_blocks[-1][line.strip()] = None
     assert len(open_blocks) == 1
     return root
 
 
-def test_the_jenkinsfile_is_a_declarative_pipeline() -> None:
-    (pipeline,) = blocks((CI / "Jenkinsfile").read_text()).values()
+def test_jenkinsfile_is_a_declarative_pipeline() -> None:
+    (pipeline,) = parse_blocks((CI / "Jenkinsfile").read_text()).values()
     assert {"agent", "stages"} <= {key.split()[0] for key in pipeline} <= JENKINS
     for title, stage in pipeline["stages"].items():
         assert re.fullmatch(r"stage\('[^']+'\)", title)
@@ -86,19 +86,19 @@ def test_the_jenkinsfile_is_a_declarative_pipeline() -> None:
     assert pipeline["post"].keys() <= {"always", "success", "failure", "cleanup"}
 
 
-def test_a_block_that_is_not_closed_is_seen() -> None:
+def test_finds_a_block_that_is_not_closed() -> None:
     with pytest.raises(AssertionError):
-        blocks("pipeline {\n  agent any\n")
+        parse_blocks("pipeline {\n  agent any\n")
 
 
 @pytest.mark.parametrize("name", ["github.yml", "gitlab.yml", "Jenkinsfile"])
-def test_the_command_of_a_job_file_is_one_that_spbench_takes(name: str) -> None:
+def test_job_file_has_a_valid_spbench_command(name: str) -> None:
     (line,) = re.findall(r"spbench (run [^'\n]*)", (CI / name).read_text())
-    verb, suite, *words = shlex.split(line)
+    verb, suite, *arguments = shlex.split(line)
     command = get_command(app).commands[verb]  # type: ignore[attr-defined]
-    known = {option for param in command.params for option in param.opts}
-    assert {word for word in words if word.startswith("-")} <= known
+    known_options = {option for param in command.params for option in param.opts}
+    assert {argument for argument in arguments if argument.startswith("-")} <= known_options
     cases = load_suite_file(ROOT / suite).cases
-    needed = compute_min_launches(len(cases))
-    assert [case.id for case in cases if case.repeat < needed] == []
+    min_launches = compute_min_launches(len(cases))
+    assert [case.id for case in cases if case.repeat < min_launches] == []
     assert len({case.np for case in cases}) == 1

@@ -1,4 +1,4 @@
-"""The fuzzing of all readers: a sample of it, and that it finds what it looks for."""
+"""The fuzzing of all readers: a sample, and detection of planted defects."""
 
 from contextlib import suppress
 
@@ -10,46 +10,47 @@ from spbench.errors import UsageError
 
 
 @pytest.mark.slow
-def test_a_sample_of_mutations_is_borne(capsys):
+def test_readers_survive_a_sample_of_mutations(capsys):
     assert main(["--seed", "7", "--mutations", "1000"]) == 0, capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_replay_that_differs_from_its_run_is_found(monkeypatch, capsys):
+def test_finds_a_replay_that_differs_from_its_run(monkeypatch, capsys):
     monkeypatch.setattr("spbench.engine.job_listener.may_have_controls", lambda text: False)
     assert main(["--only", "protocol", "--mutations", "500"]) == 1
     assert "differs in the replay" in capsys.readouterr().out
 
 
-def raises(draw, folder):
+def raise_unexpected(draw, folder):
     raise KeyError("unexpected")
 
 
-def never_ends(draw, folder):
+def run_forever(draw, folder):
     while True:
         with suppress(Exception):
             draw.random()
 
 
-def tells_too_much(draw, folder):
+def report_too_much(draw, folder):
     raise UsageError("x" * 200_000)
 
 
-def shows_a_defect(draw, folder):
+def report_defect(draw, folder):
     return "a case: a defect of spbench at state.py:1: KeyError: 'x'"
 
 
-def shows_pythons_limit(draw, folder):
+def report_limit_of_python(draw, folder):
     raise UsageError("np: Exceeds the limit; use sys.set_int_max_str_digits()")
 
 
 @pytest.mark.parametrize(
-    "broken", [raises, never_ends, tells_too_much, shows_a_defect, shows_pythons_limit]
+    "target",
+    [raise_unexpected, run_forever, report_too_much, report_defect, report_limit_of_python],
 )
-def test_what_a_reader_does_wrong_is_found_and_can_be_repeated(monkeypatch, capsys, broken):
+def test_finds_defects_with_a_command_to_repeat_them(monkeypatch, capsys, target):
     monkeypatch.setattr("benchmarks.fuzz.__main__.PATIENCE", 0.05)
-    monkeypatch.setitem(TARGETS, "suite", (broken, 100))
+    monkeypatch.setitem(TARGETS, "suite", (target, 100))
     assert main(["--seed", "3", "--only", "suite", "--first", "5", "--mutations", "1"]) == 1
-    told = capsys.readouterr().out
-    assert "python -m benchmarks.fuzz --seed 3 --only suite --first 5 --mutations 1" in told
-    assert told.endswith("1 defects\n")
+    stdout = capsys.readouterr().out
+    assert "python -m benchmarks.fuzz --seed 3 --only suite --first 5 --mutations 1" in stdout
+    assert stdout.endswith("1 defects\n")

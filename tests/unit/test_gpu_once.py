@@ -1,4 +1,4 @@
-"""The command for a GPU machine with a time limit: its steps, its execution and its results."""
+"""The command for a GPU machine with a time limit: steps, execution and results."""
 
 import importlib.util
 import json
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 RUNS = [step.suite for step in STEPS if step.suite is not None]
 
 
-def selected(run, expression):
+def select_cases(run, expression):
     cases = load_suite_file(ROOT / run.path).cases
     return list(select_matching(cases, expression)) if expression else list(cases)
 
@@ -45,67 +45,67 @@ def selected(run, expression):
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.select or run.path)
-def test_each_selection_has_cases_for_ranks_that_share_a_gpu(run):
-    cases = selected(run, run.select)
+def test_selections_have_cases_that_share_a_gpu(run):
+    cases = select_cases(run, run.select)
     assert cases
     assert all(needs_gpu(case) and not needs_exclusive_gpu(case) for case in cases)
     if run.path == GPU_SUITE:
         assert {case.name.partition("-")[0] for case in cases} == {"shared"}
 
 
-def test_each_case_that_one_gpu_is_enough_for_is_in_a_step():
+def test_steps_cover_each_case_that_one_gpu_can_run():
     runs = [run for run in RUNS if run.path == GPU_SUITE and "--inject" not in run.options]
-    covered = {case.id for run in runs for case in selected(run, run.select)}
+    covered = {case.id for run in runs for case in select_cases(run, run.select)}
     assert covered == {
         case.id for case in select_matching(load_suite_file(ROOT / GPU_SUITE).cases, "shared")
     }
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.select or run.path)
-def test_a_rehearsal_runs_some_cases_of_each_selection(run):
-    words = run.command(60, ROOT / "report.json", rehearse=True)
-    expression = words[words.index("-k") + 1] if "-k" in words else ""
-    kept = {case.id for case in selected(run, expression)}
-    assert kept
-    assert kept <= {case.id for case in selected(run, run.select)}
+def test_rehearsal_runs_some_cases_of_each_selection(run):
+    arguments = run.command(60, ROOT / "report.json", rehearse=True)
+    expression = arguments[arguments.index("-k") + 1] if "-k" in arguments else ""
+    case_ids = {case.id for case in select_cases(run, expression)}
+    assert case_ids
+    assert case_ids <= {case.id for case in select_cases(run, run.select)}
 
 
-def test_each_planted_fault_is_expected_to_fail():
+def test_steps_with_faults_expect_failure():
     for step in STEPS:
-        planted = step.suite is not None and "--inject" in step.suite.options
-        assert step.exit_code == (1 if planted else 0)
+        has_fault = step.suite is not None and "--inject" in step.suite.options
+        assert step.exit_code == (1 if has_fault else 0)
 
 
-def test_the_budget_of_a_run_ends_before_its_step():
-    words = SuiteRun(FIGURES).command(50, ROOT / "report.json", rehearse=False)
-    assert words[words.index("--budget") + 1] == "38s"
-    assert "-k" not in words
+def test_budget_of_a_run_ends_before_its_step():
+    arguments = SuiteRun(FIGURES).command(50, ROOT / "report.json", rehearse=False)
+    assert arguments[arguments.index("--budget") + 1] == "38s"
+    assert "-k" not in arguments
 
 
-def test_unknown_steps_are_refused_with_the_known_ones():
+def test_rejects_unknown_step_and_lists_known_ones():
     with pytest.raises(SystemExit, match="unknown step halo; choose from facts, doctor, probe-1"):
         command.main(["halo"])
 
 
-# Their execution
+# Execution of steps
 
 
 @pytest.fixture
 def session(tmp_path, monkeypatch):
     monkeypatch.setattr(sessions, "LEAST_SECONDS", 0.1)
     monkeypatch.setattr(sessions, "KILL_SECONDS", 0.5)
-    made = Session(tmp_path / "output", 30, rehearse=False)
-    yield made
-    made.close()
+    session = Session(tmp_path / "output", 30, rehearse=False)
+    yield session
+    session.close()
 
 
-def shell(name, text, seconds=10.0, **fields):
+def make_shell_step(name, text, seconds=10.0, **fields):
     return Step(name, seconds, ("sh", "-c", text), **fields)
 
 
-def test_a_failed_step_is_followed_by_the_next(session, tmp_path):
-    session.run(shell("bad", "echo broken; exit 3"))
-    session.run(shell("good", "echo whole"))
+def test_continues_after_a_failed_step(session, tmp_path):
+    session.run(make_shell_step("bad", "echo broken; exit 3"))
+    session.run(make_shell_step("good", "echo whole"))
     assert [result.status for result in session.results] == [Status.FAILED, Status.PASSED]
     assert session.results[0].detail == "exit 3, expected 0; "
     log = (tmp_path / "output/log.txt").read_text()
@@ -114,34 +114,38 @@ def test_a_failed_step_is_followed_by_the_next(session, tmp_path):
     assert "bad   failed" in (tmp_path / "output/summary.txt").read_text()
 
 
-def test_a_step_is_stopped_at_its_limit_with_all_that_it_started(session, tmp_path):
-    started = time.monotonic()
-    result = session.run(shell("slow", f"sleep 60 & echo $! >{tmp_path}/pid; wait", 0.5))
+def test_time_limit_stops_a_step_and_its_children(session, tmp_path):
+    start = time.monotonic()
+    result = session.run(make_shell_step("slow", f"sleep 60 & echo $! >{tmp_path}/pid; wait", 0.5))
     assert result.status == Status.TIMEOUT
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - start < 10
     status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/status")
     assert not status.exists() or "zombie" in status.read_text()
 
 
-def test_a_step_that_ignores_the_first_signal_is_killed(session):
-    result = session.run(shell("stubborn", "trap '' TERM; while :; do sleep 0.1; done", 0.5))
+def test_kills_a_step_that_ignores_the_first_signal(session):
+    result = session.run(
+        make_shell_step("stubborn", "trap '' TERM; while :; do sleep 0.1; done", 0.5)
+    )
     assert result.status == Status.TIMEOUT
 
 
-def test_without_time_a_step_is_skipped(tmp_path):
+def test_skips_a_step_without_remaining_time(tmp_path):
     session = Session(tmp_path, 5, rehearse=False)
-    result = session.run(shell("late", "true"))
+    result = session.run(make_shell_step("late", "true"))
     session.close()
     assert (result.status, result.detail) == (Status.SKIPPED, "no time is left")
 
 
-def test_a_step_whose_program_is_missing_is_skipped_or_fails(session):
-    assert session.run(shell("a", "true", needs="no-such-program")).status == Status.SKIPPED
+def test_step_with_missing_program_is_skipped_or_fails(session):
+    assert (
+        session.run(make_shell_step("a", "true", needs="no-such-program")).status == Status.SKIPPED
+    )
     failed = session.run(Step("b", 10, ("no-such-program",)))
     assert (failed.status, failed.detail) == (Status.FAILED, "exit 127, expected 0; ")
 
 
-def test_variables_and_changes_reach_the_step_and_a_rehearsal_has_its_own(tmp_path):
+def test_step_gets_variables_and_changes_of_its_mode(tmp_path):
     step = Step(
         "show",
         10,
@@ -159,7 +163,7 @@ def test_variables_and_changes_reach_the_step_and_a_rehearsal_has_its_own(tmp_pa
         assert "a.module=b.module:change\n" in log
 
 
-def test_an_interrupt_leaves_the_results_of_earlier_steps(tmp_path, monkeypatch):
+def test_interrupt_keeps_results_of_earlier_steps(tmp_path, monkeypatch):
     def interrupt(self, *_):
         raise KeyboardInterrupt
 
@@ -174,13 +178,13 @@ def test_an_interrupt_leaves_the_results_of_earlier_steps(tmp_path, monkeypatch)
         assert archive.getnames() == ["reports"]
 
 
-def test_a_set_up_that_fails_ends_the_command_with_a_remedy(tmp_path, monkeypatch):
+def test_failed_setup_ends_the_command_with_a_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(sessions, "SETUP", tmp_path / "none")
     with pytest.raises(SystemExit, match=r"failed .help: run"):
         command.main(["facts", "--output", str(tmp_path)])
 
 
-# Their results
+# Results of steps
 
 REPORT = {
     "environment": {"spbench": "0.2", "kernel": "6.1"},
@@ -218,37 +222,37 @@ REPORT = {
         (1, 0, Status.FAILED),
         (1, 4, Status.FAILED),
         (0, None, Status.TIMEOUT),
-        (0, 124, Status.FAILED),  # of a program that is no run of a suite
+        (0, 124, Status.FAILED),  # of a program that is not a run of a suite
         (0, -9, Status.FAILED),
     ],
 )
-def test_a_step_passes_with_its_own_exit_code_only(expected, exit_code, status):
+def test_step_passes_only_with_the_expected_exit_code(expected, exit_code, status):
     result = judge_step(Step("a", 1, exit_code=expected), exit_code, 1.0, REPORT)
     assert result.status == status
     assert "1 passed, 1 failed" in result.detail
     assert "links: check echo failed" in result.detail
 
 
-def test_a_run_that_used_up_its_budget_is_a_timeout():
+def test_run_without_remaining_budget_is_a_timeout():
     step = Step("a", 1, suite=SuiteRun(FIGURES))
     assert judge_step(step, 124, 1.0, REPORT).status == Status.TIMEOUT
 
 
-def test_a_planted_fault_counts_as_found_if_every_case_failed():
-    found = {"cases": [REPORT["cases"][1]]}
-    assert judge_step(Step("a", 1, exit_code=1), 1, 1.0, found).status == Status.PASSED
+def test_fault_step_passes_if_every_case_failed():
+    report = {"cases": [REPORT["cases"][1]]}
+    assert judge_step(Step("a", 1, exit_code=1), 1, 1.0, report).status == Status.PASSED
     assert judge_step(Step("a", 1, exit_code=1), 1, 1.0, {}).status == Status.FAILED
 
 
 @pytest.mark.parametrize(("printed", "status"), [("seen", Status.PASSED), ("", Status.FAILED)])
-def test_a_step_without_the_evidence_of_its_ranks_fails(session, printed, status):
+def test_step_without_evidence_of_its_ranks_fails(session, printed, status):
     folder = session._work / "home/runs/1/jobs/1"
     folder.mkdir(parents=True)
     (folder / "stderr").write_text(f"{printed}\n")
-    assert session.run(shell("a", "true", evidence="seen")).status == status
+    assert session.run(make_shell_step("a", "true", evidence="seen")).status == status
 
 
-def test_the_page_has_machine_steps_and_cases():
+def test_page_has_machine_steps_and_cases():
     steps = [
         {"name": name, "status": "failed", "seconds": 12.3, "detail": "a | b", "cases": cases}
         for name, cases in (
@@ -270,7 +274,7 @@ def test_the_page_has_machine_steps_and_cases():
     )
 
 
-def test_the_last_result_of_a_step_counts():
+def test_last_result_of_a_step_wins():
     first = {"date": "a", "steps": [{"name": "x", "status": 1}, {"name": "y", "status": 1}]}
     second = {"date": "b", "steps": [{"name": "x", "status": 2}]}
     assert merge_results([first, second]) == {
@@ -282,20 +286,20 @@ def test_the_last_result_of_a_step_counts():
 # Changes of modules in ranks
 
 
-def test_a_module_is_changed_as_it_is_imported(tmp_path):
+def test_module_is_changed_on_import(tmp_path):
     (tmp_path / "changed.py").write_text("value = 1\n")
     (tmp_path / "changer.py").write_text("def change(module):\n    module.value += 1\n")
     folders = os.pathsep.join((str(ROOT / FOLDER / "rank_site"), str(tmp_path)))
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", "import changed, json; print(changed.value)"],
         env={"PYTHONPATH": folders, "GPU_ONCE_CHANGES": "changed=changer:change other=x:y"},
         capture_output=True,
         text=True,
     )
-    assert (done.stdout, done.stderr) == ("2\n", "")
+    assert (completed.stdout, completed.stderr) == ("2\n", "")
 
 
-def test_every_change_names_a_module_and_a_function():
+def test_changes_name_existing_modules_and_functions():
     changes = {change for step in STEPS for change in (*step.changes, *step.stand_in)}
     for change in changes:
         module, changer = change.split("=")
@@ -304,29 +308,27 @@ def test_every_change_names_a_module_and_a_function():
         assert callable(getattr(importlib.import_module(source), function))
 
 
-def test_the_copy_stream_waits_before_each_use(monkeypatch):
+def test_copy_stream_sleeps_before_each_use(monkeypatch):
     torch = pytest.importorskip("torch")
-    happened = []
+    calls = []
 
     class Streams:
         @contextmanager
         def use_copy_stream(self):
-            happened.append("enter")
+            calls.append("enter")
             yield
-            happened.append("leave")
+            calls.append("leave")
 
     module = ModuleType("streams")
     vars(module)["CudaStreams"] = Streams
-    monkeypatch.setattr(
-        torch.cuda, "_sleep", lambda cycles: happened.append("sleep"), raising=False
-    )
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: calls.append("sleep"), raising=False)
     delay_copies(module)
     with Streams().use_copy_stream():
-        happened.append("copy")
-    assert happened == ["enter", "sleep", "copy", "leave"]
+        calls.append("copy")
+    assert calls == ["enter", "sleep", "copy", "leave"]
 
 
-def test_the_copy_stream_that_is_delayed_is_that_of_the_product(monkeypatch):
+def test_delays_the_copy_stream_of_the_product(monkeypatch):
     streams = pytest.importorskip("spbench_parallel.device.streams")
     monkeypatch.setattr(streams.CudaStreams, "use_copy_stream", streams.CudaStreams.use_copy_stream)
     before = streams.CudaStreams.use_copy_stream
@@ -334,13 +336,13 @@ def test_the_copy_stream_that_is_delayed_is_that_of_the_product(monkeypatch):
     assert streams.CudaStreams.use_copy_stream is not before
 
 
-def test_what_is_to_copy_is_bounded(monkeypatch, capsys, tmp_path):
+def test_size_of_copied_files_is_limited(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(command, "ROOT", tmp_path)
     (tmp_path / ".whl").mkdir()
     (tmp_path / ".whl/a.whl").write_bytes(bytes(3 << 20))
     (tmp_path / "file").write_bytes(bytes(2 << 20))
 
-    def run(words, **_):
+    def run(arguments, **_):
         return SimpleNamespace(returncode=0, stdout="file\0gone\0")
 
     monkeypatch.setattr(subprocess, "run", run)

@@ -1,3 +1,5 @@
+"""Modules that commands, packages and ranks import, and the import contracts."""
+
 import ast
 import importlib.util
 import json
@@ -50,8 +52,8 @@ print("\\n" + json.dumps(sorted(sys.modules)))
 EVERY_MODULE = """
 import importlib, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
-for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-    importlib.import_module(found.name)
+for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    importlib.import_module(info.name)
 import json
 print(json.dumps(sorted(sys.modules)))
 """
@@ -65,18 +67,18 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-def modules_after(program, *words):
-    """The modules that a program has imported when it ends; its last line says so."""
-    return set(json.loads(run_python(program, *words).splitlines()[-1]))
+def list_imported_modules(program, *arguments):
+    """Run a program and return the modules that its last line lists."""
+    return set(json.loads(run_python(program, *arguments).splitlines()[-1]))
 
 
-def packages(modules):
+def list_packages(modules):
     return {name.partition(".")[0] for name in modules}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["--version"],
         ["validate", "suites/halo.yaml"],
@@ -85,24 +87,26 @@ def packages(modules):
         ["schema", "report"],
         ["run", "suites/halo.yaml", "--dry-run"],
     ],
-    ids=lambda words: words[0],
+    ids=lambda arguments: arguments[0],
 )
-def test_a_command_that_needs_no_torch_imports_none(words):
-    if words[0] == "run":
+def test_command_without_torch_does_not_import_it(arguments):
+    if arguments[0] == "run":
         pytest.importorskip("mpi4py", reason="a launch is prepared with the MPI of the ranks")
-    assert not packages(modules_after(COMMAND, *words)) & HEAVY
+    assert not list_packages(list_imported_modules(COMMAND, *arguments)) & HEAVY
 
 
 @pytest.mark.slow
-def test_the_parameters_of_a_benchmark_need_no_yaml():
-    assert "yaml" not in packages(modules_after(COMMAND, "benchmarks", "link.pingpong"))
+def test_parameters_of_a_benchmark_need_no_yaml():
+    assert "yaml" not in list_packages(
+        list_imported_modules(COMMAND, "benchmarks", "link.pingpong")
+    )
 
 
 @pytest.mark.slow
 def test_planning_imports_neither_torch_nor_mpi(tmp_path):
     profile = tmp_path / "profile.txt"
     profile.write_text(TORCHGRAPH)
-    words = [
+    arguments = [
         "--global-batch-size",
         "8",
         "--profile-batch-size",
@@ -112,29 +116,29 @@ def test_planning_imports_neither_torch_nor_mpi(tmp_path):
         "--format",
         "json",
     ]
-    found = packages(modules_after(COMMAND, "plan", str(profile), *words))
-    assert "numpy" in found
-    assert not found & {"torch", "mpi4py", "textual"}
+    imported = list_packages(list_imported_modules(COMMAND, "plan", str(profile), *arguments))
+    assert "numpy" in imported
+    assert not imported & {"torch", "mpi4py", "textual"}
 
 
 @pytest.mark.slow
-def test_the_console_in_a_terminal_imports_neither_torch_nor_mpi(tmp_path):
-    found = packages(modules_after(CONSOLE, str(tmp_path)))
-    assert "textual" in found
-    assert not found & {"torch", "mpi4py", "numpy"}
+def test_tui_imports_neither_torch_nor_mpi(tmp_path):
+    imported = list_packages(list_imported_modules(CONSOLE, str(tmp_path)))
+    assert "textual" in imported
+    assert not imported & {"torch", "mpi4py", "numpy"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[], ["run"], ["plan"], ["results"], ["tui"]], ids=" ".join)
-def test_a_help_page_imports_no_library_but_typer(words):
-    modules = modules_after(COMMAND, *words, "--help")
-    assert not packages(modules) & (HEAVY | {"rich", "yaml", "ClusterShell"})
+@pytest.mark.parametrize("arguments", [[], ["run"], ["plan"], ["results"], ["tui"]], ids=" ".join)
+def test_help_page_imports_no_library_but_typer(arguments):
+    modules = list_imported_modules(COMMAND, *arguments, "--help")
+    assert not list_packages(modules) & (HEAVY | {"rich", "yaml", "ClusterShell"})
     assert not modules & {"spbench.engine.plan", "spbench.suites.loader", "spbench_core.catalog"}
 
 
-def test_the_version_needs_nothing_but_the_standard_library():
-    modules = modules_after(COMMAND, "--version")
-    assert not packages(modules) & {"typer", "pydantic", "yaml", "rich"}
+def test_version_imports_only_the_standard_library():
+    modules = list_imported_modules(COMMAND, "--version")
+    assert not list_packages(modules) & {"typer", "pydantic", "yaml", "rich"}
     assert {name for name in modules if name.startswith("spbench")} == {
         "spbench",
         "spbench.__main__",
@@ -142,44 +146,46 @@ def test_the_version_needs_nothing_but_the_standard_library():
 
 
 @pytest.mark.slow
-def test_a_suite_is_checked_with_the_entries_of_its_own_benchmarks():
-    modules = modules_after(COMMAND, "validate", "suites/halo.yaml")
+def test_validate_imports_only_the_entries_of_the_suite():
+    modules = list_imported_modules(COMMAND, "validate", "suites/halo.yaml")
     assert "spbench_workers.benchmarks.halo.entry" in modules
     others = {f"spbench_workers.benchmarks.{family}.entry" for family in ("kvstore", "model")}
     assert not modules & others
 
 
-def test_the_core_imports_the_standard_library_only():
-    assert packages(modules_after(EVERY_MODULE, "spbench_core")) <= STANDARD | {"spbench_core"}
+def test_core_imports_only_the_standard_library():
+    assert list_packages(list_imported_modules(EVERY_MODULE, "spbench_core")) <= STANDARD | {
+        "spbench_core"
+    }
 
 
-def test_the_channel_needs_nothing_but_the_core():
-    found = packages(modules_after(IMPORTS, "spbench_workers.channel.opening"))
-    assert found <= STANDARD | {"spbench_core", "spbench_workers"}
+def test_channel_imports_only_the_core():
+    imported = list_packages(list_imported_modules(IMPORTS, "spbench_workers.channel.opening"))
+    assert imported <= STANDARD | {"spbench_core", "spbench_workers"}
 
 
 @pytest.mark.slow
-def test_no_module_of_the_console_brings_in_torch_or_mpi():
+def test_no_module_of_the_console_imports_torch_or_mpi():
     pytest.importorskip("textual_serve", reason="spbench.tui.web needs the extra serve")
-    found = packages(modules_after(EVERY_MODULE, "spbench"))
-    assert {"spbench", "textual"} <= found
-    assert not found & {"torch", "mpi4py", "spbench_workers"}
+    imported = list_packages(list_imported_modules(EVERY_MODULE, "spbench"))
+    assert {"spbench", "textual"} <= imported
+    assert not imported & {"torch", "mpi4py", "spbench_workers"}
 
 
 @pytest.mark.slow
-def test_the_workers_import_nothing_of_the_console():
+def test_workers_import_nothing_of_the_console():
     pytest.importorskip("torch")
     names = ["session", "standalone.program", "benchmarks.link.pingpong"]
-    modules = modules_after(IMPORTS, *(f"spbench_workers.{name}" for name in names))
+    modules = list_imported_modules(IMPORTS, *(f"spbench_workers.{name}" for name in names))
     assert "spbench_workers.session" in modules
-    assert "spbench" not in packages(modules)
+    assert "spbench" not in list_packages(modules)
 
 
-def contracts(folder):
-    """The exit code and the lines of import-linter on a copy of the tree."""
+def check_contracts(folder):
+    """Return the exit code and the output of import-linter on a copy of the tree."""
     if importlib.util.find_spec("importlinter") is None:
         pytest.skip("import-linter is not installed; it is in the extra dev")
-    done = subprocess.run(
+    completed = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         capture_output=True,
         text=True,
@@ -187,11 +193,11 @@ def contracts(folder):
         env=os.environ | {"PYTHONPATH": os.pathsep.join(str(folder / root) for root in ROOTS)},
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return completed.returncode, completed.stdout + completed.stderr
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory):
+def project_copy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tree")
     shutil.copy(ROOT / "pyproject.toml", folder)
     for root in ROOTS:
@@ -200,15 +206,15 @@ def copied(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_packages_import_only_downwards(copied):
-    code, said = contracts(copied)
-    assert code == 0, said
-    assert "0 broken" in said
+def test_import_contracts_hold(project_copy):
+    code, output = check_contracts(project_copy)
+    assert code == 0, output
+    assert "0 broken" in output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "line", "broken"),
+    ("path", "line", "message"),
     [
         pytest.param(
             "console/spbench/engine/plan.py",
@@ -242,27 +248,27 @@ def test_packages_import_only_downwards(copied):
         ),
     ],
 )
-def test_a_planted_import_breaks_its_contract(copied, path, line, broken):
-    planted = copied / path
-    before = planted.read_text() if planted.exists() else None
-    planted.parent.mkdir(exist_ok=True)
+def test_planted_import_breaks_its_contract(project_copy, path, line, message):
+    module = project_copy / path
+    before = module.read_text() if module.exists() else None
+    module.parent.mkdir(exist_ok=True)
     try:
-        planted.write_text(f"{before or ''}\n{line}\n")
-        code, said = contracts(copied)
+        module.write_text(f"{before or ''}\n{line}\n")
+        code, output = check_contracts(project_copy)
     finally:
         if before is None:
-            shutil.rmtree(planted.parent)
+            shutil.rmtree(module.parent)
         else:
-            planted.write_text(before)
+            module.write_text(before)
     assert code == 1
-    assert broken in said, said
+    assert message in output, output
 
 
 @pytest.mark.slow
-def test_a_ping_pong_of_the_host_imports_neither_torch_nor_numpy():
+def test_host_ping_pong_imports_neither_torch_nor_numpy():
     pytest.importorskip("mpi4py")
-    modules = modules_after(IMPORTS, "spbench_workers.benchmarks.link.pingpong")
-    assert not packages(modules) & {"torch", "numpy"}
+    modules = list_imported_modules(IMPORTS, "spbench_workers.benchmarks.link.pingpong")
+    assert not list_packages(modules) & {"torch", "numpy"}
 
 
 def test_packages_of_benchmarks_import_nothing():

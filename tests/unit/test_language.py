@@ -1,4 +1,4 @@
-"""The check of names and texts: each family finds its hit and not its near miss."""
+"""The check of names and texts: each family finds its hit, not its near miss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.paths import ROOT
 FOLDER = ROOT / ".ci" / "language"
 FAMILIES = tomllib.loads((FOLDER / "families.toml").read_text())["family"]
 EXCEPTIONS = tomllib.loads((FOLDER / "exceptions.toml").read_text()).get("exception", [])
-MOST_EXCEPTIONS = 40
+MAX_EXCEPTIONS = 40
 
 
 def load_check():
@@ -55,7 +55,7 @@ def test_family_finds_its_hit_and_not_its_near_miss(table):
         ("a = 1 if b else 2 if c else 3", 1, check.CONDITIONALS),
     ],
 )
-def test_module_with_a_planted_hit(tmp_path, source, line, family):
+def test_finds_a_planted_hit_in_a_module(tmp_path, source, line, family):
     path = tmp_path / "module.py"
     path.write_text(source)
     hits = list(check.check_module(path, check.load_families()))
@@ -78,14 +78,14 @@ def test_module_with_a_planted_hit(tmp_path, source, line, family):
         "print(told)",
     ],
 )
-def test_module_without_a_hit(tmp_path, source):
+def test_accepts_a_module_without_hits(tmp_path, source):
     path = tmp_path / "module.py"
     path.write_text(source)
     assert list(check.check_module(path, check.load_families())) == []
 
 
 def test_exceptions_are_few_and_have_reasons():
-    assert len(EXCEPTIONS) <= MOST_EXCEPTIONS
+    assert len(EXCEPTIONS) <= MAX_EXCEPTIONS
     names = {table["name"] for table in FAMILIES}
     for exception in EXCEPTIONS:
         assert set(exception) == {"path", "family", "text", "reason"}
@@ -111,6 +111,6 @@ def test_exception_covers_its_hit_only():
         ("planner: bound the search by the memory of the largest stage of each of the plans", 1),
     ],
 )
-def test_commit_subjects(subject, hits):
+def test_checks_commit_subjects(subject, hits):
     text = check.Text("commit", 0, subject)
     assert sum(family.finds(text) is not None for family in check.load_families()) == hits

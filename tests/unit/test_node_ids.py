@@ -7,14 +7,14 @@ from support.node_ids import compare, main, read_moves
 BEFORE = ["tests/a.py::one", "tests/a.py::two[x|y]", "tests/b.py::three", "tests/c.py::four"]
 
 
-def moves_of(tmp_path, text):
+def load_moves(tmp_path, text):
     path = tmp_path / "moved"
     path.write_text(text)
     return read_moves(path)
 
 
-def test_an_id_that_has_gone_without_a_reason_is_lost(tmp_path):
-    moves = moves_of(tmp_path, "tests/a.py|tests/room/a.py|mirrors the code\n# a comment\n")
+def test_missing_id_without_a_reason_is_lost(tmp_path):
+    moves = load_moves(tmp_path, "tests/a.py|tests/room/a.py|mirrors the code\n# a comment\n")
     after = ["tests/room/a.py::one", "tests/c.py::four", "tests/c.py::five"]
     lines, lost = compare(BEFORE, after, moves)
     assert lines == [
@@ -26,10 +26,10 @@ def test_an_id_that_has_gone_without_a_reason_is_lost(tmp_path):
     assert lost == 2
 
 
-def test_the_most_exact_line_says_where_a_test_went(tmp_path):
+def test_most_exact_line_names_the_new_id(tmp_path):
     text = "tests|all|moved\ntests/a.py::two[x|y]|all/a.py::one|merged\ntests/b.py||covered\n"
     after = ["all/a.py::one", "all/c.py::four"]
-    lines, lost = compare(BEFORE, after, moves_of(tmp_path, text))
+    lines, lost = compare(BEFORE, after, load_moves(tmp_path, text))
     assert lines == [
         "tests/a.py::one -> all/a.py::one  (moved)",
         "tests/a.py::two[x|y] -> all/a.py::one  (merged)",
@@ -39,17 +39,17 @@ def test_the_most_exact_line_says_where_a_test_went(tmp_path):
     assert lost == 0
 
 
-def test_a_line_without_a_reason_is_refused(tmp_path):
+def test_rejects_a_line_without_a_reason(tmp_path):
     with pytest.raises(SystemExit, match=r"moved:2: write old\|new\|reason"):
-        moves_of(tmp_path, "a|b|c\na|b|\n")
+        load_moves(tmp_path, "a|b|c\na|b|\n")
 
 
-def test_the_exit_status_tells_of_lost_ids(tmp_path, capsys):
+def test_exit_status_is_1_if_ids_are_lost(tmp_path, capsys):
     for name, text in (("before", "a.py::x\na.py::y\n\n2 tests collected\n"), ("after", "a.py::x")):
         (tmp_path / name).write_text(text)
     (tmp_path / "moved").write_text("")
-    words = [str(tmp_path / name) for name in ("before", "after", "moved")]
-    assert main(words) == 1
+    arguments = [str(tmp_path / name) for name in ("before", "after", "moved")]
+    assert main(arguments) == 1
     assert capsys.readouterr().out == "a.py::y -> LOST\n2 before, 1 after, 1 without a reason\n"
     (tmp_path / "moved").write_text("a.py::y||no use\n")
-    assert main(words) == 0
+    assert main(arguments) == 0

@@ -1,4 +1,4 @@
-"""Tests that share a launch run in one process of xdist, so that it starts once."""
+"""Tests that share a launch run in one process of xdist."""
 
 import subprocess
 import sys
@@ -38,13 +38,13 @@ def test_own_launch(rank):
 """
 
 
-def launches(folder, distribution):
-    """Return how often the shared launch of SAMPLE starts in two processes."""
+def count_launches(folder, distribution):
+    """Return the number of starts of SAMPLE's shared launch in two processes."""
     sample = folder / "test_sample.py"
     sample.write_text(SAMPLE)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = mpi\n")
     log = folder / f"{distribution}.log"
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "support.process_groups"),
             *("--numprocesses", "2", "--dist", distribution, sample),
@@ -55,11 +55,11 @@ def launches(folder, distribution):
         text=True,
         check=False,
     )
-    assert "24 passed" in done.stdout, done.stdout + done.stderr
+    assert "24 passed" in completed.stdout, completed.stdout + completed.stderr
     return len(log.read_text().splitlines())
 
 
 @pytest.mark.slow
-def test_a_shared_launch_starts_once(tmp_path):
-    assert launches(tmp_path, "load") == 2
-    assert launches(tmp_path, "loadgroup") == 1
+def test_shared_launch_starts_once(tmp_path):
+    assert count_launches(tmp_path, "load") == 2
+    assert count_launches(tmp_path, "loadgroup") == 1

@@ -1,4 +1,4 @@
-"""The command that plants slow ranks and counts which are named: its verdicts and its bound."""
+"""The command that injects slow ranks: outcomes of trials, and their bound."""
 
 import pytest
 from benchmarks.rates import upper_bound
@@ -7,61 +7,61 @@ from benchmarks.stragglers import Setting, judge_case
 from benchmarks import stragglers
 
 
-def reported(*ranks, reason="planted fault noticed: rank 1", cause=True):
+def make_case(*ranks, reason="planted fault noticed: rank 1", cause=True):
     return {"stragglers": [{"rank": rank, "cause": cause} for rank in ranks], "reason": reason}
 
 
 @pytest.mark.parametrize(
     ("case", "setting", "outcome"),
     [
-        (reported(1), Setting(2, 2), "right"),
-        (reported(0), Setting(2, 2), "wrong"),
-        (reported(1, 0), Setting(2, 2), "wrong"),
-        (reported(1, cause=False), Setting(2, 2), "wrong"),
-        (reported(1, reason="nothing noticed the fault"), Setting(2, 2), "wrong"),
-        (reported(), Setting(2, 2), "none"),
-        (reported(), Setting(2, 1), "none"),
-        (reported(1), Setting(2, 1), "wrong"),
+        (make_case(1), Setting(2, 2), "right"),
+        (make_case(0), Setting(2, 2), "wrong"),
+        (make_case(1, 0), Setting(2, 2), "wrong"),
+        (make_case(1, cause=False), Setting(2, 2), "wrong"),
+        (make_case(1, reason="nothing noticed the fault"), Setting(2, 2), "wrong"),
+        (make_case(), Setting(2, 2), "none"),
+        (make_case(), Setting(2, 1), "none"),
+        (make_case(1), Setting(2, 1), "wrong"),
     ],
 )
-def test_a_trial_is_right_if_the_planted_rank_alone_is_named(case, setting, outcome):
+def test_trial_is_right_if_only_the_slow_rank_is_reported(case, setting, outcome):
     assert judge_case(case, setting) == outcome
 
 
 @pytest.mark.parametrize(
     ("count", "trials", "bound"), [(0, 50, 0.0582), (0, 1, 0.95), (2, 50, 0.1206), (1, 1, 1.0)]
 )
-def test_the_upper_bound_is_exact(count, trials, bound):
+def test_upper_bound_is_exact(count, trials, bound):
     assert upper_bound(count, trials) == pytest.approx(bound, abs=1e-4)
 
 
 @pytest.mark.parametrize(("missed", "code"), [(False, 0), (True, 1)])
-def test_it_ends_with_1_if_a_rank_was_missed(missed, code, monkeypatch, tmp_path, capsys):
-    tried = []
+def test_missed_rank_exits_with_1(missed, code, monkeypatch, tmp_path, capsys):
+    settings = []
 
     def try_setting(setting, iterations):
-        tried.append(setting)
+        settings.append(setting)
         return "none" if missed else setting.expected, []
 
     monkeypatch.setattr(stragglers, "try_setting", try_setting)
-    words = ["--log", str(tmp_path / "log"), "--trials", "3", "--quiet-trials", "4"]
-    assert stragglers.main(words) == code
-    assert len(tried) == 3 * 4 + 4 + 2
-    assert stragglers.main(words) == code  # the outcomes are known
-    assert len(tried) == 3 * 4 + 4 + 2
+    arguments = ["--log", str(tmp_path / "log"), "--trials", "3", "--quiet-trials", "4"]
+    assert stragglers.main(arguments) == code
+    assert len(settings) == 3 * 4 + 4 + 2
+    assert stragglers.main(arguments) == code  # the outcomes are known
+    assert len(settings) == 3 * 4 + 4 + 2
     row = next(line for line in capsys.readouterr().out.splitlines() if "slow=1.5 on" in line)
     assert row.startswith("  1")
     assert stragglers.main(["--sample"]) == code
 
 
 @pytest.mark.parametrize(("misses", "code"), [(2, 0), (3, 1)])
-def test_a_sample_repeats_a_missed_setting_up_to_three_times(misses, code, monkeypatch):
-    tried = []
+def test_sample_repeats_a_missed_setting_up_to_3_times(misses, code, monkeypatch):
+    settings = []
 
     def try_setting(setting, iterations):
-        tried.append(setting)
-        return "none" if tried.count(setting) <= misses else setting.expected, []
+        settings.append(setting)
+        return "none" if settings.count(setting) <= misses else setting.expected, []
 
     monkeypatch.setattr(stragglers, "try_setting", try_setting)
     assert stragglers.main(["--sample"]) == code
-    assert [tried.count(setting) for setting in stragglers.SETTINGS] == [1, 3, 3, 3, 1, 3]
+    assert [settings.count(setting) for setting in stragglers.SETTINGS] == [1, 3, 3, 3, 1, 3]

@@ -1,4 +1,4 @@
-"""The log of benchmarks whose trials take hours: what it keeps when a command was cut short."""
+"""The log of long benchmarks: trials that are kept after an interruption."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.trial_log import TrialLog
 
 
-def test_a_command_goes_on_where_it_was_cut_short(tmp_path: Path) -> None:
+def test_keeps_complete_trials_of_an_interrupted_command(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "log.jsonl"
     for number in range(2):
         TrialLog(path).add({"factor": 1.1, "number": number})

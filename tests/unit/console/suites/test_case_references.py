@@ -1,4 +1,4 @@
-"""Expectations that refer to cases: each finds one, or is refused where it stands."""
+"""Expectations that refer to cases: resolution, and errors with their position."""
 
 from pathlib import Path
 
@@ -11,18 +11,18 @@ HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
 TIMED = "benchmark: compute.gemm, np: 1, "
 
 
-def loaded(*entries):
+def load_cases(*entries):
     text = HEAD + "".join(f"  - {{{entry}}}\n" for entry in entries)
     return {case.id: case for case in load_suite_text(text, Path("s.yaml")).cases}
 
 
-def refused(*entries):
+def load_errors(*entries):
     with pytest.raises(SuiteError) as caught:
-        loaded(*entries)
+        load_cases(*entries)
     return [str(error) for error in caught.value.diagnostics]
 
 
-def expecting(limit, name="a", more=""):
+def format_entry(limit, name="a", more=""):
     return f"name: {name}, {TIMED}{more} expect: {{time_ms: {{max: {limit}}}}}"
 
 
@@ -30,7 +30,7 @@ SWEPT = f"name: b, {TIMED} matrix: {{n: [8, 16], dtype: [fp32, fp64]}}"
 
 
 @pytest.mark.parametrize(
-    ("limit", "more", "case", "found"),
+    ("limit", "more", "case", "expression"),
     [
         ("2 * case(c).time_ms.p95", "", "a", "2 * case(c).time_ms.p95"),
         ("case(a).time_ms.p99 + 1", "", "a", "case(a).time_ms.p99 + 1"),
@@ -42,19 +42,19 @@ SWEPT = f"name: b, {TIMED} matrix: {{n: [8, 16], dtype: [fp32, fp64]}}"
         ("'case(\"b[n=8,dtype=fp64]\").skew'", "", "a", 'case("b[n=8,dtype=fp64]").skew'),
     ],
 )  # fmt: skip
-def test_a_case_is_found_by_id_name_or_equal_values(limit, more, case, found):
-    cases = loaded(expecting(limit, more=more), SWEPT, f"name: c, {TIMED}")
+def test_finds_case_by_id_name_or_equal_values(limit, more, case, expression):
+    cases = load_cases(format_entry(limit, more=more), SWEPT, f"name: c, {TIMED}")
     (item,) = cases[case].expect
-    assert (item.limit, item.expression) == (None, found)
+    assert (item.limit, item.expression) == (None, expression)
 
 
-def test_an_expression_of_numbers_alone_is_a_number():
-    (item,) = loaded(expecting("2 * 1KiB"))["a"].expect
+def test_expression_of_numbers_only_becomes_a_number():
+    (item,) = load_cases(format_entry("2 * 1KiB"))["a"].expect
     assert (item.limit, item.expression) == (2048.0, None)
 
 
 @pytest.mark.parametrize(
-    ("limit", "at", "told"),
+    ("limit", "offset", "message"),
     [
         ("2 * case(cc).time_ms", 9, "no case is called 'cc' (did you mean c?)"),
         ("case(zzzz).time_ms", 5, "no case is called 'zzzz' (known: a, b, c)"),
@@ -67,24 +67,24 @@ def test_an_expression_of_numbers_alone_is_a_number():
         ("1 + ", 4, "expected"),
     ],
 )  # fmt: skip
-def test_a_figure_that_cannot_be_found_is_refused_at_its_place(limit, at, told):
-    (error,) = refused(expecting(limit, more="params: {n: 32},"), SWEPT, f"name: c, {TIMED}")
-    begin = expecting("", more="params: {n: 32},").index("max: ") + len("max: ") + len("  - {")
-    column = begin + at + 1 - (limit == "1 + ")  # YAML drops a space at the end
-    assert error.startswith(f"s.yaml:4:{column}: error: max is no limit: {told}")
+def test_rejects_unresolvable_reference_at_its_position(limit, offset, message):
+    (error,) = load_errors(format_entry(limit, more="params: {n: 32},"), SWEPT, f"name: c, {TIMED}")
+    start = format_entry("", more="params: {n: 32},").index("max: ") + len("max: ") + len("  - {")
+    column = start + offset + 1 - (limit == "1 + ")  # YAML drops a space at the end
+    assert error.startswith(f"s.yaml:4:{column}: error: max is no limit: {message}")
 
 
-def test_several_cases_are_ambiguous_where_the_case_has_no_such_parameter():
+def test_name_is_ambiguous_if_parameters_differ():
     entry = "name: a, benchmark: memory.copy, np: 1, expect: {time_ms: {max: case(b).skew}}"
-    (error,) = refused(entry, SWEPT.replace(", dtype: [fp32, fp64]", ""))
+    (error,) = load_errors(entry, SWEPT.replace(", dtype: [fp32, fp64]", ""))
     assert "several cases are 'b' here (b[n=8], b[n=16])" in error
 
 
-def test_a_name_whose_cases_have_errors_is_not_called_unknown():
-    errors = refused(expecting("case(b).time_ms"), f"name: b, {TIMED} params: {{nn: 8}}")
+def test_case_with_errors_is_not_reported_as_unknown():
+    errors = load_errors(format_entry("case(b).time_ms"), f"name: b, {TIMED} params: {{nn: 8}}")
     assert ["nn" in error for error in errors] == [True]
 
 
-def test_an_error_in_a_text_with_escapes_says_at_which_character():
-    (error,) = refused(expecting('"1 \\x2b fast"'))
+def test_error_in_escaped_text_names_the_character():
+    (error,) = load_errors(format_entry('"1 \\x2b fast"'))
     assert error.endswith("not 'fast' (at its character 5)")

@@ -1,3 +1,5 @@
+"""Editing of suite files: formatting, insertion, change, removal of entries."""
+
 import difflib
 import math
 from dataclasses import replace
@@ -33,24 +35,24 @@ TILES = CaseDraft(
     comment="Two lines\nof a remark.",
 )
 
-# What no program can be given is refused; see test_suites_loader.
-WORDS = st.text(
+# Text that no program can receive is rejected; see test_suites_loader.
+SHORT_TEXTS = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\0"), max_size=8
 )
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | SHORT_TEXTS
 MISLEADING = (
     "no null 010 1e3 .5 ~ - -x ... x: #b = << 0o10 a,b [x] { *a &a !t %d @ ` ? x\x85y \ufeff é"
 )
-PLAIN_WORDS = st.sampled_from([*MISLEADING.split(" "), "", " a", "- x", "x: y", "a #b"])
+PLAIN_TEXTS = st.sampled_from([*MISLEADING.split(" "), "", " a", "- x", "x: y", "a #b"])
 VALUES = st.recursive(
-    SCALARS | PLAIN_WORDS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    SCALARS | PLAIN_TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(SHORT_TEXTS, inner, max_size=4),
     max_leaves=12,
 )
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)
 KEYS = st.sampled_from(["image_size", "halo_len", "a key", "np", "on"])
-SECTION = st.dictionaries(KEYS, SCALARS | PLAIN_WORDS, max_size=3)
-SWEPT = st.dictionaries(KEYS, st.lists(SCALARS | PLAIN_WORDS, min_size=1, max_size=30), max_size=3)
+SECTION = st.dictionaries(KEYS, SCALARS | PLAIN_TEXTS, max_size=3)
+SWEPT = st.dictionaries(KEYS, st.lists(SCALARS | PLAIN_TEXTS, min_size=1, max_size=30), max_size=3)
 LINES = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=20)
 DRAFTS = st.builds(
     CaseDraft,
@@ -68,51 +70,54 @@ DRAFTS = st.builds(
         NAMES, st.dictionaries(st.sampled_from(["max", "min"]), st.integers(), min_size=1)
     ),
     launch=st.fixed_dictionaries(
-        {}, optional={"timeout": st.floats(1, 99), "env": st.dictionaries(NAMES, WORDS)}
+        {}, optional={"timeout": st.floats(1, 99), "env": st.dictionaries(NAMES, SHORT_TEXTS)}
     ),
     comment=st.none() | st.lists(LINES, min_size=1, max_size=3).map("\n".join),
 )
 
 
-def sorted_keys(value):
+def sort_keys(value):
     if not isinstance(value, dict):
         return value
-    return {key: sorted_keys(value[key]) for key in sorted(value)}
+    return {key: sort_keys(value[key]) for key in sorted(value)}
 
 
-def whole(draft):
-    """A draft as text, alike for equal ones: NaN included, keys sorted where order is nothing."""
+def describe_draft(draft):
+    """Return a draft as text, equal for equal drafts.
+
+    NaN is equal to NaN, and keys are sorted if their order has no meaning.
+    """
     parts = {name: getattr(draft, name) for name in CaseDraft.__slots__}
-    parts |= {name: sorted_keys(parts[name]) for name in ("params", "expect", "launch")}
+    parts |= {name: sort_keys(parts[name]) for name in ("params", "expect", "launch")}
     return repr(parts | {"exclude": list(draft.exclude)})
 
 
-def written(head, *lines):
+def join_lines(head, *lines):
     return "\n".join([head, *lines, ""])
 
 
-def text_of(*lines):
-    return written("schema: spbench.suite/1\nname: s", *lines)
+def suite_text(*lines):
+    return join_lines("schema: spbench.suite/1\nname: s", *lines)
 
 
 # Scalars
 
 
-@given(SCALARS | PLAIN_WORDS)
-def test_a_scalar_reads_back_as_itself(value):
+@given(SCALARS | PLAIN_TEXTS)
+def test_scalar_round_trips(value):
     for text in (
         f"a: {format_scalar(value)}",
         f"[{format_scalar(value)}]",
         f"{{a: {format_scalar(value)}}}",
     ):
         document = yaml_nodes.parse_yaml(text)
-        (read,) = document.root.data.values() if text[0] != "[" else document.root.data
+        (parsed,) = document.root.data.values() if text[0] != "[" else document.root.data
         assert document.problems == ()
-        assert repr(read) == repr(value)
+        assert repr(parsed) == repr(value)
 
 
-@given(st.dictionaries(WORDS.filter(lambda key: key != "<<"), VALUES, max_size=3))
-def test_values_read_back_as_themselves(data):
+@given(st.dictionaries(SHORT_TEXTS.filter(lambda key: key != "<<"), VALUES, max_size=3))
+def test_values_round_trip(data):
     data = {key: value for key, value in data.items() if "<<" not in repr(value)}
     text = "\n".join(line for key, value in data.items() for line in format_key(key, value, 0))
     assert repr(yaml_nodes.parse_yaml(text).root.data or {}) == repr(data)
@@ -135,28 +140,28 @@ def test_values_read_back_as_themselves(data):
         (-math.inf, "-.inf"),
     ],
 )
-def test_scalars_are_plain_where_they_can_be(value, expected):
+def test_scalars_are_plain_if_possible(value, expected):
     assert format_scalar(value) == expected
 
 
-def test_what_does_not_fit_on_a_line_stands_below_its_key():
-    long = {f"parameter_{number}": number for number in range(5)}
-    assert format_key("params", long, 14) == [
+def test_long_values_go_below_their_key():
+    params = {f"parameter_{number}": number for number in range(5)}
+    assert format_key("params", params, 14) == [
         "              params:",
-        f"                {format_flow(long)}",
+        f"                {format_flow(params)}",
     ]
-    many = format_key("sizes", list(range(100)), 2)
-    assert many[:2] == ["  sizes:", "    [" + ", ".join(map(str, range(26))) + ","]
-    assert max(map(len, many)) <= WIDTH
+    lines = format_key("sizes", list(range(100)), 2)
+    assert lines[:2] == ["  sizes:", "    [" + ", ".join(map(str, range(26))) + ","]
+    assert max(map(len, lines)) <= WIDTH
 
 
 # New entries
 
 
-def test_an_entry_looks_as_in_the_shipped_suites():
-    edited = compose.insert_case(text_of("cases:", "  - {name: a, benchmark: b}"), TILES)
+def test_new_entry_has_the_format_of_the_shipped_suites():
+    edited = compose.insert_case(suite_text("cases:", "  - {name: a, benchmark: b}"), TILES)
     assert edited.line == 8
-    assert edited.text == text_of(
+    assert edited.text == suite_text(
         "cases:",
         "  - {name: a, benchmark: b}",
         "",
@@ -177,32 +182,32 @@ def test_an_entry_looks_as_in_the_shipped_suites():
 
 
 @pytest.mark.parametrize("name", ["halo", "links"])
-def test_the_shipped_entries_are_written_as_they_stand(name):
+def test_shipped_entries_are_rewritten_unchanged(name):
     text = SHIPPED[name]
-    again = ""
+    rewritten = ""
     for index in range(text.count("- name:")):
-        again = compose.insert_case(again, compose.read_draft(text, index)).text
-    assert again.partition("cases:\n")[2] == text.partition("cases:\n")[2]
+        rewritten = compose.insert_case(rewritten, compose.read_draft(text, index)).text
+    assert rewritten.partition("cases:\n")[2] == text.partition("cases:\n")[2]
 
 
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.sampled_from(sorted(SHIPPED)), DRAFTS, st.none() | st.integers(1, 60))
-def test_a_new_entry_reads_back_and_goes_again_without_a_trace(name, draft, after):
+def test_inserted_entry_round_trips_and_can_be_removed(name, draft, after):
     text = SHIPPED[name]
     edited = compose.insert_case(text, draft, after)
     index = compose.find_entry(edited.text, edited.line)
-    assert whole(drafted(edited.text, index)) == whole(draft)
+    assert describe_draft(parse_entry(edited.text, index)) == describe_draft(draft)
     assert compose.remove_case(edited.text, index).text == text
 
 
-def drafted(text, index):
-    """As draft_of, of entries whose values the model of suites would refuse."""
+def parse_entry(text, index):
+    """Parse an entry with values that the suite model may reject."""
     outline = Outline(text)
     return parse_draft(outline.items[index], outline.read_comment(index))
 
 
-AROUND = text_of(
+AROUND = suite_text(
     "launch: {timeout: 9}  # short",  # line 3
     "cases:",
     "  # about a",
@@ -221,22 +226,22 @@ AROUND = text_of(
 
 
 @pytest.mark.parametrize(
-    ("after", "above"),
+    ("after", "preceding_lines"),
     [(None, 14), (1, 14), (4, 14), (5, 8), (7, 8), (9, 8), (11, 8), (12, 14), (14, 14), (99, 14)],
 )
-def test_a_new_entry_stands_below_the_one_of_the_line(after, above):
+def test_new_entry_goes_below_the_entry_at_the_line(after, preceding_lines):
     lines = AROUND.splitlines()
     new = ["", *compose.insert_case("", LINK).text.splitlines()[3:]]
     edited = compose.insert_case(AROUND, LINK, after)
-    assert edited.text.splitlines() == [*lines[:above], *new, *lines[above:]]
-    assert edited.line == above + 2
+    assert edited.text.splitlines() == [*lines[:preceding_lines], *new, *lines[preceding_lines:]]
+    assert edited.line == preceding_lines + 2
 
 
 @pytest.mark.parametrize(
     ("line", "index"),
     [(4, None), (5, 0), (8, 0), (9, None), (10, None), (12, 1), (14, 1), (16, None), (99, None)],
 )
-def test_an_entry_spans_its_lines_and_the_comment_above_it(line, index):
+def test_entry_spans_its_lines_and_the_comment_above_it(line, index):
     assert compose.find_entry(AROUND, line) == index
 
 
@@ -269,23 +274,23 @@ def test_broken_text_has_no_entries():
         ),
     ],
 )
-def test_the_files_own_style_is_kept(before, after):
-    edited = compose.insert_case(text_of(*before), replace(LINK, params={}))
+def test_keeps_the_style_of_the_file(before, after):
+    edited = compose.insert_case(suite_text(*before), replace(LINK, params={}))
     if after is None:
         after = ["  - name: mine", "    benchmark: link.pingpong", "    np: 2"]
         before, end = before[:1], before[1:]
-        assert edited.text == text_of(*before, *after, *end)
+        assert edited.text == suite_text(*before, *after, *end)
     else:
-        assert edited.text == text_of(*before, *after)
+        assert edited.text == suite_text(*before, *after)
 
 
 @pytest.mark.parametrize("empty", ["cases:", "cases: []", "cases: ~", "cases:\n  [ ]"])
-def test_an_empty_list_is_begun(empty):
+def test_inserts_into_an_empty_list(empty):
     edited = compose.insert_case(
-        text_of(empty + "  # soon", "description: d"), replace(LINK, params={})
+        suite_text(empty + "  # soon", "description: d"), replace(LINK, params={})
     )
     assert edited.line == 4
-    assert edited.text == text_of(
+    assert edited.text == suite_text(
         "cases:  # soon",
         "  - name: mine",
         "    benchmark: link.pingpong",
@@ -294,7 +299,7 @@ def test_an_empty_list_is_begun(empty):
     )
 
 
-def test_an_empty_text_gets_the_head_of_a_suite():
+def test_empty_text_gets_the_head_of_a_suite():
     edited = compose.insert_case("", LINK, suite="links")
     assert edited == compose.EditedText(
         "schema: spbench.suite/1\nname: links\ncases:\n  - name: mine\n"
@@ -313,7 +318,7 @@ def test_an_empty_text_gets_the_head_of_a_suite():
         ("schema: spbench.suite/1\nname: s  # x\n# so\n", "cases:\n"),
     ],
 )
-def test_what_a_head_lacks_is_added_below(text, head):
+def test_missing_head_keys_are_added_below(text, head):
     edited = compose.insert_case(text, LINK)
     assert edited.text.startswith(text + head + "  - name: mine\n")
     assert load_suite_text(edited.text, Path("s.yaml")).cases[0].name == "mine"
@@ -322,12 +327,12 @@ def test_what_a_head_lacks_is_added_below(text, head):
 @pytest.mark.parametrize(
     "text",
     [
-        text_of("cases:", "  - {name: a, benchmark: b}")[:-1],
-        text_of("cases:")[:-1],
+        suite_text("cases:", "  - {name: a, benchmark: b}")[:-1],
+        suite_text("cases:")[:-1],
         "name: s",
     ],
 )
-def test_a_last_line_without_end_stays_so(text):
+def test_keeps_a_missing_newline_at_the_end(text):
     edited = compose.insert_case(text, replace(LINK, params={}))
     assert edited.text.startswith(text + "\n")
     assert edited.text.endswith("np: 2")
@@ -337,7 +342,7 @@ def test_a_last_line_without_end_stays_so(text):
     )
 
 
-def test_windows_line_ends_and_the_byte_order_mark_stay():
+def test_keeps_windows_line_ends_and_byte_order_mark():
     text = "\ufeff" + HALO.replace("\n", "\r\n")
     edited = compose.insert_case(text, LINK, 12)
     assert edited.text.replace("\r\n", "").count("\n") == 0
@@ -352,7 +357,7 @@ def test_windows_line_ends_and_the_byte_order_mark_stay():
 
 # Changed entries
 
-COMMENTED = text_of(
+COMMENTED = suite_text(
     "cases:",
     "  # first",
     "  - name: a  # its name",
@@ -375,20 +380,20 @@ COMMENTED = text_of(
 )
 
 
-def changed(text, index, **changes):
+def change_case(text, index, **changes):
     return compose.replace_case(
         text, index, replace(compose.read_draft(text, index), **changes)
     ).text
 
 
-def difference(before, after):
-    """The lines that go and the lines that come, in their order."""
+def diff_lines(before, after):
+    """Return the removed and the added lines, in their order."""
     lines = difflib.ndiff(before.splitlines(), after.splitlines())
     return [line for line in lines if line[0] in "+-"]
 
 
 @pytest.mark.slow
-def test_an_unchanged_draft_changes_nothing():
+def test_unchanged_draft_keeps_the_text():
     for text in (*SHIPPED.values(), COMMENTED, AROUND):
         for index in range(text.count("name: ") - 1):
             assert compose.replace_case(text, index, compose.read_draft(text, index)).text == text
@@ -438,55 +443,59 @@ def test_an_unchanged_draft_changes_nothing():
         ),
     ],
 )
-def test_only_what_changes_is_written(changes, lines):
-    assert sorted(difference(COMMENTED, changed(COMMENTED, 0, **changes))) == sorted(lines)
+def test_only_changed_values_are_rewritten(changes, lines):
+    assert sorted(diff_lines(COMMENTED, change_case(COMMENTED, 0, **changes))) == sorted(lines)
 
 
-def test_keys_of_a_sweep_keep_their_order():
-    added = changed(COMMENTED, 0, matrix={"seed": [1], "slice_method": ["vertical", "square"]})
-    assert list(compose.read_draft(added, 0).matrix) == ["seed", "slice_method"]
-    assert "# strips" in added
-    below = changed(COMMENTED, 0, matrix={"slice_method": ["vertical", "square"], "seed": [1]})
-    assert difference(COMMENTED, below) == ["+       seed: [1]"]
+def test_sweep_keys_keep_their_order():
+    new_first = change_case(
+        COMMENTED, 0, matrix={"seed": [1], "slice_method": ["vertical", "square"]}
+    )
+    assert list(compose.read_draft(new_first, 0).matrix) == ["seed", "slice_method"]
+    assert "# strips" in new_first
+    new_last = change_case(
+        COMMENTED, 0, matrix={"slice_method": ["vertical", "square"], "seed": [1]}
+    )
+    assert diff_lines(COMMENTED, new_last) == ["+       seed: [1]"]
 
 
-def test_an_entry_in_braces_is_changed():
-    assert changed(COMMENTED, 1, np=2).endswith(
+def test_changes_an_entry_in_braces():
+    assert change_case(COMMENTED, 1, np=2).endswith(
         "  - {name: b, benchmark: memory.copy, np: 2}  # short\n"
     )
-    long = {"size": "64KiB", "warmup": 1, "iterations": 2, "seed": 7, "device": "cpu"}
-    added = changed(COMMENTED, 1, params=long, expect={"skew": {"max": 3}})
+    params = {"size": "64KiB", "warmup": 1, "iterations": 2, "seed": 7, "device": "cpu"}
+    added = change_case(COMMENTED, 1, params=params, expect={"skew": {"max": 3}})
     assert "  - name: b\n    benchmark: memory.copy\n    params: {size: 64KiB," in added
 
 
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.sampled_from([*SHIPPED.values(), COMMENTED]), st.data())
-def test_a_changed_entry_reads_back_and_all_else_stays(text, data):
+def test_changed_entry_round_trips_and_the_rest_stays(text, data):
     index = data.draw(st.integers(0, text.count("name: ") - 2))
     before = compose.read_draft(text, index)
-    drawn = data.draw(DRAFTS)
+    other_draft = data.draw(DRAFTS)
     names = data.draw(st.sets(st.sampled_from(CaseDraft.__slots__)))
-    draft = replace(before, **{name: getattr(drawn, name) for name in names})
+    draft = replace(before, **{name: getattr(other_draft, name) for name in names})
     edited = compose.replace_case(text, index, draft)
-    assert whole(drafted(edited.text, index)) == whole(draft)
+    assert describe_draft(parse_entry(edited.text, index)) == describe_draft(draft)
     assert compose.find_entry(edited.text, edited.line) == index
-    around = text.split("\n\n")
-    assert all(part in edited.text for at, part in enumerate(around) if at != index)
+    paragraphs = text.split("\n\n")
+    assert all(part in edited.text for position, part in enumerate(paragraphs) if position != index)
 
 
-def test_a_value_that_is_no_plain_text_is_compared_with_its_type():
-    text = text_of("cases:", "  - {name: a, benchmark: memory.copy, params: {warmup: 1}}")
-    assert "warmup: 1.0" in changed(text, 0, params={"warmup": 1.0})
-    assert "warmup: true" in changed(text, 0, params={"warmup": True})
+def test_values_are_compared_with_their_types():
+    text = suite_text("cases:", "  - {name: a, benchmark: memory.copy, params: {warmup: 1}}")
+    assert "warmup: 1.0" in change_case(text, 0, params={"warmup": 1.0})
+    assert "warmup: true" in change_case(text, 0, params={"warmup": True})
 
 
-def test_the_environment_is_text_however_it_is_written():
+def test_environment_values_are_text():
     lines = ["cases:", "  - name: a", "    benchmark: b", "    launch:", "      env: {A: 1, B: on}"]
-    text = text_of(*lines)
+    text = suite_text(*lines)
     draft = compose.read_draft(text, 0)
     assert draft.launch == {"env": {"A": "1", "B": "on"}}
-    assert compose.replace_case(text, 0, replace(draft, np=2)).text == text_of(
+    assert compose.replace_case(text, 0, replace(draft, np=2)).text == suite_text(
         *lines[:3], "    np: 2", *lines[3:]
     )
 
@@ -494,14 +503,14 @@ def test_the_environment_is_text_however_it_is_written():
 # Removed entries
 
 
-def test_a_removed_entry_takes_its_comment_along():
+def test_removing_an_entry_removes_its_comment():
     lines = AROUND.splitlines()
     edited = compose.remove_case(AROUND, 0)
     assert edited == compose.EditedText("\n".join([*lines[:4], *lines[9:], ""]), 5)
     assert compose.remove_case(AROUND, 1).text == "\n".join([*lines[:10], *lines[14:], ""])
 
 
-def test_the_only_entry_leaves_an_empty_list():
+def test_removing_the_only_entry_leaves_an_empty_list():
     text = compose.insert_case("", TILES).text
     assert compose.remove_case(text, 0).text == "schema: spbench.suite/1\nname: suite\ncases:\n"
     assert compose.insert_case(compose.remove_case(text, 0).text, TILES).text == text
@@ -511,42 +520,44 @@ def test_the_only_entry_leaves_an_empty_list():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        (text_of("cases: [{name: a, benchmark: b}]"), "line 3: cases is written in brackets; "),
-        (text_of("cases: [ # none", "  ]"), "line 3: remove the brackets"),
-        (text_of("cases: {a: 1}"), "line 3: cases is no list; "),
-        (text_of("cases: 3"), "line 3: cases is no list; "),
+        (suite_text("cases: [{name: a, benchmark: b}]"), "line 3: cases is written in brackets; "),
+        (suite_text("cases: [ # none", "  ]"), "line 3: remove the brackets"),
+        (suite_text("cases: {a: 1}"), "line 3: cases is no list; "),
+        (suite_text("cases: 3"), "line 3: cases is no list; "),
         ("{name: s}", "the whole suite stands in braces; "),
         ("- a", "the text is no suite: "),
-        (text_of("cases:", "  - [a"), "cannot be read: invalid YAML: "),
+        (suite_text("cases:", "  - [a"), "cannot be read: invalid YAML: "),
         ("name: s\n...\n", "the form cannot change this case without harm"),
     ],
 )
-def test_a_text_that_cannot_take_an_entry(text, told):
+def test_rejects_text_without_room_for_an_entry(text, message):
     with pytest.raises(UsageError) as caught:
         compose.insert_case(text, LINK)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-ANCHORED = text_of(
+ANCHORED = suite_text(
     "cases:",
     "  - {name: a, benchmark: halo.exchange, params: &p {halo_len: 1}}",
     "  - {name: b, benchmark: halo.exchange, params: *p}",
 )
 
 
-def test_an_anchor_that_others_name_is_not_lost():
+def test_keeps_an_anchor_that_others_refer_to():
     with pytest.raises(UsageError, match="without harm to the rest"):
         compose.remove_case(ANCHORED, 0)
     with pytest.raises(UsageError, match="without harm to the rest"):
-        changed(ANCHORED, 0, params={"halo_len": 2})
-    assert changed(ANCHORED, 1, params={"halo_len": 2}) == ANCHORED.replace("*p", "{halo_len: 2}")
+        change_case(ANCHORED, 0, params={"halo_len": 2})
+    assert change_case(ANCHORED, 1, params={"halo_len": 2}) == ANCHORED.replace(
+        "*p", "{halo_len: 2}"
+    )
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ("{name: a, benchmark: b, parms: {}}", "line 4: unknown key 'parms' in the case (did you"),
         ("{name: a}", "line 4: the case lacks the key 'benchmark'"),
@@ -554,26 +565,26 @@ def test_an_anchor_that_others_name_is_not_lost():
         ("7", "line 4: a case must be a mapping, not 7"),
     ],
 )
-def test_a_misshapen_entry_is_not_edited(entry, told):
-    text = text_of("cases:", f"  - {entry}")
+def test_rejects_an_edit_of_a_malformed_entry(entry, message):
+    text = suite_text("cases:", f"  - {entry}")
     for edit in (lambda: compose.read_draft(text, 0), lambda: compose.replace_case(text, 0, LINK)):
         with pytest.raises(UsageError) as caught:
             edit()
-        assert str(caught.value).startswith(told)
+        assert str(caught.value).startswith(message)
     assert compose.read_draft(compose.insert_case(text, LINK).text, 1) == LINK
 
 
 @pytest.mark.parametrize("index", [-1, 7])
-def test_there_are_only_so_many_entries(index):
+def test_rejects_an_index_out_of_range(index):
     for edit in (
         compose.read_draft,
         compose.remove_case,
-        lambda text, at: compose.replace_case(text, at, LINK),
+        lambda text, index: compose.replace_case(text, index, LINK),
     ):
         with pytest.raises(UsageError, match=r"there is no case entry .*; the text has 7"):
             edit(HALO, index)
 
 
-def test_comments_are_told_from_text():
+def test_finds_comments_but_not_text():
     text = "# a\na: '# no'  # b\nb: |\n  # no\n# c\nd: [x#no, # d\n  y]\n"
     assert [comment for _, comment in find_comments(text)] == ["# a", "# b", "# c", "# d"]

@@ -1,3 +1,5 @@
+"""`check_text`: the suite or the diagnostics of a text that is being edited."""
+
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -10,29 +12,29 @@ HALO = SUITES / "halo.yaml"
 PATH = Path("mine.yaml")
 
 
-def test_a_good_text_gives_its_suite():
-    examined = check_text(HALO.read_text(), HALO)
-    assert examined.suite == load_suite_file(HALO)
-    assert examined.diagnostics == ()
+def test_valid_text_gives_its_suite():
+    checked = check_text(HALO.read_text(), HALO)
+    assert checked.suite == load_suite_file(HALO)
+    assert checked.diagnostics == ()
 
 
-def test_overrides_are_taken():
-    examined = check_text(HALO.read_text(), HALO, ["iterations=7"])
-    assert {case.params["iterations"] for case in examined.suite.cases} == {7}
+def test_applies_overrides():
+    checked = check_text(HALO.read_text(), HALO, ["iterations=7"])
+    assert {case.params["iterations"] for case in checked.suite.cases} == {7}
 
 
-def test_all_errors_come_with_their_places():
+def test_reports_all_errors_with_their_lines():
     text = HALO.read_text().replace("name: small", "name: large").replace("[off, on]", "[off, of]")
-    examined = check_text(text, PATH)
-    assert examined.suite is None
-    assert [(error.file, error.line) for error in examined.diagnostics] == [
+    checked = check_text(text, PATH)
+    assert checked.suite is None
+    assert [(error.file, error.line) for error in checked.diagnostics] == [
         ("mine.yaml", 15),
         ("mine.yaml", 37),
     ]
-    assert "duplicate" in examined.diagnostics[0].message
+    assert "duplicate" in checked.diagnostics[0].message
 
 
-def test_what_has_no_place_stands_at_the_first_line():
+def test_error_without_position_is_on_the_first_line():
     (error,) = check_text(HALO.read_text(), PATH, ["halo_lenn=1"]).diagnostics
     assert (error.file, error.line, error.column) == ("mine.yaml", 1, 1)
     assert "did you mean halo_len?" in error.message
@@ -40,14 +42,14 @@ def test_what_has_no_place_stands_at_the_first_line():
 
 @settings(max_examples=40)
 @given(st.integers(0, len(HALO.read_text())), st.text(max_size=6))
-def test_no_state_of_typing_raises(at, typed):
+def test_unfinished_text_never_raises(cursor, typed):
     text = HALO.read_text()
-    for state in (text[:at] + typed, text[:at] + typed + text[at:]):
-        examined = check_text(state, PATH)
-        assert (examined.suite is None) == bool(examined.diagnostics)
+    for state in (text[:cursor] + typed, text[:cursor] + typed + text[cursor:]):
+        checked = check_text(state, PATH)
+        assert (checked.suite is None) == bool(checked.diagnostics)
 
 
-def test_the_shortest_texts_are_told_apart():
+def test_distinguishes_empty_broken_and_binary_text():
     (empty,) = check_text("", PATH).diagnostics
     assert "the file is empty" in empty.message
     (broken,) = check_text("a: [", PATH).diagnostics

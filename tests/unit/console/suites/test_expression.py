@@ -1,4 +1,4 @@
-"""Expressions of bounds: as Python reckons, and nothing but their own error."""
+"""Expressions of bounds: values as in Python, and errors with their position."""
 
 import math
 
@@ -15,13 +15,13 @@ def look_up(figure):
     return FIGURES[figure.case]
 
 
-def value(text):
+def evaluate(text):
     return parse_expression(text).evaluate(look_up)
 
 
-def refuses(text):
+def evaluate_error(text):
     with pytest.raises(ExpressionError) as caught:
-        value(text)
+        evaluate(text)
     return caught.value
 
 
@@ -44,14 +44,14 @@ EXPRESSIONS = st.recursive(
 )
 
 
-def reckoned(text):
-    """What Python makes of it, None where that is no finite number."""
-    for name, known in (
+def evaluate_with_python(text):
+    """Return the value that Python computes, or None if it is not a finite number."""
+    for name, number in (
         ("case(a).time_ms", FIGURES["a"]),
         ("case( b.c-d ).x.p50", FIGURES["b.c-d"]),
         ('case("e[size=8]").skew.max', FIGURES["e[size=8]"]),
     ):
-        text = text.replace(name, repr(known))
+        text = text.replace(name, repr(number))
     try:
         result = float(eval(text, {"__builtins__": {}, "min": min, "max": max}))
     except (ZeroDivisionError, OverflowError):
@@ -60,39 +60,39 @@ def reckoned(text):
 
 
 @given(EXPRESSIONS)
-def test_it_reckons_as_python_does(text):
-    expected = reckoned(text)
+def test_computes_the_same_as_python(text):
+    expected = evaluate_with_python(text)
     if expected is None:
-        refuses(text)
+        evaluate_error(text)
     else:
-        assert value(text) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert evaluate(text) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @given(st.one_of(st.text(), st.text("case(min,max)\"'[].+-*/ 0123456789eKiB_=\n")))
-def test_any_text_is_read_or_refused_at_a_place_in_it(text):
+def test_any_text_parses_or_fails_at_a_position_in_it(text):
     try:
         expression = parse_expression(text)
         expression.evaluate(lambda figure: 1.0)
     except ExpressionError as error:
-        at = error.position
+        position = error.position
     else:
-        at = 0
+        position = 0
         cases = tuple(figure.case for figure in expression.metrics)
-        same = parse_expression(expression.substitute_cases(cases))
-        assert tuple(figure.case for figure in same.metrics) == cases
-    assert 0 <= at <= len(text)
+        parsed_again = parse_expression(expression.substitute_cases(cases))
+        assert tuple(figure.case for figure in parsed_again.metrics) == cases
+    assert 0 <= position <= len(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("64KiB", 65536.0), ("1.5e1", 15.0), (".5 * 4", 2.0), ("7 - 2 - 1", 4.0), ("--2", 2.0)],
 )
-def test_numbers_and_their_units(text, expected):
-    assert value(text) == expected
+def test_parses_numbers_and_units(text, expected):
+    assert evaluate(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "at", "told"),
+    ("text", "position", "message"),
     [
         ("", 0, "expected a number, case(NAME).metric, min(...), max(...) or (, not the end"),
         ("1 +", 3, "expected a number"),
@@ -111,13 +111,13 @@ def test_numbers_and_their_units(text, expected):
         ("1+" * 2000, 0, "it is longer than 2000 characters"),
     ],
 )
-def test_what_is_none_is_refused_where_it_is_wrong(text, at, told):
-    error = refuses(text)
-    assert (str(error)[: len(told)], error.position) == (told, at)
+def test_rejects_invalid_expression_at_its_position(text, position, message):
+    error = evaluate_error(text)
+    assert (str(error)[: len(message)], error.position) == (message, position)
 
 
-def test_cases_are_written_as_they_can_be_read_again():
+def test_substituted_cases_parse_again():
     expression = parse_expression("min(case(a).x, 2 * case('b').y)")
-    written = expression.substitute_cases(("plain", 'n[v="1"]'))
-    assert written == 'min(case(plain).x, 2 * case("n[v=""1""]").y)'
-    assert [figure.case for figure in parse_expression(written).metrics] == ["plain", 'n[v="1"]']
+    text = expression.substitute_cases(("plain", 'n[v="1"]'))
+    assert text == 'min(case(plain).x, 2 * case("n[v=""1""]").y)'
+    assert [figure.case for figure in parse_expression(text).metrics] == ["plain", 'n[v="1"]']

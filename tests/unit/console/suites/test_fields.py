@@ -1,3 +1,5 @@
+"""Fields of the suite form: kinds, accepted values, and parsing of typed text."""
+
 from pathlib import Path
 
 import pytest
@@ -23,20 +25,20 @@ from spbench_core.catalog.benchmark import Benchmark, Metric
 from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param
 
 
-def by_name(fields):
+def index_by_name(fields):
     return {field.name: field for field in fields}
 
 
-TILES = by_name(list_param_fields(BENCHMARKS["halo.compute"]))
-LINK = by_name(list_param_fields(BENCHMARKS["link.pingpong"]))
-MEMORY = by_name(list_param_fields(BENCHMARKS["memory.copy"]))
-SWEEP = by_name(list_param_fields(BENCHMARKS["allreduce.sweep"]))
-PROGRAM = by_name(list_param_fields(BENCHMARKS["program.run"]))
-LAUNCH = by_name(list_launch_fields())
-CASE = by_name(list_case_fields())
+TILES = index_by_name(list_param_fields(BENCHMARKS["halo.compute"]))
+LINK = index_by_name(list_param_fields(BENCHMARKS["link.pingpong"]))
+MEMORY = index_by_name(list_param_fields(BENCHMARKS["memory.copy"]))
+SWEEP = index_by_name(list_param_fields(BENCHMARKS["allreduce.sweep"]))
+PROGRAM = index_by_name(list_param_fields(BENCHMARKS["program.run"]))
+LAUNCH = index_by_name(list_launch_fields())
+CASE = index_by_name(list_case_fields())
 MAX, MIN = list_bound_fields("time_ms.p95")
 SIDE = Param("side", "float", 0.5, "length of a side", minimum=0.25)
-MADE_UP = Benchmark(
+SYNTHETIC = Benchmark(
     name="made.up",
     summary="a benchmark of a later issue",
     runs_in="nowhere",
@@ -51,7 +53,7 @@ MADE_UP = Benchmark(
 )
 
 
-# What a form shows
+# Displayed fields
 
 
 def test_every_parameter_of_every_benchmark_has_a_field():
@@ -88,7 +90,7 @@ def test_every_parameter_of_every_benchmark_has_a_field():
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_a_field_says_what_it_takes(field, kind, default, accepts):
+def test_field_describes_accepted_values(field, kind, default, accepts):
     assert (field.kind, field.default) == (kind, default)
     assert accepts in (field.accepts, None)
 
@@ -99,7 +101,7 @@ def test_every_launch_setting_has_a_field():
     assert (CASE["repeat"].minimum, CASE["repeat"].maximum) == (1, 1000)
 
 
-def test_expectations_name_the_benchmarks_metrics_and_the_reports():
+def test_metrics_include_those_of_the_report():
     metrics = list_metrics(BENCHMARKS["memory.copy"])
     assert [(metric.name, metric.unit) for metric in metrics] == [
         ("time_ms", "ms"),
@@ -108,17 +110,17 @@ def test_expectations_name_the_benchmarks_metrics_and_the_reports():
     ]
 
 
-def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
-    monkeypatch.setitem(BENCHMARKS, "made.up", MADE_UP)
-    fields = by_name(list_param_fields(BENCHMARKS["made.up"]))
+def test_form_supports_an_added_benchmark(monkeypatch):
+    monkeypatch.setitem(BENCHMARKS, "made.up", SYNTHETIC)
+    fields = index_by_name(list_param_fields(BENCHMARKS["made.up"]))
     params = {
         "flavour": parse_text(fields["flavour"], "sour"),
         "volume": parse_text(fields["volume"], "3MiB"),
     }
     matrix = {"depth": parse_sweep(fields["depth"], "1..9 *3")}
     taste, _skew = list_metrics(BENCHMARKS["made.up"])
-    least = list_bound_fields(taste.name)[1]
-    expect = {taste.name: {"min": parse_text(least, "0.5")}}
+    minimum = list_bound_fields(taste.name)[1]
+    expect = {taste.name: {"min": parse_text(minimum, "0.5")}}
     draft = CaseDraft("mine", "made.up", params, matrix, expect=expect, np=2)
     cases = load_suite_text(insert_case("", draft).text, Path("s.yaml")).cases
     assert [case.id for case in cases] == [f"mine[depth={depth}]" for depth in (1, 3, 9)]
@@ -126,7 +128,7 @@ def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
     assert cases[0].expect[0].metric == "taste"
 
 
-# What is typed
+# Typed text
 
 
 @pytest.mark.parametrize(
@@ -156,14 +158,14 @@ def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
         (MAX, "2.5", 2.5),
     ],
 )
-def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
-    read = parse_text(field, text)
-    assert repr(read) == repr(value)
-    assert repr(parse_text(field, format_text(field, read))) == repr(value)
+def test_typed_text_becomes_the_value_in_the_suite(field, text, value):
+    parsed = parse_text(field, text)
+    assert repr(parsed) == repr(value)
+    assert repr(parse_text(field, format_text(field, parsed))) == repr(value)
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "told"),
+    ("field", "text", "message"),
     [
         (TILES["halo_len"], " ", "halo_len is empty: give it a value or leave it out"),
         (TILES["halo_len"], "0", "halo_len: 0 is below the least value, 1"),
@@ -187,10 +189,10 @@ def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
         (MIN, "few", "min is no limit: expected a number"),
     ],
 )
-def test_what_the_loader_would_refuse_is_refused_in_its_words(field, text, told):
+def test_rejects_values_with_the_message_of_the_loader(field, text, message):
     with pytest.raises(UsageError) as caught:
         parse_text(field, text)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -212,26 +214,26 @@ def test_what_the_loader_would_refuse_is_refused_in_its_words(field, text, told)
         (CASE["np"], "2..8 *2", [2, 4, 8]),
     ],
 )
-def test_a_sweep_is_a_list_or_a_range(field, text, values):
-    read = parse_sweep(field, text)
-    assert repr(read) == repr(values)
-    assert parse_sweep(field, format_sweep(read)) == values
+def test_parses_sweep_as_list_or_range(field, text, values):
+    parsed = parse_sweep(field, text)
+    assert repr(parsed) == repr(values)
+    assert parse_sweep(field, format_sweep(parsed)) == values
 
 
-def test_mappings_and_lines_are_not_swept():
+def test_rejects_sweep_of_mappings_and_lines():
     for name in ("must", "metrics", "env"):
         with pytest.raises(UsageError, match=f"{name} takes one value"):
             parse_sweep(PROGRAM[name], "{a: b}, {c: d}")
 
 
-def test_steps_of_a_range_do_not_drift():
-    (field,) = (field for field in list_param_fields(MADE_UP) if field.name == "side")
+def test_range_steps_do_not_drift():
+    (field,) = (field for field in list_param_fields(SYNTHETIC) if field.name == "side")
     values = [0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
     assert parse_sweep(field, "0.25..1 +0.1") == values
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "told"),
+    ("field", "text", "message"),
     [
         (TILES["halo_len"], "", "halo_len is empty: give it a value or leave it out"),
         (TILES["halo_len"], "1,,2", "halo_len: '1,,2' cannot be read; write values with commas"),
@@ -252,36 +254,36 @@ def test_steps_of_a_range_do_not_drift():
         (LAUNCH["timeout"], "1, 2", "timeout takes one value; only parameters and np can"),
     ],
 )
-def test_a_sweep_that_cannot_be_is_refused(field, text, told):
+def test_rejects_invalid_sweep(field, text, message):
     with pytest.raises(UsageError) as caught:
         parse_sweep(field, text)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
-def test_a_thousand_values_are_not_too_many():
+def test_accepts_a_sweep_of_1000_values():
     assert parse_sweep(TILES["halo_len"], "1..1000")[-1] == 1000
     assert parse_sweep(TILES["halo_len"], "1..10 *1e999999") == [1]
 
 
-def refusal(read, field, text):
-    """The complaint about a text; the field's name where it is read."""
+def parse_message(parse, field, text):
+    """Return the error message, or the field's name if the text is accepted."""
     try:
-        read(field, text)
+        parse(field, text)
     except UsageError as error:
         return str(error)
     return field.name
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_read_or_refused_in_a_sentence(text):
+def test_any_text_is_accepted_or_gets_a_message(text):
     fields = (TILES["image_size"], MEMORY["size"], LINK["sizes"], TILES["dtype"], CASE["np"])
     for field in (*fields, PROGRAM["argv"], PROGRAM["must"], PROGRAM["metrics"]):
-        for read in (parse_text, parse_sweep):
-            assert field.name in refusal(read, field, text)
+        for parse in (parse_text, parse_sweep):
+            assert field.name in parse_message(parse, field, text)
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("force", "force")])
-def test_a_switch_with_a_third_word_offers_all_of_them(text, value):
+def test_switch_with_a_third_value_is_a_choice(text, value):
     field = LAUNCH["oversubscribe"]
     assert (field.kind, field.choices, field.default) == (
         "choice",

@@ -41,20 +41,20 @@ def pipe(tmp_path, monkeypatch):
     ],
 )
 @pytest.mark.timeout(20)
-def test_a_pipe_without_writer_is_an_error(pipe, read, error):
+def test_pipe_without_writer_is_an_error(pipe, read, error):
     with pytest.raises(error, match="no program opened it for writing") as caught:
         read(pipe)
     assert str(pipe) in str(caught.value)
 
 
 @pytest.mark.timeout(20)
-def test_a_pipe_without_reader_is_an_error(pipe):
+def test_pipe_without_reader_is_an_error(pipe):
     with pytest.raises(FailedRunError, match="no program opened it for reading"):
         write_file(pipe, "text")
 
 
 @pytest.mark.timeout(20)
-def test_a_report_is_written_to_a_pipe(pipe, monkeypatch):
+def test_writes_a_report_to_a_pipe(pipe, monkeypatch):
     monkeypatch.setattr(given_files, "PIPE_TIMEOUT", 10.0)
     contents = []
     reader = threading.Thread(target=lambda: contents.append(pipe.read_text()))
@@ -65,8 +65,8 @@ def test_a_report_is_written_to_a_pipe(pipe, monkeypatch):
 
 
 @pytest.mark.timeout(20)
-def test_a_slow_writer_is_waited_for(pipe):
-    """Once the pipe has a writer, the limit of `PATIENCE` no longer applies."""
+def test_waits_for_a_slow_writer(pipe):
+    """Once the pipe has a writer, the limit `PIPE_TIMEOUT` no longer applies."""
 
     def write():
         with pipe.open("w") as file:
@@ -83,7 +83,7 @@ def test_a_slow_writer_is_waited_for(pipe):
 
 
 @pytest.mark.timeout(20)
-def test_no_more_is_read_than_asked_for(pipe, tmp_path):
+def test_reads_no_more_than_the_given_size(pipe, tmp_path):
     (tmp_path / "file").write_text("x" * 100)
     assert read_start(tmp_path / "file", 10) == b"x" * 10
     writer = threading.Thread(target=lambda: pipe.write_text("x" * 100))
@@ -93,7 +93,7 @@ def test_no_more_is_read_than_asked_for(pipe, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         "validate <(sleep 2.5; cat suite.yaml)",
         "validate /dev/stdin < suite.yaml",
@@ -101,11 +101,11 @@ def test_no_more_is_read_than_asked_for(pipe, tmp_path):
     ],
 )
 @pytest.mark.timeout(60)
-def test_process_substitution_and_standard_input_are_read(tmp_path, words):
+def test_reads_process_substitution_and_standard_input(tmp_path, arguments):
     (tmp_path / "suite.yaml").write_text(SUITE)
-    command = f"{sys.executable} -m spbench {words}"
-    ended = subprocess.run(
+    command = f"{sys.executable} -m spbench {arguments}"
+    completed = subprocess.run(
         ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "1 case, no errors" in ended.stdout
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert "1 case, no errors" in completed.stdout

@@ -1,4 +1,4 @@
-"""References with tolerances in suites: how they are read, and which system's apply."""
+"""References with tolerances in suites: parsing, and the choice by system."""
 
 import re
 from pathlib import Path
@@ -21,16 +21,16 @@ SYSTEMS = (
 )
 
 
-def text_of(expect, metric="time_ms.p50"):
+def suite_text(expect, metric="time_ms.p50"):
     return HEAD + ENTRY.replace("TIME", metric).replace("EXPECT", expect)
 
 
-def loaded(expect, metric="time_ms.p50"):
-    (case,) = load_suite_text(text_of(expect, metric), Path("s.yaml")).cases
+def load_case(expect, metric="time_ms.p50"):
+    (case,) = load_suite_text(suite_text(expect, metric), Path("s.yaml")).cases
     return case
 
 
-def bounds(case):
+def list_bounds(case):
     return [(item.metric, item.op, item.limit) for item in case.expect]
 
 
@@ -43,42 +43,42 @@ def bounds(case):
         ("{reference: 1.0e+308, upper: 9}", [("max", 1.7976931348623157e308)]),
     ],
 )
-def test_a_reference_is_a_bound_on_each_side_with_a_tolerance(expect, expected):
-    assert [(item.op, item.limit) for item in loaded(expect).expect] == expected
+def test_reference_bounds_each_side_that_has_a_tolerance(expect, expected):
+    assert [(item.op, item.limit) for item in load_case(expect).expect] == expected
 
 
 def test_bounds_are_exact_in_decimal_digits():
     # In binary, 1.1 * 1.1 is 1.2100000000000002 and 3 * 0.9 is 2.7.
-    (most,) = loaded("{reference: 1.1, upper: 0.1}").expect
-    (least,) = loaded("{reference: 0.7, lower: -0.1}").expect
-    assert (most.limit, least.limit) == (1.21, 0.63)
+    (upper,) = load_case("{reference: 1.1, upper: 0.1}").expect
+    (lower,) = load_case("{reference: 0.7, lower: -0.1}").expect
+    assert (upper.limit, lower.limit) == (1.21, 0.63)
 
 
-def test_a_bound_says_which_reference_it_follows_from():
-    most, least = loaded("{reference: 0.35, lower: -0.1, upper: 0.05}").expect
-    assert most.reference == least.reference == PerformanceReference(0.35, -0.1, 0.05)
+def test_bound_has_its_reference():
+    upper, lower = load_case("{reference: 0.35, lower: -0.1, upper: 0.05}").expect
+    assert upper.reference == lower.reference == PerformanceReference(0.35, -0.1, 0.05)
 
 
-def test_each_system_has_bounds_of_its_own():
-    case = loaded(SYSTEMS)
+def test_bounds_depend_on_the_system():
+    case = load_case(SYSTEMS)
     assert depends_on_system([case])
     (big,) = choose_references([case], "big")
     (small,) = choose_references([case], "vm")
     assert not depends_on_system([big])
-    assert bounds(big) == [("time_ms.p50", "max", 0.3675), ("time_ms.p50", "min", 0.315)]
-    assert bounds(small) == [("time_ms.p50", "max", 4.0)]
+    assert list_bounds(big) == [("time_ms.p50", "max", 0.3675), ("time_ms.p50", "min", 0.315)]
+    assert list_bounds(small) == [("time_ms.p50", "max", 4.0)]
     assert small.expect[0].reference == PerformanceReference(2, None, 1, "vm")
 
 
-def test_without_a_reference_for_the_system_the_expectation_is_kept_with_the_reason():
-    (case,) = choose_references([loaded(SYSTEMS)], "laptop")
+def test_expectation_without_reference_is_skipped_with_reason():
+    (case,) = choose_references([load_case(SYSTEMS)], "laptop")
     (item,) = case.expect
     assert (item.limit, item.systems) == (None, None)
     assert item.skipped == "no reference for system laptop (suite has big, vm)"
 
 
-def test_expectations_without_systems_stay_as_they_are():
-    case = loaded("{max: 5}")
+def test_expectations_without_systems_are_unchanged():
+    case = load_case("{max: 5}")
     assert not depends_on_system([case])
     assert choose_references([case], "vm") == (case,)
 
@@ -110,23 +110,23 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("marked", "message"), WRONG)
-def test_an_error_has_its_place(marked, message):
-    column = text_of(marked).splitlines()[-1].index("^") + 1
+def test_error_has_line_and_column(marked, message):
+    column = suite_text(marked).splitlines()[-1].index("^") + 1
     with pytest.raises(SuiteError) as caught:
-        loaded(marked.replace("^", ""))
+        load_case(marked.replace("^", ""))
     (diagnostic,) = caught.value.diagnostics
     assert (diagnostic.line, diagnostic.column) == (4, column)
     assert message in diagnostic.message
 
 
-def test_values_that_are_not_finite_are_errors_of_the_file():
+def test_rejects_values_that_are_not_finite():
     with pytest.raises(SuiteError) as caught:
-        loaded("{reference: .inf, lower: -1, upper: .nan}")
+        load_case("{reference: .inf, lower: -1, upper: .nan}")
     assert len(caught.value.diagnostics) == 3
 
 
-def valid(expect):
-    data = yaml.safe_load(text_of(expect))
+def is_valid(expect):
+    data = yaml.safe_load(suite_text(expect))
     return jsonschema.Draft202012Validator(build_suite_schema()).is_valid(data)
 
 
@@ -139,24 +139,24 @@ def valid(expect):
         "{max: 1, min: 0}",
     ],
 )
-def test_the_schema_takes_what_the_loader_takes(expect):
-    assert loaded(expect)
-    assert valid(expect)
+def test_schema_accepts_what_the_loader_accepts(expect):
+    assert load_case(expect)
+    assert is_valid(expect)
 
 
 # JSON has no infinity.
 @pytest.mark.parametrize("marked", [marked for marked, _ in WRONG if ".inf" not in marked])
-def test_the_schema_refuses_what_the_loader_refuses(marked):
-    assert not valid(marked.replace("^", ""))
+def test_schema_rejects_what_the_loader_rejects(marked):
+    assert not is_valid(marked.replace("^", ""))
 
 
-def test_the_example_of_the_docs_is_right():
+def test_example_in_the_docs_is_valid():
     page = (DOCS / "suites.md").read_text().partition("## References with tolerances")[2]
     (example, *_) = re.findall(r"^```yaml\n(.*?)^```", page, re.S | re.M)
     text = f"{HEAD}  - name: a\n    benchmark: link.pingpong\n    np: 2\n{example}"
     cases = load_suite_text(text, Path("s.yaml")).cases
     (case,) = choose_references(cases, "mycluster")
-    assert bounds(case) == [
+    assert list_bounds(case) == [
         ("time_ms.p50", "max", 0.3675),
         ("time_ms.p50", "min", 0.315),
         ("bandwidth_gb_s", "min", 10.8),

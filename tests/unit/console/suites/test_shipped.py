@@ -22,36 +22,36 @@ from spbench.suites.shipped import (
 from support.paths import ROOT, SUITES
 
 
-def test_a_suite_is_found_by_its_name():
+def test_finds_suite_by_name():
     assert require_suite_file(Path("shipped:halo")) == SUITES / "halo.yaml"
     assert require_suite_file(Path("suites/halo.yaml")) == Path("suites/halo.yaml")
     with pytest.raises(UsageError, match=r"no suite 'hallo' comes .* \(did you mean halo\?\)"):
         require_suite_file(Path("shipped:hallo"))
 
 
-def test_all_suites_and_hostfiles_are_copied_and_what_is_there_stays(tmp_path):
+def test_copies_all_files_and_keeps_existing_ones(tmp_path):
     (tmp_path / "suites").mkdir()
-    mine = tmp_path / "suites" / "halo.yaml"
-    mine.write_text("mine")
+    user_suite = tmp_path / "suites" / "halo.yaml"
+    user_suite.write_text("mine")
     copied = copy_shipped(tmp_path)
-    assert copied.existing == (mine,)
-    assert mine.read_text() == "mine"
+    assert copied.existing == (user_suite,)
+    assert user_suite.read_text() == "mine"
     names = {path.name for path in SUITES.iterdir()} | {
         p.name for p in (ROOT / "hostfiles").iterdir()
     }
     assert {path.name for path in (*copied.copied, *copied.existing)} == names
     assert copy_shipped(tmp_path).copied == ()
     assert copy_shipped(tmp_path, force=True).existing == ()
-    assert mine.read_text() == (SUITES / "halo.yaml").read_text()
+    assert user_suite.read_text() == (SUITES / "halo.yaml").read_text()
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+def test_unwritable_folder_is_an_error(tmp_path):
     (tmp_path / "suites").write_text("a file")
     with pytest.raises(FailedRunError, match=r"cannot write .*suites"):
         copy_shipped(tmp_path)
 
 
-def test_an_installed_package_has_them_inside(tmp_path, monkeypatch):
+def test_installed_package_contains_the_suites(tmp_path, monkeypatch):
     package = tmp_path / "spbench"
     shutil.copytree(SUITES, package / "shipped" / "suites")
     shutil.copytree(ROOT / "hostfiles", package / "shipped" / "hostfiles")
@@ -65,17 +65,17 @@ def test_an_installed_package_has_them_inside(tmp_path, monkeypatch):
     assert not needs_copy(tmp_path / "suites" / "halo.yaml", tmp_path)
 
 
-def test_in_the_tree_they_are_foreign_everywhere_but_there(tmp_path):
+def test_suites_of_the_tree_need_a_copy_elsewhere(tmp_path):
     assert needs_copy(SUITES / "halo.yaml", tmp_path)
     assert not needs_copy(SUITES / "halo.yaml", ROOT)
 
 
-def test_a_name_is_the_same_seen_from_everywhere(tmp_path):
+def test_shipped_name_is_the_same_in_each_folder(tmp_path):
     assert resolve_suite_path(tmp_path, Path("shipped:halo")) == Path("shipped:halo")
     assert resolve_suite_path(tmp_path, Path("halo.yaml")) == tmp_path / "halo.yaml"
 
 
-def test_a_suite_is_loaded_by_its_name_and_keeps_it():
+def test_suite_loaded_by_name_keeps_the_name():
     suite = load_suite_file(Path("shipped:links"))
     assert suite.path == Path("shipped:links")
     assert suite.text == (SUITES / "links.yaml").read_text()
@@ -83,14 +83,14 @@ def test_a_suite_is_loaded_by_its_name_and_keeps_it():
         load_suite_file(Path("shipped:links"), ["iterations=0"])
 
 
-def test_a_hostfile_of_it_is_beside_it():
+def test_finds_the_hostfile_of_a_shipped_suite():
     request = Request(suite=Path("shipped:halo"), home=ROOT, environ={})
     line = "launch.hostfile=../hostfiles/local.hosts"
     planned = plan_run(replace(request, overrides=(line,)))
     assert planned.find_hosts(planned.jobs[0]) is not None
 
 
-def test_a_link_to_nowhere_is_not_written_through(tmp_path):
+def test_does_not_write_through_a_broken_link(tmp_path):
     target = tmp_path / "elsewhere.yaml"
     link = tmp_path / "mine" / "suites" / "halo.yaml"
     link.parent.mkdir(parents=True)

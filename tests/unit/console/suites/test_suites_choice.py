@@ -1,3 +1,5 @@
+"""Selection of cases by -k and --case, and fault injection into cases."""
+
 from pathlib import Path
 
 import pytest
@@ -42,12 +44,12 @@ V1, V3, S1, S3, COPY = (case.id for case in CASES)
         ("  ", [V1, V3, S1, S3, COPY]),
     ],
 )
-def test_select(expression, expected):
+def test_selects_cases_by_expression(expression, expected):
     assert [case.id for case in select_matching(CASES, expression)] == expected
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "message"),
     [
         ("and", "expected a word, not, or (, not 'and' (column 1)"),
         ("a or", "expected a word, not, or (, not the end"),
@@ -59,25 +61,25 @@ def test_select(expression, expected):
         ("(" * 5000, "nest deeper than 100 levels"),
     ],
 )
-def test_a_bad_expression(expression, told):
+def test_rejects_invalid_expression(expression, message):
     with pytest.raises(UsageError) as caught:
         select_matching(CASES, expression)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_long_expressions_without_parentheses():
+def test_accepts_long_expressions_without_parentheses():
     assert select_matching(CASES, " or ".join(["zz"] * 5000 + ["copy"])) == CASES[-1:]
     assert select_matching(CASES, "not " * 5000 + "copy") == CASES[-1:]
 
 
-def test_nothing_selected():
+def test_selecting_no_case_is_an_error():
     with pytest.raises(NothingSelected, match="-k 'nowhere' selects none of the 5 cases") as caught:
         select_matching(CASES, "nowhere")
     assert caught.value.exit_code == ExitCode.NOTHING
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("names", "expected"),
     [
         ([S1], [S1]),
         (["Copy", V3], [V3, COPY]),
@@ -85,12 +87,12 @@ def test_nothing_selected():
         (["tiles", S1], [V1, V3, S1, S3]),
     ],
 )
-def test_named(words, expected):
-    assert [case.id for case in select_named(CASES, words)] == expected
+def test_selects_cases_by_name(names, expected):
+    assert [case.id for case in select_named(CASES, names)] == expected
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("name", "message"),
     [
         ("tile", "--case tile: no case is called so (did you mean tiles?)"),
         ("copy", "--case copy: no case is called so (did you mean Copy?)"),
@@ -98,33 +100,33 @@ def test_named(words, expected):
         ("", "--case : no case is called so"),
     ],
 )
-def test_a_case_is_named_exactly(word, told):
+def test_rejects_inexact_case_name(name, message):
     with pytest.raises(UsageError) as caught:
-        select_named(CASES, ["Copy", word])
-    assert str(caught.value).startswith(told)
+        select_named(CASES, ["Copy", name])
+    assert str(caught.value).startswith(message)
 
 
-def planted(text, cases=CASES):
+def inject(text, cases=CASES):
     return {case.id: case.inject for case in inject_fault(cases, text) if case.inject}
 
 
-def test_a_common_fault_goes_into_every_case():
-    assert planted("hang") == dict.fromkeys([V1, V3, S1, S3, COPY], "hang")
+def test_common_fault_goes_into_each_case():
+    assert inject("hang") == dict.fromkeys([V1, V3, S1, S3, COPY], "hang")
 
 
-def test_a_benchmarks_own_fault_goes_where_it_is_known():
-    assert planted("corrupt-halo") == dict.fromkeys([V1, V3, S1, S3], "corrupt-halo")
-    assert planted("corrupt-copy") == {COPY: "corrupt-copy"}
+def test_benchmark_fault_goes_into_its_cases_only():
+    assert inject("corrupt-halo") == dict.fromkeys([V1, V3, S1, S3], "corrupt-halo")
+    assert inject("corrupt-copy") == {COPY: "corrupt-copy"}
 
 
-def test_one_case_by_id_or_by_name():
-    assert planted(f"slow@{S3}") == {S3: "slow"}
-    assert planted(f"slow=1.1@{S3}") == {S3: "slow=1.1"}
-    assert planted("slow@tiles") == dict.fromkeys([V1, V3, S1, S3], "slow")
+def test_fault_goes_into_case_by_id_or_name():
+    assert inject(f"slow@{S3}") == {S3: "slow"}
+    assert inject(f"slow=1.1@{S3}") == {S3: "slow=1.1"}
+    assert inject("slow@tiles") == dict.fromkeys([V1, V3, S1, S3], "slow")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("hung", "no selected case knows 'hung'; they know corrupt-halo, "),
         ("hung", "(did you mean hang?)"),
@@ -139,23 +141,23 @@ def test_one_case_by_id_or_by_name():
         ("slow=", "slow=: give a number above 1"),
     ],
 )
-def test_a_fault_that_cannot_be_planted(text, told):
+def test_rejects_invalid_fault(text, message):
     with pytest.raises(UsageError) as caught:
         inject_fault(CASES, text)
     assert str(caught.value).startswith(f"--inject {text}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_only_selected_cases_count():
+def test_fault_must_apply_to_a_selected_case():
     with pytest.raises(UsageError, match="no selected case knows 'corrupt-halo'"):
         inject_fault(select_matching(CASES, "copy"), "corrupt-halo")
 
 
-def test_several_faults_are_planted_in_several_cases():
-    planted = inject_faults(CASES, [f"kill@{V1}", f"slow=2@{S3}", "raise@Copy"])
-    assert [case.inject for case in planted] == ["kill", None, None, "slow=2", "raise"]
-    own = inject_faults(CASES, ["corrupt-halo", "corrupt-copy"])
-    assert [case.inject for case in own] == ["corrupt-halo"] * 4 + ["corrupt-copy"]
+def test_injects_several_faults():
+    cases = inject_faults(CASES, [f"kill@{V1}", f"slow=2@{S3}", "raise@Copy"])
+    assert [case.inject for case in cases] == ["kill", None, None, "slow=2", "raise"]
+    cases = inject_faults(CASES, ["corrupt-halo", "corrupt-copy"])
+    assert [case.inject for case in cases] == ["corrupt-halo"] * 4 + ["corrupt-copy"]
     assert inject_faults(CASES, []) == CASES
 
 
@@ -163,12 +165,12 @@ def test_several_faults_are_planted_in_several_cases():
     "texts",
     [["kill@tiles", f"slow@{V1}"], ["kill", "raise@Copy"], ["slow@Copy", "slow@Copy"]],
 )
-def test_a_case_takes_one_fault(texts):
+def test_rejects_second_fault_of_a_case(texts):
     with pytest.raises(UsageError, match=r"^--inject .* has the fault \w+ already, and takes one"):
         inject_faults(CASES, texts)
 
 
-def test_load_plants_too(tmp_path):
+def test_loader_injects_faults(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(TEXT)
     assert [case.inject for case in load_suite_file(path, inject="kill@Copy").cases] == [
@@ -177,7 +179,7 @@ def test_load_plants_too(tmp_path):
     assert {case.inject for case in load_suite_file(path).cases} == {None}
 
 
-def test_faults_of_learning_cannot_be_planted_in_inference():
+def test_training_faults_are_rejected_for_inference():
     model = "{name: a, benchmark: model.resnet, params: {scheme: lp, enable_evaluation: true}}"
     head = "schema: spbench.suite/1\nname: s\ncases:\n  - "
     infer = load_suite_text(head + model, Path("s.yaml")).cases

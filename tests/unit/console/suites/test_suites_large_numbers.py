@@ -1,4 +1,4 @@
-"""Numbers of thousands of digits, in any notation, give one short error at their place."""
+"""Numbers with thousands of digits give one short error with its line."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -55,7 +55,7 @@ machines: [{name: a, devices: {v100: <number>}, link: nvlink}]
 """
 
 
-def suite_of(values):
+def fill_suite(values):
     text = SUITE
     for key, value in values.items():
         text = text.replace(f"<{key}>", value)
@@ -64,12 +64,12 @@ def suite_of(values):
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize("key", VALUES)
-def test_a_large_number_is_one_error_at_its_place(key, number):
+def test_large_number_is_one_error_at_its_position(key, number):
     lines = SUITE.splitlines()
     line = next(index for index, text in enumerate(lines, 1) if f"<{key}>" in text)
-    before = suite_of({**VALUES, key: "<here>"}).splitlines()[line - 1]
+    before = fill_suite({**VALUES, key: "<here>"}).splitlines()[line - 1]
     with pytest.raises(SuiteError) as caught:
-        load_suite_text(suite_of(VALUES | {key: number}), Path("s.yaml"))
+        load_suite_text(fill_suite(VALUES | {key: number}), Path("s.yaml"))
     (error,) = caught.value.diagnostics
     assert (error.line, error.column) == (line, before.index("<here>") + 1)
     assert "int_max_str_digits" not in error.message
@@ -77,32 +77,32 @@ def test_a_large_number_is_one_error_at_its_place(key, number):
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize("key", ["np", "repeat", "halo_len", "image_size", "launch.timeout"])
-def test_a_large_number_in_an_override_is_one_error(key, number):
+def test_large_number_in_an_override_is_one_error(key, number):
     with pytest.raises(UsageError) as caught:
-        load_suite_text(suite_of(VALUES), Path("s.yaml"), [f"{key}={number}"])
+        load_suite_text(fill_suite(VALUES), Path("s.yaml"), [f"{key}={number}"])
     message = str(caught.value)
     assert f"--set {key}=" in message
     assert "\n" not in message
     assert "int_max_str_digits" not in message
 
 
-def test_an_override_is_shortened_in_messages():
+def test_override_is_shortened_in_messages():
     with pytest.raises(UsageError) as caught:
-        load_suite_text(suite_of(VALUES), Path("s.yaml"), ["np=" + "9" * 5000])
+        load_suite_text(fill_suite(VALUES), Path("s.yaml"), ["np=" + "9" * 5000])
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("number", [*NUMBERS.values(), "9" * 5000 + "KiB"], ids=[*NUMBERS, "unit"])
-def test_a_large_number_in_an_expression_is_one_error(number):
-    bound = f"'2 * {number}'"
+def test_large_number_in_an_expression_is_one_error(number):
+    expression = f"'2 * {number}'"
     with pytest.raises(SuiteError) as caught:
-        load_suite_text(suite_of(VALUES | {"max": bound}), Path("s.yaml"))
+        load_suite_text(fill_suite(VALUES | {"max": expression}), Path("s.yaml"))
     (error,) = caught.value.diagnostics
     assert error.line == 10
 
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
-def test_a_large_number_in_a_cluster_file_is_an_error_at_its_place(number):
+def test_large_number_in_a_cluster_file_is_an_error_at_its_line(number):
     with pytest.raises(ClusterError) as caught:
         read_cluster(CLUSTER.replace("<number>", number), "c.yaml", "c")
     assert [error.line for error in caught.value.diagnostics] == [2, 4]
@@ -111,7 +111,7 @@ def test_a_large_number_in_a_cluster_file_is_an_error_at_its_place(number):
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize("line", ["node01 slots={}", "node01:{}", "node[1-{}]"])
-def test_a_large_number_in_a_hostfile_is_an_error_at_its_line(tmp_path, line, number):
+def test_large_number_in_a_hostfile_is_an_error_at_its_line(tmp_path, line, number):
     path = tmp_path / "large.hosts"
     path.write_text("node00\n" + line.format(number) + "\n")
     with pytest.raises(UsageError) as caught:
@@ -135,7 +135,7 @@ PARAMETER_VALUES = {
 
 @pytest.mark.parametrize("value", PARAMETER_VALUES.values(), ids=PARAMETER_VALUES)
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_no_parameter_fails_on_a_large_number(name, value):
+def test_no_parameter_crashes_on_a_large_number(name, value):
     for param in BENCHMARKS[name].params:
         entry = f"{{name: a, benchmark: {name}, params: {{{param.name}: {value}}}}}"
         text = f"schema: spbench.suite/1\nname: large\ncases: [{entry}]\n"
@@ -152,7 +152,7 @@ def test_no_parameter_fails_on_a_large_number(name, value):
         ("kvstore.push_pull", "gpus", "'0," + "9" * 5000 + "'"),
     ],
 )
-def test_a_quoted_number_of_a_parameter_has_a_limit(benchmark, param, value):
+def test_quoted_number_of_a_parameter_has_a_limit(benchmark, param, value):
     entry = f"{{name: a, benchmark: {benchmark}, params: {{{param}: {value}}}}}"
     with pytest.raises(SuiteError) as caught:
         load_suite_text(f"schema: spbench.suite/1\nname: a\ncases: [{entry}]\n", Path("s.yaml"))

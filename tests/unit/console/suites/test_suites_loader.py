@@ -1,3 +1,5 @@
+"""Loading of suites: all errors with line and column, settings, and odd files."""
+
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,17 @@ from support.paths import TEST_SUITES
 HEAD = "schema: spbench.suite/1\nname: s\n"
 
 
-def suite_of(cases, head=HEAD, overrides=()):
+def load_suite(cases, head=HEAD, overrides=()):
     return load_suite_text(f"{head}cases:\n{cases}", Path("s.yaml"), overrides)
 
 
-def errors_of(cases, head=HEAD, overrides=()):
+def load_errors(cases, head=HEAD, overrides=()):
     with pytest.raises(SuiteError) as caught:
-        suite_of(cases, head, overrides)
+        load_suite(cases, head, overrides)
     return [str(diagnostic) for diagnostic in caught.value.diagnostics]
 
 
-def test_every_error_of_a_file_in_one_pass():
+def test_reports_every_error_of_a_file_in_one_pass():
     text = (TEST_SUITES / "wrong.yaml").read_text()
     with pytest.raises(SuiteError) as caught:
         load_suite_text(text, Path("wrong.yaml"))
@@ -34,14 +36,14 @@ def test_every_error_of_a_file_in_one_pass():
     assert caught.value.exit_code == ExitCode.USAGE
 
 
-def test_no_message_speaks_as_pydantic_does():
-    told = (TEST_SUITES / "wrong.txt").read_text().lower()
+def test_messages_do_not_use_pydantic_wording():
+    messages = (TEST_SUITES / "wrong.txt").read_text().lower()
     for jargon in ("input should", "extra inputs", "pydantic", "http", "valid (", "[type="):
-        assert jargon not in told
+        assert jargon not in messages
 
 
-def test_a_whole_suite():
-    suite = suite_of(
+def test_loads_a_complete_suite():
+    suite = load_suite(
         "  - name: a\n    benchmark: halo.exchange\n    params: {halo_len: 3}\n    repeat: 2\n"
         "    expect: {time_ms.p50: {max: 5, min: 1}, skew: {max: 3}}\n",
         HEAD + "description: what it is\nlaunch: {timeout: 7, setup: [module load x]}\n",
@@ -61,7 +63,7 @@ def test_a_whole_suite():
 
 
 def test_launch_settings_merge_and_env_merges_by_name():
-    suite = suite_of(
+    suite = load_suite(
         "  - name: a\n    benchmark: memory.copy\n"
         "    launch: {env: {B: 2, C: x}, args: [-v], timeout: 120}\n",
         HEAD + "launch: {env: {A: 1, B: 1}, args: [--x], timeout: 7, bind: core}\n",
@@ -74,7 +76,7 @@ def test_launch_settings_merge_and_env_merges_by_name():
 
 def test_env_values_are_text_as_written():
     head = HEAD + 'launch: {env: {A: 010, B: "1", C: 1e3, D: true, E: no, F: "", G: 0x1F}}\n'
-    suite = suite_of("  - {name: a, benchmark: memory.copy}\n", head)
+    suite = load_suite("  - {name: a, benchmark: memory.copy}\n", head)
     assert suite.launch.env == {
         "A": "010",
         "B": "1",
@@ -86,14 +88,14 @@ def test_env_values_are_text_as_written():
     }
 
 
-def test_an_empty_env_value_is_refused():
+def test_rejects_empty_env_value():
     head = HEAD + "launch:\n  env:\n    A:\n"
-    (told,) = errors_of("  - {name: a, benchmark: memory.copy}\n", head)
-    assert told == "s.yaml:5:7: error: launch.env.A must be text, not empty"
+    (error,) = load_errors("  - {name: a, benchmark: memory.copy}\n", head)
+    assert error == "s.yaml:5:7: error: launch.env.A must be text, not empty"
 
 
 @pytest.mark.parametrize(
-    ("cases", "told"),
+    ("cases", "message"),
     [
         (
             "  - {name: a, benchmark: link.pingpong, np: §1}",
@@ -253,22 +255,22 @@ def test_an_empty_env_value_is_refused():
         ("  §{}", "cases must be a list, not a mapping"),
     ],
 )
-def test_one_error_at_the_place_marked(cases, told):
+def test_reports_one_error_at_the_marked_position(cases, message):
     before, _, after = cases.partition("§")
-    (error,) = errors_of(before + after + "\n")
-    assert error == f"s.yaml:4:{len(before) + 1}: error: {told}"
+    (error,) = load_errors(before + after + "\n")
+    assert error == f"s.yaml:4:{len(before) + 1}: error: {message}"
 
 
-def test_a_parameter_under_two_names_is_refused(aliased):
-    (told,) = errors_of("  - {name: a, benchmark: memory.copy, params: {size: 8, bytes: 8}}\n")
-    assert told == "s.yaml:4:57: error: size is given twice; give it once"
-    suite = suite_of("  - {name: a, benchmark: memory.copy, matrix: {bytes: [8, 1KiB]}}\n")
+def test_rejects_parameter_under_two_names(size_alias):
+    (error,) = load_errors("  - {name: a, benchmark: memory.copy, params: {size: 8, bytes: 8}}\n")
+    assert error == "s.yaml:4:57: error: size is given twice; give it once"
+    suite = load_suite("  - {name: a, benchmark: memory.copy, matrix: {bytes: [8, 1KiB]}}\n")
     assert [case.id for case in suite.cases] == ["a[size=8]", "a[size=1KiB]"]
     assert [case.params["size"] for case in suite.cases] == [8, 1024]
 
 
 @pytest.fixture
-def aliased(monkeypatch):
+def size_alias(monkeypatch):
     from dataclasses import replace
 
     from spbench_core.catalog import BENCHMARKS
@@ -276,12 +278,12 @@ def aliased(monkeypatch):
     entry = BENCHMARKS["memory.copy"]
     params = tuple(replace(p, aliases=("bytes",)) if p.name == "size" else p for p in entry.params)
     fields = ("name", "summary", "runs_in", "metrics", "checks")
-    given = {name: getattr(entry, name) for name in fields}
-    monkeypatch.setitem(BENCHMARKS, "memory.copy", type(entry)(params=params, **given))
+    other_fields = {name: getattr(entry, name) for name in fields}
+    monkeypatch.setitem(BENCHMARKS, "memory.copy", type(entry)(params=params, **other_fields))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "s.yaml:1:1: error: the file is empty; a suite begins with"),
         ("- a\n", "s.yaml:1:1: error: this is not a mapping; a suite begins with"),
@@ -290,10 +292,10 @@ def aliased(monkeypatch):
         ("cases: 3\nlaunch: 4\nname: [1]\nschema: x\n", "s.yaml:2:9: error: launch must be a map"),
     ],
 )
-def test_texts_that_are_no_suite(text, told):
+def test_rejects_text_that_is_not_a_suite(text, message):
     with pytest.raises(SuiteError) as caught:
         load_suite_text(text, Path("s.yaml"))
-    assert any(line.startswith(told) for line in str(caught.value).splitlines())
+    assert any(line.startswith(message) for line in str(caught.value).splitlines())
 
 
 CASE_KEYS = list(CaseEntry.model_fields)
@@ -322,19 +324,19 @@ OVERRIDES = st.lists(
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(ENTRY | ANYTHING, max_size=3) | ANYTHING, ANYTHING, OVERRIDES)
-def test_whatever_the_shape_there_is_a_suite_or_an_error_for_the_user(cases, launch, overrides):
+def test_any_data_gives_a_suite_or_a_usage_error(cases, launch, overrides):
     data = {"schema": "spbench.suite/1", "name": "s", "launch": launch, "cases": cases}
-    told = ""
+    message = ""
     try:
         cases = load_suite_text(yaml.safe_dump(data), Path("s.yaml"), overrides).cases
     except UsageError as error:
-        told = str(error)
+        message = str(error)
         cases = ()
-    assert bool(told) != bool(cases)
-    assert "Input should" not in told
+    assert bool(message) != bool(cases)
+    assert "Input should" not in message
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_rejects_unreadable_files(tmp_path):
     (tmp_path / "halo.yaml").write_text(HEAD)
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "smoke.yaml").write_text(HEAD)
@@ -352,15 +354,15 @@ def test_files_that_cannot_be_read(tmp_path):
         "halo.yaml/x": "Not a directory",
         "x\0y": "null byte",
     }
-    for name, words in cases.items():
+    for name, message in cases.items():
         with pytest.raises(UsageError) as caught:
             load_suite_file(tmp_path / name)
-        assert words in str(caught.value)
+        assert message in str(caught.value)
         assert not isinstance(caught.value, SuiteError)
         assert "\n" not in str(caught.value)
 
 
-def test_the_text_is_kept_as_read(tmp_path):
+def test_keeps_the_text_as_read(tmp_path):
     text = HEAD + "cases: [{name: a, benchmark: memory.copy}]  # é\n"
     path = tmp_path / "s.yaml"
     path.write_text(text)
@@ -376,13 +378,13 @@ cases:
 """
 
 
-def test_what_a_batch_job_asks_for_is_checked_and_stands_once_a_suite(tmp_path):
+def test_checks_batch_settings_and_allows_them_once_per_suite(tmp_path):
     path = tmp_path / "b.yaml"
     path.write_text(BATCH)
-    with pytest.raises(SuiteError) as refused:
+    with pytest.raises(SuiteError) as caught:
         load_suite_file(path, ["launch.batch.nodes=0"])
-    told = [str(item).partition(" error: ")[2] for item in refused.value.diagnostics]
-    assert [line.partition(";")[0] for line in told] == [
+    messages = [str(item).partition(" error: ")[2] for item in caught.value.diagnostics]
+    assert [line.partition(";")[0] for line in messages] == [
         "--set launch.batch.nodes=0: launch.batch.nodes must be at least 1, not 0",
         "'a b' must be one word without blanks, quotes, $ and backslashes",
         "'1:30' is no time limit",
@@ -398,32 +400,32 @@ def test_what_a_batch_job_asks_for_is_checked_and_stands_once_a_suite(tmp_path):
     ("text", "seconds"),
     [("45m", 2700), ("2h", 7200), ("1d", 86400), ("1:30:00", 5400), ("1-12:00:00", 129600)],
 )
-def test_a_time_limit_is_read(text, seconds):
+def test_parses_time_limit(text, seconds):
     assert parse_time_limit(text) == seconds
     with pytest.raises(ValueError, match="is no time limit"):
         parse_time_limit(f"{text}x")
 
 
-@pytest.mark.parametrize("given", ["np: 1000000000", "matrix: {np: [2, 1000000000]}"])
-def test_more_ranks_than_any_machine_has_are_a_slip(given):
-    [error] = errors_of(f"  - {{name: a, benchmark: compute.gemm, {given}}}\n")
+@pytest.mark.parametrize("keys", ["np: 1000000000", "matrix: {np: [2, 1000000000]}"])
+def test_rejects_more_ranks_than_any_machine_has(keys):
+    [error] = load_errors(f"  - {{name: a, benchmark: compute.gemm, {keys}}}\n")
     assert "np is 1000000000, but " in error
     assert "runs on at most 1000000 ranks" in error
 
 
 @pytest.mark.parametrize("escape", [r"\0", r"\x00"])
-@pytest.mark.parametrize("where", ["env: {A: TEXT}", "setup: [TEXT]", "python: TEXT"])
-def test_what_no_program_can_be_given_is_refused_at_its_place(where, escape):
-    text = where.replace("TEXT", f'"a{escape}b"')
-    [error] = errors_of(f"  - {{name: a, benchmark: compute.gemm, np: 2, launch: {{{text}}}}}\n")
+@pytest.mark.parametrize("setting", ["env: {A: TEXT}", "setup: [TEXT]", "python: TEXT"])
+def test_rejects_nul_characters_at_their_line(setting, escape):
+    text = setting.replace("TEXT", f'"a{escape}b"')
+    [error] = load_errors(f"  - {{name: a, benchmark: compute.gemm, np: 2, launch: {{{text}}}}}\n")
     assert error.startswith("s.yaml:4:")
     assert "no program can be given a text with U+" in error
 
 
-def test_of_very_many_errors_the_first_are_told():
+def test_reports_only_the_first_of_many_errors():
     cases = "".join(f"  - {{name: a{n}, benchmark: none, x: {'y' * 5000}}}\n" for n in range(200))
     with pytest.raises(SuiteError) as caught:
-        suite_of(cases)
+        load_suite(cases)
     lines = str(caught.value).splitlines()
     assert len(caught.value.diagnostics) >= 200
     assert len(lines) == 51
@@ -431,10 +433,10 @@ def test_of_very_many_errors_the_first_are_told():
     assert max(map(len, lines)) < 1100
 
 
-def test_a_case_repeats_until_its_median_is_known_in_launches_of_its_own():
+def test_until_requires_interleaved_order():
     entry = "  - {name: a, benchmark: memory.copy, until: {interval: 0.02, max_time: 60}}\n"
-    (case,) = suite_of(entry).cases
+    (case,) = load_suite(entry).cases
     assert (case.repeat, case.until) == (1, RepeatPolicy(0.02, 60))
-    (told,) = errors_of(entry + "order: together\n")
-    why = "until repeats a case in launches of its own: it takes order: interleaved"
-    assert told == f"s.yaml:4:39: error: {why}"
+    (error,) = load_errors(entry + "order: together\n")
+    reason = "until repeats a case in launches of its own: it takes order: interleaved"
+    assert error == f"s.yaml:4:39: error: {reason}"

@@ -1,3 +1,5 @@
+"""Overrides of suites by --set: effects on cases, and errors that name the option."""
+
 from pathlib import Path
 
 import pytest
@@ -25,22 +27,22 @@ cases:
 """
 
 
-def suite_with(*overrides, text=TEXT):
+def load_suite(*overrides, text=TEXT):
     return load_suite_text(text, Path("s.yaml"), overrides)
 
 
-def ids_with(*overrides, text=TEXT):
-    return [case.id for case in suite_with(*overrides, text=text).cases]
+def load_ids(*overrides, text=TEXT):
+    return [case.id for case in load_suite(*overrides, text=text).cases]
 
 
-def errors_with(*overrides, text=TEXT):
+def load_errors(*overrides, text=TEXT):
     with pytest.raises(SuiteError) as caught:
-        suite_with(*overrides, text=text)
+        load_suite(*overrides, text=text)
     return [str(diagnostic) for diagnostic in caught.value.diagnostics]
 
 
-def test_a_swept_parameter_collapses():
-    assert ids_with() == [
+def test_overridden_sweep_collapses():
+    assert load_ids() == [
         "swept[slice_method=vertical,halo_len=1]",
         "swept[slice_method=vertical,halo_len=3]",
         "swept[slice_method=square,halo_len=3]",
@@ -49,7 +51,7 @@ def test_a_swept_parameter_collapses():
         "zipped[halo_len=3,batch_size=2]",
         "memory",
     ]
-    suite = suite_with("halo_len=3")
+    suite = load_suite("halo_len=3")
     assert [case.id for case in suite.cases] == [
         "swept[slice_method=vertical]",
         "swept[slice_method=square]",
@@ -58,32 +60,32 @@ def test_a_swept_parameter_collapses():
         "memory",
     ]
     assert {case.params.get("halo_len") for case in suite.cases} == {3, None}
-    assert ids_with("halo_len=3", "batch_size=4")[2:] == ["zipped", "memory"]
+    assert load_ids("halo_len=3", "batch_size=4")[2:] == ["zipped", "memory"]
 
 
-def test_an_exclude_that_names_the_set_value_drops_the_key():
-    assert ids_with("halo_len=1")[0] == "swept[slice_method=vertical]"
-    assert ids_with("halo_len=1")[1] == "zipped[batch_size=1]"
+def test_exclude_of_the_set_value_loses_the_key():
+    assert load_ids("halo_len=1")[0] == "swept[slice_method=vertical]"
+    assert load_ids("halo_len=1")[1] == "zipped[batch_size=1]"
 
 
-def test_an_exclude_of_another_value_no_longer_applies():
-    assert ids_with("halo_len=2")[:2] == [
+def test_exclude_of_another_value_no_longer_applies():
+    assert load_ids("halo_len=2")[:2] == [
         "swept[slice_method=vertical]",
         "swept[slice_method=square]",
     ]
 
 
-def test_an_exclude_of_the_set_key_alone_is_dropped():
+def test_exclude_of_only_the_set_key_is_dropped():
     text = TEXT.replace("{slice_method: square, halo_len: 1}", "{halo_len: 1}")
-    assert ids_with("halo_len=1", text=text)[:2] == [
+    assert load_ids("halo_len=1", text=text)[:2] == [
         "swept[slice_method=vertical]",
         "swept[slice_method=square]",
     ]
 
 
-def test_excludes_keep_their_places():
+def test_error_in_an_exclude_keeps_its_column():
     text = TEXT.replace("exclude: [{", "exclude: [{halo_len: 1}, {halo_len: 3}, {colour: 3}, {")
-    errors = errors_with("halo_len=3", "slice_method=square", text=text)
+    errors = load_errors("halo_len=3", "slice_method=square", text=text)
     assert errors == [
         "s.yaml:9:46: error: exclude names 'colour', which is not swept here",
     ]
@@ -91,45 +93,45 @@ def test_excludes_keep_their_places():
 
 def test_rejects_a_key_that_is_set_twice():
     with pytest.raises(UsageError, match="halo_len is set twice"):
-        suite_with("halo_len=3", "halo_len=5")
+        load_suite("halo_len=3", "halo_len=5")
 
 
-def test_suite_keys():
-    suite = suite_with("name=other", "description=Run: fast", "repeat=3")
+def test_overrides_suite_keys():
+    suite = load_suite("name=other", "description=Run: fast", "repeat=3")
     assert (suite.name, suite.description) == ("other", "Run: fast")
     assert {case.repeat for case in suite.cases} == {3}
 
 
-def test_launch_settings_override_the_cases_own():
-    suite = suite_with("launch.timeout=30", "launch.env.A=010", "launch.args=[-v, --x]")
+def test_override_of_launch_settings_wins_over_cases():
+    suite = load_suite("launch.timeout=30", "launch.env.A=010", "launch.args=[-v, --x]")
     assert {case.launch.timeout for case in suite.cases} == {30}
     assert suite.cases[0].launch.env == {"A": "010"}
     assert suite.cases[3].launch.env == {"A": "010", "B": "3"}
     assert suite.cases[0].launch.args == ("-v", "--x")
-    suite = suite_with("launch.env={C: 1e3}")
+    suite = load_suite("launch.env={C: 1e3}")
     assert {tuple(case.launch.env.items()) for case in suite.cases} == {(("C", "1e3"),)}
 
 
-def test_launch_settings_where_the_suite_has_none():
+def test_overrides_launch_settings_of_a_suite_without_any():
     text = "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: memory.copy}]\n"
-    suite = suite_with("launch.env.A=x=y", "launch.threads=2", text=text)
+    suite = load_suite("launch.env.A=x=y", "launch.threads=2", text=text)
     assert (suite.launch.env, suite.launch.threads) == ({"A": "x=y"}, 2)
 
 
-def test_np():
+def test_overrides_np():
     text = TEXT[: TEXT.index("  - name: swept")] + TEXT[TEXT.index("  - name: memory") :]
-    assert [case.np for case in suite_with("np=3", text=text).cases] == [3]
+    assert [case.np for case in load_suite("np=3", text=text).cases] == [3]
     swept = text.replace("    np: 2\n", "    matrix: {np: [1, 2]}\n")
-    assert [(c.id, c.np) for c in suite_with("np=3", text=swept).cases] == [("memory", 3)]
+    assert [(c.id, c.np) for c in load_suite("np=3", text=swept).cases] == [("memory", 3)]
 
 
-def test_a_derived_value_follows():
-    cases = suite_with("grid=1x2", "slice_method=vertical").cases
+def test_derived_value_follows_an_override():
+    cases = load_suite("grid=1x2", "slice_method=vertical").cases
     assert [(case.params["num_spatial_parts"], case.np) for case in cases[:1]] == [(2, 2)]
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("halo_len=x", "s.yaml:7:13: error: --set halo_len=x: halo_len: 'x' is not a whole number"),
         (
@@ -172,12 +174,12 @@ def test_a_derived_value_follows():
         ),
     ],
 )
-def test_a_bad_value_is_told_once_and_names_the_option(override, told):
-    assert errors_with(override) == [told]
+def test_invalid_value_is_one_error_that_names_the_option(override, message):
+    assert load_errors(override) == [message]
 
 
-def test_a_contradiction_names_the_option():
-    errors = errors_with("num_spatial_parts=3")
+def test_contradiction_names_the_option():
+    errors = load_errors("num_spatial_parts=3")
     assert errors[0] == (
         "s.yaml:5:5: error: swept[slice_method=square,halo_len=3]: slice_method square: 3 tiles "
         "make no square (the nearest that do: 1, 4) (with --set num_spatial_parts=3)"
@@ -185,7 +187,7 @@ def test_a_contradiction_names_the_option():
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("halo_le=3", "no suite key or parameter is called 'halo_le' (did you mean halo_len?)"),
         ("launch.timout=3", "called 'launch.timout' (did you mean launch.timeout?)"),
@@ -199,23 +201,23 @@ def test_a_contradiction_names_the_option():
         ("halo_len=!x 3", "the tag !x is not read here"),
     ],
 )
-def test_usage_errors(override, told):
+def test_rejects_unknown_or_malformed_override(override, message):
     with pytest.raises(UsageError) as caught:
-        suite_with(override)
+        load_suite(override)
     assert not isinstance(caught.value, SuiteError)
     assert str(caught.value).startswith(f"--set {override}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_errors_of_the_file_come_before_an_unknown_key():
-    errors = errors_with("halo_le=3", text=TEXT.replace("memory.copy", "memory.cop"))
+def test_errors_of_the_file_precede_an_unknown_key():
+    errors = load_errors("halo_le=3", text=TEXT.replace("memory.copy", "memory.cop"))
     assert errors == [
         "s.yaml:15:16: error: unknown benchmark 'memory.cop' (did you mean memory.copy?)"
     ]
 
 
 @pytest.mark.parametrize("cases", ["3", "[3, {name: a}]", "[{benchmark: 3, params: 4, zip: 5}]"])
-def test_overrides_on_a_file_of_the_wrong_shape(cases):
+def test_overrides_of_a_malformed_file_are_errors(cases):
     text = f"schema: spbench.suite/1\nname: s\nlaunch: 3\ncases: {cases}\n"
-    errors = errors_with("np=2", "launch.env.A=1", "launch.bind=core", "halo_len=2", text=text)
+    errors = load_errors("np=2", "launch.env.A=1", "launch.bind=core", "halo_len=2", text=text)
     assert any("launch must be a mapping, not 3" in error for error in errors)

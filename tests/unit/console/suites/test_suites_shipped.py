@@ -1,3 +1,5 @@
+"""The JSON schema of suites, and the contents of the shipped suites."""
+
 import json
 import subprocess
 import sys
@@ -25,29 +27,29 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 @pytest.mark.slow
-def test_the_schema_is_one():
+def test_schema_is_a_valid_json_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert "schema" in SCHEMA["required"]
 
 
-def test_the_published_schema_is_the_one_that_is_printed():
-    again = "write it again: make generate"
-    assert json.loads(SCHEMA_FILE.read_text()) == SCHEMA, again
+def test_published_schema_is_current():
+    remedy = "write it again: make generate"
+    assert json.loads(SCHEMA_FILE.read_text()) == SCHEMA, remedy
     assert SCHEMA["$id"] == SCHEMA_ID
 
 
 @pytest.mark.parametrize("shape", ["params", "lists", "points"])
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_schema_describes_each_parameter_of_a_benchmark(name, shape):
-    described = SCHEMA["$defs"][f"{name}.{shape}"]["properties"]
+def test_schema_describes_each_parameter_of_a_benchmark(name, shape):
+    properties = SCHEMA["$defs"][f"{name}.{shape}"]["properties"]
     for param in BENCHMARKS[name].params:
         if shape == "lists" and param.kind in UNSWEPT_KINDS:
-            assert param.name not in described
+            assert param.name not in properties
             continue
-        assert described[param.name]["description"] == param.help
+        assert properties[param.name]["description"] == param.help
         if param.default is not None and shape == "params":
-            assert described[param.name]["default"] == param.default
+            assert properties[param.name]["default"] == param.default
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
@@ -58,7 +60,7 @@ def test_shipped_suites_are_valid(path):
     assert suite.description
 
 
-def wrong(**changes):
+def make_suite(**changes):
     case = {"name": "a", "benchmark": "halo.exchange", **changes}
     return {"schema": "spbench.suite/1", "name": "s", "cases": [case]}
 
@@ -67,38 +69,38 @@ def wrong(**changes):
     "suite",
     [
         {"schema": "spbench.suite/1", "name": "s", "cases": []},
-        {"schema": "spbench.suite/2", "name": "s", "cases": [wrong()["cases"][0]]},
-        wrong() | {"colour": "red"},
-        wrong() | {"launch": {"launcher": "mpirunrsh"}},
-        wrong() | {"launch": {"env": {"A": None}}},
-        wrong() | {"launch": {"env": {"1A": "x"}}},
-        wrong() | {"launch": {"timeout": 0}},
-        wrong(benchmark="halo.exchang"),
-        wrong(name="a b"),
-        wrong(params={"halo_le": 3}),
-        wrong(params={"halo_len": 0}),
-        wrong(params={"slice_method": "vertcal"}),
-        wrong(params={"size": "4MiB"}),
-        wrong(matrix={"halo_len": 3}),
-        wrong(matrix={"halo_len": []}),
-        wrong(matrix={"halo_len": [0]}),
-        wrong(zip={"halo_le": [1]}),
-        wrong(matrix={"np": [0]}),
-        wrong(exclude=[{}]),
-        wrong(exclude=[{"halo_le": 1}]),
-        wrong(expect={"time_m": {"max": 1}}),
-        wrong(expect={"time_ms.p55": {"max": 1}}),
-        wrong(expect={"time_ms": {}}),
-        wrong(expect={"time_ms": {"max": None}}),
-        wrong(np=0),
+        {"schema": "spbench.suite/2", "name": "s", "cases": [make_suite()["cases"][0]]},
+        make_suite() | {"colour": "red"},
+        make_suite() | {"launch": {"launcher": "mpirunrsh"}},
+        make_suite() | {"launch": {"env": {"A": None}}},
+        make_suite() | {"launch": {"env": {"1A": "x"}}},
+        make_suite() | {"launch": {"timeout": 0}},
+        make_suite(benchmark="halo.exchang"),
+        make_suite(name="a b"),
+        make_suite(params={"halo_le": 3}),
+        make_suite(params={"halo_len": 0}),
+        make_suite(params={"slice_method": "vertcal"}),
+        make_suite(params={"size": "4MiB"}),
+        make_suite(matrix={"halo_len": 3}),
+        make_suite(matrix={"halo_len": []}),
+        make_suite(matrix={"halo_len": [0]}),
+        make_suite(zip={"halo_le": [1]}),
+        make_suite(matrix={"np": [0]}),
+        make_suite(exclude=[{}]),
+        make_suite(exclude=[{"halo_le": 1}]),
+        make_suite(expect={"time_m": {"max": 1}}),
+        make_suite(expect={"time_ms.p55": {"max": 1}}),
+        make_suite(expect={"time_ms": {}}),
+        make_suite(expect={"time_ms": {"max": None}}),
+        make_suite(np=0),
     ],
 )
-def test_the_schema_refuses(suite):
+def test_schema_rejects_invalid_suite(suite):
     assert not VALIDATOR.is_valid(suite)
 
 
-def test_the_schema_takes_what_the_loader_takes():
-    suite = wrong(
+def test_schema_accepts_what_the_loader_accepts():
+    suite = make_suite(
         params={"num_spatial_parts": "4", "image_size": "65x96"},
         matrix={"halo_len": [1, 3], "np": [4]},
         zip={"seed": [1, 2], "batch_size": [1, 2]},
@@ -110,32 +112,32 @@ def test_the_schema_takes_what_the_loader_takes():
     VALIDATOR.validate(suite)
 
 
-def test_halo_suite():
+def test_halo_suite_covers_its_parameters():
     cases = load_suite_file(SUITES / "halo.yaml").cases
     assert len(cases) <= 12
     assert {case.np for case in cases} == {4}
     assert {case.params["slice_method"] for case in cases} == {"vertical", "horizontal", "square"}
     assert {case.params["halo_len"] for case in cases} >= {1, 3}
     assert {case.benchmark for case in cases} == {b for b in BENCHMARKS if b.startswith("halo.")}
-    big = [c for c in cases if c.params["image_size"] == 1024 and c.params["in_channels"] == 3]
-    assert {case.params["halo_len"] for case in big} == {3}
-    assert {case.params["slice_method"] for case in big} == {"vertical", "square"}
+    large = [c for c in cases if c.params["image_size"] == 1024 and c.params["in_channels"] == 3]
+    assert {case.params["halo_len"] for case in large} == {3}
+    assert {case.params["slice_method"] for case in large} == {"vertical", "square"}
     assert {"4x1", "1x4", "2x2"} == {case.params["grid"] for case in cases}
 
 
-def test_allreduce_suite():
+def test_allreduce_suite_covers_its_parameters():
     cases = load_suite_file(SUITES / "allreduce.yaml").cases
     assert {case.benchmark for case in cases} == {"allreduce.sweep"}
     assert {case.np for case in cases} == {2, 4}
     assert {case.params["collective"] for case in cases} == set(COLLECTIVES)
     assert {case.params["mode"] for case in cases} == {"blocking", "persistent", "nonblocking"}
     assert {case.params["size"] for case in cases} >= {8, 4096, 1 << 20}
-    # nccl needs GPUs; what is drawn for other numbers of ranks, and other names, are left.
+    # nccl needs GPUs; schedules for other numbers of ranks, and aliases, are left out.
     left_out = {"nccl", "muji", "muji_2", "muji_8", "muji_fallback"}
     assert {case.params["algorithm"] for case in cases} == {*SCHEDULED, *LIBRARIES} - left_out
 
 
-def test_kvstore_suite():
+def test_kvstore_suite_covers_its_parameters():
     cases = load_suite_file(SUITES / "kvstore.yaml").cases
     assert {case.benchmark for case in cases} == {"kvstore.push_pull"}
     assert {case.np for case in cases} == {2, 3, 4, 5}
@@ -153,7 +155,7 @@ def test_smoke_suite_runs_each_benchmark_on_two_ranks():
     assert {case.np for case in cases} == {2}
 
 
-def test_gpu_suite_needs_gpus_and_names_what_one_is_enough_for():
+def test_gpu_suite_names_the_cases_that_share_one_gpu():
     cases = load_suite_file(SUITES / "gpu.yaml").cases
     assert all(needs_gpu(case) for case in cases)
     assert {case.name.partition("-")[0] for case in cases} == {"shared", "each", "numa", "peer"}
@@ -164,10 +166,10 @@ def test_gpu_suite_needs_gpus_and_names_what_one_is_enough_for():
     ] == []
 
 
-def test_bringup_judges_skew():
+def test_bringup_suite_expects_skew():
     cases = {case.name: case for case in load_suite_file(SUITES / "bringup.yaml").cases}
-    judged = [n for n, case in cases.items() if [e.metric for e in case.expect] == ["skew"]]
-    assert judged == ["memory", "gemm", "conv"]
+    with_skew = [n for n, case in cases.items() if [e.metric for e in case.expect] == ["skew"]]
+    assert with_skew == ["memory", "gemm", "conv"]
     assert {name for name, case in cases.items() if case.np is not None} == {"halo"}
     assert [metric.name for metric in DERIVED_METRICS] == ["skew"]
 
@@ -179,13 +181,13 @@ def test_loading_is_fast_and_imports_little():
     assert perf_counter() - start < 0.1
     heavy = "{'torch', 'mpi4py', 'numpy', 'textual', 'rich', 'typer', 'jsonschema'}"
     code = f"import spbench.suites, sys; print({heavy} & sys.modules.keys())"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
-    assert done.stdout.strip() == "set()"
+    assert completed.stdout.strip() == "set()"
 
 
-def test_the_page_of_results_is_that_of_the_report_of_a_gpu():
+def test_gpu_results_page_matches_its_report():
     report = DOCS / "gpu_results.json"
     page = DOCS / "gpu_results.md"
     no_gpu_yet = "**Status:** no GPU has run spbench yet."
@@ -197,5 +199,5 @@ def test_the_page_of_results_is_that_of_the_report_of_a_gpu():
     assert not results["rehearsal"]
     assert page.read_text() == render_page(results)
     assert no_gpu_yet not in (DOCS / "gpu.md").read_text()
-    known = {case.id for case in load_suite_file(SUITES / "gpu.yaml").cases}
-    assert known & {case["id"] for step in results["steps"] for case in step["cases"]}
+    suite_ids = {case.id for case in load_suite_file(SUITES / "gpu.yaml").cases}
+    assert suite_ids & {case["id"] for step in results["steps"] for case in step["cases"]}

@@ -1,3 +1,5 @@
+"""The YAML reader of suites: YAML 1.2 scalars, positions, problems and limits."""
+
 import math
 
 import pytest
@@ -9,7 +11,7 @@ from spbench.suites import yaml_nodes
 from spbench.suites.yaml_nodes import MAX_DEPTH, Mark, YamlError, parse_yaml
 
 
-def value(text):
+def parse_value(text):
     document = parse_yaml(text)
     assert document.problems == ()
     return document.root.data
@@ -65,37 +67,37 @@ def value(text):
         ("\N{ARABIC-INDIC DIGIT ONE}", "\N{ARABIC-INDIC DIGIT ONE}"),
     ],
 )
-def test_scalars_are_yaml_1_2(text, expected):
-    read = value(text)
-    assert read == expected
-    assert type(read) is type(expected)
+def test_parses_scalars_as_yaml_1_2(text, expected):
+    parsed = parse_value(text)
+    assert parsed == expected
+    assert type(parsed) is type(expected)
 
 
-def test_nan():
-    assert math.isnan(value(".nan"))
+def test_parses_nan():
+    assert math.isnan(parse_value(".nan"))
 
 
 @given(st.integers(-(10**30), 10**30))
 def test_whole_numbers_keep_their_value(number):
-    assert value(str(number)) == number
-    assert value(f"00{number}" if number >= 0 else str(number)) == number
+    assert parse_value(str(number)) == number
+    assert parse_value(f"00{number}" if number >= 0 else str(number)) == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_keep_their_value(number):
-    read = value(repr(number))
-    assert read == number
-    assert type(read) is float
+    parsed = parse_value(repr(number))
+    assert parsed == number
+    assert type(parsed) is float
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
 def test_quoted_text_stays_text(text):
-    assert value(yaml.safe_dump(text, default_style='"', allow_unicode=True)) == text
+    assert parse_value(yaml.safe_dump(text, default_style='"', allow_unicode=True)) == text
 
 
 @settings(max_examples=60)
 @given(st.text("ab:- []{},&*!|>%@#'\"\n\t\0\x85\ud800\U0001f600?<1.", max_size=40))
-def test_any_text_gives_a_document_or_an_error_with_its_place(text):
+def test_any_text_gives_a_document_or_an_error_with_position(text):
     try:
         marks = [problem.mark for problem in parse_yaml(text).problems]
     except YamlError as error:
@@ -103,7 +105,7 @@ def test_any_text_gives_a_document_or_an_error_with_its_place(text):
     assert all(mark.line >= 1 and mark.column >= 1 for mark in marks)
 
 
-def test_places_are_of_keys_and_values():
+def test_marks_are_those_of_keys_and_values():
     document = parse_yaml("cases:\n  - name: é\n    params: {a: [1, 22], b:   3}\n")
     assert document.find_marks(("cases",)) == (Mark(1, 1), Mark(2, 3))
     assert document.find_marks(("cases", 0)) == (Mark(2, 5), Mark(2, 5))
@@ -114,7 +116,7 @@ def test_places_are_of_keys_and_values():
     assert missing == document.find_marks(("cases", 0, "params"))
 
 
-def test_an_alias_is_a_copy_at_its_own_place():
+def test_alias_is_a_copy_at_its_own_position():
     document = parse_yaml("a: &x [1, 2]\nb: *x\n")
     assert document.root.data == {"a": [1, 2], "b": [1, 2]}
     assert document.find_marks(("b",)).value == Mark(2, 4)
@@ -123,7 +125,7 @@ def test_an_alias_is_a_copy_at_its_own_place():
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("text", "position", "message"),
     [
         ("a: 1\nb: 2\na: 3\n", (3, 1), "duplicate key 'a' (first on line 1)"),
         ("1: a", (1, 1), "the key '1' is not text"),
@@ -147,14 +149,14 @@ def test_an_alias_is_a_copy_at_its_own_place():
         ("a: !!float " + "9" * 400, (1, 4), "more than 250 digits"),
     ],
 )
-def test_problems_do_not_stop_the_reading(text, place, words):
+def test_problems_do_not_stop_the_parser(text, position, message):
     (problem,) = parse_yaml(text).problems
-    assert problem.mark == place
-    assert words in problem.message
+    assert problem.mark == position
+    assert message in problem.message
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("text", "position", "message"),
     [
         ("a: [1\nb: 2", (2, 2), "did not find expected ',' or ']' (while parsing a flow sequence)"),
         ("a:\n\t- b", (2, 1), "cannot start any token"),
@@ -165,14 +167,14 @@ def test_problems_do_not_stop_the_reading(text, place, words):
         ("[" * 500 + "]" * 500, (1, MAX_DEPTH + 1), "nested deeper"),
     ],
 )
-def test_text_that_is_no_yaml(text, place, words):
+def test_rejects_invalid_yaml_at_its_position(text, position, message):
     with pytest.raises(YamlError) as caught:
         parse_yaml(text)
-    assert caught.value.mark == place
-    assert words in str(caught.value)
+    assert caught.value.mark == position
+    assert message in str(caught.value)
 
 
-def test_an_alias_bomb_is_refused():
+def test_rejects_an_alias_bomb():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     refs = [", ".join([f"*a{i}"] * 9) for i in range(9)]
     lines += [f"a{i + 1}: &a{i + 1} [{ref}]" for i, ref in enumerate(refs)]
@@ -180,28 +182,28 @@ def test_an_alias_bomb_is_refused():
         parse_yaml("\n".join(lines))
 
 
-def test_aliases_expand_at_the_root_too():
+def test_expansion_limit_applies_at_the_root():
     wide = "[" + "x," * 400 + "]"
     with pytest.raises(YamlError, match="aliases expand"):
         parse_yaml(f"a: &a {wide}\nb: [" + "*a," * 300 + "]\n")
 
 
 @pytest.mark.parametrize("start", ["[", "[&a x,*a,"])
-def test_a_long_text_without_large_aliases_is_too_long_itself(start):
+def test_rejects_too_many_values(start):
     with pytest.raises(YamlError, match="the file has more than 100000 values; split it"):
         parse_yaml("a:\n  - b: " + start + "x," * 100_001 + "]\n")
 
 
-def test_empty_text_and_byte_order_mark():
-    assert value("") is None
-    assert value("# only a comment\n") is None
-    assert value("\ufeffa: 1") == {"a": 1}
+def test_parses_empty_text_and_byte_order_mark():
+    assert parse_value("") is None
+    assert parse_value("# only a comment\n") is None
+    assert parse_value("\ufeffa: 1") == {"a": 1}
 
 
-def test_the_pure_python_parser_reads_the_same(monkeypatch):
+def test_pure_python_parser_gives_the_same_document(monkeypatch):
     text = "a: &x [1, no, 'q', ! 3]\nb: *x\n'c d': {e: 0o10}\nf: |\n  text\n"
-    fast = parse_yaml(text)
+    parsed = parse_yaml(text)
     monkeypatch.setattr(yaml_nodes, "_PARSER", yaml.SafeLoader)
-    assert parse_yaml(text) == fast
+    assert parse_yaml(text) == parsed
     with pytest.raises(YamlError):
         parse_yaml("a: [1\nb: 2")
