@@ -14,7 +14,7 @@ from spbench_core.layout.partition import EMPTY_BOX, Transfers
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_parallel.spatial.exchange import is_channels_last, view_box
-from spbench_parallel.spatial.gather import GatherCache
+from spbench_parallel.spatial.gather_cache import GatherCache
 from spbench_parallel.spatial.interior_split import InteriorSplit, find_own_read
 from spbench_parallel.spatial.tiling import Tiling
 
@@ -63,7 +63,7 @@ class TiledExecution:
         fill: float,
     ) -> None:
         self.split = split
-        self.gathers = GatherCache(tiling, halo, split.reads, fill, owns_gradients=True)
+        self.gathers = GatherCache(tiling, halo, split.strip_inputs, fill, owns_gradients=True)
         self._window = window
         self._tile = tiling.tile
         self._bands = split.bands(window)

@@ -13,7 +13,7 @@ While the pieces travel, a rank can compute on its tile:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -35,7 +35,6 @@ from spbench_parallel.spatial.exchange import (
 )
 from spbench_parallel.spatial.part_sources import find_sources
 from spbench_parallel.spatial.tile_buffer import TileBuffer, get_buffer
-from spbench_parallel.spatial.tiling import Tiling
 
 
 @dataclass(slots=True)
@@ -258,58 +257,6 @@ class Gather:
             transport=transport,
             adjoint=adjoint,
         )
-
-
-class GatherCache:
-    """Gathers of the same boxes, one per shape, number format and device of tiles.
-
-    Args:
-        tiling: The tiles of the image.
-        table: See `Gather`.
-        parts: See `Gather`.
-        fill: The value outside the image.
-        owns_gradients: See `Gather`.
-    """
-
-    def __init__(
-        self,
-        tiling: Tiling,
-        table: Transfers,
-        parts: Sequence[Box],
-        fill: float = 0.0,
-        *,
-        owns_gradients: bool = False,
-    ) -> None:
-        self._tiling = tiling
-        self._table = table
-        self._parts = parts
-        self._fill = fill
-        self._owns_gradients = owns_gradients
-        self._gathers: dict[Any, Gather] = {}
-
-    def __iter__(self) -> Iterator[Gather]:
-        return iter(self._gathers.values())
-
-    def get(self, tile: torch.Tensor) -> Gather:
-        """Return the gather for tiles like this one. Collective."""
-        key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
-        if key not in self._gathers:
-            self._gathers[key] = Gather(
-                self._tiling.comm,
-                self._table,
-                self._parts,
-                sample=tile,
-                fill=self._fill,
-                transport=self._tiling.transport,
-                owns_gradients=self._owns_gradients,
-            )
-        return self._gathers[key]
-
-    def free(self) -> None:
-        """Free all buffers and requests. All ranks must call it."""
-        for gather in self:
-            gather.free()
-        self._gathers.clear()
 
 
 class _StartGather(Function):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from spbench_core.layout.partition import Partition, redistribution
-from spbench_parallel.spatial.gather import GatherCache
+from spbench_parallel.spatial.gather_cache import GatherCache
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from spbench_core.layout.partition import EMPTY_BOX, Transfers
 from spbench_core.layout.tiles import Box, Interval
-from spbench_parallel.spatial.gather import GatherCache
+from spbench_parallel.spatial.gather_cache import GatherCache
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
 

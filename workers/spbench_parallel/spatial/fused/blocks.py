@@ -24,7 +24,8 @@ from spbench_parallel.spatial.fused.chain import (
     chain_transfers,
     redundant_share,
 )
-from spbench_parallel.spatial.gather import Gather, GatherCache
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.gather_cache import GatherCache
 from spbench_parallel.spatial.interior_split import strips_outside
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.operator import check_tile

@@ -26,7 +26,8 @@ from spbench_parallel.spatial.fused.graph import (
     last_uses,
 )
 from spbench_parallel.spatial.fused.tracing import trace
-from spbench_parallel.spatial.gather import Gather, GatherCache, PendingGather
+from spbench_parallel.spatial.gather import Gather, PendingGather
+from spbench_parallel.spatial.gather_cache import GatherCache
 from spbench_parallel.spatial.gradients import share_parameters
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
