@@ -68,7 +68,9 @@ class Engine:
         check_fused(plan)
         self.plan = plan
         self._world = world
+        self._source = source
         self._learns = training is not None
+        self._keeps_input_gradients = keeps_input_gradients
         self.phases = create_phases(plan.device)
         self.coordinates = plan.layout.list_coordinates(world.rank)
 
@@ -108,7 +110,7 @@ class Engine:
                 stage, plan.recomputation(coordinates.stage), self.arithmetic.activate
             )
         self.runners = tuple(
-            self._create_runner(coordinates, stage, tiles, source, keeps_input_gradients)
+            self._create_runner(coordinates, stage, tiles)
             for coordinates, stage, tiles in zip(
                 self.coordinates, self.stages, self._tiles, strict=True
             )
@@ -118,13 +120,14 @@ class Engine:
             for coordinates, runner in zip(self.coordinates, self.runners, strict=True)
         }
 
-        # 5. Ranks that hold the same weights create their communicators, lesser key first.
+        # 5. Ranks that hold the same weights create their communicators, lesser key first, so that
+        #    no two ranks wait in different groups for each other.
         self._trainer = None if training is None else self._create_trainer(training)
         self._orders = {learns: self._order(learns) for learns in {False, self._learns}}
 
         # 6. Last, and before any receive is posted: a pass through each stage over NCCL.
         if plan.backend == "nccl":
-            self._warm_up(source, keeps_input_gradients)
+            self._warm_up()
 
     @property
     def world(self) -> MPI.Intracomm:
@@ -274,23 +277,14 @@ class Engine:
             grouped=plan.backend == "nccl",
         )
 
-    def _warm_up(self, source: ImageReader, keeps_input_gradients: bool) -> None:
+    def _warm_up(self) -> None:
         """Run a first pass through each stage, in the order of coordinates."""
         for coordinates, stage, tiles in zip(
             self.coordinates, self.stages, self._tiles, strict=True
         ):
-            create_silent_runner = partial(
-                self._create_runner,
-                coordinates,
-                stage,
-                tiles,
-                source,
-                keeps_input_gradients,
-                silent=True,
-            )
             warm_up(
                 stage,
-                create_silent_runner,
+                partial(self._create_runner, coordinates, stage, tiles, silent=True),
                 coordinates.direction,
                 self.plan.batches,
                 learns=self._learns,
@@ -301,8 +295,6 @@ class Engine:
         coordinates: RankCoordinates,
         stage: nn.Module,
         tiles: MPI.Intracomm | None,
-        source: ImageReader,
-        keeps_input_gradients: bool,
         *,
         silent: bool = False,
     ) -> StageRunner:
@@ -322,10 +314,10 @@ class Engine:
                 plan.batches,
                 plan.seed,
             ),
-            source,
+            self._source,
             create_phases(plan.device) if silent else self.phases,
             self.arithmetic,
-            keeps_input_gradients=keeps_input_gradients,
+            keeps_input_gradients=self._keeps_input_gradients,
             memory_format=plan.memory_format,
             defers_weight_grad=plan.schedule == ZERO_BUBBLE,
             loss=Loss(plan.loss, plan.model.targets_per_image, tiles),
