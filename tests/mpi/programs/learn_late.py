@@ -129,7 +129,7 @@ def sums(device, comm, dtype, *, grouped=False):
     """Gradients of two replicas, summed in several messages."""
 
     class Copy:
-        flat = copy_to_device(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
+        flat_tensor = copy_to_device(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
 
     layout = build_layout(1, replicas=2)
     (sharing,) = create_sharings(
@@ -137,9 +137,9 @@ def sums(device, comm, dtype, *, grouped=False):
     )
     for _ in range(ROUNDS):
         sharing.sum()
-        Copy.flat.add_(comm.rank)
+        Copy.flat_tensor.add_(comm.rank)
     sharing.free()
-    return [Copy.flat.cpu()]
+    return [Copy.flat_tensor.cpu()]
 
 
 def learnt(device, comm, backend="mpi", one_way=False, **layout):

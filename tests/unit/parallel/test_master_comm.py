@@ -60,7 +60,7 @@ class Ranks:
 
 class Copy:
     def __init__(self, numbers, dtype=torch.float32):
-        self.flat = torch.empty(numbers, dtype=dtype, device="meta")
+        self.flat_tensor = torch.empty(numbers, dtype=dtype, device="meta")
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_a_group_sums_all_formats_except_16_bits(dtype, monkeypatch):
     monkeypatch.setattr(gradients, "BUCKET", 4)
     copy = Copy(0)
     group = Group()
-    copy.flat = torch.arange(10, dtype=dtype)
+    copy.flat_tensor = torch.arange(10, dtype=dtype)
     WeightSharing(Twin(), (copy,), 2, group).sum()
-    assert copy.flat.tolist() == list(range(10))
+    assert copy.flat_tensor.tolist() == list(range(10))
     buckets = [] if dtype.itemsize == 2 else [4, 4, 2]
     assert group.summed == [(size, dtype, ReduceOp.SUM) for size in buckets]

@@ -17,7 +17,7 @@ def test_decays_each_norm_by_its_momentum():
     stage[2].running_mean.fill_(8.0)
     stage[0].running_mean.fill_(1.0)
     statistics = FlatStatistics(stage)
-    before = statistics.flat.clone()
+    before = statistics.flat_tensor.clone()
     statistics.decay(2)
     assert torch.equal(stage[2].running_var, torch.full((3,), 0.25))
     assert torch.equal(stage[2].running_mean, torch.full((3,), 2.0))
@@ -31,7 +31,7 @@ def test_decays_each_norm_by_its_momentum():
 def test_a_stage_without_norms_has_no_statistics():
     statistics = FlatStatistics(nn.Conv2d(3, 3, 1))
     statistics.decay(3)
-    assert statistics.flat.numel() == 0
+    assert statistics.flat_tensor.numel() == 0
 
 
 def test_rejects_a_norm_without_momentum():

@@ -64,30 +64,30 @@ class FlatTensor(Protocol):
     """Values of a stage that all its copies have, in one flat tensor."""
 
     @property
-    def flat(self) -> torch.Tensor: ...
+    def flat_tensor(self) -> torch.Tensor: ...
 
 
 class FlatGradients:
     """The gradients of a stage's parameters, all in one tensor.
 
     Attributes:
-        flat: The tensor.
+        flat_tensor: The tensor.
     """
 
     def __init__(self, module: nn.Module) -> None:
         parameters = list(module.parameters())
-        self.flat = torch.zeros(
+        self.flat_tensor = torch.zeros(
             sum(parameter.numel() for parameter in parameters),
             dtype=parameters[0].dtype,
             device=parameters[0].device,
         )
-        parts = self.flat.split([parameter.numel() for parameter in parameters])
+        parts = self.flat_tensor.split([parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
             parameter.grad = part.view(parameter.shape)
 
     def clear(self) -> None:
         """Set the gradients to zero before a step, since backward adds to them."""
-        self.flat.zero_()
+        self.flat_tensor.zero_()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +96,21 @@ class WeightSharing:
 
     Attributes:
         comm: The ranks.
-        copies: Flat tensors: one, or two if this rank is its own mirror.
+        local_copies: Flat tensors of this rank: one, or two if it is its own mirror.
         replicas: The number of replicas over which the mean is taken.
         group: The same ranks in torch.distributed, which then sums by NCCL among GPUs; None if MPI
             sums.
     """
 
     comm: MPI.Intracomm
-    copies: tuple[FlatTensor, ...]
+    local_copies: tuple[FlatTensor, ...]
     replicas: int
     group: torch_group.TorchGroup | None = None
 
     @property
     def messages(self) -> int:
         """Allreduces of one `sum`: one per bucket, and none on a single rank."""
-        return -(-self.copies[0].flat.numel() // BUCKET) if self.comm.size > 1 else 0
+        return -(-self.local_copies[0].flat_tensor.numel() // BUCKET) if self.comm.size > 1 else 0
 
     @property
     def bytes(self) -> int:
@@ -119,16 +119,18 @@ class WeightSharing:
         With ``p`` ranks and ``n`` bytes it is ``2 n (p - 1) / p``. For 16-bit numbers, which each
         rank adds separately, it is ``n (p - 1)``.
         """
-        flat = self.copies[0].flat
+        flat_tensor = self.local_copies[0].flat_tensor
         others = self.comm.size - 1
-        bytes_to_others = flat.nbytes * others
+        bytes_to_others = flat_tensor.nbytes * others
         return (
-            bytes_to_others if flat.element_size() == 2 else 2 * bytes_to_others // self.comm.size
+            bytes_to_others
+            if flat_tensor.element_size() == 2
+            else 2 * bytes_to_others // self.comm.size
         )
 
     def sum(self) -> None:
         """Set every copy to the sum of all copies. All ranks of the group must call it."""
-        first, *others = (copy.flat for copy in self.copies)
+        first, *others = (copy.flat_tensor for copy in self.local_copies)
         for other in others:
             first.add_(other)
         if self.comm.size > 1:
@@ -141,7 +143,7 @@ class WeightSharing:
     def free(self) -> None:
         """Free communicator and group. All ranks of the group must call it."""
         if self.group is not None:
-            torch_group.release(self.comm, self.copies[0].flat.device)
+            torch_group.release(self.comm, self.local_copies[0].flat_tensor.device)
         self.comm.Free()
 
     def _sum_over_ranks(self, buckets: Sequence[torch.Tensor]) -> None:
@@ -157,7 +159,7 @@ class WeightSharing:
 def create_sharings(
     world: MPI.Intracomm,
     layout: ModelLayout,
-    copies: Sequence[tuple[RankCoordinates, FlatTensor]],
+    local_copies: Sequence[tuple[RankCoordinates, FlatTensor]],
     *,
     grouped: bool = False,
 ) -> tuple[WeightSharing, ...]:
@@ -168,17 +170,19 @@ def create_sharings(
     Args:
         world: The ranks of the layout.
         layout: The layout.
-        copies: This rank's coordinates, with the gradients there.
+        local_copies: This rank's coordinates, with the gradients there.
         grouped: Whether torch.distributed sums: NCCL on GPUs, gloo on the host.
 
     Raises:
         GroupError: A rank of the group could not join it; raised on all its ranks.
     """
-    keyed = [(weight_key(layout, coordinates), flat) for coordinates, flat in copies]
-    directions = {coordinates.direction for coordinates, _ in copies}
+    keys_and_copies = [
+        (weight_key(layout, coordinates), copy) for coordinates, copy in local_copies
+    ]
+    directions = {coordinates.direction for coordinates, _ in local_copies}
     sharings = _create_groups(
         world,
-        keyed,
+        keys_and_copies,
         lambda key: ranks_sharing_weights(layout, key, directions),
         layout.replicas,
     )
@@ -186,7 +190,9 @@ def create_sharings(
 
 
 def create_mirror_sharings(
-    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[RankCoordinates, FlatTensor]]
+    world: MPI.Intracomm,
+    layout: ModelLayout,
+    local_copies: Sequence[tuple[RankCoordinates, FlatTensor]],
 ) -> tuple[WeightSharing, ...]:
     """Return the pairs of a stage's copies in both directions of a mirrored layout.
 
@@ -195,39 +201,39 @@ def create_mirror_sharings(
 
     def ranks(key: Key) -> tuple[int, ...]:
         stage, index = key
-        replica = copies[0][0].replica
+        replica = local_copies[0][0].replica
         by_direction = (
             layout.list_stage_ranks(stage, replica, direction) for direction in layout.directions
         )
         return tuple(sorted({stage_ranks[index] for stage_ranks in by_direction}))
 
-    keyed = [
-        ((coordinates.stage, coordinates.tile + coordinates.member), flat)
-        for coordinates, flat in copies
+    keys_and_copies = [
+        ((coordinates.stage, coordinates.tile + coordinates.member), copy)
+        for coordinates, copy in local_copies
     ]
-    return _create_groups(world, keyed, ranks, 1)
+    return _create_groups(world, keys_and_copies, ranks, 1)
 
 
 def _join_group(sharing: WeightSharing) -> WeightSharing:
     """Return copies with a group of torch.distributed, or unchanged on a single rank."""
     if sharing.comm.size == 1:
         return sharing
-    group = torch_group.acquire(sharing.comm, sharing.copies[0].flat.device)
+    group = torch_group.acquire(sharing.comm, sharing.local_copies[0].flat_tensor.device)
     return replace(sharing, group=group)
 
 
 def _create_groups(
     world: MPI.Intracomm,
-    copies: Sequence[tuple[Key, FlatTensor]],
+    local_copies: Sequence[tuple[Key, FlatTensor]],
     ranks: Callable[[Key], tuple[int, ...]],
     replicas: int,
 ) -> tuple[WeightSharing, ...]:
     # Lesser keys first: ranks of two groups create their communicators, and later sum, in the same
     # order. Otherwise each could wait for the other.
-    by_key: dict[Key, list[FlatTensor]] = {}
-    for key, flat in copies:
-        by_key.setdefault(key, []).append(flat)
+    copies_by_key: dict[Key, list[FlatTensor]] = {}
+    for key, copy in local_copies:
+        copies_by_key.setdefault(key, []).append(copy)
     return tuple(
-        WeightSharing(create_group(world, ranks(key)), tuple(by_key[key]), replicas)
-        for key in sorted(by_key)
+        WeightSharing(create_group(world, ranks(key)), tuple(copies_by_key[key]), replicas)
+        for key in sorted(copies_by_key)
     )

@@ -54,13 +54,13 @@ class FlatWeights:
     """The parameters of a stage, all in one tensor.
 
     Attributes:
-        flat: The tensor; the parameters are views of it.
+        flat_tensor: The tensor; the parameters are views of it.
     """
 
     def __init__(self, module: nn.Module) -> None:
         parameters = list(module.parameters())
-        self.flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-        parts = self.flat.split([parameter.numel() for parameter in parameters])
+        self.flat_tensor = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        parts = self.flat_tensor.split([parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
             parameter.data = part.view(parameter.shape)
 
@@ -96,8 +96,8 @@ class MasterComm:
             raise ValueError("one way is between mirrored pipelines, and the layout has but one")
         self.bytes = self.messages = 0
         self._comm = world.Dup()
-        self._gradients = [stage_gradients.flat for stage_gradients in gradients]
-        self._weights = [FlatWeights(module).flat for _, module in stages]
+        self._gradients = [stage_gradients.flat_tensor for stage_gradients in gradients]
+        self._weights = [FlatWeights(module).flat_tensor for _, module in stages]
         mirrored, owned = (
             mirror_pairs(layout, coordinates.stage, coordinates.replica)
             for coordinates, _ in stages
@@ -150,8 +150,8 @@ class MasterComm:
         """Free the communicator. All ranks must call it."""
         self._comm.Free()
 
-    def _send(self, flat: torch.Tensor, rank: int, tag: int) -> None:
-        on_host = flat if self._memory is None else self._memory.fetch(flat)
+    def _send(self, values: torch.Tensor, rank: int, tag: int) -> None:
+        on_host = values if self._memory is None else self._memory.fetch(values)
         for bucket in on_host.split(BUCKET):
             message = mpi_buffer(bucket)
             self._sends.append(self._comm.Isend([message, MPI.BYTE], rank, tag))

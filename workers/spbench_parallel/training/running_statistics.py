@@ -27,7 +27,7 @@ class FlatStatistics:
 
     Attributes:
         norms: The batch normalisations, sorted by momentum.
-        flat: The tensor; the norms' buffers are views of it. Empty in a stage without norms.
+        flat_tensor: The tensor; the norms' buffers are views of it. Empty in a stage without norms.
         keeps: By momentum, the number of values, and the share of them that remains after one more
             micro-batch: 1 - momentum.
 
@@ -46,8 +46,10 @@ class FlatStatistics:
             for buffer in (norm.running_mean, norm.running_var)
             if buffer is not None
         ]
-        self.flat = torch.cat(buffers) if buffers else torch.empty(0)
-        parts = iter(self.flat.split([buffer.numel() for buffer in buffers]) if buffers else ())
+        self.flat_tensor = torch.cat(buffers) if buffers else torch.empty(0)
+        parts = iter(
+            self.flat_tensor.split([buffer.numel() for buffer in buffers]) if buffers else ()
+        )
         for norm in self.norms:
             # Through `data`: autograd saves the buffers for backward and rejects later changes,
             # although it does not read them in training.
@@ -63,12 +65,12 @@ class FlatStatistics:
 
         The factors are numbers, not tensors: so no kernel is launched that a GPU has not loaded.
         """
-        for part, keep in self._parts(self.flat):
+        for part, keep in self._parts(self.flat_tensor):
             part.mul_(keep**steps)
 
     def add_decayed(self, before: torch.Tensor, steps: int) -> None:
-        """Add earlier values, in a tensor like `flat`, decayed by ``steps`` micro-batches."""
-        pairs = zip(self._parts(self.flat), self._parts(before), strict=True)
+        """Add earlier values, shaped like `flat_tensor`, decayed by ``steps`` micro-batches."""
+        pairs = zip(self._parts(self.flat_tensor), self._parts(before), strict=True)
         for (part, keep), (values, _) in pairs:
             part.add_(values, alpha=keep**steps)
 
@@ -98,8 +100,8 @@ class MirroredStatistics:
         count: int,
     ) -> None:
         self._count = count
-        self._copies = [FlatStatistics(module) for _, module in stages]
-        self._before = [copy.flat.clone() for copy in self._copies]
+        self._stage_statistics = [FlatStatistics(module) for _, module in stages]
+        self._before = [statistics.flat_tensor.clone() for statistics in self._stage_statistics]
         self._counters = [list(list_counters(module)) for _, module in stages]
         self._decayed = [0] * len(stages)
         self._own_counts = [0] * len(stages)
@@ -107,39 +109,41 @@ class MirroredStatistics:
             world,
             layout,
             [
-                (coordinates, copy)
-                for (coordinates, _), copy in zip(stages, self._copies, strict=True)
+                (coordinates, statistics)
+                for (coordinates, _), statistics in zip(stages, self._stage_statistics, strict=True)
             ],
         )
 
     def begin(self) -> None:
         """Begin a step: save the values, and set the sums to zero."""
-        for direction, (copy, before) in enumerate(zip(self._copies, self._before, strict=True)):
-            before.copy_(copy.flat)
-            copy.flat.zero_()
+        for direction, (statistics, before) in enumerate(
+            zip(self._stage_statistics, self._before, strict=True)
+        ):
+            before.copy_(statistics.flat_tensor)
+            statistics.flat_tensor.zero_()
             self._decayed[direction] = self._own_counts[direction] = 0
 
     def decay_until(self, direction: int, micro_batch: int) -> None:
         """Decay the sums for the other direction's micro-batches before this one."""
-        copy = self._copies[direction]
-        copy.decay(micro_batch - self._decayed[direction])
+        statistics = self._stage_statistics[direction]
+        statistics.decay(micro_batch - self._decayed[direction])
         self._decayed[direction] = micro_batch + 1
         self._own_counts[direction] += 1
 
     def end(self) -> None:
         """End a step: add both directions' sums to the decayed earlier values."""
-        for copy, decayed in zip(self._copies, self._decayed, strict=True):
-            copy.decay(self._count - decayed)
+        for statistics, decayed in zip(self._stage_statistics, self._decayed, strict=True):
+            statistics.decay(self._count - decayed)
         for sharing in self.sharings:
             sharing.sum()
         for stage_counters, own_count in zip(self._counters, self._own_counts, strict=True):
             for counter, number in stage_counters:
                 counter.add_(number * (self._count - own_count))
-        for copy, before, own_count in zip(
-            self._copies, self._before, self._own_counts, strict=True
+        for statistics, before, own_count in zip(
+            self._stage_statistics, self._before, self._own_counts, strict=True
         ):
-            copy.add_decayed(before, self._count)
-            for norm in copy.norms:
+            statistics.add_decayed(before, self._count)
+            for norm in statistics.norms:
                 if norm.num_batches_tracked is not None:
                     norm.num_batches_tracked.add_(self._count - own_count)
 

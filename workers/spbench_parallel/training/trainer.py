@@ -85,7 +85,7 @@ class Trainer:
         self._updates = Updates(training, parameters)
         self._decay = training.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
-        copies = compress(
+        owned_gradients = compress(
             (
                 (coordinates, gradients)
                 for (coordinates, _), gradients in zip(stages, self._gradients, strict=True)
@@ -94,7 +94,7 @@ class Trainer:
         )
         # Each of these creates communicators: sharings, GEMS-MASTER's exchange and mirrored
         # statistics, in the same order on all ranks.
-        self._sharings = create_sharings(world, layout, list(copies), grouped=grouped)
+        self._sharings = create_sharings(world, layout, list(owned_gradients), grouped=grouped)
         self._sums = 0
         self._master_comm = (
             MasterComm(world, layout, stages, self._gradients) if master_comm else None
@@ -138,8 +138,8 @@ class Trainer:
         if self._statistics is not None:
             self._statistics.end()
         if self._loss_scale is not None:
-            flat = [gradients.flat for gradients in self._gradients]
-            self._skips = not self._loss_scale.unscale(flat)
+            flat_gradients = [gradients.flat_tensor for gradients in self._gradients]
+            self._skips = not self._loss_scale.unscale(flat_gradients)
 
     def update_weights(self) -> None:
         """Update the weights, unless a rank's gradients were too large for fp16."""
