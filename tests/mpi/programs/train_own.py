@@ -64,14 +64,14 @@ def network_of(case, seed):
     return network
 
 
-def stale(engine, each_entry=state_dict.iterate_entries):
+def stale(engine, each_entry=state_dict.gather_state_dict):
     """The trained state, but for one entry that is as it was before training."""
     for name, tensor in each_entry(engine):
         own = engine.plan.model.network.module.state_dict()[name]
         yield name, own if name == "middle.conv1.weight" else tensor
 
 
-def frozen(engine, each_entry=state_dict.iterate_entries):
+def frozen(engine, each_entry=state_dict.gather_state_dict):
     """The trained state, but for one counter that misses a step."""
     for name, tensor in each_entry(engine):
         yield name, tensor - 1 if name == "down1.bn1.num_batches_tracked" else tensor
@@ -91,8 +91,8 @@ def no_memory(process):
 
 PLANTED = {
     "no memory": (ReferenceModel, "compute_results", no_memory),
-    "stale entry": (module_check, "iterate_entries", stale),
-    "frozen counter": (module_check, "iterate_entries", frozen),
+    "stale entry": (module_check, "gather_state_dict", stale),
+    "frozen counter": (module_check, "gather_state_dict", frozen),
     "perturbed weight": (Engine, "step", perturbed),
 }
 """What each fault replaces, an object and its attribute, and by what."""

@@ -169,7 +169,7 @@ def _create_checkpoint(engine: Engine, step: int, tensors: StateTensors) -> Chec
     )
 
 
-def iterate_weights(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+def gather_weights(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield weights and running statistics of all stages on rank 0, with their names.
 
     All ranks must exhaust it, between steps; on other ranks it yields nothing. Tensors are on the

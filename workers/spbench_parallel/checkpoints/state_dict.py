@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.checkpoints.checkpoint import iterate_weights, run_on_all_ranks
+from spbench_parallel.checkpoints.checkpoint import gather_weights, run_on_all_ranks
 from spbench_parallel.checkpoints.file import check_writable, write_atomically
 from spbench_parallel.engine import Engine
 from spbench_parallel.models.imported.model import ImportedModel
@@ -46,7 +46,7 @@ def save(path: Path, engine: Engine) -> None:
     module_state = model.network.module.state_dict()
     state = {
         name: tensor.to(module_state[name].dtype, copy=True)
-        for name, tensor in iterate_entries(engine)
+        for name, tensor in gather_state_dict(engine)
     }
 
     def write() -> None:
@@ -57,7 +57,7 @@ def save(path: Path, engine: Engine) -> None:
     run_on_all_ranks(engine.world, write)
 
 
-def iterate_entries(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+def gather_state_dict(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the entries of the user's ``state_dict`` with the stages' weights.
 
     All ranks must exhaust it, between steps. Only rank 0 yields entries, and only if the model is
@@ -70,7 +70,7 @@ def iterate_entries(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     names_by_path = names_in_state(model.network.module)
     names_by_weight = {weight: names_by_path[path] for path, weight in model.owners().items()}
     remaining = model.network.module.state_dict()
-    for weight, tensor in iterate_weights(engine):
+    for weight, tensor in gather_weights(engine):
         for name in names_by_weight.get(weight, ()):
             del remaining[name]
             yield name, tensor

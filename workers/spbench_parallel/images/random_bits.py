@@ -28,7 +28,9 @@ def make_generator(*parts: str | int) -> torch.Generator:
 
 
 SeedParts = tuple[str | int, ...]
-_FACTORS = (0x7FEB352D, 0x846CA68B - (1 << 32))  # both odd; the second as a signed number
+# The factors of lowbias32. They are odd, so that different bits stay different. The second is
+# written as a signed number, because int32 cannot represent it otherwise.
+_FACTORS = (0x7FEB352D, 0x846CA68B - (1 << 32))
 
 
 def random_bits(

@@ -29,7 +29,7 @@ class InteriorSplit:
         padding: Rows and columns that the operator adds around the crop. Along an undivided axis,
             which has no neighbours, this is its own padding.
         strips: The other outputs, as boxes that do not overlap.
-        reads: The pixels that each strip reads, including its halo.
+        strip_inputs: The pixels that each strip reads, including its halo.
         strip_padding: Rows and columns that the operator adds around these.
     """
 
@@ -38,7 +38,7 @@ class InteriorSplit:
     crop: Box
     padding: tuple[int, int]
     strips: tuple[Box, ...]
-    reads: tuple[Box, ...]
+    strip_inputs: tuple[Box, ...]
     strip_padding: tuple[int, int] = (0, 0)
 
     def bands(self, window: Window2d) -> tuple[Band, ...]:
@@ -93,8 +93,8 @@ def make_interior_split(
     crop = Box(rows.crop, cols.crop)
     padding = rows.padding, cols.padding
     strips = border_strips(outputs, inner)
-    reads = tuple(map(window.find_inputs, strips))
-    return InteriorSplit(outputs, inner, crop, padding, strips, reads)
+    strip_inputs = tuple(map(window.find_inputs, strips))
+    return InteriorSplit(outputs, inner, crop, padding, strips, strip_inputs)
 
 
 def make_whole_split(
@@ -110,8 +110,10 @@ def make_whole_split(
         return InteriorSplit(outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), (EMPTY_BOX,))
     rows, top = _read_axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
     cols, left = _read_axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
-    reads = (Box(rows, cols),)
-    return InteriorSplit(outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), reads, (top, left))
+    strip_inputs = (Box(rows, cols),)
+    return InteriorSplit(
+        outputs, EMPTY_BOX, EMPTY_BOX, (0, 0), (outputs,), strip_inputs, (top, left)
+    )
 
 
 def window_transfers(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
@@ -152,7 +154,7 @@ def find_own_read(window: Window2d, split: InteriorSplit, tile: Box) -> Box:
 
     They include pixels at the end that the stride skips: cutting them off would cost a copy.
     """
-    (read,) = split.reads
+    (read,) = split.strip_inputs
     if read.empty:
         return read
     top, left = split.strip_padding

@@ -62,7 +62,7 @@ class TiledWindow:
         self._reads_own_tile = not self._exchanges and all(
             read.intersect(owned.tile(peer)) == read
             for peer in range(owned.size)
-            for read in make_whole_split(window, owned, produced, peer).reads
+            for read in make_whole_split(window, owned, produced, peer).strip_inputs
         )
 
     def run(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
@@ -110,7 +110,7 @@ class TiledWindow:
         A tile in a buffer of these pixels is not copied.
         """
         tile = self.tiling.tile
-        (read,) = self.executions[False].split.reads
+        (read,) = self.executions[False].split.strip_inputs
         has_halo = not self._reads_own_tile and not tile.empty and read.intersect(tile) == tile
         return read if has_halo else None
 

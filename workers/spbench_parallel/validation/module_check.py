@@ -23,7 +23,7 @@ from spbench_core.layout.micro_batches import split_batch
 from spbench_core.number_text import format_quantity
 from spbench_parallel.autotune.balance import check_balance
 from spbench_parallel.checkpoints.checkpoint import run_on_all_ranks
-from spbench_parallel.checkpoints.state_dict import iterate_entries
+from spbench_parallel.checkpoints.state_dict import gather_state_dict
 from spbench_parallel.device.failures import is_out_of_memory
 from spbench_parallel.device.memory import release_memory, trim_heap
 from spbench_parallel.engine import Engine
@@ -270,7 +270,7 @@ def _train(comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected: _Run | N
         images.set_step(step)
         engine.step()
         losses.append(engine.loss())
-    entries = iterate_entries(engine)
+    entries = gather_state_dict(engine)
     if expected is None:
         distances = dict.fromkeys((name for name, _ in entries), (0.0, ""))
     else:

@@ -146,7 +146,7 @@ def test_a_split_without_overlap_reads_all_inputs(layer):
     window, owned, produced = layer
     for rank in range(owned.size):
         split = make_whole_split(window, owned, produced, rank)
-        (read,) = split.reads
+        (read,) = split.strip_inputs
         assert split.inner.empty
         assert split.strips == (produced.tile(rank),)
         if split.outputs.empty:

@@ -83,11 +83,11 @@ class _PaddedWindows:
         self.output = tiling.resized(*sides)
         tile_of = self.output.partition.tile
 
-        def reads(rank: int) -> Box:
+        def find_read_box(rank: int) -> Box:
             box = window.find_inputs(tile_of(rank))
             return Box(_shift_back(box.rows, pads[2]), _shift_back(box.cols, pads[0]))
 
-        self.box = PaddedBox(tiling, reads, mode, value)
+        self.box = PaddedBox(tiling, find_read_box, mode, value)
 
 
 class SpatialPaddedConv2d(FetchingOperator):

@@ -23,7 +23,7 @@ from mpi4py import MPI
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import RankCoordinates
-from spbench_parallel.checkpoints.state_dict import iterate_entries
+from spbench_parallel.checkpoints.state_dict import gather_state_dict
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import sleep_at_barrier
@@ -275,7 +275,9 @@ def _train_steps(engine: Engine, images: SyntheticImages, progress: Progress) ->
         for coordinates, stage in zip(engine.coordinates, engine.stages, strict=True)
         for name, value in stage.named_buffers()
     }
-    parts["state"] = {(name,): TensorPart(value.clone()) for name, value in iterate_entries(engine)}
+    parts["state"] = {
+        (name,): TensorPart(value.clone()) for name, value in gather_state_dict(engine)
+    }
     return parts
 
 

@@ -26,7 +26,7 @@ from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.forward.writes import (
     check_gradients,
     count_forward,
-    make_new_tensors,
+    replace_in_place_operators,
     take_counters,
 )
 from spbench_parallel.models.imported.loading import describe_error, find_user_line
@@ -64,22 +64,24 @@ def trace_graph(
             child.training = mode  # copies share compiled modules
     _check_buffers(name, module, scratch)
     _check_repeated(name, graph, repeated, constants, repeated_constants)
-    own_copy = copy_structure(name, module).train()
+    copied_module = copy_structure(name, module).train()
     for path, value in constants.items():
-        if "." not in path and not hasattr(own_copy, path):
-            setattr(own_copy, path, value)
-    _record_counters(name, own_copy, evaluated, graph)
-    _merge_modes(name, own_copy, image, (evaluated, graph), (evaluation_constants, constants))
+        if "." not in path and not hasattr(copied_module, path):
+            setattr(copied_module, path, value)
+    _record_counters(name, copied_module, evaluated, graph)
+    _merge_modes(name, copied_module, image, (evaluated, graph), (evaluation_constants, constants))
     _take_one_output(name, graph)
-    observations = [observe(name, own_copy, graph, image, training=mode) for mode in (False, True)]
+    observations = [
+        observe(name, copied_module, graph, image, training=mode) for mode in (False, True)
+    ]
     draws = frozenset(observations[0].draws | observations[1].draws)
-    make_new_tensors(name, graph, observations)
-    check_gradients(name, graph, own_copy, observations[1])
+    replace_in_place_operators(name, graph, observations)
+    check_gradients(name, graph, copied_module, observations[1])
     for node in reversed(graph.nodes):
         must_stay = node.op in ("placeholder", "output") or node.target is count_forward
         if not must_stay and not node.users:
             graph.erase_node(node)
-    return own_copy, graph, draws
+    return copied_module, graph, draws
 
 
 def _check_root(name: str, module: nn.Module) -> None:

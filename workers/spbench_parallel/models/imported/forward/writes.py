@@ -112,7 +112,7 @@ def _find_changed_attribute(node: fx.Node) -> fx.Node | None:
     return source if isinstance(source, fx.Node) and source.op == "get_attr" else None
 
 
-def make_new_tensors(
+def replace_in_place_operators(
     name: str,
     graph: fx.Graph,
     observations: Sequence[Observation],
@@ -153,16 +153,16 @@ def make_new_tensors(
             raise CannotRunError(
                 f"network {name}: {locate(node)} writes into its input; make a new tensor"
             )
-        result = node
+        new_tensor = node
         if node.meta.get(NO_GRADIENTS):
             with graph.inserting_after(node):
-                result = graph.call_method("detach", (node,))
-            result.meta[NO_GRADIENTS] = True
+                new_tensor = graph.call_method("detach", (node,))
+            new_tensor.meta[NO_GRADIENTS] = True
             for observation in observations:
-                observation.values[result] = observation.values[node]
-            _redirect_readers(graph, node, result)
+                observation.values[new_tensor] = observation.values[node]
+            _redirect_readers(graph, node, new_tensor)
         for alias in (target, *aliases):
-            _redirect_readers(graph, alias, result)
+            _redirect_readers(graph, alias, new_tensor)
 
 
 def _check_gradients_off(name: str, node: fx.Node, target: fx.Node) -> None:
