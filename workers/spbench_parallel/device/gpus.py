@@ -1,4 +1,4 @@
-"""GPUs visible to this process: their properties, their start, or why there is none."""
+"""GPUs visible to this process: properties, start, or why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of checked operators, the interface of their checks, and the errors of a step."""
+"""Calls of checked operators, the protocol of checks, and a step's errors."""
 
 from __future__ import annotations
 

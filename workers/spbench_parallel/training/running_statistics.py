@@ -69,7 +69,7 @@ class FlatStatistics:
             part.mul_(keep**steps)
 
     def add_decayed(self, before: torch.Tensor, steps: int) -> None:
-        """Add earlier values, shaped like `flat_tensor`, decayed by ``steps`` micro-batches."""
+        """Add earlier values, decayed by ``steps`` micro-batches, to `flat_tensor`."""
         pairs = zip(self._parts(self.flat_tensor), self._parts(before), strict=True)
         for (part, keep), (values, _) in pairs:
             part.add_(values, alpha=keep**steps)
