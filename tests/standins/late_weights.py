@@ -13,7 +13,7 @@ class LateFlatWeights(FlatWeights):
     def __init__(self, module):
         super().__init__(module)
         parameters = list(module.parameters())
-        parts = self.flat.split([parameter.numel() for parameter in parameters])
+        parts = self.flat_tensor.split([parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
             if parameter.device.type == NAME:
                 parameter.elem = part.view(parameter.shape).elem
