@@ -71,10 +71,10 @@ def read_start_time(batch: Path) -> float:
         return start
     log = batch / LOG_NAME
     if log.exists():
-        last = read_tail(log).strip().splitlines()[-1:] or ["it is empty"]
+        lines = read_tail(log).strip().splitlines() or ["it is empty"]
         raise MissingError(
             f"the batch job of {batch} has launched nothing yet: it is in its set-up (modules and "
-            f"lines of launch.batch), or ended there; {log}: {replace_controls(last[0])}"
+            f"lines of launch.batch), or ended there; {log}: {replace_controls(lines[-1])}"
         )
     raise MissingError(
         f"the batch job of {batch} has not begun: submit {batch / 'job.sh'}, or wait until the "

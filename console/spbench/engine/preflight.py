@@ -51,18 +51,20 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
     if not request.preflight and not request.skip_bad_hosts:
         return PreflightResult(run)
 
-    groups = _group_hosts(run)
+    hosts_by_settings = _group_hosts(run)
     host_facts: dict[str, dict[str, HostFacts]] | None = None
     if request.preflight:
         host_facts = {}
-        for settings, names in groups:
+        for settings, names in hosts_by_settings:
             answers = survey_hosts(names, settings, request.environ, progress)
             host_facts[survey_key(settings)] = {facts.host: facts async for facts in answers}
         reasons = find_unfit_hosts(
             facts for by_host in host_facts.values() for facts in by_host.values()
         )
     else:
-        reasons = await find_unreachable((name for _, names in groups for name in names), progress)
+        reasons = await find_unreachable(
+            (name for _, names in hosts_by_settings for name in names), progress
+        )
     if not reasons:
         return PreflightResult(run, (), host_facts)
 

@@ -476,12 +476,13 @@ class Watchdog:
 
     def _name_ranks(self, ranks: list[int]) -> str:
         hosts = sorted({self._find_host(rank) for rank in ranks} - {""})
-        numbers = [rank + self._first_rank for rank in ranks]
-        if len(numbers) == 1:
-            return f"rank {numbers[0]} on {hosts[0]}" if hosts else f"rank {numbers[0]}"
-        shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        rank_numbers = [rank + self._first_rank for rank in ranks]
+        if len(rank_numbers) == 1:
+            return f"rank {rank_numbers[0]} on {hosts[0]}" if hosts else f"rank {rank_numbers[0]}"
+        shown_numbers = ", ".join(map(str, rank_numbers[:8]))
+        shown_numbers += ", ..." if len(rank_numbers) > 8 else ""
         location = f" on {', '.join(hosts[:4])}" if hosts else ""
-        return f"ranks {shown}{location}" + (", ..." if len(hosts) > 4 else "")
+        return f"ranks {shown_numbers}{location}" + (", ..." if len(hosts) > 4 else "")
 
 
 def _are(ranks: list[int]) -> str:

@@ -97,8 +97,8 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
     for slow in find_slow_parts([case]):
         if slow.key in planted_keys or slow.key in {host for host, _ in planted_keys}:
             return f"{_FAULT} noticed: {slow.name} is slow"
-    factor = parse_fault(fault)[1]
-    is_slight = factor is not None and factor < NOTABLE_RANK
+    planted_factor = parse_fault(fault)[1]
+    is_slight = planted_factor is not None and planted_factor < NOTABLE_RANK
     skews = case.compute_rank_skews()
     slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]
     if slowed and not is_slight:
@@ -116,11 +116,13 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
             f"{unnoticed}: {case.identity.benchmark} does not measure how long ranks wait for each "
             "other, so that all are as slow; expect a time, or plant the fault in another benchmark"
         )
-    if factor is not None and is_slight:
-        limit = _format_skew_limit((1 + factor) / 2)
-        return f"{unnoticed}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite"
-    limit = _format_skew_limit(NOTABLE_RANK)
-    return f"{unnoticed}; {advise_iterations(case)}, or set {limit} in the suite"
+    if planted_factor is not None and is_slight:
+        skew_limit = _format_skew_limit((1 + planted_factor) / 2)
+        return (
+            f"{unnoticed}: a rank is named from {NOTABLE_RANK:g}x on; set {skew_limit} in the suite"
+        )
+    skew_limit = _format_skew_limit(NOTABLE_RANK)
+    return f"{unnoticed}; {advise_iterations(case)}, or set {skew_limit} in the suite"
 
 
 def _format_skew_limit(limit: float) -> str:

@@ -194,8 +194,8 @@ def format_value(value: float, unit: str, name: str = "") -> str:
     if unit == "1/s":
         amount = format_count(value) if value >= _PLAIN_COUNT else format_number(value)
         return f"{amount} {'images' if name.startswith('images') else ''}/s"
-    scale = choose_unit([value], unit)
-    return f"{scale.format(value)} {scale.unit}"
+    display_unit = choose_unit([value], unit)
+    return f"{display_unit.format(value)} {display_unit.unit}"
 
 
 def choose_unit(values: Iterable[float], unit: str) -> DisplayUnit:
@@ -203,18 +203,18 @@ def choose_unit(values: Iterable[float], unit: str) -> DisplayUnit:
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if unit in _SECONDS_OF:
         seconds = _SECONDS_OF[unit]
-        scale = _choose_time_unit(largest * seconds)
-        return DisplayUnit(scale.unit, seconds * scale.factor)
+        time_unit = _choose_time_unit(largest * seconds)
+        return DisplayUnit(time_unit.unit, seconds * time_unit.factor)
     if unit in _RATE_UNITS:
-        base, shown = _RATE_UNITS[unit]
-        divisor, prefix = _choose_prefix(largest * base, _DECIMAL_PREFIXES, 999.5)
-        return DisplayUnit(prefix + shown, base / divisor)
+        base_factor, shown_unit = _RATE_UNITS[unit]
+        divisor, prefix = _choose_prefix(largest * base_factor, _DECIMAL_PREFIXES, 999.5)
+        return DisplayUnit(prefix + shown_unit, base_factor / divisor)
     if unit == "B":
         divisor, prefix = _choose_prefix(largest, _BINARY_PREFIXES, 1023.5)
         return DisplayUnit(f"{prefix}B", 1 / divisor)
     if unit == "ns/B":
-        scale = _choose_time_unit(largest * 1e-9)
-        return DisplayUnit(f"{scale.unit}/B", 1e-9 * scale.factor)
+        time_unit = _choose_time_unit(largest * 1e-9)
+        return DisplayUnit(f"{time_unit.unit}/B", 1e-9 * time_unit.factor)
     return DisplayUnit("" if unit == "1" else unit)
 
 

@@ -340,10 +340,10 @@ class RunState:
             timing.setdefault(event["repeat"], event["time"])
 
     def _on_samples(self, event: Event) -> None:
-        number = event["rank"]
+        rank_number = event["rank"]
         metric = event["metric"]
         values = event["values"]
-        rank = self.ranks.get(number)
+        rank = self.ranks.get(rank_number)
         # Most events are samples: a legal one costs no call here.
         if (
             rank is None
@@ -351,15 +351,15 @@ class RunState:
             or rank.phase not in _SAMPLES
             or event.get("job") in self._ended
         ):
-            self._ignore(event, f"of case {event['case']} by {_describe(number, rank)}")
+            self._ignore(event, f"of case {event['case']} by {_describe(rank_number, rank)}")
             return
         rank.last_heard = event["time"]
         samples = self.cases[event["case"]].measured.samples
         repeat = event["repeat"]
         try:  # most events extend existing samples
-            samples[metric][number][repeat].extend(values)
+            samples[metric][rank_number][repeat].extend(values)
         except KeyError:
-            by_repeat = samples.setdefault(metric, {}).setdefault(number, {})
+            by_repeat = samples.setdefault(metric, {}).setdefault(rank_number, {})
             by_repeat[repeat] = array("d", values)
         if metric == "time_ms" and values:
             rank.last_ms = values[-1]

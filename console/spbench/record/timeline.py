@@ -65,14 +65,14 @@ class LiveSamples:
         rows = self._list_rows(repeat)
         if not rows:
             return True
-        start = self._num_folded.get(repeat, 0)
-        end = min(map(len, rows))
-        if start and self._num_ranks[repeat] != len(rows):
+        num_folded = self._num_folded.get(repeat, 0)
+        num_common = min(map(len, rows))
+        if num_folded and self._num_ranks[repeat] != len(rows):
             return False
-        if start < end:
-            new_iterations = zip(*(values[start:end] for values in rows), strict=True)
+        if num_folded < num_common:
+            new_iterations = zip(*(values[num_folded:num_common] for values in rows), strict=True)
             self._samples.add(repeat, list(map(self._fold, new_iterations)))
-        self._num_folded[repeat] = end
+        self._num_folded[repeat] = num_common
         self._num_ranks[repeat] = len(rows)
         if self._case.has_ended(repeat):
             self._complete.add(repeat)
@@ -136,10 +136,10 @@ class MetricTimeline:
             self._num_ranks[repeat] = len(rows)
             self._folded[repeat] = array("d")
         folded = self._folded[repeat]
-        start = len(folded)
-        end = min(map(len, rows))
-        if start < end:
-            new_iterations = zip(*(values[start:end] for values in rows), strict=True)
+        num_folded = len(folded)
+        num_common = min(map(len, rows))
+        if num_folded < num_common:
+            new_iterations = zip(*(values[num_folded:num_common] for values in rows), strict=True)
             folded.extend(map(self._fold, new_iterations))
 
     def _list_single_values(self) -> array[float]:

@@ -145,7 +145,7 @@ def _list_windows(n: int) -> tuple[tuple[int, int], ...]:
 
 def _compute_ranks(values: Sequence[float]) -> list[float]:
     """Return the ranks of the values from 1; equal values get their mean rank."""
-    order = sorted(values)
-    first = {value: rank for rank, value in reversed([*enumerate(order, 1)])}
-    last = {value: rank for rank, value in enumerate(order, 1)}
-    return [(first[value] + last[value]) / 2 for value in values]
+    ordered = sorted(values)
+    first_ranks = {value: rank for rank, value in reversed([*enumerate(ordered, 1)])}
+    last_ranks = {value: rank for rank, value in enumerate(ordered, 1)}
+    return [(first_ranks[value] + last_ranks[value]) / 2 for value in values]

@@ -57,11 +57,11 @@ def make_bins(samples: SortedSamples, count: int, *, full_range: bool = False) -
 def find_axis_end(samples: SortedSamples) -> float:
     """Return the end of the axis; a few slow samples beyond it are not drawn."""
     n = len(samples)
-    end = samples.largest
+    axis_end = samples.largest
     if n >= MANY_SAMPLES:
-        end = min(samples.percentile(DRAWN_SHARE), end)
+        axis_end = min(samples.percentile(DRAWN_SHARE), axis_end)
     quartile = samples.percentile(0.75)
     spread = max(quartile - samples.percentile(0.25), MIN_SPREAD * abs(quartile))
     fence = quartile + FENCE * spread
     far_out = n - samples.count_below(fence)
-    return min(fence, end) if far_out <= max(1.0, MAX_FAR_OUT_SHARE * n) else end
+    return min(fence, axis_end) if far_out <= max(1.0, MAX_FAR_OUT_SHARE * n) else axis_end

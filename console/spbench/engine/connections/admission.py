@@ -190,15 +190,15 @@ class Admission:
 
     def _end_expired(self) -> None:
         """End connections that are too old, and schedule the next call."""
-        limit = time.monotonic() - CONNECT_TIMEOUT
+        latest_expired = time.monotonic() - CONNECT_TIMEOUT
         groups = (self._silent, self._suspected)
         for group in groups:
-            while group and (oldest := next(iter(group))).since <= limit:
+            while group and (oldest := next(iter(group))).since <= latest_expired:
                 self._end_if_silent(oldest, f"said nothing for {CONNECT_TIMEOUT:g} s")
-        times = [next(iter(group)).since for group in groups if group]
+        oldest_times = [next(iter(group)).since for group in groups if group]
         self._expiry_timer = None
-        if times:
-            delay = max(0.0, min(times) - limit)
+        if oldest_times:
+            delay = max(0.0, min(oldest_times) - latest_expired)
             self._expiry_timer = self._loop.call_later(delay, self._end_expired)
 
     def _end_oldest_silent(self) -> bool:

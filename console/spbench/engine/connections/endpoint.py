@@ -84,10 +84,10 @@ def parse_ports(text: str | None) -> Sequence[int]:
     if text is None:
         return (0,)
     match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if not 1 <= first <= last <= MAX_PORT:
+    first_port, last_port = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= first_port <= last_port <= MAX_PORT:
         raise UsageError(f"--port-range {text}: give two ports of 1-{MAX_PORT}, as 5000-5010")
-    return range(first, last + 1)
+    return range(first_port, last_port + 1)
 
 
 def parse_addresses(text: str | None) -> tuple[str, ...]:

@@ -43,11 +43,11 @@ class Tunnels:
         Raises:
             MissingError: The message names hosts without a tunnel, and the reasons.
         """
-        limit = asyncio.Semaphore(MAX_CONCURRENT)
+        opening_slots = asyncio.Semaphore(MAX_CONCURRENT)
         hosts = tuple(dict.fromkeys(hosts))
 
         async def open_tunnel(host: str) -> str | None:
-            async with limit:
+            async with opening_slots:
                 reason = await self._open_tunnel(host, port)
             counts.count(well=reason is None)
             return reason

@@ -326,16 +326,16 @@ def _describe_consequences(evidence: Evidence, cause: Fault) -> str:
 
     If the cause is a rank's own error, an own error of another rank is independent and left out.
     """
-    errors: dict[int, str] = {}
+    error_by_rank: dict[int, str] = {}
     is_own_error = any(error.to_fault() == cause for error in evidence.errors)
     for error in evidence.errors:
         if error.rank == cause.rank or error.orphaned:
             continue
         if error.follows or not is_own_error:
-            errors.setdefault(error.rank, f"{error.description}: {error.message}")
-    if not errors:
+            error_by_rank.setdefault(error.rank, f"{error.description}: {error.message}")
+    if not error_by_rank:
         return ""
-    shown = "; ".join(list(errors.values())[:MAX_CONSEQUENCES])
-    hidden = len(errors) - MAX_CONSEQUENCES
+    shown = "; ".join(list(error_by_rank.values())[:MAX_CONSEQUENCES])
+    hidden = len(error_by_rank) - MAX_CONSEQUENCES
     more = f"; {format_quantity(hidden, 'more rank')}" if hidden > 0 else ""
     return f"; as a consequence {shown}{more}"

@@ -63,11 +63,11 @@ def _find_misplaced(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
 
 
 def _describe(requested: str, remedy: str, members: Mapping[int, tuple[str, str]]) -> str:
-    first = min(members)
-    host, actual = members[first]
-    others = len(members) - 1
-    more = f" (and {format_quantity(others, 'more rank')})" if others else ""
-    return f"rank {first} on {host}{more} {actual}, but {requested}; {remedy}"
+    first_rank = min(members)
+    host, actual = members[first_rank]
+    num_others = len(members) - 1
+    more = f" (and {format_quantity(num_others, 'more rank')})" if num_others else ""
+    return f"rank {first_rank} on {host}{more} {actual}, but {requested}; {remedy}"
 
 
 def _check_binding(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:

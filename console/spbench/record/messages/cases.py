@@ -20,9 +20,9 @@ def describe_limit(item: Mapping[str, Any]) -> str:
     """
     reference = item["reference"]
     share = reference["upper"] if item["op"] == "max" else reference["lower"]
-    value = format_reference(item["metric"], reference)
-    limit = _format_in_unit(item["metric"], reference, item["limit"])
-    return f"{limit} (reference {value} {_format_share(share)})"
+    reference_text = format_reference(item["metric"], reference)
+    limit_text = _format_in_unit(item["metric"], reference, item["limit"])
+    return f"{limit_text} (reference {reference_text} {_format_share(share)})"
 
 
 def describe_miss(item: Mapping[str, Any]) -> str:
@@ -34,9 +34,10 @@ def describe_miss(item: Mapping[str, Any]) -> str:
         item: A failed expectation with a ``reference`` and a ``value``, from an event.
     """
     reference = item["reference"]
-    value = _format_in_unit(item["metric"], reference, item["value"])
+    value_text = _format_in_unit(item["metric"], reference, item["value"])
+    deviation = _format_deviation(item["value"] / reference["value"])
     return (
-        f"{item['metric']} is {value}, {_format_deviation(item['value'] / reference['value'])} "
+        f"{item['metric']} is {value_text}, {deviation} "
         f"its reference {format_reference(item['metric'], reference)} "
         f"({describe_allowed(reference)})"
     )

@@ -115,14 +115,14 @@ def _read_times(
         target = row["target"]
         hosts[source] = row["host_a"]
         hosts[target] = row["host_b"]
-        size = row["bytes"]
+        message_bytes = row["bytes"]
         value = row["value"]
-        microseconds = value if name == "latency_us" else size / (value * 1e3)
-        by_pair = log_times.setdefault(size, {})
+        microseconds = value if name == "latency_us" else message_bytes / (value * 1e3)
+        by_pair = log_times.setdefault(message_bytes, {})
         by_pair.setdefault((source, target), []).append(math.log(microseconds))
     means = {
-        size: {pair: sum(logs) / len(logs) for pair, logs in by_pair.items()}
-        for size, by_pair in log_times.items()
+        message_bytes: {pair: sum(logs) / len(logs) for pair, logs in by_pair.items()}
+        for message_bytes, by_pair in log_times.items()
     }
     return hosts, means
 

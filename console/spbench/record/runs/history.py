@@ -241,7 +241,7 @@ def select_runs(runs: Iterable[RunSummary], text: str) -> list[RunSummary]:
 
 
 def _parse_filter(word: str) -> _Test:
-    key, colon, value = word.partition(":")
+    key, colon, searched = word.partition(":")
     if not colon:
         return lambda run: any(
             _contains(word, text)
@@ -250,9 +250,9 @@ def _parse_filter(word: str) -> _Test:
     if key not in _FILTERS:
         suggestion = did_you_mean(key, _FILTERS)
         raise UsageError(f"no filter is called {key}:{suggestion}; there are {_list_filters()}")
-    if not value:
+    if not searched:
         raise UsageError(f"the filter {key}: has no value; write it behind the colon")
-    return _FILTERS[key](value)
+    return _FILTERS[key](searched)
 
 
 def _contains(word: str, text: str | None) -> bool:

@@ -161,8 +161,8 @@ def find_past_launches(
         "WHERE case_id = :case AND metric = :metric AND status = 'passed' "
         "AND (:fingerprint IS NULL OR fingerprint = :fingerprint) ORDER BY launches.run, launch"
     )
-    values = {"case": case, "metric": metric, "fingerprint": fingerprint}
-    rows = _run_query(home, query, values)
+    query_values = {"case": case, "metric": metric, "fingerprint": fingerprint}
+    rows = _run_query(home, query, query_values)
     return [PastLaunch(*row) for row in rows]
 
 

@@ -51,14 +51,16 @@ def read_job_output(
 def _read_end(name: str, path: Path, max_bytes: int) -> StreamEnd | None:
     try:
         with open(open_file(path), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - max_bytes))
-            content = file.read(max_bytes)
+            total_bytes = os.fstat(file.fileno()).st_size
+            file.seek(max(0, total_bytes - max_bytes))
+            end_bytes = file.read(max_bytes)
     except OSError:
         return None
-    left_out = size - len(content)
+    left_out = total_bytes - len(end_bytes)
     if left_out:
-        cut = content.find(b"\n") + 1  # the incomplete first line
-        left_out, content = left_out + cut, content[cut:]
-    text = replace_controls_in_json(content.replace(b"\0", b"").decode(errors="replace"))
+        # the first line is incomplete
+        cut_bytes = end_bytes.find(b"\n") + 1
+        left_out += cut_bytes
+        end_bytes = end_bytes[cut_bytes:]
+    text = replace_controls_in_json(end_bytes.replace(b"\0", b"").decode(errors="replace"))
     return StreamEnd(name, text, max(0, left_out), path)
