@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from spbench_core.programs.presets import devices, imb, linpack, nccl, osu, training
+from spbench_core.programs.presets import communication, hardware, osu
 from spbench_core.programs.presets.preset import Preset
 
 _PRESETS: tuple[Preset, ...] = (
     *osu.PRESETS,
-    *nccl.PRESETS,
-    *imb.PRESETS,
-    *linpack.PRESETS,
-    *devices.PRESETS,
-    *training.PRESETS,
+    *communication.NCCL_TESTS,
+    communication.IMB,
+    *hardware.PRESETS,
+    *communication.EXCHANGE_SCRIPTS,
 )
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _PRESETS}
