@@ -46,7 +46,10 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(count: int) -> int | str:
-    """Return a number of bytes in the largest unit that divides it: ``64KiB``."""
+    """Return a number of bytes in the largest unit that divides it: ``64KiB``.
+
+    A number that no unit divides stays a number.
+    """
     for unit, size in _SIZE_UNITS:
         if count and count % size == 0:
             return f"{count // size}{unit}"

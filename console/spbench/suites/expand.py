@@ -10,10 +10,10 @@ from typing import Any
 
 from spbench.suites.case import Case, Expectation, RepeatPolicy, ScalingSeries
 from spbench.suites.findings import Findings
-from spbench.suites.rank_counts import RankCounts, scale_cases
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.scaling import RankCounts, scale_cases
 from spbench_core.number_text import format_quantity
 
 MAX_CASES = 10_000
@@ -197,9 +197,9 @@ def _complete_point(entry: ParsedEntry, point: Point) -> Iterator[tuple[Point, d
         for swept, params in entry.benchmark.list_cases(values):
             yield _extend_point(point, swept), params
         return
-    for count, swept, params in scale_cases(entry.benchmark, values, entry.np, entry.counts):
-        np = SweptValue(count, str(count), (*entry.path, "scale", "np"))
-        yield {**_extend_point(point, swept), "np": np}, params
+    for scaled in scale_cases(entry.benchmark, values, entry.np, entry.counts):
+        np = SweptValue(scaled.ranks, str(scaled.ranks), (*entry.path, "scale", "np"))
+        yield {**_extend_point(point, scaled.swept), "np": np}, scaled.params
 
 
 def _extend_point(point: Point, swept: Mapping[str, Any]) -> Point:

@@ -18,13 +18,13 @@ from spbench.suites.inject import inject_fault
 from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
 from spbench.suites.overrides import apply_overrides, read_as_text
 from spbench.suites.parameters import ParameterReader
-from spbench.suites.rank_counts import RankCounts
 from spbench.suites.references import ExpandedEntry, resolve_references
 from spbench.suites.shipped import require_suite_file
 from spbench.suites.wording import validate_suite
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.scaling import RankCounts
 
 _TOGETHER = "until repeats a case in launches of its own: it takes order: interleaved"
 MAX_BYTES = 4 << 20

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from spbench_core.catalog.benchmark import ParamError
+from spbench_core.catalog.benchmark import Benchmark, ParamError
 from spbench_core.catalog.parameters import Params
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +109,78 @@ def scale_with_ranks(name: str, value: int, target: ScalingTarget) -> int:
     if target.base_ranks is None:
         raise ScalingError("np of the case is not known: write how many ranks its work is for")
     return scale_exactly(name, value, target.ranks, target.base_ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class RankCounts:
+    """The numbers of ranks of an entry; the parameter ``param`` scales with them."""
+
+    ranks: Sequence[int]
+    work: ScalingMode
+    param: str | None = None
+
+
+class ScaledCase(NamedTuple):
+    """A case on a number of ranks.
+
+    Attributes:
+        ranks: The number of ranks.
+        swept: The parameters that the benchmark sweeps.
+        params: All parameters.
+    """
+
+    ranks: int
+    swept: Params
+    params: Params
+
+
+def scale_cases(
+    benchmark: Benchmark, values: Params, np: int | None, counts: RankCounts
+) -> Iterator[ScaledCase]:
+    """Yield the cases on each number of ranks.
+
+    Args:
+        benchmark: The benchmark.
+        values: The parameters of the case in the suite.
+        np: Its number of ranks, if the benchmark does not determine it.
+        counts: The numbers of ranks.
+
+    Raises:
+        ExceptionGroup: of ParamError, if the case cannot be scaled to one of the numbers.
+    """
+    base_params = benchmark.complete(values)
+    base_ranks = benchmark.ranks(base_params).exact or np
+    errors: list[Exception] = []
+    for ranks in counts.ranks:
+        target = ScalingTarget(ranks, base_ranks, counts.work, counts.param)
+        try:
+            scaled_values = _scale_params(benchmark, values, base_params, target)
+            for swept, params in benchmark.list_cases(scaled_values):
+                yield ScaledCase(ranks, swept, params)
+        except ParamError as error:
+            errors.append(error)
+        except ExceptionGroup as group:
+            errors += [_add_ranks(ranks, error) for error in group.exceptions]
+    if errors:
+        error_by_message = {str(error): error for error in errors}
+        raise ExceptionGroup(f"ranks of {benchmark.name}", list(error_by_message.values()))
+
+
+def _scale_params(
+    benchmark: Benchmark, values: Params, params: Params, target: ScalingTarget
+) -> Params:
+    if benchmark.scaled is None:
+        raise ScalingError(f"{benchmark.name} does not go over to other numbers of ranks")
+    try:
+        return benchmark.scaled(values, params, target)
+    except ScalingError as error:
+        raise ScalingError(f"scale: {error}") from None
+
+
+def _add_ranks(ranks: int, error: Exception) -> Exception:
+    """Return an error with the number of ranks in its message."""
+    param = getattr(error, "param", None)
+    return ParamError(param, f"on {format_quantity(ranks, 'rank')}: {error}")
 
 
 # names of plug-in API 1
