@@ -6,12 +6,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from spbench.launch.finding import FindingStatus
+from spbench.launch.hosts.hosts import Host, Hosts
+from spbench.launch.survey.facts import HostFacts
 from spbench.record.rank_rows import RankRow
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import find_demo_run
 from spbench.report.model import ExpectationPart, LimitPart
 from spbench.report.recorded import load_run
 from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.hosts.host_rows import COLUMNS as HOST_COLUMNS
+from spbench.tui.hosts.host_rows import HostRows
 from spbench.tui.results.case_screen import _sections
 from spbench.tui.results.cases_view import _COLUMNS as RECORDED_COLUMNS
 from spbench.tui.results.cases_view import CasesView, RecordedCaseRows
@@ -143,17 +148,37 @@ def waiting_rank():
 
 
 def test_sorts_ranks_by_every_column():
-    columns = rank_columns((), with_own_time=True)
+    columns = rank_columns((), with_active_time=True)
     values = {column.key: rank_sort_value(waiting_rank(), column.key) for column in columns}
     assert values["active"] == 0.5
     assert values["host"] == "node01"
     assert values["gb_s"] is None
 
 
+def test_sorts_cases_by_every_column():
+    row = CaseRow("running", "a", False, 4, 0.5, 1.0, True, 2.0, (11, 12))
+    values = {column.key: row.sort_value(column.key) for column in COLUMNS}
+    assert values["efficiency"] == 2.0
+    assert values["progress"] == 0.5
+    assert values["checks"] == -1
+    rows = RecordedCaseRows(make_run(make_case("a", {"time_ms": make_metric(3.0)})))
+    values = {column.key: rows.sort_value("a", column.key) for column in RECORDED_COLUMNS}
+    assert values["time"] == 3.0
+    assert values["id"] == "a"
+
+
+def test_sorts_hosts_by_every_column():
+    facts = HostFacts("node01", FindingStatus.OK, cores=8, memory_gib=16.0)
+    rows = HostRows({"node01": facts}, set())
+    rows.show(Hosts((Host("node01", 4),), "hostfile"))
+    values = {column.key: rows.sort_value("node01", column.key) for column in HOST_COLUMNS}
+    assert (values["slots"], values["cores"], values["memory"]) == (4, 8, 16.0)
+
+
 def test_own_times_have_a_column_if_waits_are_measured():
     rank = waiting_rank()
-    keys = [column.key for column in rank_columns((), with_own_time=True)]
+    keys = [column.key for column in rank_columns((), with_active_time=True)]
     assert keys[keys.index("p50") + 1] == "active"
-    cells = dict(zip(keys, texts(rank_cells(rank, (), with_own_time=True)), strict=True))
+    cells = dict(zip(keys, texts(rank_cells(rank, (), with_active_time=True)), strict=True))
     assert (cells["p50"], cells["active"]) == ("2.00 ms", "500 us")
     assert "active" not in [column.key for column in rank_columns(())]

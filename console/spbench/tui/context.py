@@ -99,8 +99,9 @@ class ConsoleContext:
     @property
     def launch_title(self) -> str:
         """A short text of the launch settings; empty if they are the defaults."""
-        names = ",".join(variable.partition("=")[0] for variable in self.environment)
-        return "  ".join(filter(None, (self.launch_choice.title, f"env: {names}" if names else "")))
+        variable_names = ",".join(variable.partition("=")[0] for variable in self.environment)
+        environment_title = f"env: {variable_names}" if variable_names else ""
+        return "  ".join(filter(None, (self.launch_choice.title, environment_title)))
 
     def show_page(self, name: str) -> None:
         """Show a page."""

@@ -32,11 +32,11 @@ def format_report(error: BaseException, page: str) -> str:
     names = ("spbench", "textual", "rich")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     summary = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    head = f"spbench console: {summary} on the page {page}"
+    heading = f"spbench console: {summary} on the page {page}"
     system = f"{versions}, Python {platform.python_version()}, {platform.platform()}"
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    lines = "".join(traceback.format_exception(error)).rstrip()
-    return "\n".join([head, f"{now}, {system}", "", lines])
+    utc_time = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    traceback_text = "".join(traceback.format_exception(error)).rstrip()
+    return "\n".join([heading, f"{utc_time}, {system}", "", traceback_text])
 
 
 def write_report(home: Path, report: str) -> Path | None:

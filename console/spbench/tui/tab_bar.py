@@ -74,5 +74,5 @@ def format_run_status(feed: Feed | None) -> str:
         return ""
     counts = count_cases(feed.state.cases.values())
     run = feed.state.run
-    number = counts.passed if feed.ended or run.finished is not None else counts.ran
-    return f"{run.suite} {format_status(feed.status)} {number}/{counts.total}"
+    shown_count = counts.passed if feed.ended or run.finished is not None else counts.ran
+    return f"{run.suite} {format_status(feed.status)} {shown_count}/{counts.total}"

@@ -130,11 +130,11 @@ the links that were measured last."""
         self._polled_at = time.monotonic()
 
     def _show_sources(self, sources: dict[Hashable, HostSource]) -> None:
-        first = not self._sources.sources
+        is_first_time = not self._sources.sources
         self._sources.sources = sources
         self._table.update_rows()
         self._show_source()
-        if first:
+        if is_first_time:
             machine = next(iter(sources.values())).hosts
             self._start_survey(
                 self._survey.examine_machine(machine.names[0] if machine else "localhost")

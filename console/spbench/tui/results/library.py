@@ -113,9 +113,10 @@ class RunLibrary:
 
 def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
     """Return the previous ended run of the same suite; ``runs`` has the newest first."""
-    ids = [other.id for other in runs]
-    older = runs[ids.index(run.id) + 1 :] if run.id in ids else []
-    return next((o for o in older if o.suite == run.suite and o.verdict != RunStatus.RUNNING), None)
+    run_ids = [other.id for other in runs]
+    older_runs = runs[run_ids.index(run.id) + 1 :] if run.id in run_ids else []
+    same_suite = (other for other in older_runs if other.suite == run.suite)
+    return next((other for other in same_suite if other.verdict != RunStatus.RUNNING), None)
 
 
 def _drop_samples(case: CasePart) -> CasePart:

@@ -113,6 +113,7 @@ def choose_swept_columns(
 
 
 def _split_id(case: str) -> tuple[str, dict[str, str]]:
+    """Return the name of a case, and the text of each swept parameter in its id."""
     match = _SWEPT.fullmatch(case)
     if match is None:
         return case, {}

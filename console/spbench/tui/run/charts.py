@@ -93,9 +93,11 @@ class HistogramPane(ChartPane):
         bins = make_bins(live.values, max(8, min(chart.size.width // 2, MAX_BINS)))
         note = f", {bins.above_range} beyond the bars" if bins.above_range else ""
         self.set_title(f"{describe_samples(samples.case, metric, rank)}{note}")
-        marks = {"median": live.median()}
-        marks |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
-        chart.update(bins.edges, bins.counts, samples.case.identity.metrics[metric].unit, marks)
+        value_by_mark = {"median": live.median()}
+        value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
+        chart.update(
+            bins.edges, bins.counts, samples.case.identity.metrics[metric].unit, value_by_mark
+        )
 
     def clear(self) -> None:
         self.set_title("samples")

@@ -101,15 +101,15 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
         reason = feed.failure or "waiting for the run's first events"
         return [HeadlinePart(reason, "$text-error" if feed.failure else MUTED, cut=True)]
     counts = count_cases(cases)
-    filled = BAR_WIDTH * counts.ran // max(1, counts.total)
-    bar = "█" * filled + "░" * (BAR_WIDTH - filled)
-    ended = feed.ended or run.finished is not None
+    filled_cells = BAR_WIDTH * counts.ran // max(1, counts.total)
+    bar = "█" * filled_cells + "░" * (BAR_WIDTH - filled_cells)
+    has_ended = feed.ended or run.finished is not None
     return [
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(
             format_status(feed.status) + _format_host(feed), f"bold {status_colour(feed.status)}"
         ),
-        HeadlinePart(f"{bar} {counts.describe(ended)}", "$text-primary"),
+        HeadlinePart(f"{bar} {counts.describe(has_ended)}", "$text-primary"),
         HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(feed.remaining)),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
@@ -159,16 +159,16 @@ def _format_host(feed: Feed) -> str:
 def _join_fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
     """Return the parts that fit in a line; earlier parts take precedence."""
     spans: list[tuple[str, str]] = []
-    available = width
+    available_width = width
     for part in parts:
         gap = "  " if spans else ""
         text = gap + part.text
-        if not part.text or (cell_width(text) > available and not part.cut):
+        if not part.text or (cell_width(text) > available_width and not part.cut):
             continue
-        if cell_width(text) > available:
-            text = fit(text, available)
+        if cell_width(text) > available_width:
+            text = fit(text, available_width)
         spans.append((text, part.style))
-        available -= cell_width(text)
+        available_width -= cell_width(text)
     return Content.assemble(*spans)
 
 

@@ -68,10 +68,9 @@ class HostLoadRows:
 def _render_load(name: str, history: LoadHistory | None) -> TableCell:
     if history is None or not history.last:
         return TableCell("")
-    newest = history.last[-1]
+    newest_value = history.last[-1]
     if name in _SHARES:
-        text = f"{sparkline(history.last, SPARKLINE_WIDTH, 1.0)} {format_percent(newest):>6}"
-        return TableCell(text, "slow" if name == "cpu" and newest > BUSY_SHARE else "")
-    return TableCell(
-        f"{sparkline(history.last, SPARKLINE_WIDTH, history.maximum)} {format_rate(newest / 1e9)}"
-    )
+        text = f"{sparkline(history.last, SPARKLINE_WIDTH, 1.0)} {format_percent(newest_value):>6}"
+        return TableCell(text, "slow" if name == "cpu" and newest_value > BUSY_SHARE else "")
+    bars = sparkline(history.last, SPARKLINE_WIDTH, history.maximum)
+    return TableCell(f"{bars} {format_rate(newest_value / 1e9)}")

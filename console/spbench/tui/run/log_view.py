@@ -155,11 +155,13 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
     def _scroll_down(self, lines: int) -> None:
         if self._last_line is None or self._feed is None:
             return
-        before = self._last_line
+        previous_last_line = self._last_line
         self._last_line = None
-        newer = [number for number, _ in self._read_upwards() if number > before]
-        if len(newer) > lines:
-            self._last_line = newer[-lines]
+        newer_numbers = [
+            number for number, _ in self._read_upwards() if number > previous_last_line
+        ]
+        if len(newer_numbers) > lines:
+            self._last_line = newer_numbers[-lines]
 
     def action_scroll_pages(self, up: int) -> None:
         """Show older or newer lines, as many as are in view."""

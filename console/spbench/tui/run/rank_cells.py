@@ -58,7 +58,7 @@ _COORDINATE_PREFIX = "coordinate."
 
 
 def rank_columns(
-    coordinates: Sequence[CoordinateName], *, with_own_time: bool = False
+    coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
 ) -> tuple[Column, ...]:
     """Return the columns of ranks with these coordinates.
 
@@ -66,12 +66,12 @@ def rank_columns(
 
     Args:
         coordinates: The names of the coordinates.
-        with_own_time: Whether times without waits for other ranks are measured.
+        with_active_time: Whether times without waits for other ranks are measured.
     """
     *others, last = [_HOST, *map(_coordinate_column, coordinates)]
     columns = [_RANK, *others, replace(last, flexible=True)]
     for column in _COLUMNS_AFTER_COORDINATES:
-        columns += [column, _ACTIVE_TIME] if with_own_time and column.key == "p50" else [column]
+        columns += [column, _ACTIVE_TIME] if with_active_time and column.key == "p50" else [column]
     return tuple(columns)
 
 
@@ -86,14 +86,14 @@ def _coordinate_column(coordinate: CoordinateName) -> Column:
 
 
 def empty_cells(
-    coordinates: Sequence[CoordinateName], *, with_own_time: bool = False
+    coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
 ) -> list[TableCell | str]:
     """Return the cells of a rank that no longer exists."""
-    return [""] * len(rank_columns(coordinates, with_own_time=with_own_time))
+    return [""] * len(rank_columns(coordinates, with_active_time=with_active_time))
 
 
 def rank_cells(
-    row: RankRow, coordinates: Sequence[CoordinateName], *, with_own_time: bool = False
+    row: RankRow, coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
 ) -> list[TableCell | str]:
     """Return the cells of a row, in the order of `rank_columns`."""
     return [
@@ -105,7 +105,7 @@ def rank_cells(
         format_time_cell(row.last),
         TableCell(sparkline(row.recent, MAX_RECENT) if row.recent else "", "muted"),
         format_time_cell(row.p50),
-        *([format_time_cell(row.active)] if with_own_time else []),
+        *([format_time_cell(row.active)] if with_active_time else []),
         *(format_time_cell(value) for value in (row.p95, row.p99)),
         _skew_cell(row.skew),
         "" if row.gb_s is None else format_rate(row.gb_s),

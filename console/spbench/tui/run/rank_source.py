@@ -49,8 +49,8 @@ class RankSource(ABC):
         self._row_cache: dict[int, tuple[int, RankRow | None]] = {}
         self._next_index = 0
         self._updates_left = 0
-        self._names: tuple[CoordinateName, ...] = ()
-        self._has_own_times = False
+        self._coordinates: tuple[CoordinateName, ...] = ()
+        self._has_active_times = False
         self.columns: tuple[Column, ...] = rank_columns(())
 
     @abstractmethod
@@ -64,15 +64,15 @@ class RankSource(ABC):
 
     def update(self) -> None:
         """Update the columns and a part of the cached rows."""
-        names = self.coordinate_names()
+        coordinates = self.coordinate_names()
         case = self.case
-        has_own_times = case is not None and any(
+        has_active_times = case is not None and any(
             metric.waits for metric in case.identity.metrics.values()
         )
-        if (names, has_own_times) != (self._names, self._has_own_times):
-            self._names = names
-            self._has_own_times = has_own_times
-            self.columns = rank_columns(names, with_own_time=has_own_times)
+        if (coordinates, has_active_times) != (self._coordinates, self._has_active_times):
+            self._coordinates = coordinates
+            self._has_active_times = has_active_times
+            self.columns = rank_columns(coordinates, with_active_time=has_active_times)
             self._cells_cache.clear()
         # All rows are cached once in advance: thousands of rows on a key press would take 0.2 s.
         if not self._updates_left and len(self._row_cache) >= len(self.ranks()):
@@ -156,12 +156,12 @@ class RankSource(ABC):
         stamp = self.stamp(rank)
         if cached is None or cached.stamp != stamp:
             row = self.row(rank)
-            names = self._names
-            own_time = self._has_own_times
+            coordinates = self._coordinates
+            with_active_time = self._has_active_times
             if row is None:
-                cells = empty_cells(names, with_own_time=own_time)
+                cells = empty_cells(coordinates, with_active_time=with_active_time)
             else:
-                cells = rank_cells(row, names, with_own_time=own_time)
+                cells = rank_cells(row, coordinates, with_active_time=with_active_time)
             if cached is not None and cached.cells == cells:
                 version = cached.version
             else:

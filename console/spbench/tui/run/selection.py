@@ -89,10 +89,12 @@ class RunSelection:
 
     def next_case_with_failed_rank(self) -> str | None:
         """Return the next case with a failed rank, after the last case the first again."""
-        ids = list(self.feed.state.cases)
-        start = ids.index(self.case.id) + 1 if self.case is not None else 0
-        order = [*ids[start:], *ids[:start]]
-        return next((id for id in order if _has_failed_rank(self.feed.state.cases[id])), None)
+        case_ids = list(self.feed.state.cases)
+        start = case_ids.index(self.case.id) + 1 if self.case is not None else 0
+        case_ids_in_order = [*case_ids[start:], *case_ids[:start]]
+        return next(
+            (id for id in case_ids_in_order if _has_failed_rank(self.feed.state.cases[id])), None
+        )
 
     def why_no_failed_rank(self) -> str:
         """Return a message on why there is no failed rank to go to."""
@@ -109,9 +111,9 @@ class RunSelection:
 
     def next_failed_rank(self) -> int | None:
         """Return the next failed rank, after the last one the first again."""
-        failed = sorted(self.ranks.failed_ranks())
-        later = [rank for rank in failed if self.rank is None or rank > self.rank]
-        return next(iter(later or failed), None)
+        failed_ranks = sorted(self.ranks.failed_ranks())
+        later_ranks = [rank for rank in failed_ranks if self.rank is None or rank > self.rank]
+        return next(iter(later_ranks or failed_ranks), None)
 
 
 def _has_failed_rank(case: CaseState) -> bool:

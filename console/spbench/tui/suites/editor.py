@@ -120,16 +120,18 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
 
         Only the part that differs is replaced.
         """
-        before = "\n".join(self.document.lines)
-        after = "\n".join(split_lines(text))
-        start = _common_prefix_length(before, after)
-        suffix = _common_prefix_length(before[start:][::-1], after[start:][::-1])
-        end = len(before) - suffix
+        old_text = "\n".join(self.document.lines)
+        new_text = "\n".join(split_lines(text))
+        prefix_length = _common_prefix_length(old_text, new_text)
+        suffix_length = _common_prefix_length(
+            old_text[prefix_length:][::-1], new_text[prefix_length:][::-1]
+        )
+        old_end = len(old_text) - suffix_length
         self.history.checkpoint()
         self.replace(
-            after[start : len(after) - suffix],
-            _location(before, start),
-            _location(before, end),
+            new_text[prefix_length : len(new_text) - suffix_length],
+            _location(old_text, prefix_length),
+            _location(old_text, old_end),
             maintain_selection_offset=False,
         )
         self.history.checkpoint()
@@ -176,22 +178,24 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
 
     def _render_line(self, y: int) -> Strip:
         strip = super()._render_line(y)
-        row = y + self.scroll_offset.y
-        if row not in self._problems or row >= self.document.line_count:
+        line_index = y + self.scroll_offset.y
+        if line_index not in self._problems or line_index >= self.document.line_count:
             return strip
         gutter = self.gutter_width
         background = self.rich_style.bgcolor
-        tint = self._style("problem").bgcolor
-        tinted = [
-            Segment(text, (style or Style()) + Style(bgcolor=tint))
+        problem_background = self._style("problem").bgcolor
+        tinted_segments = [
+            Segment(text, (style or Style()) + Style(bgcolor=problem_background))
             if style is None or style.bgcolor in (None, background)
             else Segment(text, style)
             for text, style, _ in strip.crop(gutter)
         ]
         if not gutter:
-            return Strip(tinted, strip.cell_length)
-        number = f"{row + self.line_number_start:>{gutter - 2}}{PROBLEM_SIGN} "
-        return Strip([Segment(number, self._style("sign")), *tinted], strip.cell_length)
+            return Strip(tinted_segments, strip.cell_length)
+        line_number_text = f"{line_index + self.line_number_start:>{gutter - 2}}{PROBLEM_SIGN} "
+        return Strip(
+            [Segment(line_number_text, self._style("sign")), *tinted_segments], strip.cell_length
+        )
 
 
 def split_lines(text: str) -> list[str]:

@@ -76,11 +76,11 @@ def find_same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:
 
 def _select_suites(paths: Iterable[Path], opened: Path | None) -> Iterator[Path]:
     """Yield the suites among files, each once even if several paths lead to it."""
-    yielded: set[Path] = set()
+    yielded_paths: set[Path] = set()
     for path in paths:
-        real = path.resolve()
-        if real not in yielded and (path == opened or _has_suite_head(path)):
-            yielded.add(real)
+        real_path = path.resolve()
+        if real_path not in yielded_paths and (path == opened or _has_suite_head(path)):
+            yielded_paths.add(real_path)
             yield path
 
 
@@ -155,13 +155,13 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
     async def _update_listing(self, opened: Path | None) -> None:
         folders = await asyncio.to_thread(list_files, self._folder, opened)
         paths = [path for files in folders.values() for path in files]
-        listed = await asyncio.to_thread(find_same_file, paths, opened)
-        moved = listed != self._opened
-        self._opened = listed
+        opened_path = await asyncio.to_thread(find_same_file, paths, opened)
+        has_moved = opened_path != self._opened
+        self._opened = opened_path
         if paths != list(self._files):
             self._show(folders)
-        if moved and listed is not None:
-            self.call_after_refresh(self.move_cursor, self._files[listed])
+        if has_moved and opened_path is not None:
+            self.call_after_refresh(self.move_cursor, self._files[opened_path])
         self._label(paths)
         for path in paths:
             await self._read(path)

@@ -44,13 +44,13 @@ class Dots:
 
     def draw_line(self, start: tuple[int, int], end: tuple[int, int], style: str) -> None:
         """Set the dots of a straight line, including both ends."""
-        (x0, y0) = start
-        (x1, y1) = end
-        steps = max(abs(x1 - x0), abs(y1 - y0), 1)
+        first_column, first_row = start
+        last_column, last_row = end
+        steps = max(abs(last_column - first_column), abs(last_row - first_row), 1)
         for step in range(steps + 1):
-            x = x0 + (x1 - x0) * step / steps
-            y = y0 + (y1 - y0) * step / steps
-            self.set(round(x), round(y), style)
+            column = first_column + (last_column - first_column) * step / steps
+            row = first_row + (last_row - first_row) * step / steps
+            self.set(round(column), round(row), style)
 
     def put_glyph(self, column: int, row: int, glyph: str, style: str) -> None:
         """Draw a glyph over the cell of a dot."""

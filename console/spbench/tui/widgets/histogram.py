@@ -75,7 +75,7 @@ class HistogramChart(Chart):
 
     def find_stop(self, offset: Offset) -> int | None:
         """Return the first bin of a cell's column."""
-        return self._find_bins(offset.x, self.size.width)[0] if self.count_stops() else None
+        return self._find_bins(offset.x, self.size.width).start if self.count_stops() else None
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return bars, axis and summary, as far as the lines suffice for the three."""
@@ -90,10 +90,10 @@ class HistogramChart(Chart):
         axis = [self._render_axis(width)] if height > 2 else []
         return [*above, *self._render_bars(width, rows), *axis, summary]
 
-    def _find_bins(self, x: int, width: int) -> tuple[int, int]:
-        """Return the first bin in a column of cells and the end of its range of bins."""
+    def _find_bins(self, x: int, width: int) -> range:
+        """Return the bins in a column of cells."""
         start = x * self.count_stops() // width
-        return start, max(start + 1, (x + 1) * self.count_stops() // width)
+        return range(start, max(start + 1, (x + 1) * self.count_stops() // width))
 
     def _render_bars(self, width: int, rows: int) -> list[list[Piece]]:
         glyphs = _ASCII if self.ascii else _BLOCKS
@@ -101,13 +101,13 @@ class HistogramChart(Chart):
         max_count = max(self._counts)
         bars = []
         for x in range(width):
-            start, end = self._find_bins(x, width)
-            mean_count = sum(self._counts[start:end]) / (end - start)
+            bins = self._find_bins(x, width)
+            mean_count = sum(self._counts[bins.start : bins.stop]) / len(bins)
             # Any sample makes a visible bar, however low it is.
             height_in_steps = (
                 max(round(mean_count * rows * steps_per_row / max_count), 1) if mean_count else 0
             )
-            selected = self.cursor is not None and start <= self.cursor < end
+            selected = self.cursor is not None and self.cursor in bins
             bars.append((height_in_steps, "mark" if selected else "line"))
         return [
             [

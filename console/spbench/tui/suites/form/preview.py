@@ -44,18 +44,18 @@ class Preview:
     @property
     def summary(self) -> str:
         """The numbers of cases and ranks, and the duration; empty if there are problems."""
-        counts = {case.np for case in self.cases}
-        if not counts or self.problems:
+        rank_counts = {case.np for case in self.cases}
+        if not rank_counts or self.problems:
             return ""
-        numbers = sorted(np for np in counts if np is not None)
-        if None in counts:
+        known_rank_counts = sorted(np for np in rank_counts if np is not None)
+        if None in rank_counts:
             ranks = "all slots"
-        elif numbers == [1]:
+        elif known_rank_counts == [1]:
             ranks = "1 rank"
-        elif len(numbers) < 4:
-            ranks = " or ".join(map(str, numbers)) + " ranks"
+        elif len(known_rank_counts) < 4:
+            ranks = " or ".join(map(str, known_rank_counts)) + " ranks"
         else:
-            ranks = f"{numbers[0]} to {numbers[-1]} ranks"
+            ranks = f"{known_rank_counts[0]} to {known_rank_counts[-1]} ranks"
         duration = f", {self.duration}" if self.duration else ""
         return f"{format_quantity(len(self.cases), 'case')} on {ranks}{duration}"
 
