@@ -108,7 +108,7 @@ def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
 
 
 class _Convolutions(NamedTuple):
-    """A convolution over tiles and in float64 without tiles, and the spread of their data."""
+    """A convolution over tiles, the same one in float64, and the spread of their data."""
 
     tiled: SpatialConv2d
     plain: nn.Conv2d
