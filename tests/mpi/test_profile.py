@@ -215,4 +215,5 @@ def test_a_network_without_the_size_of_its_images_is_refused(tmp_path: Path) -> 
         "profile", "support.networks.own_networks:UNet", "--home", str(tmp_path), cwd=TESTS
     )
     assert done.returncode != 0
-    assert "say of which images, as by --set image_size=224" in done.stderr + done.stdout
+    unwrapped = " ".join((done.stderr + done.stdout).split())
+    assert "say of which images, as by --set image_size=224" in unwrapped
