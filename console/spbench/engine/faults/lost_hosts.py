@@ -32,7 +32,12 @@ def find_ranks(host: str, host_names: Mapping[int, Collection[str]]) -> list[int
 def names_unknown_host(
     lost: Iterable[LostConnection], host_names: Mapping[int, Collection[str]]
 ) -> bool:
-    """Return whether a lost connection names a host on which no rank is known."""
+    """Return whether a lost connection names a host on which no rank is known.
+
+    Args:
+        lost: The connections that the launcher has lost; their hosts may be unknown.
+        host_names: The names of each rank's host.
+    """
     return any(
         connection.host is not None and not find_ranks(connection.host, host_names)
         for connection in lost
