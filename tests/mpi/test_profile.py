@@ -107,7 +107,7 @@ def test_the_layers_of_a_model(folder: Path) -> None:
         assert (layer.data_ms, layer.weights_ms) == layer.parts_ms
         assert min(layer.parts_ms) > 0
         assert smaller.parameter_bytes == layer.parameter_bytes
-        assert layer.held_bytes >= layer.activation_bytes / 2
+        assert layer.kept_or_output_bytes >= layer.activation_bytes / 2
         if layer.name != "head":  # whose output is the loss
             assert layer.activation_bytes == 2 * smaller.activation_bytes
     # 64 channels of 32x32 pixels in fp32, for four images.

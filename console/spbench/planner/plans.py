@@ -35,7 +35,7 @@ class PlanStage:
         recompute: Whether activations are computed again for the backward pass.
         overlapped_s: Seconds of the all-reduce during the last backward pass.
         fixed_bytes: The part of the memory for parameters and optimizer.
-        held_bytes: The part for each micro-batch from its forward to its backward pass.
+        kept_bytes: The part for each micro-batch from its forward to its backward pass.
         once_bytes: The part for the pass that runs.
         data_share: The share of the backward pass that computes data gradients, if weight
             gradients are computed later.
@@ -54,7 +54,7 @@ class PlanStage:
     recompute: bool = False
     overlapped_s: float = 0.0
     fixed_bytes: float = 0.0
-    held_bytes: float = 0.0
+    kept_bytes: float = 0.0
     once_bytes: float = 0.0
     data_share: float = DATA_SHARE
     overhead_s: float = 0.0

@@ -99,7 +99,7 @@ class MessageCosts:
         return self._parts[group]
 
     def all_reduce_cost(self, group: DeviceGroup) -> MessageCost:
-        """Return the cost per byte on each device of a ring in which a group sums them."""
+        """Return the cost of a group's all-reduce in a ring, per byte on each device."""
         if group not in self._all_reduces:
             self._all_reduces[group] = self._compute_all_reduce(group)
         return self._all_reduces[group]

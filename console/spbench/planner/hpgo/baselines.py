@@ -3,9 +3,10 @@
 The three ways of data parallelism are HPGO's. Its overlap credits each device with the whole
 batch's backward pass (src/layerwise/analysis/cc_overlap.rs, parallelism/gradient_accumulation.rs).
 The straight pipeline is PipeDream's: one device per stage, in order, with the least block, by
-HPGO's estimate. GPipe's pipeline has the fastest slowest stage and recomputes all activations. It
-runs all forward passes before all backward passes. Each of the two is a flow through stages and
-links in turn: the sum of one micro-batch's times, plus ``M - 1`` times the longest.
+HPGO's estimate. GPipe's pipeline has the cuts that make its slowest stage as fast as possible, and
+recomputes all activations. It runs all forward passes before all backward passes. The ``M``
+micro-batches go through stages and links one after another. So the passes of each direction take
+the sum of one micro-batch's times, plus ``M - 1`` times the longest of these.
 """
 
 from __future__ import annotations
@@ -114,8 +115,10 @@ def compute_exposed_all_reduce(
         work: The model.
         rate: Seconds of an all-reduce for each byte.
         share: The share of the global batch that an iteration takes.
-        across_steps: Whether the next forward pass hides it as well (P3). Like in HPGO, the layer
-            at the same distance from the other end then hides it.
+        across_steps: Whether the next step's forward pass hides it as well (P3).
+
+    The backward pass of the layer before hides the all-reduce of a layer. With P3, HPGO adds the
+    forward pass of the layer that is as far from the other end of the model as that one.
     """
     compute = _differences(work.compute.tolist())
     sizes = _differences(work.parameters.tolist())[::-1]

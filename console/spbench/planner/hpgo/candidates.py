@@ -79,7 +79,10 @@ def _find_even_split(
 def _generate_on_halves(
     work: HpgoWork, links: HpgoLinks, placements: Placements
 ) -> Iterator[HpgoCandidate]:
-    """Yield pipelines of two stages, side by side on the halves of the cluster."""
+    """Yield pipelines with one stage on each half of the cluster.
+
+    There are as many of them side by side as a half has devices, so each stage has one device.
+    """
     import numpy as np
 
     half = sum(links.sizes) // 2
@@ -109,7 +112,7 @@ def _find_straight(
         )
 
     candidate = search(bound, 0.0)
-    # Search again for the least messages, with blocks below the least block as good as it.
+    # The second search takes blocks up to the least one as equal, so it finds the least messages.
     return candidate and search(candidate.block, candidate.block)
 
 

@@ -85,7 +85,7 @@ def _build_stages(
                 all_reduce_s=links.all_reduce(group) * work.parameter_bytes(start, end - 1),
                 memory_bytes=memory.peak(stage_in_flight("1f1b", stage, len(ends), micro_batches)),
                 fixed_bytes=memory.fixed,
-                held_bytes=memory.per_micro_batch,
+                kept_bytes=memory.per_micro_batch,
                 once_bytes=memory.working,
             )
         )

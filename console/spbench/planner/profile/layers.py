@@ -68,8 +68,8 @@ class LayerProfile:
         return self.data_ms, self.weights_ms
 
     @property
-    def held_bytes(self) -> float:
-        """Bytes kept from its forward to its backward pass."""
+    def kept_or_output_bytes(self) -> float:
+        """Bytes kept from its forward to its backward pass: its output's if not recorded."""
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
 

@@ -120,7 +120,7 @@ def _append_layer(
     layer_ms = profile.layers[layer].forward_ms + profile.layers[layer].backward_ms
     rival = chains.get(downset)
     if rival is None:
-        crossing, ready = _cross_after(profile, graph, chain, downset, layer)
+        crossing, ready = _compute_cut_behind(profile, graph, chain, downset, layer)
     else:
         crossing = rival.crossing
         ready = rival.ready
@@ -130,22 +130,22 @@ def _append_layer(
         chains[downset] = _Chain(area, chain.compute + layer_ms, crossing, ready, chain, layer)
 
 
-def _cross_after(
+def _compute_cut_behind(
     profile: Profile, graph: LayerGraph, chain: _Chain, downset: int, layer: int
 ) -> tuple[float, int]:
-    """Return the bytes that cross the cut behind a new layer, and possible successors."""
+    """Return the bytes that cross the cut behind a new layer, and the next layers' mask."""
     layers = profile.layers
-    consumed = [
+    consumed_bytes = [
         layers[node].activation_bytes
         for node in iterate_bits(graph.predecessor_masks[layer])
         if not graph.successor_masks[node] & ~downset
     ]
-    added = layers[layer].activation_bytes if graph.successor_masks[layer] else 0.0
+    added_bytes = layers[layer].activation_bytes if graph.successor_masks[layer] else 0.0
     ready = chain.ready & ~(1 << layer)
     for node in graph.successors[layer]:
         if not graph.predecessor_masks[node] & ~downset:
             ready |= 1 << node
-    return chain.crossing + added - math.fsum(consumed), ready
+    return chain.crossing + added_bytes - math.fsum(consumed_bytes), ready
 
 
 def _keep_best(chains: dict[int, _Chain], width: int) -> dict[int, _Chain]:

@@ -123,7 +123,7 @@ def build_states(
         data_s=sums([layer.parts_ms[0] / 1000.0 for layer in layers]),
         weights_s=sums([layer.parts_ms[1] / 1000.0 for layer in layers]),
         activation_bytes=sums([layer.activation_bytes for layer in layers]),
-        kept_bytes=sums([layer.held_bytes for layer in layers]),
+        kept_bytes=sums([layer.kept_or_output_bytes for layer in layers]),
         parameter_bytes=sums([layer.parameter_bytes for layer in layers]),
         crossing_bytes=tuple(crossing),
         skips=skips,

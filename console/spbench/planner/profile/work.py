@@ -23,7 +23,7 @@ class ModelWork:
         backward: Seconds of the backward pass.
         data: Seconds of it without the weight gradients that zb-h1 computes later.
         weights: Seconds of these weight gradients.
-        activations: Bytes kept from forward to backward.
+        kept_bytes: Bytes kept from forward to backward.
         parameters: Bytes of parameters.
         crossing: Bytes that cross a cut before each state; not sums; 0 at both ends.
         working: Bytes that each state needs while it runs; not sums; one for each state.
@@ -34,7 +34,7 @@ class ModelWork:
     backward: Sums
     data: Sums
     weights: Sums
-    activations: Sums
+    kept_bytes: Sums
     parameters: Sums
     crossing: Sums
     working: Sums
@@ -59,7 +59,7 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
     layers = profile.layers
     forward = states.forward_s
     backward = states.backward_s
-    activations = states.kept_bytes
+    kept_bytes = states.kept_bytes
     data = states.data_s
     weights = states.weights_s
     if profile.also and samples:
@@ -70,16 +70,16 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
         backward = _sum_by_state(states, [layer.backward_ms / 1000.0 for layer in layers])
         data = _sum_by_state(states, [layer.parts_ms[0] / 1000.0 for layer in layers])
         weights = _sum_by_state(states, [layer.parts_ms[1] / 1000.0 for layer in layers])
-        activations = _sum_by_state(states, [layer.held_bytes for layer in layers])
+        kept_bytes = _sum_by_state(states, [layer.kept_or_output_bytes for layer in layers])
 
     new_layers = (after & ~before for before, after in pairwise((0, *states.downsets)))
     working = [
         max((layers[index].working_bytes for index in iterate_bits(mask)), default=0.0)
         for mask in new_layers
     ]
-    activation_factor = factor
-    if peak_activation_bytes is not None and activations[-1]:
-        activation_factor = peak_activation_bytes * samples / activations[-1]
+    kept_factor = factor
+    if peak_activation_bytes is not None and kept_bytes[-1]:
+        kept_factor = peak_activation_bytes * samples / kept_bytes[-1]
         working = [0.0] * len(states)
     return ModelWork(
         samples,
@@ -87,7 +87,7 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
         _scale_sums(backward, factor),
         _scale_sums(data, factor),
         _scale_sums(weights, factor),
-        _scale_sums(activations, activation_factor),
+        _scale_sums(kept_bytes, kept_factor),
         (0.0, *states.parameter_bytes),
         (0.0, *(scale * count for count in states.crossing_bytes[:-1]), 0.0),
         tuple(factor * count for count in working),

@@ -221,14 +221,14 @@ class CostModel:
 
     def device_memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
         """Return the memory need of a device with the states from `start` up to `end`."""
-        activations = work.activations[end] - work.activations[start]
+        kept_bytes = work.kept_bytes[end] - work.kept_bytes[start]
         fixed = self.training.optimizer_memory_scaling * float(
             work.parameters[end] - work.parameters[start]
         )
         working = max(work.working[start:end])
         if recompute:
-            return DeviceMemory(fixed, work.crossing[start], working + activations)
-        return DeviceMemory(fixed, activations, working)
+            return DeviceMemory(fixed, work.crossing[start], working + kept_bytes)
+        return DeviceMemory(fixed, kept_bytes, working)
 
     def missing_bytes(
         self, sharing: SampleSharing, start: int, end: int, in_flight: int, recompute: bool

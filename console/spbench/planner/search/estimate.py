@@ -163,8 +163,9 @@ def _zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[flo
             round_s += up[lower] - up[index] + data[lower]
             turns = in_flight[lower], in_flight[index] - in_flight[lower] + 1
             last = max(last, _last_forward_of_rounds(passes, turns, round_s, count))
-        round_trip = down[-1] - down[index] - stage.forward_s + up[-1] - up[index]
-        longest = down[index] + max(busy, last + round_trip if last else 0.0)
+        # From the end of the last forward pass down to the last stage, and back up to this one.
+        return_s = down[-1] - down[index] - stage.forward_s + up[-1] - up[index]
+        longest = down[index] + max(busy, last + return_s if last else 0.0)
         end = max(end + stage.send_s + data[index], longest)
         yield end + delayed[index] * weights[index] + _exposed_all_reduce(stage)
 

@@ -65,10 +65,10 @@ def _climb(scores: CandidateScores, placements: Placements, micro_batches: Seque
         neighbour_sizes = micro_batches[max(index - 1, 0) : index + 2]
         recipes = dict.fromkeys(_generate_changes(_find_recipe(shape, placements), placements))
         changed = [_build_shape(recipe, placements) for recipe in recipes]
-        offers = [(shape, size) for size in neighbour_sizes]
-        offers[:0] = [(other, micro_batch) for other in changed if other is not None]
-        tried += len(offers) - len(neighbour_sizes)
-        if not scores.offer_all(offers, ranked=False):
+        changed_shapes = [(other, micro_batch) for other in changed if other is not None]
+        resized_shapes = [(shape, size) for size in neighbour_sizes]
+        tried += len(changed_shapes)
+        if not scores.offer_all(changed_shapes + resized_shapes, ranked=False):
             return
 
 

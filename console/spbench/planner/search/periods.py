@@ -75,7 +75,7 @@ class PeriodSearch:
         cost_model = self._cost_model
         empty = (0,) * len(cost_model.cluster.sizes)
         state_count = len(cost_model.states)
-        graphs = self._all.placements, self._few.placements
+        graphs = self._all.placement_graph, self._few.placement_graph
         for size in self._sizes:
             groups = {graph.groups[index] for graph in graphs for index in graph.out_edges[empty]}
             largest_first = sorted(groups, key=lambda group: -group.size)

@@ -6,7 +6,8 @@ on the period and the first state:
 
 * ``PATH``: seconds from the start of the forward pass to the end of the backward pass;
 * ``FINISH``: seconds until all stages of the tail have also summed their gradients;
-* ``EXCESS``: seconds by which round trips through later stages exceed the bound;
+* ``EXCESS``: seconds by which round trips through later stages exceed the bound. A pipeline is
+  allowed only if this is not above 0;
 * ``STAGES``: number of stages, which determines the micro-batches in flight of a stage before them;
 * ``GROUP``: index of the group of the second stage; -1 if there is none;
 * ``END``: last state of the first stage.
@@ -67,19 +68,19 @@ class SearchGraph:
     """The placement graph of several searches for one plan, with cached costs.
 
     Attributes:
-        placements: The groups that stages can have.
+        placement_graph: The groups that stages can have.
         groups_by_end: The indices of groups by the devices in use after them, most devices first.
         rates: Message costs by the devices in use between two groups.
         tables: Stage costs by micro-batch size.
     """
 
-    placements: PlacementGraph
+    placement_graph: PlacementGraph
     groups_by_end: dict[Counts, list[int]] = field(default_factory=dict)
     rates: dict[Counts, MessageRates] = field(default_factory=dict)
     tables: dict[int, StageTables] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for index, group in enumerate(self.placements.groups):
+        for index, group in enumerate(self.placement_graph.groups):
             self.groups_by_end.setdefault(group.last, []).append(index)
 
 
@@ -118,7 +119,7 @@ class CostArrays:
             spared = passing[np.ix_(list(ends[:-1]), list(ends))].astype(np.float32)
             self.arriving = np.maximum(self.crossing[:, None] - spared, 0.0)
         if micro_batch not in graph.tables:
-            groups = graph.placements.groups
+            groups = graph.placement_graph.groups
             graph.tables[micro_batch] = compute_stage_tables(cost_model, groups, micro_batch, ends)
         self.tables = graph.tables[micro_batch]
         self._links = cost_model.links
@@ -128,11 +129,13 @@ class CostArrays:
         import numpy as np
 
         if used not in self.graph.rates:
-            placements = self.graph.placements
-            targets = placements.out_edges[used]
+            placement_graph = self.graph.placement_graph
+            targets = placement_graph.out_edges[used]
             rows: dict[tuple[MessageCost, ...], int] = {}
             row = [
-                rows.setdefault(self._transfer_costs(placements.groups[source], targets), len(rows))
+                rows.setdefault(
+                    self._transfer_costs(placement_graph.groups[source], targets), len(rows)
+                )
                 for source in self.graph.groups_by_end[used]
             ]
             costs = np.array(list(rows), dtype=np.float32)
@@ -144,7 +147,7 @@ class CostArrays:
     def _transfer_costs(
         self, source: DeviceGroup, targets: Sequence[int]
     ) -> tuple[MessageCost, ...]:
-        groups = self.graph.placements.groups
+        groups = self.graph.placement_graph.groups
         return tuple(self._links.transfer_cost(source, groups[target]) for target in targets)
 
 
@@ -164,7 +167,7 @@ class ShortestPathDP:
         self._np = np
         self._costs = costs
         self._tables = costs.tables
-        self._placements = costs.graph.placements
+        self._placement_graph = costs.graph.placement_graph
         self._bounds_s = bounds.tolist()
         self._deep = deep
         self._bounds: Floats = bounds.astype(np.float32)
@@ -185,7 +188,7 @@ class ShortestPathDP:
 
     def find_shapes(self) -> list[tuple[float, Shape]]:
         """Return the bounds that allow a pipeline, with the shape of the shortest path."""
-        tails = self._empty_tails(len(self._placements.groups))
+        tails = self._empty_tails(len(self._placement_graph.groups))
         # Groups with the most devices in use come first, so that all their followers are known.
         for used, groups in self._costs.graph.groups_by_end.items():
             followers = self._find_followers(tails, used, len(groups))
@@ -193,7 +196,7 @@ class ShortestPathDP:
                 indices = groups[batch]
                 tails[:, indices] = self._prepend_stages(indices, followers[:, batch])
 
-        first = self._placements.out_edges[(0,) * len(self._placements.groups[0].last)]
+        first = self._placement_graph.out_edges[(0,) * len(self._placement_graph.groups[0].last)]
         shapes = []
         for index, bound in enumerate(self._bounds_s):
             best = min(first, key=lambda group: float(tails[FINISH, group, index, 0]))
@@ -232,7 +235,7 @@ class ShortestPathDP:
         """
         np = self._np
         followers = self._empty_tails(sources)
-        targets = self._placements.out_edges.get(used)
+        targets = self._placement_graph.out_edges.get(used)
         if targets is None:
             return followers
 
@@ -319,7 +322,7 @@ class ShortestPathDP:
         group = first
         state = 0
         while group >= 0:
-            groups.append(self._placements.groups[group])
+            groups.append(self._placement_graph.groups[group])
             following, end = tails[GROUP:, group, bound, state].astype(int).tolist()
             group = following
             state = end + 1

@@ -62,17 +62,17 @@ def choose_skip_route(cost_model: CostModel, shape: Shape, micro_batch: int) -> 
     if len(spans) < _MIN_STAGES_WITH_SKIPS or not cost_model.states.skips.connections:
         return None
     links = cost_model.links
-    saved_s = passing_total = 0.0
+    saved_s = passing_bytes = 0.0
     for (*_, source), (start, end, target) in pairwise(spans):
         passing = cost_model.passing_bytes(start, end, micro_batch)
-        passing_total += passing
+        passing_bytes += passing
         costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
         saved_s += passing * sum(cost.per_byte for cost in costs)
-    if not passing_total:
+    if not passing_bytes:
         return None
     added_s = 0.0
     for stages in cost_model.skip_routes(shape.ends, micro_batch):
         source, target = (spans[stage][2] for stage in stages)
-        added_s += links.transfer_cost(source, target).latency
-        added_s += links.overhead_cost(source, target).latency
+        costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
+        added_s += sum(cost.latency for cost in costs)
     return STRAIGHT if added_s <= saved_s else ALONG

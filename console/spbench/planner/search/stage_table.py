@@ -109,9 +109,9 @@ def _build_table(
     plain = np.full_like(forward, np.inf)
     recomputing = plain.copy()
     for share, memory in sharing.memories:
-        free, activations, arriving = _free_bytes(cost_model, share, memory)
-        plain = np.minimum(plain, _count_fitting(free[picked], activations[picked]))
-        fitting = _count_fitting((free - activations)[picked], arriving[starts])
+        free, kept_bytes, arriving = _free_bytes(cost_model, share, memory)
+        plain = np.minimum(plain, _count_fitting(free[picked], kept_bytes[picked]))
+        fitting = _count_fitting((free - kept_bytes)[picked], arriving[starts])
         recomputing = np.minimum(recomputing, fitting)
     forward[np.tril(np.ones(forward.shape, dtype=bool), -1)] = np.inf
     all_reduce_s = parameters * all_reduce.per_byte + all_reduce.latency
@@ -135,9 +135,9 @@ def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, in_flig
     plain = np.full((states, states), -np.inf)
     recomputing = plain.copy()
     for share, memory in sharing.memories:
-        free, activations, arriving = _free_bytes(cost_model, share, memory)
-        plain = np.maximum(plain, in_flight * activations - free)
-        recomputing = np.maximum(recomputing, activations + in_flight * arriving - free)
+        free, kept_bytes, arriving = _free_bytes(cost_model, share, memory)
+        plain = np.maximum(plain, in_flight * kept_bytes - free)
+        recomputing = np.maximum(recomputing, kept_bytes + in_flight * arriving - free)
     missing: Floats = np.minimum(plain, recomputing)
     missing[np.tril(np.ones(missing.shape, dtype=bool), -1)] = np.inf
     return missing
@@ -146,16 +146,16 @@ def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, in_flig
 def _free_bytes(
     cost_model: CostModel, work: ModelWork, memory: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the bytes that are free for activations, and the bytes of a micro-batch.
+    """Return the bytes that are free for micro-batches, and the bytes of a micro-batch.
 
-    The free bytes and the activations of a micro-batch are ``(states, states)``, and its inputs are
-    ``(states, 1)``.
+    These are its kept bytes and, for a stage that recomputes, its inputs. Shapes: free and kept
+    bytes ``(states, states)``, inputs ``(states, 1)``.
     """
     import numpy as np
 
     scaling = cost_model.training.optimizer_memory_scaling
     free = memory - scaling * _span_sums(work.parameters) - _largest_working(work.working)
-    return free, _span_sums(work.activations), np.array(work.crossing[:-1])[:, None]
+    return free, _span_sums(work.kept_bytes), np.array(work.crossing[:-1])[:, None]
 
 
 def _span_sums(sums: tuple[float, ...]) -> Floats:

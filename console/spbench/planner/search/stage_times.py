@@ -11,7 +11,7 @@ from spbench.planner.profile.work import ModelWork
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel, SampleSharing
 from spbench.planner.search.stage_messages import compute_messages
-from spbench.planner.simulation.memory import DeviceMemory, peak_held_bytes
+from spbench.planner.simulation.memory import DeviceMemory, peak_kept_bytes
 from spbench_core.schedule.orders import (
     INTERLEAVED,
     ZERO_BUBBLE,
@@ -183,8 +183,8 @@ def _interleaved_peak(
     """Return the peak bytes of a device of a group in an interleaved step."""
     counts = interleaved_in_flight(group, len(shape.groups), shape.rounds, micro_batches)
     fixed = sum(memory.fixed for memory in memories)
-    held_bytes = peak_held_bytes([memory.per_micro_batch for memory in memories], counts)
-    return fixed + held_bytes + max(memory.working for memory in memories)
+    kept_bytes = peak_kept_bytes([memory.per_micro_batch for memory in memories], counts)
+    return fixed + kept_bytes + max(memory.working for memory in memories)
 
 
 def _overlap_all_reduce(
@@ -230,7 +230,7 @@ def build_plan_stages(
                 devices=group.devices(cost_model.cluster.sizes),
                 memory_bytes=_peak_bytes(cost_model, candidate, index, work, recompute),
                 fixed_bytes=memory.fixed,
-                held_bytes=memory.per_micro_batch,
+                kept_bytes=memory.per_micro_batch,
                 once_bytes=memory.working,
                 **stage_times._asdict(),
             )

@@ -21,7 +21,7 @@ class DeviceMemory(NamedTuple):
         return self.fixed + in_flight * self.per_micro_batch + self.working
 
 
-def peak_held_bytes(
+def peak_kept_bytes(
     bytes_by_stage: Sequence[float], combinations: Sequence[Sequence[int]]
 ) -> float:
     """Return the peak bytes of the micro-batches in flight on a device.
@@ -57,12 +57,12 @@ def compute_stage_memory(
         recompute: Whether activations are recomputed in the backward pass.
     """
     share = samples / states.profile.batch_size
-    activations = states.range_sum(states.kept_bytes, start, end)
+    kept_bytes = states.range_sum(states.kept_bytes, start, end)
     arriving = states.crossing_bytes[start - 1] if start else 0.0
     working = states.working_bytes(start, end)
     parameters = states.range_sum(states.parameter_bytes, start, end)
     return DeviceMemory(
         fixed=optimizer_memory_scaling * parameters,
-        per_micro_batch=share * (arriving if recompute else activations),
-        working=share * (working + activations if recompute else working),
+        per_micro_batch=share * (arriving if recompute else kept_bytes),
+        working=share * (working + kept_bytes if recompute else working),
     )

@@ -19,20 +19,20 @@ class StageMemory:
 
     Attributes:
         fixed: Parameters and optimizer state.
-        activations: All micro-batches between forward and backward.
+        kept_bytes: All micro-batches between forward and backward.
         working: The pass that runs.
         capacity: The least memory of its devices; None if unknown.
     """
 
     fixed: float
-    activations: float
+    kept_bytes: float
     working: float
     capacity: float | None
 
     @property
     def peak(self) -> float:
         """Sum of all parts."""
-        return self.fixed + self.activations + self.working
+        return self.fixed + self.kept_bytes + self.working
 
 
 def compute_stage_memories(

@@ -13,7 +13,7 @@ from typing import Literal
 
 from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
-from spbench.planner.simulation.memory import peak_held_bytes
+from spbench.planner.simulation.memory import peak_kept_bytes
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
 from spbench_core.schedule.timetable import Timetable, compute_timetable
 
@@ -114,8 +114,8 @@ def _build_timetable(plan: Plan, schedule: Schedule) -> Timetable:
 
 def _compute_kept_bytes(plan: Plan, table: Timetable, group: Sequence[int]) -> float:
     """Return the peak bytes of micro-batches in flight on a device with these stages."""
-    return peak_held_bytes(
-        [plan.stages[index].held_bytes for index in group], _count_in_flight(table, group)
+    return peak_kept_bytes(
+        [plan.stages[index].kept_bytes for index in group], _count_in_flight(table, group)
     )
 
 

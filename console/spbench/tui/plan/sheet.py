@@ -199,7 +199,7 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
     bars = [
         Bar(
             f"stage {index} {_memory_cell(memory).text}",
-            [part / bar_bytes for part in (memory.fixed, memory.activations, memory.working)],
+            [part / bar_bytes for part in (memory.fixed, memory.kept_bytes, memory.working)],
         )
         for index, (memory, bar_bytes) in enumerate(zip(planned.memory, bytes_of_bars, strict=True))
     ]
