@@ -31,8 +31,8 @@ from benchmarks.two_hosts import RunTarget, two_hosts
 
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.report.comparison.compare import compare
+from spbench.report.comparison.conditions import make_past_lookup
 from spbench.report.comparison.model import HEADLINE, OUTCOMES
-from spbench.report.comparison.past import find_past_launches
 from spbench.report.gate.check import check_gate
 from spbench.report.gate.check_text import gate_check_lines
 from spbench.report.recorded import RecordedRun, load_run
@@ -137,7 +137,7 @@ def _judge_run(home: Path, previous: str, run: RecordedRun) -> Line:
     """Return the verdicts on a run and a previous one, with the history until then."""
     verdicts: Line = {"times": {}, "others": {}}
     reference = _load_run(home, previous)
-    for row in compare(reference, run, find_past_launches(home, reference, run)).rows:
+    for row in compare(reference, run, make_past_lookup(home, reference, run)).rows:
         kind = "times" if row.metric == HEADLINE else "others"
         verdicts[kind][f"{row.case} {row.metric}"] = row.outcome or NOT_JUDGED
     return verdicts
@@ -181,7 +181,7 @@ def _format_shares(verdicts: Sequence[Line]) -> Iterator[str]:
 def _format_detectable(home: Path, name: str, verdicts: Sequence[Line]) -> Iterator[str]:
     """Yield the smallest slowdowns that a comparison with the last run would detect."""
     run = _load_run(home, [line["run"] for line in verdicts if line["suite"] == name][-1])
-    check = check_gate(run, find_past_launches(home, run, run))
+    check = check_gate(run, make_past_lookup(home, run, run))
     yield f"\n{name}"
     yield from gate_check_lines(check, PIPE_WIDTH)
 

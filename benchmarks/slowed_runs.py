@@ -39,9 +39,9 @@ from benchmarks.trial_log import Line, TrialLog
 
 from spbench.record.runs.folder import list_runs
 from spbench.report.comparison.compare import compare
+from spbench.report.comparison.conditions import PastLaunches, no_past_launches
 from spbench.report.comparison.deciding_factor import LEAST_RECORDED
 from spbench.report.comparison.model import HEADLINE, OUTCOMES, MetricRow
-from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.gate.check import POWER
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run

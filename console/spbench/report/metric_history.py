@@ -137,7 +137,7 @@ def _read_metric_facts(
 ) -> tuple[str, str, Mapping[str, Any]]:
     """Return unit, better direction and machines from a recorded run."""
     run = load_run(folder)
-    fingerprint = run.environment.get("fingerprint")
-    machines = fingerprint if isinstance(fingerprint, Mapping) else {}
     part = run.cases[case].metrics.get(metric) if case in run.cases else None
-    return (part.unit, part.better, machines) if part else ("", "none", machines)
+    if part is None:
+        return "", "none", run.fingerprint
+    return part.unit, part.better, run.fingerprint

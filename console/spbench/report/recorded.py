@@ -23,6 +23,8 @@ from spbench_core.events.statuses import RunStatus
 
 MOST_UNPACKED = 8 << 20
 """The largest report, in bytes, with unpacked ranks; as objects, they take seven times as much."""
+_FASTEST = 1
+"""zlib's level; higher levels save little, because ranks are similar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ class RecordedRun:
     left_out: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     made_of: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """The facts of its machines and libraries; empty for runs of older versions."""
+        fingerprint = self.environment.get("fingerprint")
+        return fingerprint if isinstance(fingerprint, Mapping) else {}
 
 
 def load_run(folder: RunFolder) -> RecordedRun:
@@ -154,10 +162,6 @@ def _read(path: Path) -> Report | None:
         raise UsageError(f"cannot read a report: {error}") from None
     except (OSError, ValueError):
         return None
-
-
-_FASTEST = 1
-"""zlib's level; higher levels save little, because ranks are similar."""
 
 
 class PackedRanks(Sequence[RankPart]):

@@ -67,13 +67,13 @@ def check(
     from spbench.cli.records.recorded import load_side
     from spbench.cli.text_layout import output_width
     from spbench.record.runs.folder import find_home
-    from spbench.report.comparison.past import find_past_launches
+    from spbench.report.comparison.conditions import make_past_lookup
     from spbench.report.gate.check import check_gate
     from spbench.report.gate.check_text import gate_check_lines, gate_object
 
     root = find_home(home, os.environ)
     recorded = load_side(root, run)
-    past_launches = find_past_launches(root, recorded, recorded)
+    past_launches = make_past_lookup(root, recorded, recorded)
     gate_check = check_gate(
         recorded, past_launches, resamples=resamples, seed=seed, progress=print_progress
     )

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from spbench.report.comparison.conditions import describe_machine_differences, find_conditions
+from spbench.report.comparison.conditions import (
+    PastLaunches,
+    describe_machine_differences,
+    find_conditions,
+    no_past_launches,
+)
 from spbench.report.comparison.judgement import judge_cases
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome, RunComparison
 from spbench.report.comparison.pairs import pair_cases
-from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import (

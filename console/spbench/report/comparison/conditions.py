@@ -1,14 +1,22 @@
-"""The conditions of runs that affect their comparison: faults, noise, machines."""
+"""The conditions of runs that affect their comparison.
+
+These are planted faults, noise, the machines, and how much earlier runs on them differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from spbench.record.runs.case_durations import parse_planted_faults
+from spbench.record.runs.case_durations import hash_work, parse_planted_faults
 from spbench.record.runs.history import RunSummary
-from spbench.report.comparison.model import RunConditions
+from spbench.record.runs.index import find_past_runs
+from spbench.report.comparison.model import HEADLINE, RunConditions
 from spbench.report.recorded import RecordedRun
+
+PastLaunches = Callable[[str, str], Sequence[Sequence[float]]]
+"""A function of case and metric that returns the launches of earlier runs, run by run."""
 
 
 def find_conditions(run: RecordedRun) -> RunConditions:
@@ -52,8 +60,8 @@ def describe_machine_differences(a: RecordedRun, b: RecordedRun) -> str | None:
 
     Facts that only one of the runs has are ignored: older runs have no fingerprint.
     """
-    facts_a = _fingerprint(a)
-    facts_b = _fingerprint(b)
+    facts_a = a.fingerprint
+    facts_b = b.fingerprint
     differences = [
         f"{name} {_format_fact(facts_a[name])} in a, {_format_fact(facts_b[name])} in b"
         for name in facts_a
@@ -62,10 +70,41 @@ def describe_machine_differences(a: RecordedRun, b: RecordedRun) -> str | None:
     return "; ".join(differences) or None
 
 
-def _fingerprint(run: RecordedRun) -> Mapping[str, Any]:
-    facts = run.environment.get("fingerprint")
-    return facts if isinstance(facts, Mapping) else {}
-
-
 def _format_fact(fact: Any) -> str:
     return ", ".join(map(str, fact)) if isinstance(fact, list) and fact else str(fact or "unknown")
+
+
+def no_past_launches(case: str, metric: str) -> Sequence[Sequence[float]]:
+    """Return no launches, for comparisons without earlier runs."""
+    return ()
+
+
+def make_past_lookup(home: Path, a: RecordedRun, b: RecordedRun) -> PastLaunches:
+    """Return the launches of other runs of a home on the machines of runs a and b.
+
+    Runs that are newer than both do not count, so that a later comparison gives the same result.
+    Only headline metrics have earlier launches, and only those of cases that did the same work as
+    in a. There are none if the fingerprints of the two runs differ.
+    """
+    fingerprint = a.fingerprint.get("id")
+    if not isinstance(fingerprint, str) or fingerprint != b.fingerprint.get("id"):
+        return no_past_launches
+    runs_by_work = find_past_runs(home, HEADLINE, fingerprint)
+    compared = {*(a.made_of or [a.summary.id]), *(b.made_of or [b.summary.id])}
+    newest = max(compared)  # ids begin with the time
+
+    def select_launches(case: str, metric: str) -> Sequence[Sequence[float]]:
+        work = _work_id(a, case)
+        if metric != HEADLINE or not work:
+            return []
+        runs = runs_by_work.get((case, work), {})
+        return [launches for run, launches in runs.items() if run not in compared and run < newest]
+
+    return select_launches
+
+
+def _work_id(run: RecordedRun, case: str) -> str | None:
+    part = run.cases.get(case)
+    if part is None:
+        return None
+    return hash_work(part.benchmark, part.version, part.np, part.params, run.summary.argv, part.id)

@@ -8,10 +8,10 @@ from typing import Any
 
 from spbench.record.efficiency import is_ratio_of_times
 from spbench.record.runs.case_durations import UNTIMED_PARAMS
+from spbench.report.comparison.conditions import PastLaunches
 from spbench.report.comparison.deciding_factor import DecidingFactor, deciding_factor
 from spbench.report.comparison.judgement import explain_broken, explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome
-from spbench.report.comparison.past import PastLaunches
 from spbench.report.model import CasePart
 from spbench.stats.difference import (
     LEVEL,

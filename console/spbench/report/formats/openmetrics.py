@@ -80,14 +80,13 @@ def render_openmetrics(run: RecordedRun) -> str:
 def _run_families(run: RecordedRun) -> dict[str, MetricFamily]:
     summary = run.summary
     suite = {"suite": run.summary.suite}
-    machines = run.environment.get("fingerprint")
     version = run.environment.get("spbench")
     info = MetricFamily("The run that the figures are of.")
     labels = {
         "run": summary.id,
         "host": summary.host,
         "version": version,
-        "machines": machines.get("id") if isinstance(machines, Mapping) else None,
+        "machines": run.fingerprint.get("id"),
     }
     info.add(suite | {name: str(value) for name, value in labels.items() if value}, 1.0)
     cases = MetricFamily("Cases by their status.")

@@ -11,7 +11,7 @@ from spbench.errors import ExitCode
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.report.comparison.compare import compare, rules_out_slowdown
-from spbench.report.comparison.conditions import describe_machine_differences
+from spbench.report.comparison.conditions import describe_machine_differences, make_past_lookup
 from spbench.report.comparison.model import (
     HEADLINE,
     CaseJudgement,
@@ -21,7 +21,6 @@ from spbench.report.comparison.model import (
     RunComparison,
 )
 from spbench.report.comparison.notes import comparison_summary
-from spbench.report.comparison.past import find_past_launches
 from spbench.report.comparison.text import gate_lines
 from spbench.report.export import comparison_object
 from spbench.report.model import CasePart
@@ -39,7 +38,7 @@ def compare_with_past(
     ``force`` compares them although their machines or work differ.
     """
     mismatch = None if force else describe_machine_differences(a, b)
-    return compare(a, b, find_past_launches(home, a, b), mismatch=mismatch, force=force)
+    return compare(a, b, make_past_lookup(home, a, b), mismatch=mismatch, force=force)
 
 
 @dataclass(frozen=True, slots=True)

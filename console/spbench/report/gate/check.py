@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from spbench.launch.survey.progress import INTERVAL, Progress, ignore_progress
 from spbench.report.comparison.compare import collect_chances, find_different, judge_pair
+from spbench.report.comparison.conditions import PastLaunches, no_past_launches
 from spbench.report.comparison.judgement import explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, Outcome
 from spbench.report.comparison.pairs import launch_medians, pair_cases
-from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import compute_min_launches

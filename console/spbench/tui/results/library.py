@@ -15,9 +15,12 @@ from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.report.baselines.files import baseline_path, load_baseline, load_baselines
 from spbench.report.baselines.making import make_baseline_run
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.conditions import describe_machine_differences
+from spbench.report.comparison.conditions import (
+    describe_machine_differences,
+    make_past_lookup,
+    no_past_launches,
+)
 from spbench.report.comparison.model import RunComparison
-from spbench.report.comparison.past import find_past_launches, no_past_launches
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -50,7 +53,7 @@ class RunLibrary:
 
     def compare(self, a: RecordedRun, b: RecordedRun) -> RunComparison:
         """Compare two runs like ``spbench compare``; if readonly, without past launches."""
-        past_launches = no_past_launches if self._readonly else find_past_launches(self.home, a, b)
+        past_launches = no_past_launches if self._readonly else make_past_lookup(self.home, a, b)
         return compare(a, b, past_launches, mismatch=describe_machine_differences(a, b))
 
     def compare_with_baseline(self, name: str, b: RecordedRun) -> RunComparison:

@@ -11,8 +11,8 @@ from spbench.record.noise import (
     summarize_noise,
 )
 from spbench.report.build import build_case_parts
+from spbench.report.comparison.conditions import no_past_launches
 from spbench.report.comparison.pairs import pair_cases
-from spbench.report.comparison.past import no_past_launches
 from support import sample_events as events
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.past import find_past_launches
+from spbench.report.comparison.conditions import make_past_lookup
 from spbench.report.recorded import RecordedRun
 from support.sample_runs import make_case, make_run
 
@@ -44,7 +44,7 @@ def write_run(home: Path, id: str, machines: str, time: float, **changes: Any) -
 def test_past_launches_are_of_other_runs_on_the_same_machines(home: Path) -> None:
     a = make_past_run("m1", "20260101-000000-x-0000")
     b = make_past_run("m1", "another")
-    launches = find_past_launches(home, a, b)
+    launches = make_past_lookup(home, a, b)
     assert list(launches("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
     assert list(launches("a", "skew")) == list(launches("b", "time_ms")) == []
 
@@ -52,20 +52,20 @@ def test_past_launches_are_of_other_runs_on_the_same_machines(home: Path) -> Non
 def test_case_with_different_work_has_no_past_launches(home: Path) -> None:
     a = make_past_run("m1", "x")
     b = make_past_run("m1", "y")
-    before = list(find_past_launches(home, a, b)("a", "time_ms"))
+    before = list(make_past_lookup(home, a, b)("a", "time_ms"))
     write_run(home, "20260102-000001-y-0000", "m1", 50.0, params={"halo_len": 7})
     write_run(home, "20260102-000002-y-0000", "m1", 50.0, np=8)
     write_run(home, "20260102-000003-y-0000", "m1", 50.0, benchmark="other.one")
-    assert list(find_past_launches(home, a, b)("a", "time_ms")) == before
+    assert list(make_past_lookup(home, a, b)("a", "time_ms")) == before
     write_run(home, "20260102-000004-y-0000", "m1", 1.5, params={"halo_len": 1, "seed": 7})
-    assert list(find_past_launches(home, a, b)("a", "time_ms")) == [*before, [1.5]]
+    assert list(make_past_lookup(home, a, b)("a", "time_ms")) == [*before, [1.5]]
 
 
 def test_ignores_runs_later_than_both(home: Path) -> None:
     a, b = (make_past_run("m1", f"20260101-00000{number}-x-0000") for number in (1, 4))
     baseline = replace(make_past_run("m1", "main"), made_of=(a.summary.id,))
     for first, second in ((a, b), (b, a), (baseline, b)):
-        launches = find_past_launches(home, first, second)
+        launches = make_past_lookup(home, first, second)
         assert list(launches("a", "time_ms")) == [[1.0], [1.02], [1.03]]
 
 
@@ -73,13 +73,13 @@ def test_run_with_an_injected_fault_has_no_past_launches(home: Path) -> None:
     a = make_past_run("m1", "x")
     b = make_past_run("m1", "y")
     slowed = replace(b, summary=replace(b.summary, argv=("run", "x.yaml", "--inject", "slow=1.1")))
-    assert list(find_past_launches(home, slowed, a)("a", "time_ms")) == []
-    assert list(find_past_launches(home, a, slowed)("a", "time_ms"))
+    assert list(make_past_lookup(home, slowed, a)("a", "time_ms")) == []
+    assert list(make_past_lookup(home, a, slowed)("a", "time_ms"))
 
 
 @pytest.mark.parametrize("machines", [("m1", "m2"), ("m3", "m3"), ("", "")])
 def test_different_machines_have_no_past_launches(home: Path, machines: tuple[str, str]) -> None:
-    launches = find_past_launches(
+    launches = make_past_lookup(
         home, make_past_run(machines[0], "x"), make_past_run(machines[1], "y")
     )
     assert list(launches("a", "time_ms")) == []
@@ -88,8 +88,8 @@ def test_different_machines_have_no_past_launches(home: Path, machines: tuple[st
 def test_variation_of_earlier_runs_judges_single_launches(home: Path) -> None:
     a = make_past_run("m1", "x", 1.0)
     b = make_past_run("m1", "y", 1.6)
-    [row] = compare(a, b, find_past_launches(home, a, b)).rows
+    [row] = compare(a, b, make_past_lookup(home, a, b)).rows
     assert (row.outcome, row.by_factor) == ("worse", True)
     assert row.reason == "beyond a factor of 1.5 (from 9 recorded launches)"
-    [row] = compare(a, make_past_run("m1", "z", 1.05), find_past_launches(home, a, b)).rows
+    [row] = compare(a, make_past_run("m1", "z", 1.05), make_past_lookup(home, a, b)).rows
     assert row.outcome == "not enough samples"

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from spbench.report.comparison.past import no_past_launches
+from spbench.report.comparison.conditions import no_past_launches
 from spbench.report.gate import check as gate
 from spbench.report.gate.check import CaseGate, check_gate
 from spbench.report.gate.check_text import gate_notes
