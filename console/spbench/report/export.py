@@ -34,6 +34,11 @@ KINDS = ("csv", "json", "md")
 
 _FORMULA = ("=", "+", "-", "@")
 """The characters with which formulas of spreadsheets begin."""
+# An underscore within a word, for example in time_ms, has no meaning in Markdown.
+_MARKS = re.compile(r"([\\`*\[\]<>#~|&!$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z]))")
+RUN_COLUMNS = ("case", "status", "metric", "median", "p95", "p99", "n", "reference", "note")
+NUMBER_TITLES = frozenset({"time", "median", "p95", "p99", "n", "reference", "efficiency"})
+"""The titles of columns of numbers."""
 
 
 def export_text(run: RecordedRun, kind: str) -> str:
@@ -200,7 +205,7 @@ def _markdown(
     rows: Iterable[Sequence[str]],
     remarks: Iterable[str],
 ) -> str:
-    right = [column in NUMBER_COLUMNS for column in columns]
+    right = [column in NUMBER_TITLES for column in columns]
     table = _markdown_table(columns, right, rows)
     below = [f"\n{escape_markdown(remark)}" for remark in remarks]
     return "\n".join([f"{escape_markdown(head)}\n", table, *below]) + "\n"
@@ -219,18 +224,9 @@ def _markdown_table(
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-# An underscore within a word, for example in time_ms, has no meaning in Markdown.
-_MARKS = re.compile(r"([\\`*\[\]<>#~|&!$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z]))")
-
-
 def escape_markdown(text: str) -> str:
     """Return a text in one line, with Markdown's special characters escaped."""
     return _MARKS.sub(r"\\\1", replace_controls(" ".join(text.split())))
-
-
-RUN_COLUMNS = ("case", "status", "metric", "median", "p95", "p99", "n", "reference", "note")
-NUMBER_COLUMNS = frozenset({"time", "median", "p95", "p99", "n", "reference", "efficiency"})
-"""The titles of columns of numbers."""
 
 
 def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:

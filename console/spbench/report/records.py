@@ -29,7 +29,7 @@ def metric_records(run: RecordedRun) -> list[dict[str, Any]]:
 
 
 def sample_records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return a row for each sample: the value of an iteration over all ranks."""
+    """Return a row for each sample: an iteration's value over all ranks, by the metric's rule."""
     return [
         {
             "run": run.summary.id,

@@ -23,6 +23,8 @@ _BEFORE_UNIT = re.compile(
     r"(?<=\d) (?=(?:[pnum]?s|min|h|%|[kMGTP]?i?B|[kMGTP]?FLOP|images|cases?|launches)(?![a-z]))"
 )
 """The space between a number and its unit, at which no line ends."""
+ELLIPSIS = "…"
+_PARAMETER_NAME = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,14 @@ def render_table(
     ]
     ids = next(index for index, column in enumerate(columns) if column.ids)
     case_ids = [row[ids] for row in cells]
-    room = _compute_id_width(columns, cells, shown, width)
+    id_width = _compute_id_width(columns, cells, shown, width)
     optional = [index for index in shown if columns[index].optional]
     for index in sorted(optional, key=lambda index: (columns[index].rank, index), reverse=True):
-        if _are_distinct(case_ids, room):
+        if _are_distinct(case_ids, id_width):
             break
         shown.remove(index)
-        room = _compute_id_width(columns, cells, shown, width)
-    for row, short in zip(cells, shorten_ids(case_ids, max(room, _LEAST_ID)), strict=True):
+        id_width = _compute_id_width(columns, cells, shown, width)
+    for row, short in zip(cells, shorten_ids(case_ids, max(id_width, _LEAST_ID)), strict=True):
         row[ids] = short
     table = [[columns[index].title for index in shown]]
     table += [[row[index] for index in shown] for row in cells]
@@ -104,11 +106,11 @@ def render_table(
     return align_columns(table, right)
 
 
-def _are_distinct(ids: Sequence[str], room: int) -> bool:
+def _are_distinct(ids: Sequence[str], id_width: int) -> bool:
     """Return whether shortened ids are still distinct."""
-    if room < _LEAST_ID:
+    if id_width < _LEAST_ID:
         return False
-    return len(set(shorten_ids(ids, room))) == len(set(ids))
+    return len(set(shorten_ids(ids, id_width))) == len(set(ids))
 
 
 def _compute_id_width(
@@ -129,8 +131,8 @@ def _compute_id_width(
 def fits_table(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], width: int) -> bool:
     """Return whether a table fits with all columns and distinct shortened ids."""
     ids = next(index for index, column in enumerate(columns) if column.ids)
-    room = _compute_id_width(columns, rows, range(len(columns)), width)
-    return _are_distinct([row[ids] for row in rows], room)
+    id_width = _compute_id_width(columns, rows, range(len(columns)), width)
+    return _are_distinct([row[ids] for row in rows], id_width)
 
 
 def wrap_text(text: str, width: int, indent: str = "  ") -> Iterator[str]:
@@ -151,10 +153,6 @@ def _wrap(text: str, width: int, indent: str = "") -> Iterator[str]:
         if text_line.lstrip().startswith("::"):
             text_line = text_line.replace("::", "? ", 1)
         yield text_line
-
-
-ELLIPSIS = "…"
-_PARAMETER_NAME = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
 
 
 def drop_parameter_names(case_id: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from spbench.record.number_formatting import GLYPHS, NOISY, replace_controls
-from spbench.report.export import NUMBER_COLUMNS, RUN_COLUMNS, escape_markdown, run_rows
+from spbench.report.export import NUMBER_TITLES, RUN_COLUMNS, escape_markdown, run_rows
 from spbench.report.formats.case_text import (
     LEGEND,
     choose_headline,
@@ -34,7 +34,7 @@ def render_markdown(run: RecordedRun) -> str:
         f"## {_add_sign(verdict, verdict)}: {suite}",
         _head(run),
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
-        *_list_bad_cases(run),
+        *_render_bad_cases(run),
         *map(escape_markdown, run.findings),
         _render_table(_COLUMNS, map(_row, sort_by_urgency(run)), MOST_BYTES // 4),
         "\n".join(f"- {escape_markdown(line)}" for line in LEGEND),
@@ -54,8 +54,11 @@ def _head(run: RecordedRun) -> str:
     return ", ".join(parts)
 
 
-def _list_bad_cases(run: RecordedRun) -> Iterator[str]:
-    """Yield a list of the cases that did not pass, with reasons; a long list is cut."""
+def _render_bad_cases(run: RecordedRun) -> Iterator[str]:
+    """Yield one list of the cases that did not pass, with reasons, if there are any.
+
+    A long list is cut, with a note.
+    """
     cases = list_bad_cases(run)
     lines = (
         f"- **{case.status}** {_code(case.id)}: {escape_markdown(explain_status(case))}"
@@ -88,7 +91,7 @@ def _all_metrics(run: RecordedRun) -> str:
 
 def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]], max_bytes: int) -> str:
     """Return a table, cut at a size, with the number of omitted rows below it."""
-    rule = ["---:" if column in NUMBER_COLUMNS else "---" for column in columns]
+    rule = ["---:" if column in NUMBER_TITLES else "---" for column in columns]
     lines = [f"| {' | '.join(row)} |" for row in (columns, rule, *rows)]
     shown = list(_cut_lines(lines, max_bytes))
     note = "\n".join(_note_omitted(len(lines) - len(shown)))

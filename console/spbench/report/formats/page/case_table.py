@@ -22,7 +22,7 @@ COLUMNS = (
     *("verdict", "case", "benchmark", "ranks", "time", "p95", "reference", "efficiency"),
     *("samples", "why"),
 )
-NUMBER_COLUMNS = (3, 4, 5, 6, 7)
+NUMBER_INDICES = (3, 4, 5, 6, 7)
 MOST_CHARACTERS = 300
 """The length of a reason in the table, in characters; the case's details have all of it."""
 MOST_ROWS_BYTES = 1_400_000
@@ -61,7 +61,7 @@ def case_table(rows: Sequence[Row], count: int, detailed: int = 0) -> Markup:
         text = f"and {more} more cases, for which there is no room; the CSV has them"
         note = tag("p", text, class_="soft")
     legend = tag("ul", *(tag("li", line) for line in LEGEND), class_="soft") if rows else NOTHING
-    table = html_table(columns, shown, NUMBER_COLUMNS)
+    table = html_table(columns, shown, NUMBER_INDICES)
     return tag("div", join_markup([table, note, legend]), class_="cases")
 
 

@@ -64,7 +64,8 @@ class _Bounds:
         return ClockOffset(middle, max(self.high - middle, middle - self.low), method)
 
 
-Meeting = Hashable
+Collective = Hashable
+"""The identity of a collective operation, equal on all its ranks."""
 
 
 @dataclass(slots=True)
@@ -79,7 +80,9 @@ class JobClocks:
     console: str | None
     started: float
     # By collective and host: the host's time at which the last rank entered.
-    _meetings: dict[Meeting, dict[str, _Bounds]] = field(default_factory=lambda: defaultdict(dict))
+    _collectives: dict[Collective, dict[str, _Bounds]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     # By host: the newest stamp since the console's last event.
     _newest: dict[str, float] = field(default_factory=dict)
     # By host: bounds of the offset from the order of events.
@@ -96,9 +99,11 @@ class JobClocks:
             self._loose[host].raise_low(newest - time)
         self._newest.clear()
 
-    def note_meeting(self, meeting: Meeting, host: str, before: float, after: float) -> None:
+    def note_collective(
+        self, collective: Collective, host: str, before: float, after: float
+    ) -> None:
         """Note that a rank entered a collective after `before`, and left before `after`."""
-        bounds = self._meetings[meeting].setdefault(host, _Bounds())
+        bounds = self._collectives[collective].setdefault(host, _Bounds())
         bounds.raise_low(before)
         bounds.reduce_high(after)
 
@@ -127,19 +132,19 @@ class JobClocks:
         bounds = self._bound_difference(host, reference)
         if not bounds.is_finite:
             return self._estimate_by_order(host, in_order=in_order)
-        to_reference = bounds.to_offset(f"to {reference}, by {len(self._meetings)} collectives")
+        to_reference = bounds.to_offset(f"to {reference}, by {len(self._collectives)} collectives")
         seconds = base.seconds + to_reference.seconds
         return ClockOffset(seconds, to_reference.error, to_reference.method)
 
     def _bound_difference(self, host: str, reference: str) -> _Bounds:
         bounds = _Bounds()
-        for hosts in self._common_meetings(host, reference):
+        for hosts in self._common_collectives(host, reference):
             bounds.raise_low(hosts[host].low - hosts[reference].high)
             bounds.reduce_high(hosts[host].high - hosts[reference].low)
         return bounds
 
-    def _common_meetings(self, host: str, other: str) -> Iterator[Mapping[str, _Bounds]]:
-        return (hosts for hosts in self._meetings.values() if host in hosts and other in hosts)
+    def _common_collectives(self, host: str, other: str) -> Iterator[Mapping[str, _Bounds]]:
+        return (hosts for hosts in self._collectives.values() if host in hosts and other in hosts)
 
     def _estimate_by_order(self, host: str, *, in_order: bool) -> ClockOffset:
         if host == self.console:

@@ -188,8 +188,8 @@ class RunSpans:
                 position.before = event["time"]
             return
         if phase == _AFTER_WARMUP and position.warming and position.before is not None:
-            meeting = (position.case, position.warmups, done)
-            self._clocks.note_meeting(meeting, position.host, position.before, event["time"])
+            collective = (position.case, position.warmups, done)
+            self._clocks.note_collective(collective, position.host, position.before, event["time"])
         position.before = None
 
     def _handle_rank_samples(self, event: Event, rank: int, position: _RankPosition) -> None:

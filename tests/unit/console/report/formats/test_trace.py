@@ -137,13 +137,13 @@ def test_clocks_that_may_be_equal_have_no_offset():
     assert (offset.seconds, offset.error) == (0.0, 2.0)
 
 
-def test_ignores_contradictory_meetings():
+def test_ignores_contradictory_collectives():
     clocks = JobClocks("login", 1000.0)
     for host in ("login", "node02"):
         clocks.note_rank_event(host, 1001.0)
-    for meeting, ahead in enumerate((0.0, 5.0)):
-        clocks.note_meeting(meeting, "login", 1001.0, 1001.1)
-        clocks.note_meeting(meeting, "node02", 1001.0 + ahead, 1001.1 + ahead)
+    for collective, ahead in enumerate((0.0, 5.0)):
+        clocks.note_collective(collective, "login", 1001.0, 1001.1)
+        clocks.note_collective(collective, "node02", 1001.0 + ahead, 1001.1 + ahead)
     clocks.note_console_event(1002.0)
     assert clocks.estimate_offsets()["node02"].method == "by the order of events"
 
