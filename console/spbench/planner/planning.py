@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.mode import plan_hpgo
-from spbench.planner.plans import Mode, Plan
+from spbench.planner.plans import Mode, Plan, Training
 from spbench.planner.profile.layers import Profile
 from spbench.planner.search.best import plan_best
-from spbench.planner.training import Training
 
 PARAMETERS_AND_GRADIENTS = 2.0
 THREADS = "RAYON_NUM_THREADS"

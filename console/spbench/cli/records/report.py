@@ -119,7 +119,7 @@ def _render_report(run: RecordedRun, format_: str, gate_result: GateResult | Non
 
 
 def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
-    from spbench.report.push import push_metrics
+    from spbench.report.formats.openmetrics import push_metrics
 
     sys.stderr.write(f"spbench: pushing {recorded.summary.id} to {gateway}\n")
     address = push_metrics(text, gateway, recorded.summary.suite)

@@ -23,9 +23,8 @@ from spbench.planner.hpgo.straight import (
     explain_too_few_states,
     find_straight_pipeline,
 )
-from spbench.planner.plans import Baseline
+from spbench.planner.plans import Baseline, Training
 from spbench.planner.profile.states import States
-from spbench.planner.training import Training
 
 DP_PLAIN = "DP no overlap"
 DP_OVERLAP = "DP + normal overlap"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from spbench.planner.cluster.machines import Cluster, Link
 from spbench.planner.cluster.placement import Counts, DeviceGroup
 from spbench.planner.errors import PlannerError
+from spbench.planner.plans import Training
 from spbench.planner.profile.states import States
-from spbench.planner.training import Training
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,12 +7,11 @@ from spbench.planner.hpgo.baselines import estimate_baselines
 from spbench.planner.hpgo.candidates import generate_candidates
 from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork, estimate_hpgo_step
 from spbench.planner.hpgo.straight import build_problem
-from spbench.planner.plans import Plan, PlanStage
+from spbench.planner.plans import Plan, PlanStage, Training
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.states import States
 from spbench.planner.simulation.memory import compute_stage_memory
-from spbench.planner.training import Training
 from spbench_core.schedule.orders import stage_in_flight
 
 

@@ -15,8 +15,8 @@ from spbench.planner.hpgo.costs import (
     build_hpgo_work,
 )
 from spbench.planner.hpgo.table import Table
+from spbench.planner.plans import Training
 from spbench.planner.profile.states import States
-from spbench.planner.training import Training
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:

@@ -25,12 +25,11 @@ from spbench.planner.hpgo.costs import (
     estimate_hpgo_step,
 )
 from spbench.planner.hpgo.straight import explain_too_few_states, find_straight_pipeline
-from spbench.planner.plans import Baseline
+from spbench.planner.plans import Baseline, Training
 from spbench.planner.profile.states import States
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_times import compute_recomputing_stages, compute_stages
-from spbench.planner.training import Training
 from spbench_core.number_text import format_quantity
 from spbench_core.schedule.orders import StageSchedule
 from spbench_core.schedule.timetable import compute_step_end

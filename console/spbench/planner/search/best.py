@@ -22,7 +22,7 @@ from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import Counts, DeviceGroup, Placements
 from spbench.planner.cluster.placement_graph import PlacementGraph, build_placement_graph
 from spbench.planner.errors import NoPlanError
-from spbench.planner.plans import Plan
+from spbench.planner.plans import Plan, Training
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import States
@@ -41,7 +41,6 @@ from spbench.planner.search.rounds import make_interleavings
 from spbench.planner.search.scoring import CandidateScores
 from spbench.planner.search.stage_messages import choose_skip_route
 from spbench.planner.search.stage_times import build_plan_stages
-from spbench.planner.training import Training
 
 FEW_GROUPS = 220
 ALL_GROUPS = 900

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from spbench.planner.cluster.machines import Cluster, DeviceKind
 from spbench.planner.cluster.messages import MessageCosts
 from spbench.planner.cluster.placement import DeviceGroup
+from spbench.planner.plans import Training
 from spbench.planner.profile.states import States
 from spbench.planner.profile.work import ModelWork, compute_work
 from spbench.planner.simulation.memory import DeviceMemory
-from spbench.planner.training import Training
 
 Kinds = tuple[tuple[DeviceKind, int], ...]
 """The kinds of devices of a group, and the number of each."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from spbench.errors import FailedRunError, UsageError
 from spbench.record.number_formatting import GLYPHS, replace_controls
 from spbench.report.formats.case_text import has_passed
 from spbench.report.model import CasePart, MetricPart
@@ -20,6 +21,11 @@ from spbench_core.events.statuses import RunStatus
 
 STATISTICS = ("p50", "p95", "max")
 """The statistics of a metric with several samples; one sample has only p50."""
+
+PUSH_TIMEOUT_S = 10.0
+"""Seconds in which a push gateway must answer."""
+# Gateways read the older text format, which accepts this text, too.
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class BaseUnit(NamedTuple):
@@ -75,6 +81,35 @@ def render_openmetrics(run: RecordedRun) -> str:
             _add_metric(families, labels, name, metric, case)
     lines = (line for name, family in families.items() for line in _render_family(name, family))
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
+
+
+def push_metrics(text: str, gateway: str, suite: str) -> str:
+    """Replace a suite's metrics in a gateway by this OpenMetrics text; return the URL.
+
+    Raises:
+        UsageError: The gateway's address is not an HTTP or HTTPS URL.
+        FailedRunError: The gateway cannot be reached, does not answer, or rejects the text.
+    """
+    # Loaded late, since reports in other formats need no network.
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+    from urllib.parse import quote, urlsplit
+    from urllib.request import Request, urlopen
+
+    parts = urlsplit(gateway)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--push {gateway}: write http://HOST:PORT, the gateway's address")
+    address = f"{gateway.rstrip('/')}/metrics/job/spbench/suite/{quote(suite, safe='')}"
+    request = Request(address, text.encode(), {"Content-Type": _CONTENT_TYPE}, method="PUT")
+    try:
+        with urlopen(request, timeout=PUSH_TIMEOUT_S):
+            return address
+    except HTTPError as error:
+        answer = " ".join(error.read(500).decode(errors="replace").split())
+        raise FailedRunError(f"{address} refused the figures: {error.code} {answer}") from None
+    except (URLError, OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise FailedRunError(f"cannot push to {address}: {reason}; is the gateway up?") from None
 
 
 def _run_families(run: RecordedRun) -> dict[str, MetricFamily]:

@@ -9,11 +9,11 @@ from spbench.planner.hpgo.baselines import (
     estimate_training_baselines,
 )
 from spbench.planner.hpgo.costs import build_hpgo_work
+from spbench.planner.plans import Training
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.memory import compute_stage_memory
-from spbench.planner.training import Training
 from spbench_core.schedule.orders import stage_in_flight
 from support.planner.sample_profiles import find_shared_file, make_chain, make_layer
 

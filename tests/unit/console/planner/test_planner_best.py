@@ -14,6 +14,7 @@ from spbench.planner.cluster.placement import DeviceGroup, Placements
 from spbench.planner.cluster.placement_graph import build_placement_graph
 from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.planning import plan, plan_many
+from spbench.planner.plans import Training
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
@@ -26,7 +27,6 @@ from spbench.planner.search.scoring import CandidateScores
 from spbench.planner.search.shortest_paths import CostArrays, SearchGraph, ShortestPathDP
 from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
-from spbench.planner.training import Training
 from spbench_core.schedule.timetable import compute_timetable
 from support.planner.brute_force import BruteForceSearch
 from support.planner.sample_profiles import find_shared_file, make_chain

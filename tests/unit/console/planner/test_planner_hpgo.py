@@ -25,10 +25,10 @@ from spbench.planner.hpgo.costs import (
 )
 from spbench.planner.hpgo.mode import plan_hpgo, search_hpgo
 from spbench.planner.hpgo.straight import find_straight_pipeline
+from spbench.planner.plans import Training
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.linear import find_linear_states
-from spbench.planner.training import Training
 from support.planner.sample_profiles import find_shared_file, load_hpgo_outputs, make_chain
 from support.planner.simple_hpgo import ReferenceSearch
 

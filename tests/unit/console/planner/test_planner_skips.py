@@ -9,6 +9,7 @@ import pytest
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.planning import plan
+from spbench.planner.plans import Training
 from spbench.planner.profile.graph import build_graph
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.skips import find_skips
@@ -17,7 +18,6 @@ from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_messages import choose_skip_route
 from spbench.planner.search.stage_times import compute_stages
 from spbench.planner.simulation.step import simulate
-from spbench.planner.training import Training
 from support.planner.sample_profiles import make_chain
 
 SIX = replace(

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.report.push import push_metrics
+from spbench.report.formats.openmetrics import push_metrics
 
 
 @pytest.fixture
