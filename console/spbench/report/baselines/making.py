@@ -12,8 +12,8 @@ from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineM
 from spbench.report.comparison.conditions import find_faults
 from spbench.report.comparison.judgement import explain_unfit
 from spbench.report.comparison.model import HEADLINE, Outcome, RunComparison
-from spbench.report.comparison.notes import name_cases
 from spbench.report.comparison.pairs import launch_medians
+from spbench.report.comparison.unjudged import name_cases
 from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import compute_min_launches

@@ -138,9 +138,6 @@ def _unchecked_case(case: CasePart, tests: int) -> CaseGate:
     )
 
 
-# Known errors
-
-
 def finds_error(case: CasePart) -> bool:
     """Return whether comparing a case with itself finds a planted failed check."""
     planted = _fail_check(case)
@@ -168,9 +165,6 @@ def _fail_check(case: CasePart) -> CasePart:
         "checks": [failed, *case.checks[1:]],
     }
     return case.model_copy(update=changes)
-
-
-# Known slowdowns
 
 
 @dataclass(frozen=True, slots=True)

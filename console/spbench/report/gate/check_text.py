@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spbench.record.number_formatting import format_percent
-from spbench.report.comparison.notes import name_cases
+from spbench.report.comparison.unjudged import name_cases
 from spbench.report.gate.check import (
     MORE_LAUNCHES,
     POWER,

@@ -14,12 +14,12 @@ from textual.widgets import Static
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import HEADLINE, RunComparison
 from spbench.report.comparison.notes import (
-    case_reasons,
     comparison_notes,
     comparison_summary,
     comparison_warnings,
 )
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
+from spbench.report.comparison.unjudged import case_reasons
 from spbench.tui.cells import status_span
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns

@@ -16,12 +16,12 @@ from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
     comparison_warnings,
-    name_cases,
     noise_notes,
     table_notes,
 )
 from spbench.report.comparison.rows import OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison.text import comparison_lines, gate_lines
+from spbench.report.comparison.unjudged import name_cases
 from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import CaseStatus

@@ -1,0 +1,168 @@
+"""The reasons why cases of a comparison are not judged, with advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from spbench.record.number_formatting import format_factor, format_percent
+from spbench.report.comparison.compare import RESOLUTION, choose_tolerance, rules_out_slowdown
+from spbench.report.comparison.model import (
+    CasePair,
+    JudgementKind,
+    MetricRow,
+    Outcome,
+    RunComparison,
+)
+from spbench.stats.difference import MIN_PAST_RUNS, compute_min_launches
+from spbench_core.events.statuses import RunStatus
+
+MAX_NAMED = 6
+"""The largest number of cases that a note names."""
+_SCATTERED = (
+    "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many launches find "
+    "which slowdown."
+)
+_FORCE = "Use `spbench compare --force` to compare anyway."
+
+
+class _Reason(NamedTuple):
+    """The reason why a case is not judged, and advice."""
+
+    clause: str
+    advice: tuple[str, ...] = ()
+
+
+def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield the reasons why cases are not judged, and advice, each once."""
+    printed: set[str] = set()
+    for (reason, advice), cases in _unjudged_groups(comparison).items():
+        new_advice = [text for text in advice if text not in printed]
+        printed.update(new_advice)
+        yield " ".join([f"Not judged, {reason}: {name_cases(cases)}.", *new_advice])
+    yield from _few_launches_notes(comparison)
+    judged = {case.case for case in comparison.judgements}
+    if unselected := [id_ for id_ in comparison.only_a if id_ not in judged]:
+        yield f"Not selected in b: {name_cases(unselected)}."
+
+
+def case_reasons(comparison: RunComparison) -> dict[str, str]:
+    """Return the reasons why cases are not judged, or are broken, by case id."""
+    reasons = {
+        case: key.clause for key, cases in _unjudged_groups(comparison).items() for case in cases
+    }
+    broken = comparison.judged_as(JudgementKind.BROKEN)
+    return reasons | {case.case: str(case.reason) for case in broken}
+
+
+def name_cases(ids: Sequence[str]) -> str:
+    """Return case ids in one clause, such as ``a, b and 9 more``."""
+    if len(ids) <= MAX_NAMED + 1:
+        return ", ".join(ids)
+    return f"{', '.join(ids[:MAX_NAMED])} and {len(ids) - MAX_NAMED} more"
+
+
+def format_exact_percent(share: float) -> str:
+    """Return an exact share, which is not a measurement, such as ``5 %``."""
+    return f"{100 * share:g} %"
+
+
+def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
+    pairs = {pair.id: pair for pair in comparison.cases}
+    needed = compute_min_launches(max(1, _count_tested(pairs.values())))
+    groups: dict[_Reason, list[str]] = {}
+    for case in comparison.judged_as(JudgementKind.UNJUDGED):
+        pair = pairs.get(case.case)
+        if pair is None:
+            only_run = "a" if case.case in comparison.only_a else "b"
+            key = _Reason(f"only in {only_run}", ("Run the same cases on both sides.",))
+        elif pair.headline is None:
+            key = _Reason("time not measured")
+        else:
+            key = _explain_row(pair.headline, comparison, needed)
+        groups.setdefault(key, []).append(case.case)
+    return groups
+
+
+def _count_tested(pairs: Iterable[CasePair]) -> int:
+    """Return the number of cases with times that were judged together."""
+    rows = (pair.headline for pair in pairs)
+    return sum(
+        row is not None
+        and row.chance is not None
+        and row.outcome not in (None, Outcome.NOT_COMPARABLE)
+        for row in rows
+    )
+
+
+def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield the rule for cases with too few launches for a test."""
+    unjudged = {case.case for case in comparison.judged_as(JudgementKind.UNJUDGED)}
+    few = [
+        pair.headline
+        for pair in comparison.cases
+        if pair.id in unjudged
+        and pair.headline is not None
+        and pair.headline.outcome == Outcome.TOO_FEW
+        and pair.headline.interval is None
+    ]
+    factors = [row.factor.value for row in few if row.factor is not None]
+    has_noisy = len(factors) < len(few)
+    if not factors:
+        if has_noisy:
+            yield "With fewer launches, noisy cases are never judged."
+        return
+    ends = list(dict.fromkeys(map(format_factor, (min(factors), max(factors)))))
+    condition = f"beyond {' to '.join(ends)}"
+    condition += ", depending on the case" if len(ends) > 1 else ""
+    if has_noisy:
+        yield (
+            "With fewer launches, noisy cases are never judged, "
+            f"and others only if the ratio is {condition}."
+        )
+    else:
+        yield f"With fewer launches, a case is judged only if its ratio is {condition}."
+
+
+def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Reason:
+    """Return the reason why a case's time has no outcome, and advice."""
+    if row.outcome == Outcome.NOT_COMPARABLE:
+        return _explain_incomparable(row, comparison)
+    if row.outcome != Outcome.TOO_FEW:
+        reason = row.reason or "no outcome"
+        if row.ratio is None:
+            return _Reason(f"no ratio of times ({reason})")
+        passing = "Compare runs in which these cases pass."
+        return _Reason(f"no valid result ({reason})", (passing,))
+    if min(row.launches) < needed:
+        few = (
+            f"too few launches ({row.launches[0]} in a, {row.launches[1]} in b, "
+            f"{needed} per side needed)"
+        )
+        return _Reason(few, (f"Run both sides with `--set repeat={needed}`.",))
+    if rules_out_slowdown(row):
+        limit = format_percent(RESOLUTION)
+        harmless = f"a slowdown above {limit} ruled out, a speed-up neither shown nor ruled out"
+        return _Reason(harmless, ("`--fail-on worse` accepts that.",))
+    is_clear = row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]
+    if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + choose_tolerance(row):
+        limit = format_exact_percent(choose_tolerance(row))
+        return _Reason(
+            f"a difference of at most {limit}, by which runs may differ",
+            (f"{MIN_PAST_RUNS} earlier runs show by how much they do.",),
+        )
+    if is_clear:
+        return _Reason("a difference that may be chance among so many cases", (_SCATTERED,))
+    clause = f"no difference shown, and one above {format_percent(RESOLUTION)} not ruled out"
+    return _Reason(clause, (_SCATTERED,))
+
+
+def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:
+    if comparison.machines and row.reason == comparison.machines:
+        baseline = "Set a baseline on these machines, or use `spbench compare --force`."
+        advice = baseline if comparison.a.verdict == RunStatus.BASELINE else _FORCE
+        return _Reason("other machines or libraries (see the warning)", (advice,))
+    if any(row.case in cases for cases in comparison.versions.values()):
+        advice = "Run both sides with the same version of spbench."
+        return _Reason("other benchmark versions (see the warning)", (advice,))
+    return _Reason(f"other parameters or ranks ({row.reason})", (_FORCE,))
