@@ -42,20 +42,20 @@ def time_alternatives(
         progress: The progress over the rounds.
         steps: The steps of the progress for a round of all alternatives.
     """
-    seconds: dict[Key, list[float]] = {key: [] for key in alternatives}
+    seconds_by_key: dict[Key, list[float]] = {key: [] for key in alternatives}
     groups = [list(alternatives)] if interleaved else [[key] for key in alternatives]
     for group in groups:
-        spent = 0.0
+        spent_seconds = 0.0
         for completed in range(warm_up + rounds):
-            if spent >= max_seconds and completed > warm_up:
+            if spent_seconds >= max_seconds and completed > warm_up:
                 break
             for key in group:
-                elapsed = _slowest(alternatives[key](), comm)
+                elapsed_seconds = _slowest(alternatives[key](), comm)
                 if completed >= warm_up:
-                    seconds[key].append(elapsed)
-                    spent += elapsed
+                    seconds_by_key[key].append(elapsed_seconds)
+                    spent_seconds += elapsed_seconds
             progress.advance(steps * len(group) / len(alternatives))
-    return {key: median(times) for key, times in seconds.items()}
+    return {key: median(run_seconds) for key, run_seconds in seconds_by_key.items()}
 
 
 def _slowest(seconds: float, comm: MPI.Intracomm | None) -> float:

@@ -38,11 +38,11 @@ def measure_costs(
         learns: Whether backward passes count, too.
     """
     images = max(batch.size for batch in plan.batches)
-    times = measure_layer_times(
+    layer_times = measure_layer_times(
         plan.model, images, plan.device, plan.precision, plan.seed, progress
     )
     release_memory()
-    return [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
+    return [time.forward_ms + (time.backward_ms if learns else 0.0) for time in layer_times]
 
 
 def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:

@@ -185,12 +185,12 @@ def _time_section(
         alternatives = {
             memory_format: partial(body.seconds, learns) for memory_format, body in bodies.items()
         }
-        times = time_alternatives(
+        seconds_by_format = time_alternatives(
             alternatives, rounds=ROUNDS, progress=progress, steps=section.length
         )
         for body in bodies.values():
             body.free()
-    return times["contiguous"], times["channels_last"]
+    return seconds_by_format["contiguous"], seconds_by_format["channels_last"]
 
 
 class _Body:

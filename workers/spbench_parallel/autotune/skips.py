@@ -111,17 +111,17 @@ def _time_messages(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
     pair_comm = comm.Dup()
     p2p = open_p2p(plan.backend, pair_comm, plan.device, _TAGS)
     pair = plan.layout.list_stage_ranks(0)[0], plan.layout.list_stage_ranks(1)[0]
-    times = [0.0, 0.0]
+    one_way_seconds = [0.0, 0.0]
     if comm.rank in pair:
         other = pair[1 - pair.index(comm.rank)]
         progress.begin(_ROUNDS + 1)
         first = comm.rank == pair[0]
-        sizes = {
+        round_trips = {
             size: partial(_time_round_trip, p2p, plan, other, size, first=first) for size in _SIZES
         }
-        trips = time_alternatives(sizes, rounds=_ROUNDS, progress=progress)
-        times = [trips[size] / 2 for size in _SIZES]
-    small, large = comm.bcast(times, root=pair[0])
+        round_trip_seconds = time_alternatives(round_trips, rounds=_ROUNDS, progress=progress)
+        one_way_seconds = [round_trip_seconds[size] / 2 for size in _SIZES]
+    small, large = comm.bcast(one_way_seconds, root=pair[0])
     p2p.free()
     pair_comm.Free()
     return small, max(large - small, 0.0) / (_LARGE - _SMALL)

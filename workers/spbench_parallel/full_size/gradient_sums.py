@@ -99,23 +99,27 @@ class GradientSums:
     ) -> None:
         engine = self._engine
         plan = self._engine.plan
-        copies = [
+        parameters_by_coordinates = [
             (coordinates, dict(module.named_parameters()))
             for coordinates, module in zip(engine.coordinates, engine.stages, strict=True)
             if coordinates.stage == stage
         ]
-        sums = _StageSum(comm, adds=any(_counts(coordinates) for coordinates, _ in copies))
+        sums = _StageSum(
+            comm, adds=any(_counts(coordinates) for coordinates, _ in parameters_by_coordinates)
+        )
         precision = FP64 if plan.precision.weights == torch.float64 else FP32
         unit = _SLACK * Rounding.from_precision(precision).sums
-        for name in copies[0][1]:
+        for name in parameters_by_coordinates[0][1]:
             parts = [
                 self._local_part(coordinates, parameters[name])
-                for coordinates, parameters in copies
+                for coordinates, parameters in parameters_by_coordinates
             ]
-            total = sums.compute(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
-            expected = total[:-1]
-            bound = unit * float(total[-1]) + 1e-300
-            for coordinates, parameters in copies:
+            sum_and_size = sums.compute(functools.reduce(torch.add, parts)).div_(
+                plan.layout.replicas
+            )
+            expected = sum_and_size[:-1]
+            bound = unit * float(sum_and_size[-1]) + 1e-300
+            for coordinates, parameters in parameters_by_coordinates:
                 progress.advance(steps)
                 if plan.master_comm and coordinates.direction != plan.owner:
                     continue

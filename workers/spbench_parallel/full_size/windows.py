@@ -282,8 +282,10 @@ class WindowCheck:
     def _compare_parameters(self, call: OperatorCall, sums: _ParameterSums) -> None:
         """Compare the gradients of the parameters with their sum over all tiles."""
         names = list(self._parameters())
-        flat = torch.cat([gradient.reshape(-1) for gradient in sums.gradients] + [sums.numbers])
-        total = sum_over_ranks(self._comm, flat)
+        local_sums = torch.cat(
+            [gradient.reshape(-1) for gradient in sums.gradients] + [sums.numbers]
+        )
+        total = sum_over_ranks(self._comm, local_sums)
         taps, squares, count = total[-3:].tolist()
         for name, shape_like in zip(names, sums.gradients, strict=True):
             expected, total = total[: shape_like.numel()], total[shape_like.numel() :]

@@ -125,8 +125,10 @@ def _time_executions(
         overlap: partial(_time_pass, comm, executions[overlap], tile, operator, overlap=overlap)
         for overlap in (True, False)
     }
-    times = time_alternatives(alternatives, rounds=ROUNDS, comm=comm, max_seconds=MAX_SECONDS)
-    return times[True], times[False]
+    seconds_by_overlap = time_alternatives(
+        alternatives, rounds=ROUNDS, comm=comm, max_seconds=MAX_SECONDS
+    )
+    return seconds_by_overlap[True], seconds_by_overlap[False]
 
 
 def _time_pass(

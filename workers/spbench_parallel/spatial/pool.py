@@ -152,8 +152,8 @@ class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
             rows = _scale_to_counted(self.window.rows, padding[0], outputs.rows, partition.height)
             cols = _scale_to_counted(self.window.cols, padding[1], outputs.cols, partition.width)
             factor = rows[:, None] * cols
-            scales = bool((factor != 1.0).any())
-            self._factors[key] = factor.to(means.device, means.dtype) if scales else None
+            has_effect = bool((factor != 1.0).any())
+            self._factors[key] = factor.to(means.device, means.dtype) if has_effect else None
         return self._factors[key]
 
 

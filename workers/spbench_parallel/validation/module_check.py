@@ -189,10 +189,10 @@ def _halved_sides(model: ImportedModel) -> Iterator[tuple[int, int]]:
     """Yield the sides of images that are halved at least once, from the smallest."""
     height = model.image.height
     width = model.image.width
-    times = 0
-    while min(height, width) >> (times + 1) >= LEAST_SIDE:
-        times += 1
-    for shift in range(times, 0, -1):
+    halvings = 0
+    while min(height, width) >> (halvings + 1) >= LEAST_SIDE:
+        halvings += 1
+    for shift in range(halvings, 0, -1):
         yield height >> shift, width >> shift
 
 

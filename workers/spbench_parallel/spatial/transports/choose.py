@@ -94,12 +94,12 @@ def open_transport(name: str, spec: TransportSpec) -> tuple[str, Transport, dict
             raise TransportError(f"transport {name} {reason}; those that apply: {', '.join(names)}")
         return name, TRANSPORTS[name](spec), {}
     transports = _open_all(names, spec)
-    times = _time_transports(spec, transports)
-    fastest = min(times, key=lambda candidate: times[candidate])
+    ms_by_transport = _time_transports(spec, transports)
+    fastest = min(ms_by_transport, key=ms_by_transport.__getitem__)
     for candidate, transport in transports.items():
         if candidate != fastest:
             transport.free()
-    return fastest, transports[fastest], times
+    return fastest, transports[fastest], ms_by_transport
 
 
 def _open_once(spec: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
@@ -157,10 +157,10 @@ def _time_transports(spec: TransportSpec, transports: Mapping[str, Transport]) -
         name: partial(_time_exchange, spec, transport) for name, transport in transports.items()
     }
     # Not interleaved: a case also exchanges in a loop over one transport, with buffers in cache.
-    times = time_alternatives(
+    seconds_by_transport = time_alternatives(
         alternatives, rounds=ROUNDS, warm_up=1, comm=spec.comm, interleaved=False
     )
-    return {name: 1000.0 * seconds for name, seconds in times.items()}
+    return {name: 1000.0 * seconds for name, seconds in seconds_by_transport.items()}
 
 
 def _time_exchange(spec: TransportSpec, transport: Transport) -> float:
