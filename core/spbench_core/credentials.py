@@ -124,7 +124,10 @@ def _split_arg(arg: str, secrets: Mapping[str, str]) -> list[_Part]:
     parts = []
     end = 0
     # Of overlapping credentials the first one counts, and the longest of those that begin there.
-    for start, stop, name in sorted(_find_secrets(arg, secrets), key=lambda s: (s[0], -s[1])):
+    secret_spans = sorted(
+        _find_secrets(arg, secrets), key=lambda secret: (secret.start, -secret.stop)
+    )
+    for start, stop, name in secret_spans:
         if start < end or start == stop:
             continue
         if start > end:
@@ -136,9 +139,17 @@ def _split_arg(arg: str, secrets: Mapping[str, str]) -> list[_Part]:
     return parts
 
 
-def _find_secrets(arg: str, secrets: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and variable name (or '') of credentials in an argument."""
-    values = {value: name for name, value in secrets.items() if len(value) >= _MIN_LENGTH}
+class _SecretSpan(NamedTuple):
+    """The position of a credential in an argument; ``name`` is its variable or empty."""
+
+    start: int
+    stop: int
+    name: str
+
+
+def _find_secrets(arg: str, secrets: Mapping[str, str]) -> Iterator[_SecretSpan]:
+    """Yield the credentials in an argument, which may overlap."""
+    name_by_value = {value: name for name, value in secrets.items() if len(value) >= _MIN_LENGTH}
     for match in _ASSIGNMENT.finditer(arg):
         name = match["name"]
         start, stop = match.span("value")
@@ -147,15 +158,15 @@ def _find_secrets(arg: str, secrets: Mapping[str, str]) -> Iterator[tuple[int, i
         # If NAME=VALUE is the whole argument, the value may contain blanks and commas.
         if match.start() == 0 or arg[: match.start()].endswith("."):
             stop = len(arg)
-        yield start, stop, name
+        yield _SecretSpan(start, stop, name)
         # A setup line is repeated in its own error message, in other quotes.
         bare = match["value"].strip("'\"")
         if len(bare) >= _MIN_LENGTH:
-            values.setdefault(bare, name)
-    for value, name in values.items():
+            name_by_value.setdefault(bare, name)
+    for value, name in name_by_value.items():
         start = arg.find(value)
         while start >= 0:
-            yield start, start + len(value), name
+            yield _SecretSpan(start, start + len(value), name)
             start = arg.find(value, start + len(value))
     for match in _SECRET_VALUE.finditer(arg):
-        yield *match.span(), ""
+        yield _SecretSpan(*match.span(), "")

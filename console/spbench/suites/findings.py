@@ -49,12 +49,21 @@ class Findings:
 
     def list_options(self, path: KeyPath) -> list[str]:
         """Return the options that set values at or below a path, each once."""
-        options = (o for p, o in self._options.items() if p[: len(path)] == path)
+        options = (
+            option
+            for option_path, option in self._options.items()
+            if option_path[: len(path)] == path
+        )
         return list(dict.fromkeys(options))
 
     def find_option(self, path: KeyPath) -> str | None:
         """Return the option that set the value at a path; None: it is from the file."""
-        return next((o for p, o in self._options.items() if path[: len(p)] == p), None)
+        options = (
+            option
+            for option_path, option in self._options.items()
+            if path[: len(option_path)] == option_path
+        )
+        return next(options, None)
 
     def has_value(self, path: KeyPath) -> bool:
         """Return whether the file has a value at a path."""

@@ -142,7 +142,7 @@ def _describe_value(path: KeyPath, details: list[ErrorDetails]) -> str:
     hint = ""
     if "text" in expected and isinstance(value, (bool, int, float)):
         hint = " (put it in quotes)"
-    choices = [word for d in details for word in _list_choices(d)]
+    choices = [choice for detail in details for choice in _list_choices(detail)]
     if isinstance(value, str):
         hint = did_you_mean(value, choices) if len(choices) > 1 else ""
     actual = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spbench_core.models.compose import add_maps
 from spbench_core.models.parts import Map, Mean
@@ -61,13 +62,14 @@ def is_small_depth(depth: int) -> bool:
 
 def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style: Style) -> None:
     """Add the layers of a residual network of a depth for the image's height."""
-    units, filters, bottleneck = _list_stages(image.height <= style.small, depth)
-    data = _stem(graph, image, filters[0])
-    for stage, (count, width) in enumerate(zip(units, filters[1:], strict=True), start=1):
-        for unit in range(1, count + 1):
+    stages = _choose_stages(image.height <= style.small, depth)
+    data = _stem(graph, image, stages.filters[0])
+    unit_stages = zip(stages.units, stages.filters[1:], strict=True)
+    for stage, (units, width) in enumerate(unit_stages, start=1):
+        for unit in range(1, units + 1):
             name = f"stage{stage}_unit{unit}_"
             stride = 2 if stage > 1 and unit == 1 else 1
-            add_body = _bottleneck if bottleneck else _basic
+            add_body = _bottleneck if stages.have_bottlenecks else _basic
             body = add_body(graph, data, width, stride, name, style)
             if unit == 1:  # even if size and width do not change
                 shortcut = f"{name}{style.shortcut}"
@@ -76,15 +78,28 @@ def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style:
     graph.dense(Mean().output(data), num_classes, name="fc1")
 
 
-def _list_stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool]:
-    """Return units by stage, filters of stem and stages, and whether units narrow."""
+class _Stages(NamedTuple):
+    """The stages of a residual network.
+
+    Attributes:
+        units: The number of units of each stage.
+        filters: The filters of the stem and of each stage.
+        have_bottlenecks: Whether units narrow the map inside.
+    """
+
+    units: Sequence[int]
+    filters: Sequence[int]
+    have_bottlenecks: bool
+
+
+def _choose_stages(small: bool, depth: int) -> _Stages:
     if not small:
-        bottleneck = depth >= 50
-        widths = (64, 256, 512, 1024, 2048) if bottleneck else (64, 64, 128, 256, 512)
-        return UNITS[depth], widths, bottleneck
+        if depth >= 50:
+            return _Stages(UNITS[depth], (64, 256, 512, 1024, 2048), True)
+        return _Stages(UNITS[depth], (64, 64, 128, 256, 512), False)
     if depth >= 164:
-        return [(depth - 2) // 9] * 3, (16, 64, 128, 256), True
-    return [(depth - 2) // 6] * 3, (16, 16, 32, 64), False
+        return _Stages([(depth - 2) // 9] * 3, (16, 64, 128, 256), True)
+    return _Stages([(depth - 2) // 6] * 3, (16, 16, 32, 64), False)
 
 
 def _stem(graph: NetworkGraph, image: Map, filters: int) -> Map:

@@ -211,7 +211,9 @@ def interleaved_in_flight(
 
 
 def _exceeds(counts: Sequence[int], other: Sequence[int]) -> bool:
-    return counts != other and all(a >= b for a, b in zip(counts, other, strict=True))
+    return counts != other and all(
+        count >= other_count for count, other_count in zip(counts, other, strict=True)
+    )
 
 
 def _one_forward_one_backward(

@@ -38,7 +38,9 @@ def find_hostfiles(folder: Path) -> list[Path]:
     Hidden files, backups and folders are left out. A broken link is not, so that it is reported.
     """
     matching = [
-        path for path in _list_files(folder) if any(fnmatch(path.name, p) for p in PATTERNS)
+        path
+        for path in _list_files(folder)
+        if any(fnmatch(path.name, pattern) for pattern in PATTERNS)
     ]
     return [*matching, *_list_files(folder / FOLDER)]
 

@@ -76,8 +76,8 @@ def _compare_hosts(comparison: _Comparison, hosts: Sequence[HostFacts]) -> Itera
     common = comparison.short.format(common_value)
     reference = f"{'the others' if len(others) == 1 else 'most'} {common}"
     for value, names in others:
-        verb = "has" if len(names) == 1 else "have"
-        text = f"{fold(names)} {verb} {comparison.full.format(value)}, {reference}"
+        has = "has" if len(names) == 1 else "have"
+        text = f"{fold(names)} {has} {comparison.full.format(value)}, {reference}"
         yield Finding(FindingStatus.NOTE, subject, text)
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal, DecimalException
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench.errors import UsageError
 from spbench.suites.edit.fields import Field
@@ -175,7 +175,7 @@ def _expand_item(field: Field, item: Any) -> list[Any]:
     if parts is None:
         return [_validate(field, item)]
     first, last, sign, step = parts
-    ends = [_parse_param(field, _parse_scalar(field, word)) for word in (first, last)]
+    ends = [_parse_param(field, _parse_scalar(field, text)) for text in (first, last)]
     try:
         start, end = (parse_decimal(str(end)) for end in ends)
         amount = parse_decimal(_parse_step(field, step) if sign == "+" else step)
@@ -199,13 +199,22 @@ def _convert_number(field: Field, number: Decimal) -> int | float | str:
     return int(number) if is_whole and field.kind != "float" else float(number)
 
 
-def split_range(text: str) -> tuple[str, str, str, str] | None:
-    """Return first, last, ``*`` or ``+``, and amount of a range, or None."""
+class RangeParts(NamedTuple):
+    """The texts of a range: its ends, ``*`` or ``+``, and the amount of a step."""
+
+    first: str
+    last: str
+    sign: str
+    amount: str
+
+
+def split_range(text: str) -> RangeParts | None:
+    """Return the parts of a range, or None for another text."""
     match = _RANGE.fullmatch(text)
     if match is None:
         return None
     first, last, sign, amount = match.groups()
-    return first, last, sign or "+", amount or "1"
+    return RangeParts(first, last, sign or "+", amount or "1")
 
 
 def parse_decimal(text: str) -> Decimal:
