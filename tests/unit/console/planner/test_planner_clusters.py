@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.errors import ExitCode
-from spbench.planner.cluster.cluster_file import ClusterFile, load_cluster, read_cluster
+from spbench.planner.cluster.cluster_file import (
+    BYTES,
+    RATES,
+    SECONDS,
+    ClusterFile,
+    load_cluster,
+    parse_quantity,
+    read_cluster,
+)
 from spbench.planner.cluster.machines import (
     ETHERNET_25,
     NVLINK,
@@ -22,7 +30,6 @@ from spbench.planner.cluster.machines import (
     cluster_from_ends,
 )
 from spbench.planner.cluster.measured import cluster_from_run, fit_link
-from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, parse_quantity
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_refused_report
