@@ -11,22 +11,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN, GPIPE, STRAIGHT
-from spbench.planner.hpgo.candidates import generate_candidates
 from spbench.planner.hpgo.costs import (
     HpgoCandidate,
     HpgoLinks,
     HpgoWork,
     build_hpgo_links,
     build_hpgo_work,
-    estimate_hpgo_step,
 )
 from spbench.planner.hpgo.straight import explain_too_few_states, find_straight_pipeline
-from spbench.planner.plans import Baseline, Training
-from spbench.planner.profile.states import States
+from spbench.planner.plans import Baseline
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_times import compute_recomputing_stages, compute_stages
@@ -36,10 +32,6 @@ from spbench_core.schedule.timetable import compute_step_end
 
 _NO_P3 = "spbench cannot run it: it sums gradients during the next step"
 _NO_FIT = "it does not fit the memory of the devices"
-# With more devices, HPGO's search takes minutes for models of many equal layers.
-_MAX_HPGO_DEVICES = 128
-_MAX_HPGO_SHAPES = 600
-"""The most shapes of HPGO that are tried, fastest first by HPGO's estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,25 +145,6 @@ def _find_best_cuts(alternative: Alternative, work: HpgoWork, links: HpgoLinks) 
     if candidate is None:
         return replace(alternative, reason=explain_too_few_states(work, links))
     return replace(alternative, shape=to_shape(candidate))
-
-
-def find_hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Shape]:
-    """Return the shapes that mode ``hpgo`` scores, fastest first by HPGO's estimate.
-
-    The search of mode ``best`` starts from them, so that it is never worse. The list is empty for
-    large clusters, and for clusters with devices or links of several kinds.
-    """
-    if cluster.device_count > _MAX_HPGO_DEVICES:
-        return []
-    try:
-        links = build_hpgo_links(cluster)
-    except PlannerError:
-        return []  # devices or links of several kinds
-    work = build_hpgo_work(states, training)
-    candidates = list(generate_candidates(work, links, find_straight_pipeline(work, links)))
-    candidates.reverse()  # HPGO takes the last of equally fast plans
-    candidates.sort(key=lambda candidate: estimate_hpgo_step(work, links, candidate))
-    return list(dict.fromkeys(map(to_shape, candidates[:_MAX_HPGO_SHAPES])))
 
 
 def to_shape(candidate: HpgoCandidate) -> Shape:

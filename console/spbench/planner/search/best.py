@@ -4,7 +4,7 @@ The steps of the search:
 
 1. `alternatives` offers the other ways to train in the plan's table, and HPGO's shapes.
 2. `periods` finds good shapes at each micro-batch size.
-3. `rounds` gives each group of the best shapes several stages.
+3. `shape_lists` gives each group of the best shapes several stages.
 4. `local_search` changes the best shapes as long as that helps.
 5. If the problem is small, all shapes are tried.
 
@@ -13,15 +13,15 @@ The plan is the shape with the shortest simulated step.
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import combinations
+from collections.abc import Iterable
 
 from spbench.planner.cluster.machines import Cluster
-from spbench.planner.cluster.placement import Counts, DeviceGroup, Placements
+from spbench.planner.cluster.placement import Placements
 from spbench.planner.cluster.placement_graph import PlacementGraph, build_placement_graph
-from spbench.planner.errors import NoPlanError
+from spbench.planner.errors import NoPlanError, PlannerError
+from spbench.planner.hpgo.candidates import generate_candidates
+from spbench.planner.hpgo.costs import build_hpgo_links, build_hpgo_work, estimate_hpgo_step
+from spbench.planner.hpgo.straight import find_straight_pipeline
 from spbench.planner.plans import Plan, Training
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
@@ -29,16 +29,20 @@ from spbench.planner.profile.states import States
 from spbench.planner.search.alternatives import (
     Alternative,
     estimate_baseline,
-    find_hpgo_shapes,
     list_alternatives,
+    to_shape,
 )
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.fitting import find_fitting_shape
 from spbench.planner.search.local_search import improve_candidates
 from spbench.planner.search.periods import PeriodSearch
-from spbench.planner.search.rounds import make_interleavings
 from spbench.planner.search.scoring import CandidateScores
+from spbench.planner.search.shape_lists import (
+    count_shapes,
+    enumerate_shapes,
+    make_interleavings,
+)
 from spbench.planner.search.stage_messages import choose_skip_route
 from spbench.planner.search.stage_times import build_plan_stages
 
@@ -46,6 +50,10 @@ FEW_GROUPS = 220
 ALL_GROUPS = 900
 SMALL = 4000
 """The most shapes of a problem for which all shapes are tried."""
+# With more devices, HPGO's search takes minutes for models of many equal layers.
+_MAX_HPGO_DEVICES = 128
+_MAX_HPGO_SHAPES = 600
+"""The most shapes of HPGO that are tried, fastest first by HPGO's estimate."""
 
 
 def plan_best(
@@ -164,45 +172,20 @@ def _offer_fitting(
     return None
 
 
-def count_shapes(states: int, graph: PlacementGraph) -> int:
-    """Return the number of shapes that `enumerate_shapes` yields."""
-    paths: dict[Counts, Counter[int]] = defaultdict(Counter)  # by devices in use, then by stages
-    total = 0
-    # Groups are sorted by the devices in use after them, falling.
-    for group in reversed(graph.groups):
-        before = paths[group.first] if any(group.first) else Counter({0: 1})
-        for groups, count in before.items():
-            if groups < states:
-                paths[group.last][groups + 1] += count
-                total += count * sum(
-                    math.comb(states - 1, stages - 1)
-                    for stages in _stage_counts(groups + 1, states)
-                )
-    return total
+def find_hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Shape]:
+    """Return the shapes that mode ``hpgo`` scores, fastest first by HPGO's estimate.
 
-
-def enumerate_shapes(states: int, graph: PlacementGraph) -> Iterator[Shape]:
-    """Yield all shapes: all paths through the graph with all cuts and rounds."""
-    empty = (0,) * len(graph.groups[0].first)
-    for groups in _enumerate_paths(graph, empty, states):
-        for stages in _stage_counts(len(groups), states):
-            for cuts in combinations(range(1, states), stages - 1):
-                yield Shape((*cuts, states), groups)
-
-
-def _stage_counts(groups: int, states: int) -> range:
-    """Return the possible numbers of stages: equal for all groups, one for one group."""
-    return range(groups, (states if groups > 1 else 1) + 1, groups)
-
-
-def _enumerate_paths(
-    graph: PlacementGraph, used: Counts, limit: int
-) -> Iterator[tuple[DeviceGroup, ...]]:
-    """Yield all paths of up to `limit` groups that start with these devices in use."""
-    if not limit:
-        return
-    for index in graph.out_edges.get(used, ()):
-        group = graph.groups[index]
-        yield (group,)
-        for path in _enumerate_paths(graph, group.last, limit - 1):
-            yield (group, *path)
+    The search of mode ``best`` starts from them, so that it is never worse. The list is empty for
+    large clusters, and for clusters with devices or links of several kinds.
+    """
+    if cluster.device_count > _MAX_HPGO_DEVICES:
+        return []
+    try:
+        links = build_hpgo_links(cluster)
+    except PlannerError:
+        return []  # devices or links of several kinds
+    work = build_hpgo_work(states, training)
+    candidates = list(generate_candidates(work, links, find_straight_pipeline(work, links)))
+    candidates.reverse()  # HPGO takes the last of equally fast plans
+    candidates.sort(key=lambda candidate: estimate_hpgo_step(work, links, candidate))
+    return list(dict.fromkeys(map(to_shape, candidates[:_MAX_HPGO_SHAPES])))

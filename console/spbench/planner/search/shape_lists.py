@@ -1,12 +1,19 @@
-"""Shapes for the schedule ``interleaved``: each group has several virtual stages."""
+"""Lists of shapes that mode ``best`` tries next to those that its searches find.
+
+These are shapes for the schedule ``interleaved``, in which each group has several virtual stages,
+and all shapes of a small problem.
+"""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, combinations
 
-from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements
+from spbench.planner.cluster.placement import POLICIES, Counts, DeviceGroup, Placements
+from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import CandidateScores
@@ -94,3 +101,47 @@ def _group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch: int) ->
     """Return the micro-batches of the whole model that a group runs per second."""
     sharing = cost_model.sharing(group, micro_batch)
     return sharing.speed / sharing.work.total
+
+
+def count_shapes(states: int, graph: PlacementGraph) -> int:
+    """Return the number of shapes that `enumerate_shapes` yields."""
+    paths: dict[Counts, Counter[int]] = defaultdict(Counter)  # by devices in use, then by stages
+    total = 0
+    # Groups are sorted by the devices in use after them, falling.
+    for group in reversed(graph.groups):
+        before = paths[group.first] if any(group.first) else Counter({0: 1})
+        for groups, count in before.items():
+            if groups < states:
+                paths[group.last][groups + 1] += count
+                total += count * sum(
+                    math.comb(states - 1, stages - 1)
+                    for stages in _stage_counts(groups + 1, states)
+                )
+    return total
+
+
+def enumerate_shapes(states: int, graph: PlacementGraph) -> Iterator[Shape]:
+    """Yield all shapes: all paths through the graph with all cuts and rounds."""
+    empty = (0,) * len(graph.groups[0].first)
+    for groups in _enumerate_paths(graph, empty, states):
+        for stages in _stage_counts(len(groups), states):
+            for cuts in combinations(range(1, states), stages - 1):
+                yield Shape((*cuts, states), groups)
+
+
+def _stage_counts(groups: int, states: int) -> range:
+    """Return the possible numbers of stages: equal for all groups, one for one group."""
+    return range(groups, (states if groups > 1 else 1) + 1, groups)
+
+
+def _enumerate_paths(
+    graph: PlacementGraph, used: Counts, limit: int
+) -> Iterator[tuple[DeviceGroup, ...]]:
+    """Yield all paths of up to `limit` groups that start with these devices in use."""
+    if not limit:
+        return
+    for index in graph.out_edges.get(used, ()):
+        group = graph.groups[index]
+        yield (group,)
+        for path in _enumerate_paths(graph, group.last, limit - 1):
+            yield (group, *path)

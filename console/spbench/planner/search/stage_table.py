@@ -146,7 +146,7 @@ def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, in_flig
 def _free_bytes(
     cost_model: CostModel, work: ModelWork, memory: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the bytes that are free for micro-batches, and the bytes of a micro-batch.
+    """Return the bytes free for micro-batches, and the bytes of a micro-batch.
 
     These are its kept bytes and, for a stage that recomputes, its inputs. Shapes: free and kept
     bytes ``(states, states)``, inputs ``(states, 1)``.
