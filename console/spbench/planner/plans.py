@@ -1,4 +1,4 @@
-"""Training steps to plan, and plans: the result of both searches, to print, simulate and run."""
+"""Training steps to plan, and plans, which both searches return."""
 
 from __future__ import annotations
 

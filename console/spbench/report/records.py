@@ -29,7 +29,10 @@ def metric_records(run: RecordedRun) -> list[dict[str, Any]]:
 
 
 def sample_records(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return a row for each sample: an iteration's value over all ranks, by the metric's rule."""
+    """Return a row for each sample, which is an iteration's value over all ranks.
+
+    The metric's rule folds the values of the ranks: a time is that of the slowest.
+    """
     return [
         {
             "run": run.summary.id,

@@ -81,7 +81,7 @@ def _generate_on_halves(
 ) -> Iterator[HpgoCandidate]:
     """Yield pipelines with one stage on each half of the cluster.
 
-    There are as many of them side by side as a half has devices, so each stage has one device.
+    A pipeline has one device of each half; the number of pipelines is that of a half's devices.
     """
     import numpy as np
 

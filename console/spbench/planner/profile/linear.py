@@ -133,7 +133,7 @@ def _append_layer(
 def _compute_cut_behind(
     profile: Profile, graph: LayerGraph, chain: _Chain, downset: int, layer: int
 ) -> tuple[float, int]:
-    """Return the bytes that cross the cut behind a new layer, and the next layers' mask."""
+    """Return the bytes across the cut behind a new layer, and the next layers' mask."""
     layers = profile.layers
     consumed_bytes = [
         layers[node].activation_bytes

@@ -49,8 +49,8 @@ def _decided_outcome(pair: CasePair) -> Outcome | None:
 
 
 def _name_run(run: RecordedRun) -> str:
-    kind = "baseline" if run.summary.verdict == RunStatus.BASELINE else "run"
-    return f"{kind} {run.summary.id}"
+    run_or_baseline = "baseline" if run.summary.verdict == RunStatus.BASELINE else "run"
+    return f"{run_or_baseline} {run.summary.id}"
 
 
 def _selects_cases(run: RecordedRun) -> bool:
