@@ -28,7 +28,7 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 settings.register_profile("quick", deadline=None, max_examples=20)
 
-pytest_plugins = ["support.process_groups"]
+pytest_plugins = ["support.messages", "support.process_groups"]
 
 NEEDED = ("torch", "mpi4py", "scipy", "pandas", "selenium")
 """Packages that only some tests need; `make dev` installs none of them."""

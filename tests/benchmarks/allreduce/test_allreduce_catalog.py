@@ -119,12 +119,12 @@ def test_rejects_invalid_and_ineffective_parameters(params, param, message):
     assert message in str(error)
 
 
-def test_rejects_standalone_cases_for_other_ranks():
+def test_rejects_standalone_cases_for_other_ranks(messages):
     arguments = ["allreduce.sweep", "--algorithm", "ring,muji_2", "--size", "8"]
     line = read_command_line(arguments, 2)
     assert line.entry is ENTRY
     assert [params["algorithm"] for params in line.cases] == ["ring", "muji_2"]
-    with pytest.raises(ValueError, match="with algorithm muji_2 runs on 2 ranks, not on 3"):
+    with messages.raises(ValueError):
         read_command_line(arguments, 3)
     muji = ["allreduce.sweep", "--algorithm", "muji", "--size", "8", "--order", "1,0,2"]
     assert len(read_command_line(muji, 3).cases) == 1

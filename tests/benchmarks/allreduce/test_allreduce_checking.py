@@ -123,11 +123,11 @@ def test_correct_results_pass(collective, mode):
     assert run_checks(change_nothing, collective, mode) == (set(), 0)
 
 
-def test_both_kinds_of_data_detect_a_wrong_element():
+def test_both_kinds_of_data_detect_a_wrong_element(messages):
     failed_checks, wrong = run_checks(change_nothing, wrap=WrongElement)
     assert failed_checks == {"exact", "bound"}
     assert wrong == 2
-    with pytest.raises(CannotRunError, match="the result has no elements"):
+    with messages.raises(CannotRunError):
         WrongElement(None, torch.ones(0))
 
 

@@ -50,9 +50,9 @@ def sum_rounds(algorithm, ranks, count, link, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", range(1, 13))
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_model_is_the_longest_path_of_schedules(algorithm, ranks):
+def test_the_model_is_the_longest_path_of_schedules(algorithm, ranks, messages):
     if refusal(algorithm, ranks):
-        with pytest.raises(ValueError, match=r"is drawn for"):
+        with messages.raises(ValueError):
             predict(algorithm, ranks, 4)
         return
     # Divisible by all numbers of ranks, halves and chunks, so that chunks are equal.
@@ -119,7 +119,7 @@ def test_one_fastest_algorithm_has_no_crossover():
     assert find_crossovers(8, LINK, ["recursive_doubling", "ring"], 1000) == []
 
 
-def test_chooses_the_fastest_and_the_first_of_equals():
+def test_chooses_the_fastest_and_the_first_of_equals(messages):
     assert (
         find_fastest(8, 8, 4, LINK, ["ring", "recursive_doubling", "flat"]) == "recursive_doubling"
     )
@@ -127,7 +127,7 @@ def test_chooses_the_fastest_and_the_first_of_equals():
     assert find_fastest(8, 1 << 20, 4, LINK, ["muji_8", "binomial"]) == "muji_8"
     assert find_fastest(8, 1 << 20, 4, LINK, ["binomial", "muji_8"]) == "binomial"
     assert find_fastest(6, 1 << 20, 4, LINK, ["muji_8", "flat"]) == "flat"
-    with pytest.raises(ValueError, match="none of the algorithms runs on 6 ranks"):
+    with messages.raises(ValueError):
         find_fastest(6, 1 << 20, 4, LINK, ["muji_8"])
 
 
@@ -138,14 +138,10 @@ def test_a_time_near_the_prediction_does_not_deviate():
     assert describe_deviation(5.0, 0.0, (0.0, 0.0)) is None
 
 
-def test_describes_a_deviation():
+def test_describes_a_deviation(messages):
     interval = (0.9e-3, 1.1e-3)
-    assert describe_deviation(2.5e-3, 1e-3, interval) == (
-        "2.50 ms is 2.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
-    )
-    assert describe_deviation(0.5e-3, 1e-3, interval) == (
-        "500 us is 0.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
-    )
+    messages.check(describe_deviation(2.5e-3, 1e-3, interval))
+    messages.check(describe_deviation(0.5e-3, 1e-3, interval))
 
 
 def draw_line(sizes, start, slope, noise=0.0, seed=1):
@@ -257,17 +253,17 @@ def test_sizes_increase_from_end_to_end(first, more, factor):
     ("smallest", "largest", "factor"),
     [(-1, 5, 2), (6, 5, 2), (1, 5, 1), (1, 5, 0.5), (1, 5, math.nan), (1, 5, math.inf)],
 )
-def test_rejects_invalid_sizes(smallest, largest, factor):
-    with pytest.raises(ValueError, match=r"smallest <= largest|must be above 1"):
+def test_rejects_invalid_sizes(smallest, largest, factor, messages):
+    with messages.raises(ValueError):
         sweep_sizes(smallest, largest, factor)
 
 
-def test_bus_factors_agree_with_nccl_tests():
+def test_bus_factors_agree_with_nccl_tests(messages):
     assert bus_factor("allreduce", 8) == 1.75
     for collective in ("allgather", "reduce_scatter", "alltoall"):
         assert bus_factor(collective, 8) == 0.875
     assert bus_factor("broadcast", 8) == 1.0
-    with pytest.raises(ValueError, match="'gossip' is no collective"):
+    with messages.raises(ValueError):
         bus_factor("gossip", 8)
 
 

@@ -248,13 +248,11 @@ def test_chunks_increase_up_to_the_number_of_elements():
     assert compute_costs("chain", 3, 4, chunks=100).messages == 2 * 4
 
 
-def test_explains_unsupported_numbers_of_ranks():
+def test_explains_unsupported_numbers_of_ranks(messages):
     assert refusal("muji_4", 4) == ""
-    assert refusal("muji_4", 3) == (
-        "muji_4 is drawn for 4 ranks, not 3; binomial is its tree for any"
-    )
-    assert refusal("rings", 3).startswith("'rings' is no algorithm; there are ring, ")
-    with pytest.raises(ValueError, match="muji_8 is drawn for 8 ranks, not 9"):
+    messages.check(refusal("muji_4", 3))
+    messages.check(refusal("rings", 3))
+    with messages.raises(ValueError):
         schedule("muji_8", 9, 0, 5)
 
 
@@ -363,7 +361,7 @@ def test_detects_a_message_that_is_added_twice(case):
     assert is_wrong(spaced, count)
 
 
-def test_detects_another_order_of_a_sum():
+def test_detects_another_order_of_a_sum(messages):
     # Each rank sends its element to both others: a+b+c on two ranks, c+a+b on the third.
     peers = [(1, 2), (0, 2), (0, 1)]
     steps = [
@@ -371,7 +369,7 @@ def test_detects_another_order_of_a_sum():
         for pair in peers
     ]
     assert not is_wrong(steps, 1)
-    with pytest.raises(AssertionError, match="assert 2 == 1"):
+    with messages.raises(AssertionError):
         check_result(steps, 1)
 
 

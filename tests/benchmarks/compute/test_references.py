@@ -82,7 +82,7 @@ def test_a_device_computes_the_values_of_the_host(image, dtype, monkeypatch):
     assert torch.equal(late_image.cpu(), image.make_box(WHOLE, 3, dtype))
 
 
-def test_reports_the_first_wrong_pixel_in_global_coordinates():
+def test_reports_the_first_wrong_pixel_in_global_coordinates(messages):
     box = Box((10, 14), (20, 25))
     expected = IMAGE.make_box(box, 0, torch.float32)
     assert compare_pixels(expected.clone(), expected, box).error == 0.0
@@ -92,18 +92,16 @@ def test_reports_the_first_wrong_pixel_in_global_coordinates():
     worst = compare_pixels(computed, expected, box)
     assert worst.exceeds
     assert worst.error == math.inf
-    assert "2 of 120 values are wrong, the first at row 13, col 23 (image 1, channel 2)" in (
-        worst.detail
-    )
+    messages.check(worst.detail)
 
 
-def test_accepts_values_in_the_tolerance_and_no_nan():
+def test_accepts_values_in_the_tolerance_and_no_nan(messages):
     expected = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     inside = compare_values("w", expected + 0.25, expected, 0.25)
     assert (inside.exceeds, inside.error, inside.detail) == (False, 0.25, "")
     outside = compare_values("w", expected + torch.tensor([0.0, 0.5]), expected, 0.25)
     assert outside.exceeds
-    assert outside.detail == "2 of 4 values of w are wrong, the first at [0, 1]: 2.5, not 2"
+    messages.check(outside.detail)
     nan = compare_values("w", expected * float("nan"), expected, 1e9)
     assert nan.exceeds
 
@@ -195,11 +193,11 @@ def check_products(monkeypatch, **params):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 64, 300, 2000])
-def test_detects_an_fp32_product_in_tf32(n, monkeypatch):
+def test_detects_an_fp32_product_in_tf32(n, monkeypatch, messages):
     right, rounded = check_products(monkeypatch, n=n)
     assert right == (0.0, "")
     assert rounded[0] >= 1
-    assert "of the product is" in rounded[1]
+    messages.check(rounded[1])
 
 
 def test_accepts_a_product_of_tf32():
@@ -358,14 +356,14 @@ def test_always_detects_the_fault_of_a_large_convolution(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["compute.gemm", "compute.conv"])
-def test_rejects_tf32_on_the_cpu(name, monkeypatch):
+def test_rejects_tf32_on_the_cpu(name, monkeypatch, messages):
     monkeypatch.setattr(choice, "explain_missing_gpu", lambda: "there is no GPU")
     with pytest.raises(ExceptionGroup) as caught:
         make_context(name, dtype="tf32", device="cpu")
-    assert "tf32 needs a GPU, and device is cpu" in str(caught.value.exceptions[0])
+    messages.check(str(caught.value.exceptions[0]))
     context = make_context(name, dtype="tf32")
     runner = gemm.run if name == "compute.gemm" else conv.run
-    with pytest.raises(CannotRunError, match="tf32 needs a GPU, and the device is cpu"):
+    with messages.raises(CannotRunError):
         runner(context)
 
 
@@ -382,11 +380,11 @@ def test_the_reference_convolution_agrees_with_torch(kernel):
 
 
 @pytest.mark.parametrize("wrong", [1.0, float("nan")])
-def test_reports_a_wrong_value_of_a_convolution(wrong):
+def test_reports_a_wrong_value_of_a_convolution(wrong, messages):
     expected = torch.zeros((1, 2, 3, 4), dtype=torch.float64)
     computed = expected.float()
     assert conv.compare_values(computed, expected) == (0.0, "")
     computed[0, 1, 2, 3] += wrong
     error, detail = conv.compare_values(computed, expected)
     assert not error <= conv.TOLERANCE
-    assert "row 2, col 3 (image 0, channel 1)" in detail
+    messages.check(detail)

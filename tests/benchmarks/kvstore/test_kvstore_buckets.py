@@ -62,8 +62,8 @@ def test_split_buckets_are_full_except_the_last():
     assert list_spans([3, 5, 4], 4 * 5, split=True, backward=True) == [(7, 12), (2, 7), (0, 2)]
 
 
-def test_rejects_buckets_smaller_than_an_element():
-    with pytest.raises(ValueError, match="3 bytes do not hold one element"):
+def test_rejects_buckets_smaller_than_an_element(messages):
+    with messages.raises(ValueError):
         make_buckets([3, 5], 3, split=True)
 
 

@@ -121,12 +121,10 @@ def test_rejects_invalid_and_ineffective_parameters(params, param):
     assert catch_param_error(**params).param == param
 
 
-def test_an_error_names_a_remedy():
+def test_an_error_names_a_remedy(messages):
     text = str(catch_param_error(kv_store="local", sharding="hash"))
-    assert text == "sharding does nothing here: it is for a dist store; leave it out"
-    assert str(catch_param_error(kv_store="dist_async")).startswith(
-        "dist_async needs an optimizer: "
-    )
+    messages.check(text)
+    messages.check(str(catch_param_error(kv_store="dist_async")))
 
 
 def test_lists_coordinates_of_ranks():

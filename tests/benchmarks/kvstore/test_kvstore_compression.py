@@ -233,9 +233,9 @@ def test_the_threshold_is_a_float32():
 
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, math.nan, math.inf])
-def test_rejects_a_threshold_that_is_not_positive(threshold):
+def test_rejects_a_threshold_that_is_not_positive(threshold, messages):
     for name in COMPRESSIONS:
-        with pytest.raises(ValueError, match="not a number above 0"):
+        with messages.raises(ValueError):
             create_compression(name, threshold)
 
 

@@ -34,8 +34,8 @@ def test_spellings_belong_to_existing_stores():
 
 
 @pytest.mark.parametrize("name", ["", "dist", "nccl", "dist_sync_", "Local"])
-def test_rejects_an_unknown_name(name):
-    with pytest.raises(ValueError, match="is none of local, device, dist_sync"):
+def test_rejects_an_unknown_name(name, messages):
+    with messages.raises(ValueError):
         find_store(name)
 
 
@@ -76,7 +76,7 @@ def test_rejects_invalid_devices(value, reason):
         parse_devices(value)
 
 
-def test_devices_come_first_and_servers_last():
+def test_devices_come_first_and_servers_last(messages):
     roles = Roles(workers=2, devices=3, servers=2)
     assert [roles.role(rank) for rank in range(roles.size)] == [
         Device(0, 0),
@@ -91,7 +91,7 @@ def test_devices_come_first_and_servers_last():
     assert (roles.device_ranks, roles.server_ranks) == (range(6), range(6, 8))
     assert roles.list_worker_ranks(1) == range(3, 6)
     for rank in (-1, 8):
-        with pytest.raises(ValueError, match="none of the 8 ranks"):
+        with messages.raises(ValueError):
             roles.role(rank)
 
 

@@ -34,12 +34,12 @@ def test_reports_the_host_as_device():
     assert (event["device"], event["reason"]) == ("cpu", "asked for")
 
 
-def test_rejects_a_path_on_the_host():
+def test_rejects_a_path_on_the_host(messages):
     with pytest.raises(ExceptionGroup) as caught:
         ENTRY.complete({"path": "pinned"})
     (error,) = caught.value.exceptions
     assert error.param == "path"
-    assert str(error) == "path does nothing on the host: it is for device cuda"
+    messages.check(str(error))
 
 
 class Case(TypedParams):
@@ -70,8 +70,8 @@ def test_chooses_a_path_that_all_ranks_support(requested, support, path, reason)
     assert case.choices == [("path", path, reason)]
 
 
-def test_rejects_pointers_without_support_of_mpi():
+def test_rejects_pointers_without_support_of_mpi(messages):
     case = Case("pointers", [(False, "it says no")] * 2)
-    with pytest.raises(CannotRunError, match="path pointers: it says no; take path pinned or auto"):
+    with messages.raises(CannotRunError):
         choose_path(case)
     assert not case.choices

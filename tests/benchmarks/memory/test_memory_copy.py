@@ -85,21 +85,21 @@ def test_rejects_a_path_to_a_gpu_without_one(path, monkeypatch):
         copy.run(make_context("memory.copy", path=path, **SMALL))
 
 
-def test_rejects_a_path_to_a_missing_second_gpu(allocations, monkeypatch):
+def test_rejects_a_path_to_a_missing_second_gpu(allocations, monkeypatch, messages):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(NoDeviceError, match="path peer needs two GPUs, and rank 0 on here sees 1"):
+    with messages.raises(NoDeviceError):
         copy.run(make_context("memory.copy", path="peer", **SMALL))
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_reports_the_path_to_a_second_gpu(monkeypatch, direct):
+def test_reports_the_path_to_a_second_gpu(monkeypatch, direct, messages):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda device, peer: direct)
     context = make_context("memory.copy", path="peer", **SMALL)
     ends = copy.choose_endpoints(context, torch.device("cuda", 3))
     assert ends == (torch.device("cuda", 3), torch.device("cuda", 0))
     value, reason = get_choice(context, "peer")
-    assert value == "cuda:3 to cuda:0"
+    messages.check(value)
     assert reason == ("peer access" if direct else "no peer access: by way of the host")
 
 
@@ -123,12 +123,12 @@ def test_checks_every_byte_between_host_and_device(path, ends, pinned, allocatio
 
 
 @pytest.mark.parametrize("path", ["device", "to_host", "to_device"])
-def test_detects_a_wrong_byte(path, allocations):
+def test_detects_a_wrong_byte(path, allocations, messages):
     context = make_context("memory.copy", "corrupt-copy", path=path, **SMALL)
     copy.run(context)
     (check,) = find_events(context, "check")
     assert not check["passed"]
-    assert "byte 500 is" in check["detail"]
+    messages.check(check["detail"])
 
 
 def test_detects_a_missing_wait(allocations, monkeypatch):
@@ -193,33 +193,35 @@ def test_a_rank_copies_on_requested_cores_and_returns(
     assert find_events(context, "check")[0]["passed"]
 
 
-def test_rejects_cores_that_the_rank_may_not_use(two_sockets, requested_cores, monkeypatch):
+def test_rejects_cores_that_the_rank_may_not_use(
+    two_sockets, requested_cores, monkeypatch, messages
+):
     def refuse(pid, cpus):
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     context = make_context("memory.copy", path="to_host", cores="far", **SMALL)
     with (
-        pytest.raises(CannotRunError, match=r"may not run on NUMA node 3 \(Invalid argument\)"),
+        messages.raises(CannotRunError),
         copy.bind_to_cores(context, DEVICE),
     ):
         pass
 
 
-def test_rejects_a_gpu_without_a_known_node(two_sockets, requested_cores):
+def test_rejects_a_gpu_without_a_known_node(two_sockets, requested_cores, messages):
     (numa.PCI / "0000:81:00.0/numa_node").write_text("-1\n")
     context = make_context("memory.copy", path="to_host", cores="near", **SMALL)
     with (
-        pytest.raises(CannotRunError, match="the system does not tell on which NUMA node"),
+        messages.raises(CannotRunError),
         copy.bind_to_cores(context, DEVICE),
     ):
         pass
 
 
-def test_rejects_near_cores_without_a_gpu():
+def test_rejects_near_cores_without_a_gpu(messages):
     context = make_context("memory.copy", cores="near", **SMALL)
     with (
-        pytest.raises(CannotRunError, match="cores near are those of a GPU, and the device is cpu"),
+        messages.raises(CannotRunError),
         copy.bind_to_cores(context, torch.device("cpu")),
     ):
         pass

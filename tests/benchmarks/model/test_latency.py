@@ -55,17 +55,17 @@ def test_reports_latency_and_offered_load():
     assert get_metric(context, "offered_load") == 0.5
 
 
-def test_the_check_detects_uncounted_waits():
+def test_the_check_detects_uncounted_waits(messages):
     context = make_latency_context("uncounted-wait")
     report_open_latency(context, QUEUED)
     (check,) = find_events(context, "check", name="latency")
     assert not check["passed"]
     assert check["max_abs_error"] == 2000
-    assert check["detail"] == "request 2: 500 ms, and not below 2500 ms"
+    messages.check(check["detail"])
 
 
-def test_rejects_the_fault_without_queueing():
-    with pytest.raises(FaultWithoutEffectError, match="take a higher arrival_rate"):
+def test_rejects_the_fault_without_queueing(messages):
+    with messages.raises(FaultWithoutEffectError):
         report_open_latency(make_latency_context("uncounted-wait"), UNQUEUED)
 
 
@@ -83,10 +83,10 @@ def test_starts_requests_in_order_after_their_arrival():
     assert compare_with_lower_bounds(requests.latencies(), requests).error < 1e-6
 
 
-def test_logs_percentiles():
+def test_logs_percentiles(messages):
     context = make_context("model.resnet", **PARAMS)
     report_latency(context, [float(number) for number in range(101)])
     report_latency(context, [7.0])
     first, second = (event["message"] for event in find_events(context, "log"))
-    assert first == "Latency (ms) p50 50 p95 95 p99 99"
-    assert second == "Latency (ms) p50 7 p95 7 p99 7"
+    messages.check(first)
+    messages.check(second)

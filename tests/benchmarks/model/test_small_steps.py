@@ -35,11 +35,11 @@ def zero_a_weight(_, engine):
         next(engine.stages[0].parameters())[0] = 0.0
 
 
-def test_takes_small_steps_if_rounding_determines_them():
+def test_takes_small_steps_if_rounding_determines_them(messages):
     context = validate_model(AMOEBANET, "adam")
     value, reason = context.choices["compared_steps"]
     assert value == "sgd"
-    assert reason.startswith("with adam rounding alone moves ")
+    messages.check(reason)
     assert all(context.checks.values())
     assert not all(validate_model(AMOEBANET, "adam", zero_a_weight).checks.values())
 

@@ -93,9 +93,9 @@ def test_a_tree_on_a_machine_without_git_builds(tree, monkeypatch):
     assert tree_version(tree) == "1.2.0+untagged"
 
 
-def test_a_tree_that_says_no_version_at_all_is_refused(tmp_path):
+def test_a_tree_that_says_no_version_at_all_is_refused(tmp_path, messages):
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
-    with pytest.raises(ValueError, match=r"CHANGELOG\.md names no release, and git knows no tag"):
+    with messages.raises(ValueError):
         tree_version(tmp_path)
 
 

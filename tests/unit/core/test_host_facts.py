@@ -27,13 +27,13 @@ def write_kernel_file(tmp_path, monkeypatch):
     return write
 
 
-def test_counts_gpus_by_model(write_kernel_file):
+def test_counts_gpus_by_model(write_kernel_file, messages):
     assert host_facts.describe_device() == "cpu"
     for number, model in enumerate(["NVIDIA H200", "NVIDIA A100", "NVIDIA H200"]):
         text = f"Model: \t\t {model}\nIRQ:   \t\t 0\nGPU UUID: \t GPU-1:2\n"
         write_kernel_file(f"GPUS/0000:0{number}:00.0/information", text)
     write_kernel_file("GPUS/0000:09:00.0/information", "no field\n")
-    assert host_facts.describe_device() == "2 x NVIDIA H200, 1 x NVIDIA A100, 1 x GPU"
+    messages.check(host_facts.describe_device())
 
 
 def test_reports_the_numa_node_of_each_gpu(write_kernel_file):
@@ -91,17 +91,17 @@ def test_finds_gpus_without_a_driver_on_the_bus(write_kernel_file):
     assert (gpus["cards"], gpus["undriven"]) == ([], ["0000:01:00.0", "0000:02:00.0"])
 
 
-def test_finds_gpus_of_wsl_by_their_device_file(write_kernel_file):
+def test_finds_gpus_of_wsl_by_their_device_file(write_kernel_file, messages):
     write_kernel_file("DEVICE_FILES/dxg", "")
     gpus = host_facts.find_gpus()
     assert (gpus["files"], gpus["other_files"]) == (0, True)
-    assert host_facts.describe_device() == "a GPU that the kernel does not list"
+    messages.check(host_facts.describe_device())
 
 
-def test_counts_device_files_if_the_driver_folder_is_hidden(write_kernel_file):
+def test_counts_device_files_if_the_driver_folder_is_hidden(write_kernel_file, messages):
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
         write_kernel_file(f"DEVICE_FILES/{name}", "")
-    assert host_facts.describe_device() == "2 x GPU"
+    messages.check(host_facts.describe_device())
 
 
 @pytest.mark.parametrize("kind", ["", " Open"])

@@ -68,7 +68,7 @@ def test_digests_of_layers_stay_those_of_earlier_files():
 
 
 @pytest.mark.parametrize("fault", ["save", "fsync"])
-def test_a_failed_write_keeps_the_earlier_file(tmp_path, monkeypatch, fault):
+def test_a_failed_write_keeps_the_earlier_file(tmp_path, monkeypatch, fault, messages):
     path = tmp_path / "kept"
     file.write(path, make_checkpoint(step=3))
 
@@ -78,7 +78,7 @@ def test_a_failed_write_keeps_the_earlier_file(tmp_path, monkeypatch, fault):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch if fault == "save" else os, fault, fail_halfway)
-    with pytest.raises(CannotRunError, match=r"kept cannot be written \(No space left on device\)"):
+    with messages.raises(CannotRunError):
         file.write(path, make_checkpoint(step=4))
     assert file.read(path).step == 3
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
@@ -94,28 +94,28 @@ def test_rejects_a_truncated_file(tmp_path):
             file.read(path)
 
 
-def test_rejects_a_file_that_would_run_code(tmp_path):
+def test_rejects_a_file_that_would_run_code(tmp_path, messages):
     class Evil:
         def __reduce__(self):
             return (os.mkdir, (str(tmp_path / "ran"),))
 
     torch.save({"schema": file.SCHEMA, "weights": Evil()}, tmp_path / "evil")
-    with pytest.raises(CannotRunError, match="cannot be read as a checkpoint"):
+    with messages.raises(CannotRunError):
         file.read(tmp_path / "evil")
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("config", [{"pool3": "max"}, {"shift": True}])
-def test_rejects_other_settings_of_equal_shapes(tmp_path, config):
-    with pytest.raises(CannotRunError, match=r"AmoebaNet-D \(3, 8\) with other settings"):
+def test_rejects_other_settings_of_equal_shapes(tmp_path, config, messages):
+    with messages.raises(CannotRunError):
         file.check_model(tmp_path, make_checkpoint(), make_network(**config))
 
 
-def test_rejects_states_of_other_shapes_or_none(tmp_path):
-    with pytest.raises(CannotRunError, match=r"has exp_avg of a.weight in shape \(2, 3\)"):
+def test_rejects_states_of_other_shapes_or_none(tmp_path, messages):
+    with messages.raises(CannotRunError):
         file.check_states(tmp_path, make_checkpoint(), "adam", {"a.weight": torch.zeros(3, 2)})
     weights_only = make_checkpoint(optimizer=None, learning_rate=None, states={})
-    with pytest.raises(CannotRunError, match="has weights alone"):
+    with messages.raises(CannotRunError):
         file.check_states(tmp_path, weights_only, "adam", {})
     # Before the first step, no parameter has a state.
     file.check_states(
@@ -149,10 +149,10 @@ def test_rejects_an_unusable_checkpoint_before_any_work(
     assert [path.name for path in tmp_path.iterdir()] == ["another"]
 
 
-def test_rejects_nccl_without_a_gpu_before_any_work(monkeypatch):
+def test_rejects_nccl_without_a_gpu_before_any_work(monkeypatch, messages):
     monkeypatch.setattr(benchmark, "_open_images", lambda *_: pytest.fail("work has begun"))
     context = make_context("model.resnet", **LEARNING | {"scheme": "lp", "backend": "nccl"})
     context.params["device"] = "cpu"
-    with pytest.raises(CannotRunError, match="backend nccl needs a GPU for each rank") as caught:
+    with messages.raises(CannotRunError) as caught:
         benchmark.run(context)
     assert caught.value.missing

@@ -128,8 +128,8 @@ def test_skips_a_step_with_too_large_gradients():
     )
 
 
-def test_rejects_int8_on_a_device():
-    with pytest.raises(ValueError, match="in int8 a model can infer, on a CPU"):
+def test_rejects_int8_on_a_device(messages):
+    with messages.raises(ValueError):
         make_engine(RESNET, GPU, INT8, None)
 
 

@@ -21,8 +21,8 @@ def test_every_public_name_exists_and_is_documented(name):
         assert value.__doc__, "a docstring of its own, not torch's"
 
 
-def test_an_unknown_name_raises_attribute_error():
-    with pytest.raises(AttributeError, match=r"api' has no attribute 'Tile'"):
+def test_an_unknown_name_raises_attribute_error(messages):
+    with messages.raises(AttributeError):
         _ = api.Tile
 
 

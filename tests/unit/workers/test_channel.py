@@ -133,9 +133,9 @@ def test_receives_the_cases_from_the_console(console, channel):
     assert channel.receive_cases() == cases
 
 
-def test_rejects_an_unexpected_reply(console, channel):
+def test_rejects_an_unexpected_reply(console, channel, messages):
     console.reply(reply="bye")
-    with pytest.raises(EventError, match="instead of 'cases'"):
+    with messages.raises(EventError):
         channel.receive_cases()
 
 
@@ -189,7 +189,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("failure", ["closed", "reset"])
-def test_a_sleeping_rank_ends_if_its_console_is_gone(console, failure):
+def test_a_sleeping_rank_ends_if_its_console_is_gone(console, failure, messages):
     command = [sys.executable, "-c", RANK_THAT_SLEEPS]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as rank:
@@ -200,7 +200,7 @@ def test_a_sleeping_rank_ends_if_its_console_is_gone(console, failure):
         console.close()
         _, stderr = rank.communicate(timeout=5.0)
     assert rank.returncode == LOST_STATUS == 75
-    assert stderr == "spbench: rank 2 stops because the console is gone\n"
+    messages.check(stderr)
 
 
 RANK_WITHOUT_STDERR = """
@@ -254,14 +254,14 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("part", ["host_load", "_beat"])
-def test_a_rank_ends_if_its_heartbeat_fails(console, part):
+def test_a_rank_ends_if_its_heartbeat_fails(console, part, messages):
     command = [sys.executable, "-c", RANK_WITH_A_FAILING_HEARTBEAT, part]
     environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as rank:
         console.welcome()
         _, stderr = rank.communicate(timeout=5.0)
     assert rank.returncode == LOST_STATUS
-    assert stderr == "spbench: rank 2 stops because its heartbeat failed: ValueError('no load')\n"
+    messages.check(stderr)
 
 
 RANK_THAT_HOLDS_THE_GIL = """
@@ -389,8 +389,8 @@ def test_a_missing_console_is_an_error_with_its_address(short_timeout, unused_ad
         open_channel(unused_address)
 
 
-def test_a_missing_address_is_an_error_with_the_variable():
-    with pytest.raises(ConsoleUnreachableError, match="SPBENCH_COLLECTOR is not set"):
+def test_a_missing_address_is_an_error_with_the_variable(messages):
+    with messages.raises(ConsoleUnreachableError):
         open_channel({})
 
 

@@ -161,7 +161,7 @@ def test_complete_job_is_collected_reproducibly(batch):
     assert len(list((batch.home / "runs").iterdir())) == 1
 
 
-def test_references_are_those_of_the_system_in_the_plan(batch):
+def test_references_are_those_of_the_system_in_the_plan(batch, messages):
     plan = json.loads((batch.path / "plan.json").read_text())
     reference = {"value": 1.0, "unit": "ms", "lower": None, "upper": 0.1, "system": "vm"}
     plan["system"] = "vm"
@@ -173,9 +173,7 @@ def test_references_are_those_of_the_system_in_the_plan(batch):
     batch.write_both_ranks("1/1", "a", "b", "c")
     batch.end()
     assert batch.collect() == {"a": "failed", "b": "passed", "c": "passed"}
-    assert batch.reason("a") == (
-        "time_ms is 1.50 ms, 50 % above its reference 1.00 ms (allowed: up to +10 %)"
-    )
+    messages.check(batch.reason("a"))
     assert batch.folder.read_json("run.json")["system"] == "vm"
 
 
@@ -206,23 +204,23 @@ def test_events_are_merged_by_time(batch):
     assert starts == [(0, "a"), (1, "a"), (0, "b"), (1, "b"), (0, "c"), (1, "c")]
 
 
-def test_missing_bye_is_an_error_with_rank_and_host(batch):
+def test_missing_bye_is_an_error_with_rank_and_host(batch, messages):
     batch.launch("1/1", "abc", status="1")
     batch.rank("1/1", 0, "a", "b", "c")
     batch.rank("1/1", 1, "a", "b", "c", bye=False)
     batch.end()
     assert batch.collect() == {"a": "passed", "b": "passed", "c": "error"}
-    assert batch.reason("c") == "rank 1 on n1, 0.0 s into c, ended without an error message"
+    messages.check(batch.reason("c"))
     assert batch.code == 4
 
 
 @pytest.mark.parametrize("torn", ['{"event":"case_sta', "\x00\x00\x00"])
-def test_torn_last_line_is_ignored(batch, torn):
+def test_torn_last_line_is_ignored(batch, torn, messages):
     batch.launch("1/1", "abc", status="1")
     batch.write_both_ranks("1/1", "a", "B", bye=False, torn=torn)
     batch.end()
     assert batch.collect() == {"a": "passed", "b": "error", "c": "skipped"}
-    assert batch.reason("c") == "the batch job ended before this case"
+    messages.check(batch.reason("c"))
 
 
 @pytest.mark.parametrize(
@@ -244,36 +242,31 @@ def test_invalid_line_is_an_error_of_its_rank(batch, line, message):
     assert batch.reason("b").startswith("rank 1 on n1 ")
 
 
-def test_silent_rank_has_the_reason_of_the_launcher(batch):
+def test_silent_rank_has_the_reason_of_the_launcher(batch, messages):
     stderr = "srun: error: n2: task 1: Exited with exit code 127\n"
     batch.launch("1/1", "abc", status="127", stderr=stderr)
     batch.rank("1/1", 0, bye=False)
     batch.end()
     assert set(batch.collect().values()) == {"error"}
-    assert batch.reason("a") == (
-        "rank 1 on n2, 5.0 s after the launch, exited with status 127 before it connected"
-    )
+    messages.check(batch.reason("a"))
 
 
-def test_reason_of_the_launcher_is_first_without_events(batch):
+def test_reason_of_the_launcher_is_first_without_events(batch, messages):
     stderr = "slurmstepd-n1: error: execve(): /nowhere/python: No such file or directory\n"
     batch.launch("1/1", "abc", status="2", stderr=stderr)
     batch.end()
     assert set(batch.collect().values()) == {"error"}
-    assert batch.reason("a") == (
-        "program /nowhere/python cannot be run on n1: No such file or directory; "
-        "no rank wrote events; the launcher ended with status 2 after 5.0 s"
-    )
+    messages.check(batch.reason("a"))
 
 
-def test_rank_named_by_the_launcher_is_the_cause(batch):
+def test_rank_named_by_the_launcher_is_the_cause(batch, messages):
     stderr = "srun: error: n1: task 1: Killed\nsrun: error: n0: task 0: Terminated\n"
     batch.launch("1/1", "abc", status="137", stderr=stderr)
     batch.rank("1/1", 0, "A", bye=False)
     batch.rank("1/1", 1, "A", 2.0, rank_event("heartbeat", 1), bye=False)
     batch.end()
     batch.collect()
-    assert batch.reason("a") == "rank 1 on n1, 2.0 s into a, was killed by signal 9 (SIGKILL)"
+    messages.check(batch.reason("a"))
 
 
 def test_cases_after_a_fault_are_in_the_next_launch(batch):
@@ -299,13 +292,13 @@ def test_interrupted_and_repeated_case_counts_once(batch):
     assert batch.code == 0
 
 
-def test_results_before_a_signal_are_kept(batch):
+def test_results_before_a_signal_are_kept(batch, messages):
     batch.launch("1/1", "abc", status="143", more=f"TERM {START + 4}")
     batch.rank("1/1", 0, "a", "B", bye=False)
     batch.rank("1/1", 1, "a", "B", 4.5, rank_event("log", 1, level="error", message="MPI"))
     batch.end(6.0, f"TERM {START + 4}")
     assert batch.collect() == {"a": "passed", "b": "cancelled", "c": "cancelled"}
-    assert batch.reason("b") == "the batch job got SIGTERM 3.0 s into this launch"
+    messages.check(batch.reason("b"))
     assert batch.code == 143
     assert batch.report["run"]["verdict"] == "cancelled"
 
@@ -319,15 +312,13 @@ def test_fault_before_a_signal_keeps_its_cause(batch):
     assert "ValueError: no" in batch.reason("b")
 
 
-def test_running_job_is_collected_partially(batch):
+def test_running_job_is_collected_partially(batch, messages):
     batch.launch("1/1", "abc", status=None)
     batch.write_both_ranks("1/1", "a", "B", bye=False)
     assert batch.collect() == {"a": "passed", "b": "cancelled", "c": "cancelled"}
     assert batch.code == 4
     (error,) = batch.report["errors"]
-    assert error == (
-        "the batch job still runs: 1 of 3 cases have ended; collect again when it has ended"
-    )
+    messages.check(error)
     batch.write_both_ranks("1/1", "a", "b", "c")
     batch.launch("1/1", "abc")
     batch.end()
@@ -335,7 +326,7 @@ def test_running_job_is_collected_partially(batch):
     assert len(list((batch.home / "runs").iterdir())) == 1
 
 
-def test_killed_job_is_reported(batch):
+def test_killed_job_is_reported(batch, messages):
     batch.launch("1/1", "abc", status=None)
     batch.write_both_ranks("1/1", "a", "B", bye=False)
     batch.age()
@@ -344,7 +335,7 @@ def test_killed_job_is_reported(batch):
         "ended without an error message; the batch job was killed, or its node failed: "
         "it left no status"
     )
-    assert batch.reason("c") == "the batch job was killed, or its node failed, before this case"
+    messages.check(batch.reason("c"))
     assert batch.code == 4
 
 
@@ -362,17 +353,17 @@ def test_timeout_reports_the_positions_of_ranks(batch):
     )
 
 
-def test_silent_rank_is_reported(batch):
+def test_silent_rank_is_reported(batch, messages):
     batch.launch("1/1", "abc", status="75")
     beats = [step for s in range(1, 20) for step in (float(s), rank_event("heartbeat", 0))]
     batch.rank("1/1", 0, "A", *beats, bye=False)
     batch.rank("1/1", 1, "A", bye=False)
     batch.end(40.0)
     batch.collect()
-    assert batch.reason("a").startswith("rank 1 on n1 silent for 19 s")
+    messages.check(batch.reason("a"))
 
 
-def test_mismatch_of_launcher_and_library_is_reported(batch):
+def test_mismatch_of_launcher_and_library_is_reported(batch, messages):
     batch.launch("1/1", "abc", status="1")
     for rank in (0, 1):
         events = [rank_event("hello", rank, host=f"n{rank}"), rank_event("ready", 0, size=1)]
@@ -380,7 +371,7 @@ def test_mismatch_of_launcher_and_library_is_reported(batch):
         batch.write(f"jobs/1/1/events/{rank}.jsonl", "\n".join(lines) + "\n")
     batch.end()
     assert set(batch.collect().values()) == {"error"}
-    assert "srun (srun 22.05.8) and MPICH 5.0.2 do not match" in batch.reason("a")
+    messages.check(batch.reason("a"))
     assert batch.code == 3
 
 
@@ -403,21 +394,21 @@ def test_wrong_clock_does_not_move_the_run(batch):
     assert batch.report["run"]["duration_s"] == 10.0
 
 
-def test_rejects_a_job_that_has_not_begun(batch):
+def test_rejects_a_job_that_has_not_begun(batch, messages):
     (batch.path / "starts").unlink()
-    with pytest.raises(MissingError, match=r"has not begun: submit .*job\.sh"):
+    with messages.raises(MissingError):
         batch.collect()
     assert not batch.home.exists() or not list(batch.home.iterdir())
 
 
-def test_other_run_is_not_replaced(batch):
+def test_other_run_is_not_replaced(batch, messages):
     batch.end()
     batch.collect()
     other = RunFolder(batch.folder.path)
     content = other.read_json("run.json")
     del content["collected"]
     other.write_json("run.json", content)
-    with pytest.raises(UsageError, match="was not collected"):
+    with messages.raises(UsageError):
         batch.collect()
 
 
@@ -440,8 +431,8 @@ def test_damaged_plan_is_rejected_with_its_position(batch, change, message):
     assert message in str(raised.value)
 
 
-def test_rejects_other_folders(tmp_path):
-    with pytest.raises(UsageError, match="name a folder that spbench script has written"):
+def test_rejects_other_folders(tmp_path, messages):
+    with messages.raises(UsageError):
         collect(tmp_path, tmp_path, RunState(), lambda event: None)
 
 
@@ -471,11 +462,11 @@ def test_job_that_failed_in_its_set_up_shows_its_log(batch):
         batch.collect()
 
 
-def test_start_timeout_applies_before_the_first_event(batch):
+def test_start_timeout_applies_before_the_first_event(batch, messages):
     batch.launch("1/1", "abc", status=None)
     batch.age(45.0)
     batch.collect()
-    assert "the batch job still runs" in batch.report["errors"][0]
+    messages.check(batch.report["errors"][0])
     batch.age(75.0)
     batch.collect()
     assert "still runs" not in str(batch.report["errors"])

@@ -109,10 +109,10 @@ def test_plan_has_the_system_and_its_references(args, system, limit, tmp_path, m
     assert (plan.system, expectation["limit"]) == (system, limit)
 
 
-def test_folder_contains_all_files_of_a_job(write):
+def test_folder_contains_all_files_of_a_job(write, messages):
     code, folder, stderr = write("batch: {nodes: 2}", *PBS)
     assert code == 0, stderr
-    assert "2 cases in 2 jobs for pbs" in stderr
+    messages.check(stderr)
     plan = read_plan(folder)
     assert (plan.suite, plan.scheduler, plan.mark[:12]) == ("Small.Suite", "pbs", "small-suite-")
     assert [(job.np, job.cases) for job in plan.jobs] == [(2, ("two",)), (4, ("four",))]
@@ -123,16 +123,16 @@ def test_folder_contains_all_files_of_a_job(write):
         ("two", 0, 7, 120),
         ("two", 1, 7, 120),
     ]
-    assert find_lines(folder, "#PBS -l select") == ["#PBS -l select=2:ncpus=2:mpiprocs=2"]
+    messages.check(find_lines(folder, "#PBS -l select"))
     assert "-x SPBENCH_EVENTS_DIR -x SPBENCH_CASES" in find_lines(folder, "run 1 ")[0]
     assert os.access(folder / "job.sh", os.X_OK)
     subprocess.run(["bash", "-n", folder / "job.sh"], check=True)
 
 
-def test_huge_files_of_a_folder_are_not_read(write):
+def test_huge_files_of_a_folder_are_not_read(write, messages):
     folder = write("batch: {nodes: 2}", *PBS)[1]
     os.truncate(folder / "plan.json", 40 * 10**9)
-    with pytest.raises(UsageError, match=r"it has 40\.0 GB, more than 64 MiB"):
+    with messages.raises(UsageError):
         read_plan(folder)
     os.truncate(folder / "jobs/1/cases.json", 40 * 10**9)
     assert read_cases(folder / "jobs/1") == []
@@ -159,30 +159,28 @@ def test_auto_uses_the_launcher_of_the_scheduler(write):
     assert " flux run --ntasks=2 " in f" {find_lines(flux, 'run 1 ')[0]}"
 
 
-def test_all_slots_need_a_number_of_nodes(write):
+def test_all_slots_need_a_number_of_nodes(write, messages):
     code, _, stderr = write("", "--scheduler", "pbs")
     assert code == 2
-    assert "all runs on all slots, and how many there will be is not known" in stderr
+    messages.check(stderr)
     code, folder, stderr = write("ranks_per_host: 3, batch: {nodes: 4}", "--scheduler", "pbs")
     assert code == 0, stderr
     assert [job.np for job in read_plan(folder).jobs] == [2, 4, 12]
 
 
-def test_rejects_adaptive_repeats(write, monkeypatch):
+def test_rejects_adaptive_repeats(write, monkeypatch, messages):
     until = "until: {{interval: 0.1, max_time: 60}}"
     monkeypatch.setattr(f"{__name__}.SUITE", SUITE.replace("repeat: 2", until))
     code, folder, stderr = write("batch: {nodes: 2}", *PBS)
     assert code == 2
-    assert (
-        "suite.yaml:6: two repeats until its median is known well, and a batch job runs" in stderr
-    )
+    messages.check(stderr)
     assert not folder.exists()
 
 
-def test_rejects_more_ranks_than_slots_of_the_nodes(write):
+def test_rejects_more_ranks_than_slots_of_the_nodes(write, messages):
     code, folder, stderr = write("ranks_per_host: 1, batch: {nodes: 2}", *PBS)
     assert code == 2
-    assert "four needs 4 nodes at ranks_per_host 1, and launch.batch.nodes is 2" in stderr
+    messages.check(stderr)
     assert not folder.exists()
 
 
@@ -193,10 +191,10 @@ def test_hosts_are_those_of_the_allocation(write):
     assert "hostfile" not in (folder / "job.sh").read_text()
 
 
-def test_script_writes_the_hostfile_of_mpirun_rsh(write):
+def test_script_writes_the_hostfile_of_mpirun_rsh(write, messages):
     code, folder, stderr = write("ranks_per_host: 2", *PBS, "--launcher", "mpirun_rsh")
     assert code == 0, stderr
-    assert find_lines(folder, "hosts 2") == ['hosts 2 2 >"$dir/jobs/1/hostfile"']
+    messages.check(find_lines(folder, "hosts 2"))
     assert f"-hostfile {folder}/jobs/1/hostfile " in find_lines(folder, "run 1 ")[0]
 
 

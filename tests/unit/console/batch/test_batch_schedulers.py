@@ -105,23 +105,21 @@ def test_short_job_gets_its_signal_later():
     assert list_directives("slurm", time="2m")[-1] == "--signal=B:TERM@30"
 
 
-def test_only_slurm_has_qos():
+def test_only_slurm_has_qos(messages):
     assert "--qos=high" in list_directives("slurm", qos="high")
     for scheduler in ("pbs", "lsf", "flux"):
-        with pytest.raises(UsageError, match=r"launch\.batch\.qos: .* launch\.batch\.directives"):
+        with messages.raises(UsageError):
             list_directives(scheduler, qos="high")
 
 
-def test_script_sends_the_early_signal_under_pbs():
+def test_script_sends_the_early_signal_under_pbs(messages):
     settings = BatchSettings.model_validate({"time": "10m"})
     allocation = Allocation("n", 2, None, settings, Path("/b/job.log"))
-    assert load_scheduler("pbs").early_signal(allocation) == (
-        "{ timeout 540 tail --pid=$$ -f /dev/null; [ $? = 124 ] && kill -TERM $$; } &"
-    )
+    messages.check(load_scheduler("pbs").early_signal(allocation))
     assert load_scheduler("slurm").early_signal(allocation) is None
 
 
-def test_scheduler_is_from_option_settings_or_path(tmp_path):
+def test_scheduler_is_from_option_settings_or_path(tmp_path, messages):
     settings = BatchSettings.model_validate({"scheduler": "lsf"})
     assert choose_scheduler("pbs", settings, "").name == "pbs"
     assert choose_scheduler(None, settings, "").name == "lsf"
@@ -130,18 +128,15 @@ def test_scheduler_is_from_option_settings_or_path(tmp_path):
     assert choose_scheduler(None, BatchSettings(), str(tmp_path)).name == "pbs"
     with pytest.raises(UsageError, match="--scheduler"):
         choose_scheduler(None, BatchSettings(), str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="no scheduler is called 'sge'; there are slurm, pbs"):
+    with messages.raises(UsageError):
         choose_scheduler("sge", BatchSettings(), "")
 
 
-def test_flux_run_command():
+def test_flux_run_command(messages):
     settings = LaunchSettings.model_validate(
         {"ranks_per_host": 2, "bind": "core", "env": {"A": "1"}, "args": ["-o", "x"]}
     )
     spec = JobSpec(5, (), settings, ("python", "-m", "w"), {"E": ""}, False, None, "openmpi")
     command = FluxRun().command(Path("flux"), spec, {"PATH": "/bin"})
-    assert " ".join(command.argv) == (
-        "flux run --ntasks=5 --nodes=3 --setopt=cpu-affinity=per-task --setopt=pmi=pmix "
-        "-o x python -m w"
-    )
+    messages.check(" ".join(command.argv))
     assert command.env == {"PATH": "/bin", "A": "1", "E": ""}

@@ -106,9 +106,9 @@ def test_error_for_another_file_shows_the_first_line(tmp_path, text, message):
     assert str(raised.value).startswith(message.format(path=path))
 
 
-def test_named_site_file_must_exist(tmp_path, site_paths):
+def test_named_site_file_must_exist(tmp_path, site_paths, messages):
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    with pytest.raises(UsageError, match="there is no such file"):
+    with messages.raises(UsageError):
         collect_batch_settings(suite, [], tmp_path / "none.yaml", tmp_path, pytest.fail)
 
 
@@ -207,14 +207,14 @@ def test_link_is_trusted_like_its_target(site_paths, tmp_path):
 
 
 @pytest.mark.timeout(10)
-def test_pipe_instead_of_a_site_file_does_not_block(site_paths, monkeypatch):
+def test_pipe_instead_of_a_site_file_does_not_block(site_paths, monkeypatch, messages):
     site_paths["user"].parent.mkdir()
     os.mkfifo(site_paths["user"])
     monkeypatch.setattr(
         "os.path.isfile", lambda path: path == site_paths["user"]
     )  # as if it had been a file before
     suite = load_suite_text(SUITE.format(batch=""), Path("s.yaml"))
-    with pytest.raises(UsageError, match=r"cannot read .*: it is a pipe"):
+    with messages.raises(UsageError):
         collect_batch_settings(suite, [], None, site_paths["home"], pytest.fail)
 
 

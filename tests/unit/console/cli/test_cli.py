@@ -146,7 +146,7 @@ def test_validate_lists_cases_and_applies_overrides(spbench):
     assert "halo_len=" not in done.out
 
 
-def test_validate_reports_all_errors_with_positions(spbench, tmp_path):
+def test_validate_reports_all_errors_with_positions(spbench, tmp_path, messages):
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         "schema: spbench.suite/1\nname: s\ncases:\n"
@@ -158,9 +158,9 @@ def test_validate_reports_all_errors_with_positions(spbench, tmp_path):
     first, second = done.err.splitlines()
     assert first.startswith(f"{bad}:4:")
     assert "error: " in first
-    assert "did you mean halo.exchange" in first
+    messages.check(first)
     assert second.startswith(f"{bad}:5:")
-    assert "did you mean halo_len" in second
+    messages.check(second)
     assert done.out == f"{HALO}: 12 cases, no errors\n"
 
 
@@ -305,7 +305,7 @@ def test_completion_requests_are_answered(environ):
 # Rejected runs
 
 
-def test_empty_selection_exits_with_5_and_a_report(spbench, tmp_path):
+def test_empty_selection_exits_with_5_and_a_report(spbench, tmp_path, messages):
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "-k", "nothing", "--json", str(path))
     assert (done.status, done.out) == (5, "")
@@ -313,7 +313,7 @@ def test_empty_selection_exits_with_5_and_a_report(spbench, tmp_path):
     report = json.loads(path.read_text())
     jsonschema.validate(report, report_schema())
     assert report["cases"] == []
-    assert report["errors"] == ["-k 'nothing' selects none of the 12 cases"]
+    messages.check(report["errors"])
     assert report["run"]["exit_code"] == 5
     assert report["run"]["argv"] == ["run", HALO, "-k", "nothing", "--json", str(path)]
 
@@ -351,13 +351,13 @@ def test_dry_run_rejects_json(spbench, tmp_path):
     assert json.loads(path.read_text())["run"]["exit_code"] == 2
 
 
-def test_dry_run_warns_of_too_many_ranks(spbench, monkeypatch):
+def test_dry_run_warns_of_too_many_ranks(spbench, monkeypatch, messages):
     pytest.importorskip("mpi4py")
     monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     args = ("run", str(SUITES / "links.yaml"), "-k", "pair", "--set", "np=10")
     done = spbench(*args, "--dry-run")
     assert done.status == 0
-    assert "case pair wants 10 ranks, and this machine has 2 cores" in done.err
+    messages.check(done.err)
     assert spbench(*args, "--dry-run", "--oversubscribe").err == ""
     refused = spbench(*args)
     assert refused.status == 3
@@ -416,7 +416,7 @@ def test_bad_line_of_a_hostfile_is_reported(spbench, tmp_path):
     assert f"{hosts}:1" in done.error_line
 
 
-def test_assumed_library_is_shown_and_not_run(spbench, home):
+def test_assumed_library_is_shown_and_not_run(spbench, home, messages):
     hosts = str(HOSTFILES / "mvapich2.hosts")
     args = ["--hostfile", hosts, "--launcher", "mpirun_rsh", "--assume", "mvapich2-2.3.7"]
     shown = spbench("command", HALO, *args)
@@ -429,7 +429,7 @@ def test_assumed_library_is_shown_and_not_run(spbench, home):
     assert [line for line in printed if ": about " not in line] == shown.out.splitlines()
     refused = spbench("run", HALO, *args)
     assert refused.status == 2
-    assert "--assume mvapich2-2.3.7 shows launch lines of an MPI library" in refused.err
+    messages.check(refused.err)
 
 
 def test_error_for_an_unknown_launcher_lists_choices(spbench, home):
@@ -441,10 +441,10 @@ def test_error_for_an_unknown_launcher_lists_choices(spbench, home):
         assert done.err.startswith(f"spbench: error: {message} (spbench script")
 
 
-def test_missing_hostfile_is_reported_without_a_line(spbench, home):
+def test_missing_hostfile_is_reported_without_a_line(spbench, home, messages):
     done = spbench("run", HALO, "--hostfile", "nope.hosts")
     assert done.status == 2
-    assert "nope.hosts: error: cannot read the hostfile: No such file" in done.err
+    messages.check(done.err)
 
 
 def test_missing_launcher_exits_with_3(spbench, home, tmp_path, monkeypatch):
@@ -484,8 +484,8 @@ def test_budget_accepts_units(text, number):
 
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "5d", "m", "1e3", "nan", "five", "1 m"])
-def test_rejects_invalid_budget(text):
-    with pytest.raises(UsageError, match="write a time such as"):
+def test_rejects_invalid_budget(text, messages):
+    with messages.raises(UsageError):
         parse_time(text)
 
 

@@ -48,7 +48,7 @@ def inflate(path, size=HUGE):
     os.truncate(path, size)
 
 
-def test_too_large_file_is_not_read(tmp_path):
+def test_too_large_file_is_not_read(tmp_path, messages):
     path = tmp_path / "run.json"
     inflate(path)
     with pytest.raises(TooLargeError) as caught:
@@ -57,7 +57,7 @@ def test_too_large_file_is_not_read(tmp_path):
     inflate(path, MAX_JSON_BYTES)
     assert len(read_file(path)) == MAX_JSON_BYTES
     inflate(path, MAX_JSON_BYTES + 1)
-    with pytest.raises(TooLargeError, match=r"has 67\.1 MB, more than 64 MiB"):
+    with messages.raises(TooLargeError):
         read_file(path)
 
 
@@ -69,7 +69,7 @@ def test_growing_file_is_read_up_to_its_limit():
 # run.json
 
 
-def test_run_with_a_huge_run_json_is_listed(spbench, runs):
+def test_run_with_a_huge_run_json_is_listed(spbench, runs, messages):
     intact, huge = runs
     inflate(huge.path / "run.json")
     listed = spbench("results", "list")
@@ -83,7 +83,7 @@ def test_run_with_a_huge_run_json_is_listed(spbench, runs):
     assert second.endswith("run.json has 40.0 GB, more than 64 MiB")
     by_id = {run["id"]: run for run in json.loads(spbench("results", "list", "--json").out)}
     assert by_id[huge.id]["verdict"] == "unreadable"
-    assert by_id[huge.id]["unreadable"] == "run.json has 40.0 GB, more than 64 MiB"
+    messages.check(by_id[huge.id]["unreadable"])
     assert by_id[intact.id]["unreadable"] is None
     assert spbench("results", "list", "verdict:unreadable").out.splitlines()[1].startswith(huge.id)
 

@@ -25,13 +25,12 @@ def test_reindex_replaces_a_damaged_index(spbench, home):
     assert rows == [(1,)]
 
 
-def test_unwritable_index_is_reported(spbench, home):
+def test_unwritable_index_is_reported(spbench, home, messages):
     record_finished_run(home)
     (home / "index.sqlite").mkdir()
     status, out, err = spbench("results", "reindex")
     assert (status, out) == (4, "")
-    assert "the index cannot be written" in err
-    assert "cannot be removed; runs are listed without it" in err
+    messages.check(err)
     assert spbench("results", "list")[0] == 0
 
 
@@ -89,7 +88,7 @@ def test_prune_removes_old_runs(spbench, home, runs, args, count):
     assert not (home / "removed").exists()
 
 
-def test_prune_reports_bytes(spbench, home, runs):
+def test_prune_reports_bytes(spbench, home, runs, messages):
     folder = home / "runs" / runs[0]
     for path in folder.rglob("*"):
         path.write_text("")
@@ -98,7 +97,7 @@ def test_prune_reports_bytes(spbench, home, runs):
     (folder / "run.json").write_text("{}")
     _, out, _ = spbench("results", "prune", "--yes", "--keep", "3")
     assert out.splitlines()[0].split()[:3] == [runs[0], "1,236", "bytes"]
-    assert out.splitlines()[1:] == ["1 run, 1,236 bytes", "removed 1 run"]
+    messages.check(out.splitlines()[1:])
 
 
 def test_prune_needs_a_confirmation(spbench, home, runs, monkeypatch):
@@ -134,12 +133,12 @@ def test_prune_keeps_runs_resumed_during_the_prompt(spbench, home, runs, monkeyp
     assert list_remaining(home) == [runs[0], *runs[2:]]
 
 
-def test_damaged_baseline_prevents_pruning(spbench, home, runs):
+def test_damaged_baseline_prevents_pruning(spbench, home, runs, messages):
     (home / "baselines").mkdir()
     (home / "baselines" / "main.json").write_text("{")
     status, out, err = spbench("results", "prune", "--yes", "--keep", "0")
     assert (status, out, list_remaining(home)) == (2, "", runs)
-    assert "main.json cannot be read" in err
+    messages.check(err)
 
 
 @pytest.mark.parametrize(

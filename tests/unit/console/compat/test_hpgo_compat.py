@@ -43,15 +43,15 @@ def test_it_is_hpgo_s_own_answer(row):
     assert [devices for *_, devices in stages] == [stage["gpus"] for stage in row["stages"]]
 
 
-def test_a_missing_profile_and_wrong_machines_are_one_sentence(tmp_path):
-    with pytest.raises(planner.PlannerError, match=r"cannot read .*none\.txt"):
+def test_a_missing_profile_and_wrong_machines_are_one_sentence(tmp_path, messages):
+    with messages.raises(planner.PlannerError):
         hpgo.conductor_from_torch_graph_and_seps(str(tmp_path / "none.txt"), 1, 64, [2])
     with pytest.raises(planner.PlannerError, match="4"):
         hpgo.conductor_from_torch_graph_and_seps(str(made_file(tmp_path)), 1, 64, [4, 4])
 
 
-def test_the_planner_s_names_are_there_and_others_are_not():
+def test_the_planner_s_names_are_there_and_others_are_not(messages):
     assert all(callable(getattr(planner, name)) for name in planner.__all__)
     assert set(planner.__all__) == set(planner._MODULES)
-    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+    with messages.raises(AttributeError):
         _ = planner.nonsense

@@ -114,10 +114,10 @@ def test_run_takes_the_references_of_its_system(make_request, home):
     assert (chosen.request.system, list_limits(chosen)) == ("big", [0.75, 0.45])
 
 
-def test_suite_without_systems_needs_no_site_file(make_request, home):
+def test_suite_without_systems_needs_no_site_file(make_request, home, messages):
     write_site(home / "site.yaml", "nome: vm")
     assert plan_run(make_request(PLAIN)).request.system is None
-    with pytest.raises(SuiteError, match="unknown key 'nome'"):
+    with messages.raises(SuiteError):
         plan_run(make_request())
 
 
@@ -203,10 +203,10 @@ def test_rejects_another_system_for_a_recorded_run(record_interrupted, home, opt
 
 
 @pytest.mark.parametrize("command", ["run", "scale", "script", "submit", "validate"])
-def test_rejects_an_invalid_system_name(make_request, command, capsys):
+def test_rejects_an_invalid_system_name(make_request, command, capsys, messages):
     arguments = [command, str(make_request().suite), "--system", "a b"]
     assert run_command_line(arguments) == 2
-    assert capsys.readouterr().err.startswith("spbench: error: --system 'a b': use letters")
+    messages.check(capsys.readouterr().err)
 
 
 def test_validate_reports_missing_references_of_a_system(make_request, capsys):

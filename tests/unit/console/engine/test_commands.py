@@ -50,10 +50,10 @@ def make_request(preparations, tmp_path, python_beside_mpirun):
     return make
 
 
-def test_each_job_has_a_command_and_each_case_a_standalone_one(make_request):
+def test_each_job_has_a_command_and_each_case_a_standalone_one(make_request, messages):
     first, second = build_commands(plan_run(make_request()))
-    assert first.heading == "job 1: 2 ranks, 2 cases, Open MPI 5.0.11"
-    assert second.heading == "job 2: 1 rank, 1 case, Open MPI 5.0.11"
+    messages.check(first.heading)
+    messages.check(second.heading)
     assert "-n 2" in first.line
     assert [case for case, _ in first.standalone] == ["pair[iterations=5]", "pair[iterations=6]"]
     for command in (first, second):

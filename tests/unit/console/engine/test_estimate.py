@@ -125,7 +125,7 @@ def test_other_work_reduces_the_available_cores(
     )
 
 
-def test_estimates_from_earlier_runs(home: Path) -> None:
+def test_estimates_from_earlier_runs(home: Path, messages) -> None:
     run = plan_suite(home)
     record_durations(home, run, {"few": 1.0, "many": 100.0}, start=4.0)
     estimate = estimate_plan(run, home)
@@ -134,7 +134,7 @@ def test_estimates_from_earlier_runs(home: Path) -> None:
         "half of the start belongs to this case"
     )
     assert estimate.seconds == pytest.approx(1.0 + 100.0 + 4.0)
-    assert estimate.text == "about 1 min 40 s (from earlier runs)"
+    messages.check(estimate.text)
 
 
 def test_estimate_is_the_median_of_the_newest_runs(home: Path) -> None:
@@ -210,10 +210,10 @@ def test_failing_work_estimate_of_a_plugin_is_unknown(
     assert {case.source for case in estimate.cases.values()} == {UNKNOWN}
 
 
-def test_only_unknown_cases_have_no_total() -> None:
+def test_only_unknown_cases_have_no_total(messages) -> None:
     estimate = RunEstimate({"a": CaseEstimate(None, UNKNOWN), "b": CaseEstimate(None, UNKNOWN)})
     assert estimate.seconds is None
-    assert estimate.text == "2 cases of unknown duration"
+    messages.check(estimate.text)
     assert estimate.short_text == "unknown duration"
 
 
@@ -263,13 +263,9 @@ def test_estimates_a_run_of_another_process_from_its_folder(home: Path) -> None:
     assert estimate_recorded(folder, {}) == RunEstimate()
 
 
-def test_formats_an_estimate_as_lines(home: Path) -> None:
+def test_formats_an_estimate_as_lines(home: Path, messages) -> None:
     cases = {"a": CaseEstimate(0.02, HISTORY), "b": CaseEstimate(None, UNKNOWN)}
-    assert list(estimate_lines(RunEstimate(cases))) == [
-        "duration: about 0.1 s (from earlier runs), without 1 case of unknown duration",
-        "  a: about 0.1 s",
-        "  b: unknown duration",
-    ]
+    messages.check(list(estimate_lines(RunEstimate(cases))))
     assert list(estimate_lines(RunEstimate())) == []
 
 
@@ -399,6 +395,6 @@ def test_resumed_run_counts_from_its_resumption() -> None:
     assert estimate_remaining(state, FOUR_CASES, 1010.0) == pytest.approx(20.0)
 
 
-def test_formats_the_remaining_time() -> None:
+def test_formats_the_remaining_time(messages) -> None:
     assert format_remaining(None) == ""
-    assert format_remaining(41.2) == "about 41 s left"
+    messages.check(format_remaining(41.2))

@@ -161,7 +161,7 @@ def test_fault_without_a_case_belongs_to_the_unfinished_case(job):
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
 
 
-def test_rank_lost_after_the_last_case_is_an_error(job):
+def test_rank_lost_after_the_last_case_is_an_error(job, messages):
     for name in ("a", "b", "c"):
         job.send_from_both("case_start", case=name)
         job.send_from_both("case_end", case=name)
@@ -170,12 +170,12 @@ def test_rank_lost_after_the_last_case_is_an_error(job):
     job.lose(1)
     assert job.settle() == []
     assert job.statuses == {"a": "passed", "b": "passed", "c": "error"}
-    assert "rank 1 on node01" in job.state.cases["c"].verdict.reason
+    messages.check(job.state.cases["c"].verdict.reason)
     assert job.state.cases["c"].verdict.reason.endswith("ended without an error message")
     assert job.verdict == ("error", ExitCode.ERROR)
 
 
-def test_orphaned_rank_is_an_error_with_its_message(job):
+def test_orphaned_rank_is_an_error_with_its_message(job, messages):
     job.send_from_both("case_start", case="a")
     job.send(1, "log", level=LogLevel.ORPHANED, message="its parent process (mpispawn) has ended")
     (observation,) = job.watch.observations
@@ -185,7 +185,7 @@ def test_orphaned_rank_is_an_error_with_its_message(job):
     assert job.settle() == ["b", "c"]
     assert job.statuses == {"a": "error", "b": "waiting", "c": "waiting"}
     reason = job.state.cases["a"].verdict.reason
-    assert reason.startswith("rank 1 on node01, ")
+    messages.check(reason)
     assert reason.endswith(" into a: its parent process (mpispawn) has ended")
 
 
@@ -201,14 +201,14 @@ def test_ignores_a_connection_lost_after_bye(job):
     assert [source.answers[-1] for source in job.sources] == ["bye", "bye"]
 
 
-def test_lost_relay_is_the_cause_and_not_its_ranks(job):
+def test_lost_relay_is_the_cause_and_not_its_ranks(job, messages):
     job.send_from_both("case_start", case="a")
     job.listener.on_relay_lost("node01", 2, "ended")
     job.lose(0)
     assert job.watch.fault.rank is None
     assert job.settle() == ["b", "c"]
     reason = job.state.cases["a"].verdict.reason
-    assert reason == "the relay of node01 ended: the 2 ranks behind it cannot be heard"
+    messages.check(reason)
 
 
 @pytest.mark.parametrize(
@@ -257,12 +257,12 @@ def test_reports_a_rank_that_breaks_the_order_of_events(tmp_path, events, reason
     assert job.watch.fault.message == reason
 
 
-def test_case_start_before_ready_is_a_violation(tmp_path):
+def test_case_start_before_ready_is_a_violation(tmp_path, messages):
     job = SimulatedJob(tmp_path, "a")
     late = StandInConnection(1)
     job.listener.on_events(late, [b"{}"], [rank_event("case_start", 1, case="a")])
     job.log.close()
-    assert job.watch.fault.message == "rank ? on node01 sent case_start before it was ready"
+    messages.check(job.watch.fault.message)
     assert job.statuses == {"a": "waiting"}
 
 

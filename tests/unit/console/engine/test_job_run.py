@@ -122,11 +122,11 @@ async def test_reads_events_of_other_ranks_after_an_error(run_job):
 
 
 @pytest.mark.slow
-async def test_rank_that_ends_without_bye_is_a_fault(run_job):
+async def test_rank_that_ends_without_bye_is_a_fault(run_job, messages):
     fault, statuses = await run_job(f"{BOTH_CASES}first.close()\nos._exit(0)\n")
     assert fault.status == "error"
     assert fault.rank == 1
-    assert "ended without an error message" in fault.message
+    messages.check(fault.message)
     assert statuses == {"a": "passed", "b": "passed"}
 
 
@@ -138,7 +138,7 @@ RANK_LINE = "end(first, 'a', status='error', error=INTERRUPT)\n"
 @pytest.mark.parametrize(
     "order", [(SSH_LINE, RANK_LINE), (RANK_LINE, SSH_LINE)], ids=["ssh first", "rank first"]
 )
-async def test_lost_host_is_the_cause_in_any_order_of_messages(run_job, order):
+async def test_lost_host_is_the_cause_in_any_order_of_messages(run_job, order, messages):
     fault, statuses = await run_job(
         "for rank in (first, second): start(rank, 'a')\n"
         f"{order[0]}sys.stderr.flush()\ntime.sleep(0.7)\n{order[1]}sys.stderr.flush()\n"
@@ -146,12 +146,12 @@ async def test_lost_host_is_the_cause_in_any_order_of_messages(run_job, order):
         load_launcher("mpirun_rsh").parse_output,
     )
     assert (fault.status, fault.rank, fault.traceback) == ("error", 1, None)
-    assert fault.message.startswith("rank 1 on node02, ")
+    messages.check(fault.message)
     first, _, consequence = fault.message.partition("; as a consequence ")
     assert first.endswith(
         "the launcher lost its connection to this host: Connection to node02 closed by remote host"
     )
-    assert consequence.startswith("rank 0 on node01, ")
+    messages.check(consequence)
     assert statuses["a"] == "running"
 
 

@@ -75,12 +75,12 @@ def test_reports_a_defect_of_a_view_once_and_continues(tmp_path, capsys):
     assert line.endswith("ZeroDivisionError: division by zero")
 
 
-def test_reports_a_full_disk_once_and_updates_the_state(tmp_path, monkeypatch):
+def test_reports_a_full_disk_once_and_updates_the_state(tmp_path, monkeypatch, messages):
     path = tmp_path / "events.jsonl"
     monkeypatch.setattr(event_log, "open_to_append", lambda *_: os.open("/dev/full", os.O_RDWR))
     log = EventLog(path)
     recorder = Recorder(log, RunState(), lambda event: None)
-    with pytest.raises(FailedRunError, match="No space left on device"):
+    with messages.raises(FailedRunError):
         record_event(recorder, run_start())
     record_event(recorder, run_start())
     record_event(recorder, run_end())
@@ -89,7 +89,7 @@ def test_reports_a_full_disk_once_and_updates_the_state(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("replacement", [None, b"another log"])
-def test_reports_a_removed_log(tmp_path, replacement):
+def test_reports_a_removed_log(tmp_path, replacement, messages):
     path = tmp_path / "events.jsonl"
     log = EventLog(path)
     recorder = Recorder(log, RunState(), lambda event: None)
@@ -97,7 +97,7 @@ def test_reports_a_removed_log(tmp_path, replacement):
     path.unlink()
     if replacement is not None:
         path.write_bytes(replacement)
-    with pytest.raises(FailedRunError, match=r"events\.jsonl was removed while the run went on"):
+    with messages.raises(FailedRunError):
         record_event(recorder, run_end())
     log.close()
 

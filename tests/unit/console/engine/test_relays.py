@@ -220,23 +220,23 @@ async def test_admits_ranks_behind_a_relay_only_with_the_token(node, relay, line
     assert [event["rank"] for event in node.listener.events] == [2]
 
 
-async def test_gap_behind_a_relay_disconnects_only_that_rank(node, relay):
+async def test_gap_behind_a_relay_disconnects_only_that_rank(node, relay, messages):
     relay.writer.write(encode_frame(1, hello(node, 1)) + encode_frame(2, hello(node, 2)))
     relay.writer.write(encode_frame(1, encode(rank_event("heartbeat", 1, seq=5))))
     await wait_until(lambda: node.listener.violations)
-    assert node.listener.violations == ["sent event 5 where 1 was due"]
+    messages.check(node.listener.violations)
     assert (1, b"") in await relay.read_frames(3)
     relay.writer.write(encode_frame(2, encode(rank_event("heartbeat", 2, seq=1))))
     await wait_until(lambda: len(node.listener.events) == 3)
 
 
-async def test_disconnects_a_relay_that_violates_the_protocol(node, relay):
+async def test_disconnects_a_relay_that_violates_the_protocol(node, relay, messages):
     relay.writer.write(encode_frame(1, hello(node, 1)) + b"no head of any piece at all\n")
     await relay.wait_until_closed()
     await wait_until(lambda: node.listener.relays_lost)
     (_, ranks, reason), *_ = node.listener.relays_lost
     assert ranks == 1
-    assert reason.startswith("sent what no relay sends")
+    messages.check(reason)
 
 
 async def test_silent_relay_is_reported_before_its_ranks(node, relay, monkeypatch):

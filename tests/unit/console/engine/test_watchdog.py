@@ -84,14 +84,10 @@ def get_status_and_message(fault):
 # The start
 
 
-def test_ranks_must_be_ready_within_start_timeout():
+def test_ranks_must_be_ready_within_start_timeout(messages):
     job = Job().ready(0, 2).advance(60.0, 0, 2)
     assert job.fault is None
-    assert get_status_and_message(job.advance(0.1, 0, 2).fault) == (
-        "error",
-        "2 of 3 ranks were ready 60 s after the launch (start_timeout is 60 s); "
-        "rank 1 did not connect",
-    )
+    messages.check(get_status_and_message(job.advance(0.1, 0, 2).fault))
 
 
 def test_names_unconnected_ranks_with_their_planned_hosts():
@@ -117,25 +113,21 @@ def test_does_not_guess_unconnected_ranks_without_numbers():
     assert job.advance(61.0, 0, 2).fault.message.endswith("(start_timeout is 60 s)")
 
 
-def test_reports_a_job_without_any_ready_rank():
+def test_reports_a_job_without_any_ready_rank(messages):
     job = Job(start_timeout=2.5).advance(3.0)
-    assert get_status_and_message(job.fault) == (
-        "error",
-        "0 of 3 ranks were ready 3 s after the launch (start_timeout is 2.5 s); "
-        "ranks 0, 1, 2 did not connect",
-    )
+    messages.check(get_status_and_message(job.fault))
 
 
-def test_ready_ranks_have_start_timeout_for_the_first_case():
+def test_ready_ranks_have_start_timeout_for_the_first_case(messages):
     job = Job().advance(50.0).ready().advance(60.0)
     assert job.fault is None
-    assert get_status_and_message(job.advance(0.1).fault) == ("error", "no rank started a in 60 s")
+    messages.check(get_status_and_message(job.advance(0.1).fault))
 
 
-def test_ready_ranks_have_start_timeout_for_the_next_case():
+def test_ready_ranks_have_start_timeout_for_the_next_case(messages):
     job = Job().ready().start("a").end("a").advance(60.0)
     assert job.fault is None
-    assert get_status_and_message(job.advance(1.0).fault) == ("error", "no rank started b in 61 s")
+    messages.check(get_status_and_message(job.advance(1.0).fault))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
@@ -150,84 +142,66 @@ def test_different_number_of_ranks_is_a_mismatch(size):
     )
 
 
-def test_reports_a_host_with_another_library_with_both():
+def test_reports_a_host_with_another_library_with_both(messages):
     job = Job()
     job.watch.on_launch(PROGRAMS, "MVAPICH2 2.3.7", job.now)
     event = rank_event("ready", 0, size=1, versions={"mpi": "Open MPI v5.0.11"})
     job.watch.on_ready(event, "node02", 1, job.now, launched_as=2)
     assert job.fault.rank == 2
-    assert job.fault.message == (
-        "rank 2 on node02 says it is rank 0 of 1 in a job of 3 ranks: it loads Open MPI v5.0.11, "
-        "and the others are to load MVAPICH2 2.3.7: let node02 find the same, by launch.setup, "
-        "launch.env or launch.python"
-    )
+    messages.check(job.fault.message)
 
 
-def test_duplicate_rank_number_is_a_mismatch():
+def test_duplicate_rank_number_is_a_mismatch(messages):
     job = Job().ready(0, 1)
     before = job.fault
     assert before is None
     job.ready(1)
     assert job.fault.missing
-    assert "rank 1 of 3 in a job of 3 ranks" in job.fault.message
-    assert "openmpi (5.0) and MPICH 4.2 do not match" in job.fault.message
+    messages.check(job.fault.message)
 
 
 # Silence
 
 
-def test_reports_a_silent_rank_after_10_s():
+def test_reports_a_silent_rank_after_10_s(messages):
     assert SILENCE_LIMIT == 10.0
     job = Job().ready().start("a").advance(10.0, 0, 1)
     before = job.fault
     assert before is None
-    assert get_status_and_message(job.advance(0.1, 0, 1).fault) == (
-        "error",
-        "rank 2 on node02 silent for 10 s",
-    )
+    messages.check(get_status_and_message(job.advance(0.1, 0, 1).fault))
     assert job.fault.rank == 2
 
 
-def test_silence_timeout_extends_the_limit():
+def test_silence_timeout_extends_the_limit(messages):
     job = Job(silence_timeout=30.0).ready().start("a")
     fault = job.advance(25.0, 0, 1).fault
     assert fault is None
-    assert get_status_and_message(job.advance(5.1, 0, 1).fault) == (
-        "error",
-        "rank 2 on node02 silent for 30 s",
-    )
+    messages.check(get_status_and_message(job.advance(5.1, 0, 1).fault))
 
 
-def test_silence_on_a_busy_host_names_load_and_setting():
+def test_silence_on_a_busy_host_names_load_and_setting(messages):
     load = "load 13.8 on 2 cores"
     job = Job(busy=lambda host: f"{load} of {host}").ready().start("a")
-    assert get_status_and_message(job.advance(10.1, 0, 1).fault) == (
-        "error",
-        "rank 2 on node02 silent for 10 s: load 13.8 on 2 cores of node02 there; end what else "
-        "runs there, or raise launch.silence_timeout (10 s)",
-    )
+    messages.check(get_status_and_message(job.advance(10.1, 0, 1).fault))
 
 
-def test_reports_a_silent_rank_before_all_are_ready():
+def test_reports_a_silent_rank_before_all_are_ready(messages):
     job = Job().ready(0, 1).advance(10.1, 0)
-    assert get_status_and_message(job.fault) == ("error", "rank 1 on node01 silent for 10 s")
+    messages.check(get_status_and_message(job.fault))
 
 
-def test_reports_a_rank_silent_before_it_has_its_cases():
+def test_reports_a_rank_silent_before_it_has_its_cases(messages):
     job = Job().ready().advance(10.1, 0, 1)
-    assert get_status_and_message(job.fault) == ("error", "rank 2 on node02 silent for 10 s")
+    messages.check(get_status_and_message(job.fault))
 
 
-def test_loading_rank_may_be_silent_until_after_the_first_start():
+def test_loading_rank_may_be_silent_until_after_the_first_start(messages):
     job = Job().ready()
     for rank in range(3):
         job.watch.on_loading(rank)
     assert job.advance(30.0, 0, 1).fault is None
     assert job.start("a", 0).advance(10.0, 0, 1).fault is None
-    assert get_status_and_message(job.advance(0.1, 0, 1).fault) == (
-        "error",
-        "rank 2 on node02 silent for 40 s",
-    )
+    messages.check(get_status_and_message(job.advance(0.1, 0, 1).fault))
 
 
 def test_silence_takes_precedence_over_a_late_case():
@@ -248,19 +222,16 @@ def test_ignores_a_heartbeat_of_an_unknown_rank():
 # A case
 
 
-def test_timeout_of_a_case_counts_from_its_last_start():
+def test_timeout_of_a_case_counts_from_its_last_start(messages):
     job = Job().ready().start("a", 0, 1).advance(20.0).start("a", 2).advance(30.0)
     assert job.fault is None
-    assert get_status_and_message(job.advance(0.1).fault) == (
-        "timeout",
-        "ranks 0, 1, 2 on node01, node02 are not through with a after 30.1 s (its timeout is 30 s)",
-    )
+    messages.check(get_status_and_message(job.advance(0.1).fault))
 
 
-def test_reports_only_ranks_that_have_not_finished():
+def test_reports_only_ranks_that_have_not_finished(messages):
     job = Job().ready().start("a").advance(3.0).end("a", 0, 2).advance(27.1)
     assert (job.fault.rank, job.fault.case) == (1, "a")
-    assert job.fault.message.startswith("rank 1 on node01 is not through with a after 30.1 s")
+    messages.check(job.fault.message)
 
 
 def test_end_on_some_ranks_does_not_extend_the_deadline():
@@ -269,29 +240,29 @@ def test_end_on_some_ranks_does_not_extend_the_deadline():
     assert job.advance(0.1).fault.status == "timeout"
 
 
-def test_start_of_the_next_case_does_not_extend_the_deadline():
+def test_start_of_the_next_case_does_not_extend_the_deadline(messages):
     job = Job().ready().start("a").advance(29.0).end("a", 0).start("b", 0).advance(1.1)
     assert get_status_and_message(job.fault)[0] == "timeout"
-    assert "a after 30.1 s" in job.fault.message
+    messages.check(job.fault.message)
     assert job.fault.case == "a"
 
 
-def test_progress_of_a_check_extends_the_deadline():
+def test_progress_of_a_check_extends_the_deadline(messages):
     job = Job().ready().start("a").advance(29.0)
     for done in range(3):
         job.progress("a", "check", done, 0).advance(29.0)
     assert job.fault is None
     # Repeated progress does not count.
     late = job.progress("a", "check", 2, 0).advance(1.1)
-    assert "a after 30.1 s of check (its timeout is 30 s)" in late.fault.message
+    messages.check(late.fault.message)
 
 
-def test_timeout_of_the_timed_part_counts_from_the_warmup():
+def test_timeout_of_the_timed_part_counts_from_the_warmup(messages):
     job = Job().ready().start("a").progress("a", "check", 0).advance(29.0)
     job.progress("a", "warmup", 0).advance(15.0).progress("a", "timing", 0).advance(14.0)
     assert job.fault is None
     late = job.progress("a", "timing", 5).advance(1.1)
-    assert "of warmup (its timeout is 30 s)" in late.fault.message
+    messages.check(late.fault.message)
 
 
 def test_baseline_phase_has_its_own_timeout():
@@ -304,10 +275,10 @@ def test_progress_does_not_shorten_the_time_of_a_late_rank():
     assert job.advance(29.0).fault is None
 
 
-def test_each_case_has_its_own_timeout():
+def test_each_case_has_its_own_timeout(messages):
     job = Job().ready().start("a").end("a").start("b").advance(5.0)
     assert job.fault is None
-    assert "b after 5.1 s (its timeout is 5 s)" in job.advance(0.1).fault.message
+    messages.check(job.advance(0.1).fault.message)
 
 
 def test_each_repeat_has_the_timeout_of_its_case():
@@ -341,12 +312,9 @@ def test_error_keeps_its_missing_flag(missing):
     assert job.fault.missing is missing
 
 
-def test_error_without_a_message_is_unknown():
+def test_error_without_a_message_is_unknown(messages):
     job = Job().ready().start("a").end("a", 0, status="error")
-    assert get_status_and_message(job.fault) == (
-        "error",
-        "rank 0 on node01, 0.0 s into a: unknown error",
-    )
+    messages.check(get_status_and_message(job.fault))
 
 
 @pytest.mark.parametrize(
@@ -375,12 +343,9 @@ def test_job_is_done_after_all_cases_and_byes():
     assert job.fault is None
 
 
-def test_bye_before_the_end_is_an_error():
+def test_bye_before_the_end_is_an_error(messages):
     job = Job().ready().start("a").end("a").start("b").advance(1.0).bye(1)
-    assert get_status_and_message(job.fault) == (
-        "error",
-        "rank 1 on node01, 1.0 s into b, said bye before it had ended b",
-    )
+    messages.check(get_status_and_message(job.fault))
 
 
 def test_accepts_bye_before_the_ends_of_other_ranks():
@@ -389,13 +354,10 @@ def test_accepts_bye_before_the_ends_of_other_ranks():
     assert job.end("a", 0, 2).bye(0, 2).watch.done
 
 
-def test_ranks_must_send_bye_within_the_exit_timeout():
+def test_ranks_must_send_bye_within_the_exit_timeout(messages):
     job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(0).advance(EXIT_TIMEOUT, 1, 2)
     assert job.fault is None
-    assert get_status_and_message(job.advance(1.0, 1, 2).fault) == (
-        "error",
-        "ranks 1, 2 on node01, node02 did not say bye in 21 s",
-    )
+    messages.check(get_status_and_message(job.advance(1.0, 1, 2).fault))
 
 
 # Locations of ranks
@@ -453,9 +415,9 @@ def test_lists_at_most_three_locations():
     assert fault.message.endswith(" and 2 more places: late")
 
 
-def test_shortens_a_list_of_many_ranks():
+def test_shortens_a_list_of_many_ranks(messages):
     fault = add_locations(dict.fromkeys(range(12), "in wait"), np=12)
-    assert "ranks 0, 1, 2, 3, 4, 5, 6, 7, ... on node01, node02 are in wait" in fault.message
+    messages.check(fault.message)
 
 
 # Access by other classes
@@ -468,18 +430,18 @@ def test_attributes_are_read_only():
             setattr(watch, name, None)
 
 
-def test_cancelled_job_keeps_the_first_fault():
+def test_cancelled_job_keeps_the_first_fault(messages):
     job = Job().ready().start("a")
     job.watch.fail("rank 1 died", 1)
     job.watch.cancel("cancelled by Ctrl-C")
-    assert job.fault.message == "rank 1 died"
+    messages.check(job.fault.message)
     other = Job()
     other.watch.cancel("cancelled by Ctrl-C")
-    assert get_status_and_message(other.fault) == ("cancelled", "cancelled by Ctrl-C")
+    messages.check(get_status_and_message(other.fault))
 
 
-def test_cause_replaces_the_fault():
+def test_cause_replaces_the_fault(messages):
     job = Job()
     job.watch.fail("the launcher ended")
     job.watch.explain(Fault(CaseStatus.ERROR, "rank 1 was killed", 1))
-    assert get_status_and_message(job.fault) == ("error", "rank 1 was killed")
+    messages.check(get_status_and_message(job.fault))

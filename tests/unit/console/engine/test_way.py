@@ -39,8 +39,8 @@ def test_tunnels_use_loopback_with_one_per_remote_host():
     assert endpoint.tunnels == HOSTS[1:]
 
 
-def test_rejects_tunnels_to_unknown_hosts():
-    with pytest.raises(UsageError, match="needs to know the hosts"):
+def test_rejects_tunnels_to_unknown_hosts(messages):
+    with messages.raises(UsageError):
         resolve_endpoint((), DEFAULT_CHOICE, "ssh", unknown=True)
 
 
@@ -89,28 +89,28 @@ def ssh(tmp_path, monkeypatch):
     return tmp_path / "ssh.words"
 
 
-async def test_each_host_gets_a_tunnel_until_close(ssh):
+async def test_each_host_gets_a_tunnel_until_close(ssh, messages):
     tunnels = Tunnels()
     await tunnels.open(("n1", "n2", "n1"), 5000)
     commands = sorted(ssh.read_text().splitlines())
     assert len(commands) == 2
-    assert "-R 127.0.0.1:5000:127.0.0.1:5000 n1 " in commands[0]
+    messages.check(commands[0])
     assert "ExitOnForwardFailure=yes" in commands[0]
     await tunnels.close()
     await tunnels.close()
 
 
-async def test_reports_a_host_that_refuses_the_tunnel(ssh):
+async def test_reports_a_host_that_refuses_the_tunnel(ssh, messages):
     tunnels = Tunnels()
     with pytest.raises(MissingError) as caught:
         await tunnels.open(("n1", "refusing"), 5000)
-    assert "to refusing: Warning: remote port forwarding failed" in str(caught.value)
+    messages.check(str(caught.value))
     await tunnels.close()
 
 
-async def test_reports_a_missing_ssh(monkeypatch):
+async def test_reports_a_missing_ssh(monkeypatch, messages):
     monkeypatch.setenv("PATH", "/nowhere")
     tunnels = Tunnels()
-    with pytest.raises(MissingError, match="to n1: ssh cannot run: No such file or directory"):
+    with messages.raises(MissingError):
         await tunnels.open(("n1",), 5000)
     await tunnels.close()

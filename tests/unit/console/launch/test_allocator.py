@@ -46,17 +46,17 @@ def test_auto_keeps_the_system_allocator_otherwise(tcmalloc_env, options):
     assert find_preload(tcmalloc_env, **options) is None
 
 
-def test_preload_of_the_user_is_kept(tcmalloc_env):
+def test_preload_of_the_user_is_kept(tcmalloc_env, messages):
     assert find_preload(tcmalloc_env, env={"LD_PRELOAD": "mine.so"}) == "mine.so"
     assert find_preload(tcmalloc_env | {"LD_PRELOAD": "mine.so"}) is None
-    with pytest.raises(UsageError, match="has an LD_PRELOAD already; put tcmalloc into it"):
+    with messages.raises(UsageError):
         find_preload(tcmalloc_env, allocator="tcmalloc", env={"LD_PRELOAD": "mine.so"})
 
 
-def test_requested_tcmalloc_is_preloaded_on_other_hosts(tcmalloc_env):
+def test_requested_tcmalloc_is_preloaded_on_other_hosts(tcmalloc_env, messages):
     assert find_preload(tcmalloc_env, allocator="tcmalloc") == TCMALLOC[0]
     assert find_preload({}, allocator="tcmalloc", placement=[RankBlock("node02", 1)]) == TCMALLOC[0]
-    with pytest.raises(MissingError, match="tcmalloc: no libtcmalloc_min"):
+    with messages.raises(MissingError):
         find_preload({}, allocator="tcmalloc")
 
 

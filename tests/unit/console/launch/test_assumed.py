@@ -28,23 +28,23 @@ def test_each_library_has_its_own_launcher(name):
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_named_launcher_must_start_ranks_of_the_library(launcher):
+def test_named_launcher_must_start_ranks_of_the_library(launcher, messages):
     for name in LIBRARIES:
         library = parse_assumed_library(f"{name}-3.0")
         if launcher in list_launchers(name):
             assert find_assumed_launcher(make_settings(launcher), library).launcher.name == launcher
     if launcher != "openmpi":
         return
-    with pytest.raises(UsageError, match=r"--assume: launcher openmpi .* does not start ranks of"):
+    with messages.raises(UsageError):
         find_assumed_launcher(make_settings(launcher), parse_assumed_library("mvapich2-2.3.7"))
 
 
-def test_mvapich_uses_mpirun_rsh_before_version_4():
+def test_mvapich_uses_mpirun_rsh_before_version_4(messages):
     three = parse_assumed_library("mvapich-3.0rc")
     four = parse_assumed_library("mvapich-4.0")
     assert find_assumed_launcher(make_settings(), three).launcher.name == "mpirun_rsh"
     assert find_assumed_launcher(make_settings(), four).launcher.name == "hydra"
-    with pytest.raises(UsageError, match=r"MVAPICH 4\.0 has no mpirun_rsh; it comes with hydra"):
+    with messages.raises(UsageError):
         find_assumed_launcher(make_settings("mpirun_rsh"), four)
 
 

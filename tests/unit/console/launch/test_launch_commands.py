@@ -216,33 +216,33 @@ def test_mpirun_rsh_keeps_its_path():
     assert command.env == {**expected, **NO_FAST_SSH, **PRIVATE}
 
 
-def test_mpirun_rsh_hostfile():
+def test_mpirun_rsh_hostfile(messages):
     write = load_launcher("mpirun_rsh").hostfile
     assert write((RankBlock("n1", 2, "mlx5_0"), RankBlock("n2", 1))) == "n1:2:mlx5_0\nn2:1\n"
     hostname = socket.gethostname()
     assert write(()) == f"{hostname}\n"
     # to mpirun_rsh, localhost is another machine
     assert write((RankBlock("localhost", 3),)) == f"{hostname}:3\n"
-    with pytest.raises(UsageError, match="takes no IPv6 address: give the name of fe80::1"):
+    with messages.raises(UsageError):
         write((RankBlock("fe80::1", 1),))
-    with pytest.raises(UsageError, match="no host name of digits only: give another of 123"):
+    with messages.raises(UsageError):
         write((RankBlock("123", 1),))
 
 
-def test_mpirun_rsh_rejects_paths_that_it_breaks(monkeypatch, tmp_path):
-    with pytest.raises(UsageError, match="takes '/a=b/python' for an assignment"):
+def test_mpirun_rsh_rejects_paths_that_it_breaks(monkeypatch, tmp_path, messages):
+    with messages.raises(UsageError):
         launch("mpirun_rsh", program=("/a=b/python",))
-    with pytest.raises(UsageError, match="cannot read a hostfile with a path as long as"):
+    with messages.raises(UsageError):
         launch("mpirun_rsh", hostfile=Path("/" + "x" * 300))
     folder = tmp_path / "two words"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    with pytest.raises(UsageError, match=r"cannot start ranks in '.*two words'"):
+    with messages.raises(UsageError):
         launch("mpirun_rsh")
     link = tmp_path / "it's"
     link.symlink_to(tmp_path)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="cannot start ranks in"):
+    with messages.raises(UsageError):
         launch("mpirun_rsh", env={"PWD": str(link)})
 
 
@@ -369,7 +369,7 @@ KEEPALIVE = " ".join(
 )
 
 
-def test_openmpi_across_hosts():
+def test_openmpi_across_hosts(messages):
     env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "/venv", "LANG": "C"}
     command = launch("openmpi", env=env, rank_env={"NOTE": "a b", "PATH": "/x"})
     assert command.argv == (
@@ -378,7 +378,7 @@ def test_openmpi_across_hosts():
         *PROGRAM,
     )
     assert command.env == {"OMPI_MCA_osc": "^ucx", "NOTE": "a b", **env, **PRIVATE}
-    assert load_launcher("openmpi").hostfile(FOUR) == "node01 slots=2\nnode02 slots=2\n"
+    messages.check(load_launcher("openmpi").hostfile(FOUR))
 
 
 @pytest.mark.parametrize("path", ["/opt/my mpi/mpirun", "/opt/it's/mpirun", "/opt/$HOME/mpirun"])

@@ -81,9 +81,9 @@ def test_auto_selects_the_launcher_of_the_library(
     assert find_mismatch(detected, make_library(library_name)) is None
 
 
-def test_auto_selects_srun_only_in_an_allocation(tmp_path):
+def test_auto_selects_srun_only_in_an_allocation(tmp_path, messages):
     env = install(tmp_path / "bin", "srun")
-    with pytest.raises(MissingError, match=r"no launcher for MPICH \(hydra\) is installed"):
+    with messages.raises(MissingError):
         find_launcher(make_settings(python="/nowhere/python"), make_library("mpich"), env)
     detected = find_launcher(
         make_settings(python="/nowhere/python"), make_library("mpich"), env | {"SLURM_JOB_ID": "1"}
@@ -119,7 +119,7 @@ def test_skips_other_programs_of_the_same_name(tmp_path):
     assert detected.executable == tmp_path / "b/mpiexec"
 
 
-def test_error_for_a_missing_explicit_launcher(tmp_path):
+def test_error_for_a_missing_explicit_launcher(tmp_path, messages):
     env = install(tmp_path / "bin", "mpirun")
     write_program(tmp_path / "bin/mpiexec", "echo another")
     with pytest.raises(MissingError) as raised:
@@ -131,7 +131,7 @@ def test_error_for_a_missing_explicit_launcher(tmp_path):
         f"launcher hydra is not installed: looked in /nowhere and in PATH ({tmp_path}/bin/mpiexec "
         "did not answer as hydra does when asked for the version); installed: openmpi"
     )
-    with pytest.raises(MissingError, match=r"looked in /mv2/bin, in .* installed: none"):
+    with messages.raises(MissingError):
         find_launcher(
             make_settings(launcher="mpirun_rsh", python="/nowhere/python"),
             None,
@@ -152,13 +152,10 @@ def test_auto_names_a_launcher_that_does_not_answer(tmp_path):
     assert f"({tmp_path}/bin/mpirun did not answer as openmpi does" in str(raised.value)
 
 
-def test_mismatch_is_described():
+def test_mismatch_is_described(messages):
     detected = InstalledLauncher(load_launcher("hydra"), Path("/x/mpiexec"), "Hydra 5.0.2")
     message = find_mismatch(detected, make_library("openmpi"))
-    assert message == (
-        "launcher hydra (Hydra 5.0.2) does not start ranks of openmpi 1.0: set launch.launcher to "
-        "openmpi, or use the MPI library that belongs to hydra"
-    )
+    messages.check(message)
 
 
 def test_every_launcher_in_the_settings_has_a_module():
@@ -220,11 +217,11 @@ def test_missing_package_is_reported_with_a_fix(tmp_path, probe, message):
         detect_mpi_library(fake_python(tmp_path, f"spbench-probe {probe}"))
 
 
-def test_error_for_an_interpreter_that_cannot_run(tmp_path):
-    with pytest.raises(MissingError, match="/no/python cannot run: No such file or directory"):
+def test_error_for_an_interpreter_that_cannot_run(tmp_path, messages):
+    with messages.raises(MissingError):
         detect_mpi_library("/no/python")
     broken = str(write_program(tmp_path / "python", "echo 'broken link' >&2; exit 5"))
-    with pytest.raises(MissingError, match=r"exit status 5: broken link; check launch\.python"):
+    with messages.raises(MissingError):
         detect_mpi_library(broken)
     with pytest.raises(MissingError, match="setup line failed: false"):
         detect_mpi_library(sys.executable, make_settings(setup=("false",)))

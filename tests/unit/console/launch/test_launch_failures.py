@@ -361,11 +361,11 @@ def test_ssh_reports_a_lost_connection(launcher, line, host):
     assert line.strip().rstrip(".").endswith(connection.message)
 
 
-def test_lost_ssh_session_is_not_a_lost_host_under_hydra():
+def test_lost_ssh_session_is_not_a_lost_host_under_hydra(messages):
     report = load_launcher("hydra").parse_output("Connection to node02 closed by remote host.\r\n")
     assert report.lost == ()
     assert not report.decisive
-    assert report.reason == ("an ssh session was lost: Connection to node02 closed by remote host")
+    messages.check(report.reason)
 
 
 @pytest.mark.parametrize(

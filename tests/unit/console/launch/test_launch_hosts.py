@@ -111,39 +111,39 @@ def test_all_bad_lines_are_reported_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only words\n"])
-def test_rejects_an_empty_hostfile(tmp_path, text):
-    with pytest.raises(UsageError, match=r"hosts:1: error: the hostfile names no host; a line is"):
+def test_rejects_an_empty_hostfile(tmp_path, text, messages):
+    with messages.raises(UsageError):
         read_hosts(tmp_path, text)
 
 
-def test_rejects_an_unreadable_file(tmp_path):
-    with pytest.raises(UsageError, match="cannot read the hostfile: No such file or directory"):
+def test_rejects_an_unreadable_file(tmp_path, messages):
+    with messages.raises(UsageError):
         read_hostfile(tmp_path / "none")
-    with pytest.raises(UsageError, match="cannot read the hostfile: Is a directory"):
+    with messages.raises(UsageError):
         read_hostfile(tmp_path)
-    with pytest.raises(UsageError, match="it is not UTF-8 text"):
+    with messages.raises(UsageError):
         read_hosts(tmp_path, b"\xff\xfe n1\n")
 
 
-def test_parses_a_list_of_hosts():
+def test_parses_a_list_of_hosts(messages):
     hosts = parse_hosts("node[01-08],other:4")
     assert hosts.names == (*(f"node0{n}" for n in range(1, 9)), "other")
     assert hosts.slots == 12
     assert hosts.fold() == "node[01-08],other"
-    with pytest.raises(UsageError, match="--hosts: no host is given"):
+    with messages.raises(UsageError):
         parse_hosts(" ")
-    with pytest.raises(UsageError, match="--hosts: bad count 'x' in 'a:x'"):
+    with messages.raises(UsageError):
         parse_hosts("a:x")
 
 
-def test_excludes_hosts():
+def test_excludes_hosts(messages):
     hosts = parse_hosts("node[01-04]:2")
     assert hosts.exclude("node[02-03]").names == ("node01", "node04")
-    with pytest.raises(UsageError, match=r"nod01 is not among .* node\[01-04\] \(did you mean"):
+    with messages.raises(UsageError):
         hosts.exclude("nod01")
-    with pytest.raises(UsageError, match="has a count; give names only"):
+    with messages.raises(UsageError):
         hosts.exclude("node01:2")
-    with pytest.raises(UsageError, match="leaves no host"):
+    with messages.raises(UsageError):
         hosts.exclude("node[01-04]")
 
 
@@ -152,7 +152,7 @@ def test_fold_does_not_merge_addresses():
     assert fold(["n1"]) == "n1"
 
 
-def test_number_of_reported_errors_is_limited(tmp_path):
+def test_number_of_reported_errors_is_limited(tmp_path, messages):
     path = tmp_path / "hosts"
     path.write_text(f"node01 {'x' * 5000}\n" * 1_000)
     with pytest.raises(UsageError) as raised:
@@ -160,24 +160,24 @@ def test_number_of_reported_errors_is_limited(tmp_path):
     lines = str(raised.value).splitlines()
     assert len(lines) == 51
     assert lines[0].startswith(f"{path}:1: error: unknown word 'xxx")
-    assert lines[-1] == "and 950 more errors"
+    messages.check(lines[-1])
     assert len(str(raised.value)) < 60_000
 
 
 @pytest.mark.parametrize("text", ["node[0-999999999/500000000]", "node[05-06,09]1000000000"])
-def test_rejects_huge_ranges(text):
-    with pytest.raises(UsageError, match="is no list of hosts: range too large"):
+def test_rejects_huge_ranges(text, messages):
+    with messages.raises(UsageError):
         parse_hosts(text)
 
 
-def test_host_names_have_at_most_253_characters():
+def test_host_names_have_at_most_253_characters(messages):
     assert parse_hosts("n" * 253).names == ("n" * 253,)
-    with pytest.raises(UsageError, match="is neither a host name"):
+    with messages.raises(UsageError):
         parse_hosts("n" * 254)
 
 
-def test_rejects_an_endless_hostfile():
-    with pytest.raises(UsageError, match="the hostfile has more than 16 MiB"):
+def test_rejects_an_endless_hostfile(messages):
+    with messages.raises(UsageError):
         read_hostfile(Path("/dev/zero"))
 
 

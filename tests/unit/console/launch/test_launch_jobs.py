@@ -101,7 +101,7 @@ def test_unspecified_ranks_use_all_slots():
     )
 
 
-def test_finds_the_hosts_of_a_job(tmp_path):
+def test_finds_the_hosts_of_a_job(tmp_path, messages):
     (tmp_path / "near").write_text("n[1-4]:2\n")
     from_suite = make_hosts_finder(None, tmp_path)
     hosts = from_suite(make_settings(hostfile="near"))
@@ -114,7 +114,7 @@ def test_finds_the_hosts_of_a_job(tmp_path):
     remaining = make_hosts_finder(None, tmp_path, "n[2-3]")(make_settings(hostfile="near"))
     assert remaining is not None
     assert remaining.names == ("n1", "n4")
-    with pytest.raises(UsageError, match="there are no hosts; give --hostfile or --hosts"):
+    with messages.raises(UsageError):
         make_hosts_finder(None, tmp_path, "n1")(make_settings())
 
 
@@ -134,7 +134,7 @@ def prepare(python: str, home: Path, hosts: str | None, np: int = 4, **fields: o
     )
 
 
-def test_prepared_launch_is_complete_and_reproducible(openmpi, tmp_path):
+def test_prepared_launch_is_complete_and_reproducible(openmpi, tmp_path, messages):
     launch = prepare(openmpi, tmp_path / "home", "node[01-02]:2")
     text = "node01 slots=2\nnode02 slots=2\n"
     assert launch.hostfile_text == text
@@ -143,7 +143,7 @@ def test_prepared_launch_is_complete_and_reproducible(openmpi, tmp_path):
     assert path.parent == tmp_path / "home/hostfiles"
     assert path.read_text() == text
     assert launch.placement == (RankBlock("node01", 2), RankBlock("node02", 2))
-    assert (launch.launcher.name, launch.version) == ("openmpi", "Open MPI 5.0.11")
+    messages.check((launch.launcher.name, launch.version))
     assert launch.library.name == "openmpi"
     assert not launch.spec.oversubscribed
     assert str(path) in launch.command.argv
@@ -181,22 +181,18 @@ def test_more_ranks_than_cores_oversubscribe(openmpi, tmp_path):
     assert not in_batch.spec.oversubscribed
 
 
-def test_rejects_invalid_launches(openmpi, tmp_path):
-    with pytest.raises(MissingError, match="8 ranks need 8 slots, and --hosts has 4"):
+def test_rejects_invalid_launches(openmpi, tmp_path, messages):
+    with messages.raises(MissingError):
         prepare(openmpi, tmp_path, "node01:4", np=8)
     with pytest.raises(UsageError, match="NUL character"):
         prepare(openmpi, tmp_path, None, env={"A": "x\0y"})
     (tmp_path / "file").touch()
-    with pytest.raises(
-        FailedRunError, match=r"cannot write the hostfile .*; choose another --home"
-    ):
+    with messages.raises(FailedRunError):
         prepare(openmpi, tmp_path / "file", "node01:4")
 
 
-def test_ranks_per_host_limits_this_machine(openmpi, tmp_path):
-    with pytest.raises(
-        MissingError, match="4 ranks do not fit on this machine at ranks_per_host 2: raise it, or"
-    ):
+def test_ranks_per_host_limits_this_machine(openmpi, tmp_path, messages):
+    with messages.raises(MissingError):
         prepare(openmpi, tmp_path, None, ranks_per_host=2)
     assert prepare(openmpi, tmp_path, None, ranks_per_host=4).placement == ()
     in_batch = Job(1, (), 4, make_settings(python=openmpi, ranks_per_host=2))

@@ -35,14 +35,12 @@ def test_adapters_of_a_host_share_its_ranks():
     assert count_slots(hosts, 3) == 3
 
 
-def test_error_for_too_few_slots_has_both_numbers():
+def test_error_for_too_few_slots_has_both_numbers(messages):
     with pytest.raises(MissingError) as raised:
         place_ranks(parse_hosts("node[01-02]:2"), 8)
     assert raised.value.exit_code == 3
-    assert str(raised.value) == (
-        "8 ranks need 8 slots, and --hosts has 4 on node[01-02]: add hosts or slots"
-    )
-    with pytest.raises(MissingError, match=r"at ranks_per_host 3: .* or raise ranks_per_host"):
+    messages.check(str(raised.value))
+    with messages.raises(MissingError):
         place_ranks(parse_hosts("node[01-02]:20"), 8, 3)
 
 

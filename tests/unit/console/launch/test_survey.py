@@ -104,31 +104,24 @@ def install_torch(packages: Path, built: str) -> None:
     (packages / "torch/version.py").write_text(text)
 
 
-async def test_reports_gpus_and_mismatch_of_torch_and_driver(ssh, kernel):
+async def test_reports_gpus_and_mismatch_of_torch_and_driver(ssh, kernel, messages):
     install_torch(ssh.add_with_packages("node01", "export CUDA_VISIBLE_DEVICES=1"), "'13.0'")
     facts = await survey_host(ssh, "node01")
     assert [(card.address, card.node) for card in facts.gpus.cards] == [
         ("0000:1a:00.0", 0),
         ("0000:9a:00.0", 1),
     ]
-    assert (facts.devices, facts.torch_cuda) == ("2 x NVIDIA A100", "13.0")
+    messages.check((facts.devices, facts.torch_cuda))
     assert (facts.gpus.driver, facts.gpus.visible, facts.gpus.usable) == ("535.104.05", "1", 1)
-    assert [text for subject, text in list_findings(facts) if subject != "shared memory"] == [
-        "the driver is 535.104.05, and torch is built for CUDA 13.0, which needs driver 580.65.06 "
-        "or newer",
-        "libcuda.so.1 cannot be loaded: torch sees no GPU without it",
-        "CUDA_VISIBLE_DEVICES is '1', which shows 1 of 2 GPUs",
-    ]
+    messages.check([text for subject, text in list_findings(facts) if subject != "shared memory"])
     assert facts.status == "note"
 
 
-async def test_reports_a_cpu_build_of_torch_on_a_gpu_host(ssh, kernel):
+async def test_reports_a_cpu_build_of_torch_on_a_gpu_host(ssh, kernel, messages):
     install_torch(ssh.add_with_packages("node01"), "None")
     facts = await survey_host(ssh, "node01")
     assert facts.torch_cuda == ""
-    assert facts.reason == (
-        "torch: 2 x NVIDIA A100 here, torch is a CPU build (2.6.0): no rank uses a GPU"
-    )
+    messages.check(facts.reason)
     assert "pytorch.org" in facts.findings[0].mend
 
 
@@ -162,24 +155,21 @@ async def test_this_machine_is_surveyed_without_ssh(ssh):
         assert abs(answer.clock_s) < 0.1
 
 
-async def test_missing_ssh_is_reported(ssh):
+async def test_missing_ssh_is_reported(ssh, messages):
     (ssh.folder / "bin/ssh").unlink()
     ssh.env["PATH"] = f"{ssh.folder}/bin"
     facts = await survey_host(ssh, "node01")
-    assert (facts.status, facts.reason) == (
-        "unreachable",
-        "ssh cannot run here (No such file or directory)",
-    )
-    assert "install ssh on this machine" in facts.findings[0].mend
+    messages.check((facts.status, facts.reason))
+    messages.check(facts.findings[0].mend)
 
 
-async def test_banners_of_a_login_shell_are_ignored(ssh):
+async def test_banners_of_a_login_shell_are_ignored(ssh, messages):
     long = "head -c 1200000 /dev/zero | tr '\\0' x; echo"
     ssh.add_with_packages(
         "node01", "echo 'spbench-host {no JSON}'", long, "printf 'quota> '", "echo no >&2"
     )
     facts = await survey_host(ssh, "node01")
-    assert (facts.status, facts.mpi) == ("ok", "Open MPI v5.0.11")
+    messages.check((facts.status, facts.mpi))
 
 
 @pytest.mark.parametrize(
@@ -207,19 +197,19 @@ async def test_refusing_host_is_unreachable(ssh, lines, reason, fix):
     assert fix in finding.mend
 
 
-async def test_unresolved_name_is_reported(ssh):
+async def test_unresolved_name_is_reported(ssh, messages):
     facts = await survey_host(ssh, "nowhere")
-    assert (facts.status, facts.reason) == ("unreachable", "its name does not resolve")
-    assert "correct the name" in facts.findings[0].mend
+    messages.check((facts.status, facts.reason))
+    messages.check(facts.findings[0].mend)
 
 
 @pytest.mark.slow
-async def test_hanging_host_times_out_and_is_killed(ssh, monkeypatch):
+async def test_hanging_host_times_out_and_is_killed(ssh, monkeypatch, messages):
     monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 0.4)
     ssh.add("node01", f"echo $$ > {ssh.folder}/pid", "trap '' TERM", "exec sleep 60")
     start = time.monotonic()
     facts = await survey_host(ssh, "node01")
-    assert (facts.status, facts.reason) == ("unreachable", "no answer in 0.4 s")
+    messages.check((facts.status, facts.reason))
     assert time.monotonic() - start < 4
     assert has_ended(ssh.folder / "pid")
 
@@ -362,14 +352,14 @@ async def test_hanging_mpi_library_keeps_the_other_facts(ssh, monkeypatch):
 
 
 @pytest.mark.slow
-async def test_wrong_clock_is_a_note_at_any_latency(ssh):
+async def test_wrong_clock_is_a_note_at_any_latency(ssh, messages):
     late = "import time\nreal = time.time\ntime.time = lambda: real() - 90\n"
     ssh.add_with_packages("late", more=late)
     ssh.add_with_packages("far", "sleep 0.3")
     facts = await survey_named(ssh, "late", "far")
     assert facts["late"].clock_s == pytest.approx(-90, abs=0.1)
     assert facts["late"].status == "note"
-    assert "90.0 s behind this machine's" in facts["late"].reason
+    messages.check(facts["late"].reason)
     assert facts["far"].clock_s == pytest.approx(0, abs=0.1)
     assert facts["far"].status == "ok"
 
@@ -408,14 +398,14 @@ def build_probe(library: str, torch: str = "null", worker: str = "true") -> dict
     return {"status": 0, "stdout": f"noise\nspbench-probe {answer}\n", "stderr": ""}
 
 
-def test_inactive_ports_are_reported_if_none_is_active():
+def test_inactive_ports_are_reported_if_none_is_active(messages):
     single = parse_facts("a", "/py", ANSWER | {"adapters": [build_port("mlx5_0", "DOWN")]}, 0.0)
-    assert "no port is active (mlx5_0:1 DOWN)" in single.findings[-1].text
+    messages.check(single.findings[-1].text)
     ports = [build_port("mlx5_0", "ACTIVE"), build_port("mlx5_1", "DOWN")]
     pair = parse_facts("a", "/py", ANSWER | {"adapters": ports}, 0.0)
     assert [finding.subject for finding in pair.findings] == ["python"]
-    assert pair.links == "1 x 400 Gb/sec (4X NDR), 1 x DOWN"
-    assert pair.devices == "2 x NVIDIA H200"
+    messages.check(pair.links)
+    messages.check(pair.devices)
     assert [card.node for card in pair.gpus.cards] == [0, 1]
     assert (pair.adapters[1].name, pair.adapters[1].state) == ("mlx5_1", "DOWN")
 
@@ -441,12 +431,12 @@ def test_single_finding_sets_status_and_reason(change, text):
     assert facts.reason == f"{finding.subject}: {finding.text}"
 
 
-def test_worst_finding_sets_the_status():
+def test_worst_finding_sets_the_status(messages):
     answer = ANSWER | {"adapters": [build_port("mlx5_0", "DOWN")], "probe": build_probe("MPICH")}
     facts = parse_facts("a", "/py", answer, 5.0)
     assert [finding.status for finding in facts.findings] == ["missing", "note", "note"]
     assert facts.status == "missing"
-    assert "5.0 s ahead of" in facts.findings[1].text
+    messages.check(facts.findings[1].text)
 
 
 def test_equal_findings_of_hosts_are_grouped():

@@ -59,13 +59,13 @@ def plan(files, capsys):
     return run
 
 
-def test_table_lists_stages_and_alternatives(plan):
+def test_table_lists_stages_and_alternatives(plan, messages):
     status, out, err = plan("--micro-batch-size", "2")
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].startswith("made-up on two, mode best: 2 stages")
+    messages.check(lines[0])
     assert lines[3].startswith("links: ")
-    assert lines[4] == "device memory: 1.00 GB"
+    messages.check(lines[4])
     assert lines[7].split()[:5] == ["0", "n0", "to", "n1", "0-1"]
     assert lines[8].split()[:5] == ["1", "n2", "to", "n3", "2-3"]
     assert lines[-1].split()[:2] == ["this", "plan"]
@@ -129,11 +129,11 @@ def test_each_batch_size_takes_one_row(run_in_terminal, width):
     assert [line.split()[0] for line in lines[:3]] == ["batch", "8", "16"]
 
 
-def test_stages_are_cut_at_their_boundaries():
+def test_stages_are_cut_at_their_boundaries(messages):
     stages = ["0-5@0", "6-8@1", "9-11@2", "12-14@3"]
-    assert _cut_stages(stages, 40) == "0-5@0 6-8@1 9-11@2 12-14@3"
-    assert _cut_stages(stages, 25) == "0-5@0 6-8@1 … 12-14@3"
-    assert _cut_stages(stages, 17) == "0-5@0 … 12-14@3"
+    messages.check(_cut_stages(stages, 40))
+    messages.check(_cut_stages(stages, 25))
+    messages.check(_cut_stages(stages, 17))
     assert _cut_stages(["0-5@0,2,4,6,8,10,12"], 12) == "0-5@0,…10,12"
 
 
@@ -146,20 +146,20 @@ def test_long_device_list_fits_the_terminal(width):
     assert max(map(len, render_plan(scattered, cluster_from_ends([400]), width))) <= width
 
 
-def test_note_on_overlap_needs_an_overlapped_all_reduce(run_in_terminal):
+def test_note_on_overlap_needs_an_overlapped_all_reduce(run_in_terminal, messages):
     lines = run_in_terminal(None, ["plan", *EXAMPLE, "--global-batch-size", "16"])
     [note] = [line for line in lines if " of all-reduce overlap " in line]
-    assert re.fullmatch(r"stage 0: [\d.]+ ms of [\d.]+ ms of all-reduce overlap .*", note)
+    messages.check(note)
     lines = run_in_terminal(None, [*PIPELINE, "--global-batch-size", "8"])
     assert not [line for line in lines if " of all-reduce overlap " in line]
 
 
-def test_plan_with_more_devices_than_samples_is_marked():
+def test_plan_with_more_devices_than_samples_is_marked(messages):
     profile = load_profile(DOCS / "examples" / "unet.json")
     cluster = cluster_from_ends([8, 16, 24, 32])
     planned = compute_plan(profile, cluster, 32, micro_batch_size=1)
     [note] = [line for line in render_plan(planned, cluster, 120) if "cannot be run" in line]
-    assert re.fullmatch(r"cannot be run: the \d+ devices of stage \d+ share .* or more", note)
+    messages.check(note)
     runnable_plan = compute_plan(profile, cluster_from_ends([2]), 32)
     assert not [
         line
@@ -168,15 +168,12 @@ def test_plan_with_more_devices_than_samples_is_marked():
     ]
 
 
-def test_links_show_their_all_reduce_bandwidth():
+def test_links_show_their_all_reduce_bandwidth(messages):
     cluster = cluster_from_ends([8, 16])
     profile = load_profile(DOCS / "examples" / "resnet-50.json")
     planned = compute_plan(profile, cluster, 64)
     [links] = [line for line in render_plan(planned, cluster, 120) if " links: " in line]
-    assert links == (
-        "assumed links: 25.0 GB/s within machines, 1.00 GB/s (3.00 GB/s in all-reduces) between "
-        "machines"
-    )
+    messages.check(links)
 
 
 def test_recomputing_stages_are_listed_once_below_the_table():
@@ -217,21 +214,21 @@ def test_verification_reports_the_predicted_exposed_allreduce():
     )
 
 
-def test_memory_of_every_device_kind_is_described():
+def test_memory_of_every_device_kind_is_described(messages):
     def machine(*sizes):
         kinds = tuple(DeviceKind("core", size) for size in sizes)
         return Cluster("mixed", (Machine("here", kinds, Link("bus", 1e9)),))
 
-    assert describe_memory(machine(16e9, 8e9, 16e9)) == "device memory: 8.00 GB or 16.0 GB"
-    assert describe_memory(machine(8e9, None)) == "device memory: 8.00 GB or unknown"
-    assert describe_memory(machine(None)) == "device memory: unknown"
+    messages.check(describe_memory(machine(16e9, 8e9, 16e9)))
+    messages.check(describe_memory(machine(8e9, None)))
+    messages.check(describe_memory(machine(None)))
 
 
-def test_format_table_is_a_deprecated_alias_of_text(plan):
+def test_format_table_is_a_deprecated_alias_of_text(plan, messages):
     old = plan("--format", "table")
     new = plan("--format", "text")
     assert old[:2] == new[:2]
-    assert old[2] == "warning: --format table is now --format text\n"
+    messages.check(old[2])
 
 
 @pytest.mark.parametrize("mode", ["best", "hpgo"])
@@ -287,14 +284,14 @@ def test_plan_uses_the_default_number_of_jobs(plan, monkeypatch):
     assert job_counts == [5, 2, 5]
 
 
-def test_other_batches_are_planned_if_one_has_no_plan(plan):
+def test_other_batches_are_planned_if_one_has_no_plan(plan, messages):
     status, out, err = plan("--micro-batch-size", "8", batch="12,16")
     assert status == 2
     *rows, legend = out.splitlines()
     assert [row.split()[0] for row in rows] == ["batch", "12", "16"]
     assert rows[1].endswith("no plan")
-    assert legend.startswith("0-17@0-31: a stage of layers 0 to 17 on devices 0 to 31")
-    assert err == "spbench: error: micro-batches of 8 do not divide the global batch of 12\n"
+    messages.check(legend)
+    messages.check(err)
 
 
 def test_dot_has_a_node_per_stage(plan):
@@ -389,10 +386,10 @@ def test_rejects_invalid_batch_sizes(plan, batch, message):
     assert message in err
 
 
-def test_verify_rejects_several_batch_sizes(plan):
+def test_verify_rejects_several_batch_sizes(plan, messages):
     status, _, err = plan("--verify", batch="8,16")
     assert status == 2
-    assert "take one batch size" in err
+    messages.check(err)
 
 
 @pytest.fixture
@@ -423,7 +420,7 @@ def started_jobs(monkeypatch):
 
 
 def test_plan_for_too_many_devices_is_not_started(
-    plan, runnable_profile, started_jobs, tmp_path, capsys
+    plan, runnable_profile, started_jobs, tmp_path, capsys, messages
 ):
     pytest.importorskip("mpi4py")
     suite = tmp_path / "plan.yaml"
@@ -433,23 +430,23 @@ def test_plan_for_too_many_devices_is_not_started(
     assert status == 3, err
     assert "is for 32 devices, one for each rank, and this machine has 2 cores: plan for 2" in err
     assert run_command_line(["run", str(suite), "--headless", *home]) == 3
-    assert "is for 32 devices" in capsys.readouterr().err
+    messages.check(capsys.readouterr().err)
     status, _, err = plan(*args, "--hosts", "localhost:4", batch="64")
     assert status == 3, err
     assert "32 ranks need 32 slots, and --hosts has 4" in err
     assert started_jobs == []
     shared = ("--set", "launch.oversubscribe=true")
     assert run_command_line(["run", str(suite), "--headless", *shared, *home]) == 3
-    assert "wants 32 ranks, and this machine has 2 cores" in capsys.readouterr().err
+    messages.check(capsys.readouterr().err)
     assert started_jobs == []
     run_command_line(["run", str(suite), "--headless", "--oversubscribe", *home])
     assert len(started_jobs) == 1
 
 
-def test_verify_uses_the_requested_launcher(plan, runnable_profile):
+def test_verify_uses_the_requested_launcher(plan, runnable_profile, messages):
     status, _, err = plan("--micro-batch-size", "8", "--verify", "--launcher", "nope")
     assert status == 2, err
-    assert "--launcher nope: unknown launcher; known are auto, " in err
+    messages.check(err)
     assert err.count("\n") == 1
 
 

@@ -128,16 +128,16 @@ def test_rejects_plans_that_no_benchmark_runs(plan, message):
         emit_params(plan)
 
 
-def test_rejects_machines_in_an_unsupported_order():
+def test_rejects_machines_in_an_unsupported_order(messages):
     kind = DeviceKind("d")
     link = Link("l", 1e9)
     machines = (Machine("a", (kind,)), Machine("b", (kind, kind), link))
     cluster = Cluster("uneven", machines, link)
-    with pytest.raises(PlannerError, match="in another order"):
+    with messages.raises(PlannerError):
         emit_params(build_plan((2, [1, 2]), (5, [0])), cluster)
 
 
-def test_rejects_profiles_that_no_benchmark_runs():
+def test_rejects_profiles_that_no_benchmark_runs(messages):
     plan = build_plan((2, [0]), (5, [1]))
     for origin, message in (
         (None, "does not say which model"),
@@ -145,7 +145,7 @@ def test_rejects_profiles_that_no_benchmark_runs():
     ):
         with pytest.raises(PlannerError, match=message):
             emit_params(plan, profile=replace(FIVE, origin=origin))
-    with pytest.raises(PlannerError, match="only a chain"):
+    with messages.raises(PlannerError):
         emit_params(plan, profile=replace(make_chain([1.0] * 4), origin=DEPTH_11))
 
 
@@ -198,16 +198,13 @@ def test_notes_list_batch_sizes_that_were_not_measured(measured, note):
     assert notes == ([f"the profile was {note}"] if note else [])
 
 
-def test_notes_report_message_overhead_of_the_passes():
+def test_notes_report_message_overhead_of_the_passes(messages):
     plan = build_plan((2, [0]), (5, [1]))
     first, second = (
         replace(stage, overhead_s=seconds)
         for stage, seconds in zip(plan.stages, (1e-3, 2e-3), strict=True)
     )
-    assert list_stage_notes(replace(plan, stages=(first, second)))[0] == (
-        "forward and backward include the handling of messages: 1.00 ms, 2.00 ms each, stage by "
-        "stage"
-    )
+    messages.check(list_stage_notes(replace(plan, stages=(first, second)))[0])
 
 
 def test_notes_explain_why_stage_times_do_not_add_up():

@@ -125,12 +125,12 @@ async def test_cancelled_planning_kills_its_process(folder, monkeypatch):
     assert processes[0].returncode == -9
 
 
-async def test_failing_process_is_reported(monkeypatch, folder):
+async def test_failing_process_is_reported(monkeypatch, folder, messages):
     monkeypatch.setattr(worker_process, "_MODULE", "spbench.planner.no_such_module")
     with pytest.raises(PlannerError, match=r"exit code 1: .*no_such_module"):
         await plan_in_process(parse_request(folder))
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(PlannerError, match="cannot start /no/such/python"):
+    with messages.raises(PlannerError):
         await plan_in_process(parse_request(folder))
 
 

@@ -124,10 +124,10 @@ def test_single_device_time_uses_the_fastest_device() -> None:
     assert best.speedup == pytest.approx(2.0)
 
 
-def test_impossible_data_parallelism_has_a_reason() -> None:
+def test_impossible_data_parallelism_has_a_reason(messages) -> None:
     best = plan(make_chain([1.0, 1.0]), cluster_from_ends([2]), 8, micro_batch_size=1)
     reasons = {baseline.name: baseline.reason for baseline in best.baselines}
-    assert reasons["DP no overlap"] == "a micro-batch of 1 cannot be shared by 2 devices"
+    messages.check(reasons["DP no overlap"])
     assert reasons["DP + normal overlap"] == reasons["DP no overlap"]
     assert "next step" in reasons["DP + P3"]
     assert len(format_baseline_cells(best)) == 6
@@ -154,24 +154,21 @@ def test_gpipe_step_matches_a_hand_calculation() -> None:
     assert gpipe.stages == ((0, 1, (0,)), (1, 2, (1,)))
 
 
-def test_alternative_that_does_not_fit_has_a_reason() -> None:
+def test_alternative_that_does_not_fit_has_a_reason(messages) -> None:
     profile = make_chain([1.0, 1.0], [100.0, 100.0], [400.0, 400.0])
     kind = DeviceKind("small", 1100.0)
     machine = Machine("m", (kind, kind), Link("l", 1e9))
     best = plan(profile, Cluster("small", (machine,)), 2)
     assert len(best.stages) == 2
     reasons = {baseline.name: baseline.reason for baseline in best.baselines}
-    assert reasons["DP no overlap"] == "it does not fit the memory of the devices"
+    messages.check(reasons["DP no overlap"])
 
 
-def test_mode_hpgo_notes_faster_alternatives() -> None:
+def test_mode_hpgo_notes_faster_alternatives(messages) -> None:
     profile = load_profile(EXAMPLES / "vgg-19.json")
     planned = plan(profile, cluster_from_ends([2]), 16, mode="hpgo")
     assert any(
         baseline.step_s is not None and baseline.step_s < planned.step_s
         for baseline in planned.baselines
     )
-    assert (
-        format_baseline_cells(planned)[-1][-1]
-        == "mode hpgo estimates faster ways but does not plan them"
-    )
+    messages.check(format_baseline_cells(planned)[-1][-1])

@@ -234,12 +234,12 @@ def test_baseline_speedups_use_the_same_single_device():
             assert baseline.speedup == pytest.approx(best.single_s / baseline.step_s)
 
 
-def test_one_device_runs_one_stage():
+def test_one_device_runs_one_stage(messages):
     best = plan(make_chain([3.0, 4.0]), cluster([1]), 6)
     assert best.step_s == pytest.approx(6 * 0.021)
     assert [(stage.start, stage.end, stage.devices) for stage in best.stages] == [(0, 2, (0,))]
     assert best.speedup == pytest.approx(1.0)
-    assert [baseline.name for baseline in best.baselines][:1] == ["DP no overlap"]
+    messages.check([baseline.name for baseline in best.baselines][:1])
 
 
 def test_stage_recomputes_only_if_it_does_not_fit_otherwise():
@@ -255,15 +255,12 @@ def test_stage_recomputes_only_if_it_does_not_fit_otherwise():
         assert stage.backward_s == pytest.approx(2 * stage.forward_s + ahead)
 
 
-def test_model_that_fits_nowhere_reports_the_missing_memory():
+def test_model_that_fits_nowhere_reports_the_missing_memory(messages):
     profile = make_chain([1.0, 1.0, 1.0], [10.0, 10.0, 10.0], [0.0, 5000.0, 0.0])
     with pytest.raises(NoPlanError) as error:
         plan(profile, cluster([2]), 4)
     # 10000 for parameters and gradients and 10 for its output, in 1000.
-    assert str(error.value) == (
-        "no plan of made-up fits the memory of cluster: in the one that comes nearest, with"
-        " micro-batches of 1, stage 1 of 2 (n1 to n2, on 1 device) lacks 9020 bytes on a device"
-    )
+    messages.check(str(error.value))
 
 
 def test_slower_stage_gets_more_devices():

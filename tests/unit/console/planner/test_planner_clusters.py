@@ -130,26 +130,16 @@ def test_errors_have_their_position(old, new, error):
     assert error in read_errors(TEXT.replace(old, new, 1))
 
 
-def test_all_errors_are_reported_at_once():
+def test_all_errors_are_reported_at_once(messages):
     text = TEXT.replace("16GB", "16GBs").replace("{v100: 2}", "{p100: 0}")
     text = text.replace("between: ethernet", "between: ether\npair: []")
     text = text.replace("[big, rack-0], link: fast", "[big, big], link: slow")
-    assert read_errors(text).replace("c.yaml:", "").replace(" error:", "").splitlines() == [
-        "4:18: '16GBs' is no number with one of the units B, kB, MB, GB, TB, KiB, MiB, GiB, TiB",
-        "11:28: no device is called 'p100' (did you mean v100?)",
-        "11:34: machines[0].devices.p100 must be at least 1, not 0",
-        "14:10: no link is called 'ether' (did you mean ethernet?)",
-        "15:1: unknown key 'pair' in the cluster (did you mean pairs?)",
-        "17:16: a pair is {machines: [a, b], link: name} of two machines",
-        "17:34: no link is called 'slow'",
-    ]
+    messages.check(read_errors(text).replace("c.yaml:", "").replace(" error:", "").splitlines())
 
 
-def test_rejects_duplicate_pair():
+def test_rejects_duplicate_pair(messages):
     twice = TEXT + "  - {machines: [rack-0, big], link: nvlink}\n"
-    assert "c.yaml:17:16: error: these machines have a link of their own above" in read_errors(
-        twice
-    )
+    messages.check(read_errors(twice))
 
 
 SCHEMA = build_json_schema(ClusterFile)
@@ -253,8 +243,8 @@ def test_machine_ends_are_exclusive():
 
 
 @pytest.mark.parametrize("ends", [[], [0], [8, 8], [8, 4], [-1]])
-def test_machine_ends_must_rise(ends):
-    with pytest.raises(PlannerError, match="must be rising device numbers"):
+def test_machine_ends_must_rise(ends, messages):
+    with messages.raises(PlannerError):
         cluster_from_ends(ends)
 
 
@@ -301,11 +291,11 @@ def test_rejects_invalid_clusters(make, error):
         make()
 
 
-def test_too_many_devices_are_reported_once():
+def test_too_many_devices_are_reported_once(messages):
     machine = "  - {name: big, devices: {v100: 1, a100: 2}, link: nvlink}\n"
     more = "".join(machine.replace("big", f"m{index}").replace("2", "65000") for index in range(9))
     [line] = read_errors(TEXT.replace(machine, machine + more)).splitlines()
-    assert line.startswith("c.yaml:14:5: error: the machines up to here have 130009 devices")
+    messages.check(line)
 
 
 def test_message_time_is_latency_plus_bytes_over_bandwidth():
@@ -386,21 +376,21 @@ def test_hosts_with_one_rank_need_no_inner_link(tmp_path):
     assert cluster.find_link(0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
 
 
-def test_run_without_links_is_rejected(tmp_path):
-    with pytest.raises(PlannerError, match=r"take a run of link\.pingpong"):
+def test_run_without_links_is_rejected(tmp_path, messages):
+    with messages.raises(PlannerError):
         cluster_from_run(record_run(tmp_path, ("a", "a"), compute_latency, sizes=(8,)))
 
 
-def test_missing_pair_is_rejected(tmp_path):
+def test_missing_pair_is_rejected(tmp_path, messages):
     folder = record_run(tmp_path, ("a", "b", "c"), compute_latency)
     report = json.loads(folder.report.read_text())
     rows = report["cases"][0]["measurements"]
     report["cases"][0]["measurements"] = [row for row in rows if row["target"] - row["source"] == 1]
     folder.write_json("report.json", report)
-    with pytest.raises(PlannerError, match="machines without a link between them"):
+    with messages.raises(PlannerError):
         cluster_from_run(folder)
 
 
-def test_rejects_times_that_do_not_grow():
-    with pytest.raises(PlannerError, match="measure larger messages"):
+def test_rejects_times_that_do_not_grow(messages):
+    with messages.raises(PlannerError):
         fit_link("l", {8: 2e-6, 64: 2e-6})

@@ -140,10 +140,10 @@ def test_layers_without_edges_form_a_chain():
     assert profile.layers[0] == LayerProfile("a", "", 1.0, 2.5, 10.0, 20.0)
 
 
-def test_json_errors_have_line_and_column():
+def test_json_errors_have_line_and_column(messages):
     content = document()
     content["layers"][1]["forward_ms"] = -3
-    assert "p.json:14:18: error: forward_ms is negative" in json_errors(content, indent=1)
+    messages.check(json_errors(content, indent=1))
 
 
 @pytest.mark.parametrize(
@@ -214,25 +214,22 @@ def test_rejects_numbers_out_of_range(key, value, message):
     assert message in json_errors(content)
 
 
-def test_missing_layers_cause_one_error():
+def test_missing_layers_cause_one_error(messages):
     layers = document()["layers"]
     also = [{"batch_size": 8, "layers": layers}]
     errors = json_errors(document(layers=[], edges=[["a", "b"]], also=also))
-    assert errors == (
-        "p.json:1:60: error: layers must be a list with at least one item, not an empty list"
-    )
+    messages.check(errors)
 
 
-def test_rejects_nan_and_text_as_time():
+def test_rejects_nan_and_text_as_time(messages):
     content = document()
     content["layers"][0]["forward_ms"] = math.nan
     content["layers"][1]["backward_ms"] = "1"
     errors = json_errors(content)
-    assert "forward_ms is no finite number" in errors
-    assert "backward_ms must be a number" in errors
+    messages.check(errors)
 
 
-def test_all_profile_errors_are_reported_at_once():
+def test_all_profile_errors_are_reported_at_once(messages):
     content = document(
         edges=[["a", "z"], ["a", "b"], ["a", "b"]],
         also=[{"batch_size": 4, "layers": document()["layers"][:1]}],
@@ -242,16 +239,7 @@ def test_all_profile_errors_are_reported_at_once():
     del content["layers"][1]["parameter_bytes"]
     content["layers"][1]["name"] = "a"
     errors = [line.partition(" error: ")[2] for line in json_errors(content).splitlines()]
-    assert errors == [
-        "forward_ms is negative",
-        "layers[1] lacks the key 'parameter_bytes'",
-        "duplicate layer 'a'",
-        "no layer is called 'z'",
-        "no layer is called 'b'",
-        "no layer is called 'b'",
-        "these must be the profile's layers in its order",
-        "unknown key 'layer' in the profile (did you mean layers?)",
-    ]
+    messages.check(errors)
 
 
 SCHEMA = build_json_schema(ProfileFile)
@@ -359,12 +347,10 @@ def test_garbage_raises_profile_error(text):
 # Files
 
 
-def test_torchgraph_needs_a_batch_size(tmp_path):
+def test_torchgraph_needs_a_batch_size(tmp_path, messages):
     path = tmp_path / "p.txt"
     path.write_text(node())
-    with pytest.raises(
-        PlannerError, match="does not say its batch size; give --profile-batch-size"
-    ):
+    with messages.raises(PlannerError):
         load_profile(path)
     assert load_profile(path, 3).batch_size == 3
 
@@ -380,11 +366,11 @@ def test_rejects_empty_files(tmp_path, text, message):
         load_profile(path)
 
 
-def test_json_batch_size_must_match(tmp_path):
+def test_json_batch_size_must_match(tmp_path, messages):
     path = tmp_path / "p.json"
     path.write_text(write_profile_json(make_chain([1.0], batch_size=4)))
     assert load_profile(path) == load_profile(path, 4)
-    with pytest.raises(PlannerError, match="measured at batch size 4, not 5"):
+    with messages.raises(PlannerError):
         load_profile(path, 5)
 
 
@@ -480,10 +466,8 @@ def test_dropped_layers_reconnect_their_edges():
     assert smaller.edges == ((0, 2), (1, 2))
 
 
-def test_suite_file_is_rejected_as_a_profile(tmp_path):
+def test_suite_file_is_rejected_as_a_profile(tmp_path, messages):
     path = tmp_path / "halo.yaml"
     path.write_text("# Halos.\nschema: spbench.suite/1\nname: halo\n")
-    with pytest.raises(
-        PlannerError, match=r"halo\.yaml is a suite, and plan reads a profile: measure"
-    ):
+    with messages.raises(PlannerError):
         load_profile(path, 8)

@@ -118,7 +118,7 @@ def test_two_even_stages_match_a_hand_calculation(schedule, first, second, secon
     assert simulated.bubble == pytest.approx(1 - 18 / 24)
 
 
-def test_weight_gradients_fill_the_bubble():
+def test_weight_gradients_fill_the_bubble(messages):
     # Backward takes 2: 1 for the gradients of data, B, and 1 for those of weights, W.
     simulated = simulate(build_plan(build_even_stages(2), 3, "zb-h1"))
     kinds = "forward", "backward", "weights"
@@ -130,14 +130,11 @@ def test_weight_gradients_fill_the_bubble():
         )
         for index in range(2)
     )
-    assert first == "F0@0 F1@1 B0@3 W0@4 F2@5 B1@6 W1@7 B2@8 W2@9"
-    assert second == "F0@1 B0@2 F1@3 B1@4 W0@5 F2@6 B2@7 W1@8 W2@9"
+    messages.check(first)
+    messages.check(second)
     assert (simulated.step_s, simulated.in_flight) == (10, (2, 2))
     assert simulated.bubble == pytest.approx(1 - 18 / 20)
-    assert render_timeline_text(simulated, 28)[:2] == [
-        "stage 0 0011..aaAA22bbBBccCC",
-        "stage 1 ..00aa11bbAA22ccBBCC",
-    ]
+    messages.check(render_timeline_text(simulated, 28)[:2])
 
 
 def test_messages_and_all_reduce_match_a_hand_calculation():
@@ -159,15 +156,11 @@ def test_messages_and_all_reduce_match_a_hand_calculation():
     assert simulated.bubble == pytest.approx(1 - 12 / 28)
 
 
-def test_deep_schedule_hides_the_round_trip():
+def test_deep_schedule_hides_the_round_trip(messages):
     stages = [stage(0, 1.0, 1.0, 2.0), stage(1, 1.0, 1.0)]
-    assert format_passes(simulate(build_plan(stages, 4, "1f1b")), 0) == (
-        "F0@0 F1@1 B0@7 F2@8 B1@9 F3@10 B2@15 B3@17"
-    )
+    messages.check(format_passes(simulate(build_plan(stages, 4, "1f1b")), 0))
     assert simulate(build_plan(stages, 4, "1f1b")).step_s == 18
-    assert format_passes(simulate(build_plan(stages, 4, "1f1b-deep")), 0) == (
-        "F0@0 F1@1 F2@2 B0@7 F3@8 B1@9 B2@11 B3@15"
-    )
+    messages.check(format_passes(simulate(build_plan(stages, 4, "1f1b-deep")), 0))
     assert simulate(build_plan(stages, 4, "1f1b-deep")).step_s == 16
 
 
@@ -197,14 +190,9 @@ def build_rounds(rounds, groups=2, send=0.0, **more):
     ]
 
 
-def test_interleaved_step_matches_a_hand_calculation():
+def test_interleaved_step_matches_a_hand_calculation(messages):
     simulated = simulate(build_plan(build_rounds(2), 4, "interleaved"))
-    assert [format_passes(simulated, index) for index in range(4)] == [
-        "F0@0 F1@1 F2@4 F3@8 B0@12 B1@15 B2@23 B3@25",
-        "F0@1 F1@2 F2@9 B0@10 F3@12 B1@13 B2@21 B3@23",
-        "F0@2 F1@3 B0@6 B1@9 F2@11 F3@14 B2@18 B3@21",
-        "F0@3 B0@4 F1@6 B1@7 F2@15 B2@16 F3@18 B3@19",
-    ]
+    messages.check([format_passes(simulated, index) for index in range(4)])
     assert simulated.step_s == 27
     assert simulated.bubble == pytest.approx(1 / 9)
 
@@ -237,14 +225,14 @@ def test_interleaved_memory_sums_the_stages_of_a_device():
     assert simulated.kept_bytes == (50, 30, 50, 30)
 
 
-def test_stages_of_the_same_devices_share_a_row():
+def test_stages_of_the_same_devices_share_a_row(messages):
     plan = build_plan(build_rounds(4), 4, "interleaved")
     figures = Verification(
         TimeComparison(9.0, 10.0), (TimeComparison(4.0, 5.0), TimeComparison(3.0, 2.0)), 0, {}
     )
     rows = format_verification_cells(plan, figures)
     assert [row[0] for row in rows] == ["0,2,4,6", "1,3,5,7", "step"]
-    assert rows[0] == ("0,2,4,6", "s0, s2, s4, s6", "4.00 ms", "5.00 ms", "-20.0 %")
+    messages.check(rows[0])
 
 
 @pytest.mark.parametrize(
@@ -312,8 +300,8 @@ def test_interleaved_step_is_infinite_above_the_limit(problem, share):
     assert step_end == end if share >= 1.0 else step_end in (end, math.inf)
 
 
-def test_other_schedules_reject_several_rounds():
-    with pytest.raises(ValueError, match="1f1b has one round"):
+def test_other_schedules_reject_several_rounds(messages):
+    with messages.raises(ValueError):
         compute_timetable([stage(index, 1.0, 2.0) for index in range(4)], "1f1b", 8, rounds=2)
 
 
@@ -422,18 +410,14 @@ def test_spans_are_ordered_and_do_not_overlap(stages, count, schedule):
     )
 
 
-def test_renders_the_timeline_as_text():
+def test_renders_the_timeline_as_text(messages):
     plan = build_plan(build_even_stages(2, reduce=2.0), 3)
-    assert render_timeline_text(simulate(plan), 36) == [
-        "stage 0 0011....aaaa22bbbb..cccc====",
-        "stage 1 ..00aaaa11bbbb22cccc====....",
-        "        0                     14.0 s",
-    ]
+    messages.check(render_timeline_text(simulate(plan), 36))
     assert all(len(line) == 80 for line in render_timeline_text(simulate(plan), 80))
     assert all(len(line) == 20 for line in render_timeline_text(simulate(plan), 1))
 
 
-def test_renders_the_timeline_as_svg():
+def test_renders_the_timeline_as_svg(messages):
     plan = build_plan([stage(0, 1.0, 2.0, 0.5, 1.0), stage(1, 1.0, 2.0)], 3)
     simulated = simulate(plan)
     root = ElementTree.fromstring(render_timeline_svg(plan, simulated, 800))
@@ -441,7 +425,7 @@ def test_renders_the_timeline_as_svg():
     bars = [rect for rect in root.iter(f"{space}rect") if rect.find(f"{space}title") is not None]
     assert len(bars) == len(simulated.spans)
     assert all(0 <= float(bar.get("x")) <= 800 for bar in bars)
-    assert root.find(f"{space}title").text == "model on cluster, 1f1b"
+    messages.check(root.find(f"{space}title").text)
 
 
 def test_builds_a_trace_of_the_timeline():

@@ -97,8 +97,8 @@ def test_rejects_a_profile_of_only_inputs():
 
 
 @pytest.mark.slow
-def test_rejects_too_many_states():
-    with pytest.raises(PlannerError, match=r"more than 4096 states.*use mode best"):
+def test_rejects_too_many_states(messages):
+    with messages.raises(PlannerError):
         find_antichain_states(BRANCHES)
     assert len(find_linear_states(BRANCHES)) <= 16
 

@@ -147,8 +147,8 @@ def test_unknown_run_is_explained_in_one_line(home, name, fragments):
     assert "\n" not in str(caught.value)
 
 
-def test_last_run_of_missing_home_is_an_error(home):
-    with pytest.raises(UsageError, match=r"no run 'last' under .*home"):
+def test_last_run_of_missing_home_is_an_error(home, messages):
+    with messages.raises(UsageError):
         find_run(home, "last")
 
 
@@ -204,10 +204,10 @@ def test_reopening_a_log_removes_its_incomplete_first_line(tmp_path):
     assert path.read_bytes() == b""
 
 
-def test_rejects_a_second_writer_of_a_log(tmp_path):
+def test_rejects_a_second_writer_of_a_log(tmp_path, messages):
     path = tmp_path / "events.jsonl"
     first = EventLog(path)
-    with pytest.raises(UsageError, match=r"events.jsonl is written by another spbench"):
+    with messages.raises(UsageError):
         EventLog(path)
     first.close()
     EventLog(path).close()
@@ -321,8 +321,8 @@ def test_unshared_run_of_another_user_is_reported(home, monkeypatch):
         find_run(home, folder.id)
 
 
-def test_rejects_nan_in_json(tmp_path):
-    with pytest.raises(ValueError, match="not JSON compliant"):
+def test_rejects_nan_in_json(tmp_path, messages):
+    with messages.raises(ValueError):
         RunFolder(tmp_path).write_json("report.json", {"value": float("nan")})
 
 
@@ -430,8 +430,8 @@ def test_run_json_is_valid_json(home):
     assert json.loads((folder.path / "run.json").read_text())["verdict"] == "passed"
 
 
-def test_rejects_json_with_a_huge_number(tmp_path):
+def test_rejects_json_with_a_huge_number(tmp_path, messages):
     path = tmp_path / "baseline.json"
     path.write_text(f'{{"a": {"9" * 5000}}}')
-    with pytest.raises(ValueError, match=r"a number in .*\.json has more than 4300 digits"):
+    with messages.raises(ValueError):
         read_json(path)

@@ -150,13 +150,13 @@ def test_reports_first_invalid_line_and_counts_the_others(path):
         )
 
 
-def test_event_split_over_two_lines_is_skipped(path):
+def test_event_split_over_two_lines_is_skipped(path, messages):
     half = json.dumps(make_event(0)).encode()
     cut = half.index(b",")
     path.write_bytes(half[:cut] + b"\n" + half[cut + 1 :] + b"\n")
     tail = EventTail(path)
     assert read_numbers(tail) == []
-    assert "jsonl:1: this is no event of a run, nor is 1 further line;" in tail.skipped
+    messages.check(tail.skipped)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_overlong_line_is_not_kept_in_memory(path, monkeypatch):
     assert numbers == [0, 1]
 
 
-def test_rejects_a_pipe_at_once(path):
+def test_rejects_a_pipe_at_once(path, messages):
     os.mkfifo(path)
-    with pytest.raises(UsageError, match=r": it is a pipe or a device, and no file$"):
+    with messages.raises(UsageError):
         EventTail(path).read()
 
 
-def test_rejects_an_unreadable_log(tmp_path):
-    with pytest.raises(UsageError, match=r"^cannot read .*: Is a directory$"):
+def test_rejects_an_unreadable_log(tmp_path, messages):
+    with messages.raises(UsageError):
         EventTail(tmp_path).read()
 
 

@@ -188,12 +188,12 @@ def test_invalid_filter_is_reported_in_one_line(text, expected):
     assert "\n" not in str(caught.value)
 
 
-def test_last_tilde_n_counts_runs_back(home):
+def test_last_tilde_n_counts_runs_back(home, messages):
     names = [f"2026010{day}-000000-a-0000" for day in (1, 2, 3)]
     for name in names:
         write_run(home, {}, name)
     assert [find_run(home, f"last~{back}").id for back in (0, 1, 2)] == names[::-1]
-    with pytest.raises(UsageError, match=r"there are 3 runs under .*, none of them last~3"):
+    with messages.raises(UsageError):
         find_run(home, "last~3")
 
 
@@ -295,11 +295,11 @@ def test_running_run_keeps_the_phases_of_its_cases(home, monkeypatch):
     assert [case.status for case in run.cases.values()] == ["passed", "running", "waiting"]
 
 
-def test_run_of_a_killed_console_gets_verdicts(home):
+def test_run_of_a_killed_console_gets_verdicts(home, messages):
     console = CONSOLE | {"host": socket.gethostname()}
     run = load_run(record_run(home, unfinished_run_events(), console=console))
     assert [case.status for case in run.cases.values()] == ["passed", "error", "skipped"]
-    assert run.cases["b"].reason == "the console ended during this case"
+    messages.check(run.cases["b"].reason)
 
 
 def test_omits_metric_without_a_value(home):

@@ -63,13 +63,10 @@ class RunningCases:
         return [(slow.name, slow.ratio, slow.seconds) for slow in self.stragglers.find()]
 
 
-def test_reports_slow_rank_with_ratio_and_duration():
+def test_reports_slow_rank_with_ratio_and_duration(messages):
     run = RunningCases()
     run.report_times(41, 10, 10, 10, 18)
-    assert run.messages == [
-        "rank 3 on node02 is 1.80x as slow as the median rank in a for 40 s; "
-        "check its host with: spbench doctor --hosts node02"
-    ]
+    messages.check(run.messages)
     assert run.stragglers.find() == [Straggler(3, "node02", 1.8, 40.0, since=1001.0)]
 
 
@@ -127,10 +124,10 @@ def test_wrong_clock_of_a_host_does_not_change_the_lag():
     assert run.summaries == [("rank 3 on node02", 2.0, 10.0)]
 
 
-def test_long_lag_is_in_minutes_with_its_start():
+def test_long_lag_is_in_minutes_with_its_start(messages):
     run = RunningCases()
     run.report_times(301, 10, 10, 10, 20, samples=1)
-    assert " for 5 min 00 s since 00:16:41 UTC; " in run.messages[0]
+    messages.check(run.messages[0])
 
 
 def test_reports_slow_host_instead_of_its_ranks():
@@ -160,10 +157,10 @@ def test_reports_slow_ranks_of_any_timed_case(measures, doubt):
 WAITED = describe_metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
 
 
-def test_reports_the_cause_and_not_the_waiting_ranks():
+def test_reports_the_cause_and_not_the_waiting_ranks(messages):
     run = RunningCases(measures="job", metrics=[TIME, WAITED])
     run.report_times(5, 10, 10, 200, 200, waits=(2, 2, 192, 2))
-    assert " for 4.0 s (rank 2 waits for it); check " in run.messages[0]
+    messages.check(run.messages[0])
     assert run.summaries == [("rank 3 on node02", 20.0, 4.0)]
     assert [run.rows.row(rank).skew for rank in range(4)] == [1.0, 1.0, 1.0, 20.0]
     assert run.rows.slowest(1)[0].rank == 3

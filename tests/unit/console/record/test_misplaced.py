@@ -124,22 +124,20 @@ def test_compares_hosts_and_adapters_with_the_hostfile(hosts, findings):
     assert find_misplaced(*SEPARATE_CORES, hosts=hosts) == findings
 
 
-def test_reports_rank_on_another_host_than_its_hostfile_line():
+def test_reports_rank_on_another_host_than_its_hostfile_line(messages):
     hosts = [["a", 2, None], ["b", 1, None]]
     [finding] = find_misplaced(
         SEPARATE_CORES[0], ("b", [0], 1, [0]), ("b", [1], 1, [0]), hosts=hosts
     )
-    assert finding.startswith("rank 1 on b runs there, but the hostfile places it on a; ")
+    messages.check(finding)
 
 
-def test_reports_gpu_of_another_numa_node_once():
+def test_reports_gpu_of_another_numa_node_once(messages):
     [finding] = find_misplaced(*SEPARATE_CORES, near=False)
-    assert finding.startswith(
-        "rank 0 on a (and 1 more rank) computes on cuda:0 H200 with CPUs 0-1 of another NUMA node,"
-    )
+    messages.check(finding)
 
 
-def test_merges_equal_findings_of_several_jobs():
+def test_merges_equal_findings_of_several_jobs(messages):
     cases = [describe_case(name, np=np) for name, np in (("a", 2), ("b", 3))]
     events = [run_start(*cases)]
     for job, (name, np) in enumerate((("a", 2), ("b", 3)), 1):
@@ -151,4 +149,4 @@ def test_merges_equal_findings_of_several_jobs():
         events.append(case_judged(name))
     state = build_state(events)
     [finding] = describe_misplaced(state.cases.values(), state.jobs)
-    assert finding.startswith("rank 0 on a (and 2 more ranks) may run on CPUs 0-3")
+    messages.check(finding)

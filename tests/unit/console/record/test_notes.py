@@ -61,12 +61,12 @@ def test_reports_a_note_that_cannot_be_written(folder):
             write_note(folder, note)
 
 
-def test_adds_and_removes_tags():
+def test_adds_and_removes_tags(messages):
     note = change_tags(RunNote("x", ("a", "b")), ["c", "a"], ["b"])
     assert note == RunNote("x", ("a", "c"))
     assert check_tag("#rack2") == "rack2"
     for invalid in ("", "#", "a b", "-x", "x" * 41):
-        with pytest.raises(UsageError, match="cannot be a tag"):
+        with messages.raises(UsageError):
             check_tag(invalid)
 
 

@@ -75,40 +75,40 @@ class StartingRun:
         return describe_start(self.state, now)
 
 
-def test_single_rank_is_described_in_the_singular():
+def test_single_rank_is_described_in_the_singular(messages):
     run = StartingRun()
     run.start_run()
     run.start_job(np=1)
-    assert run.describe() == "mpirun launches 1 rank, 8 s"
+    messages.check(run.describe())
     run.set_phases("ready")
-    assert run.describe() == "the rank is ready, 8 s"
+    messages.check(run.describe())
 
 
-def test_describes_each_phase_of_the_start_with_its_time():
+def test_describes_each_phase_of_the_start_with_its_time(messages):
     run = StartingRun()
-    assert run.describe() == "waiting for the run's first events"
+    messages.check(run.describe())
     run.start_run()
-    assert run.describe() == "asking hosts what they have (ssh), 10 s"
+    messages.check(run.describe())
     run.start_job()
-    assert run.describe() == "mpirun launches 4 ranks, 8 s"
+    messages.check(run.describe())
     run.set_phases("starting", "starting")
-    assert run.describe() == "MPI and torch start: 2 of 4 ranks are there, 8 s"
+    messages.check(run.describe())
     run.set_phases("ready", "starting", "starting", "starting")
-    assert run.describe() == "MPI and torch start: 1 of 4 ranks are ready, 8 s"
+    messages.check(run.describe())
     run.set_phases("ready", "ready", "ready", "ready")
-    assert run.describe() == "all 4 ranks are ready, 8 s"
+    messages.check(run.describe())
     run.set_phases("setup", "setup", "setup", "setup")
-    assert run.describe() == "set-up and warm-up, 3 s"
+    messages.check(run.describe())
     run.set_phases("timing", "setup", "setup", "setup")
     assert run.describe() == ""
 
 
-def test_describes_time_between_jobs_but_nothing_at_the_end():
+def test_describes_time_between_jobs_but_nothing_at_the_end(messages):
     run = StartingRun()
     run.start_run()
     run.start_job()
     run.state.jobs[1].finished = 109.0
-    assert run.describe() == "job 1 has ended, the next begins: 1 s"
+    messages.check(run.describe())
     assert run.describe(now=100.0).endswith("0 s"), "clocks of hosts may differ"
     run.state.run.finished = 110.0
     assert run.describe() == ""

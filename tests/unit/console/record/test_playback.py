@@ -159,10 +159,10 @@ def test_takes_events_from_the_source_only_when_due():
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.nan])
-def test_rejects_speed_that_is_not_positive(speed):
-    with pytest.raises(ValueError, match="not above 0"):
+def test_rejects_speed_that_is_not_positive(speed, messages):
+    with messages.raises(ValueError):
         Playback([], speed)
-    with pytest.raises(ValueError, match="not above 0"):
+    with messages.raises(ValueError):
         Playback([]).set_speed(speed, 0.0)
 
 

@@ -156,19 +156,17 @@ def test_noise_does_not_change_the_verdict(expect):
     assert judge_case(expect, [50.0], disturbed=noise)[0].status == "passed"
 
 
-def test_description_of_a_bound_includes_its_reference():
-    assert describe_expected(BOTH_SIDES[0]) == "time_ms.p50 max 52.5 ms (reference 50.0 ms +5 %)"
-    assert describe_expected(BOTH_SIDES[1]) == "time_ms.p50 min 45.0 ms (reference 50.0 ms -10 %)"
+def test_description_of_a_bound_includes_its_reference(messages):
+    messages.check(describe_expected(BOTH_SIDES[0]))
+    messages.check(describe_expected(BOTH_SIDES[1]))
 
 
-def test_expectation_of_another_system_is_skipped_with_a_remark():
+def test_expectation_of_another_system_is_skipped_with_a_remark(messages):
     verdict, case = judge_case([UNKNOWN_SYSTEM])
     assert verdict.status == "passed"
     assert [expectation["status"] for expectation in verdict.expectations] == ["skipped"]
     case.verdict.expectations = verdict.expectations
-    assert [*describe_not_judged(case)] == [
-        "expect of time_ms.p50 skipped: no reference for system vm (suite has big, laptop)"
-    ]
+    messages.check([*describe_not_judged(case)])
 
 
 def test_report_has_reference_and_reason_of_a_skip():

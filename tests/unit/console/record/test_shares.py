@@ -37,24 +37,21 @@ def samples(name, *values, rank=0, repeat=0):
     return rank_event("samples", rank, metric=name, values=list(values), repeat=repeat)
 
 
-def test_computes_shares_of_all_ranks_or_of_one():
+def test_computes_shares_of_all_ranks_or_of_one(messages):
     case = build_case_state(make_phases_run())
     (shares,) = compute_all_shares(case)
     assert shares.metric == "time_ms"
     assert list(shares.parts) == ["spin", "send", "idle"]
     assert list(shares.parts.values()) == pytest.approx([0.6, 0.1, 0.2])
     assert shares.unaccounted == pytest.approx(0.1)
-    assert (
-        f"{shares.title}: {shares.text}"
-        == "mean step: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
-    )
+    messages.check(f"{shares.title}: {shares.text}")
     assert [
         compute_shares(case, "time_ms", rank).parts["idle"] for rank in range(3)
     ] == pytest.approx([0.1, 0.2, 0.3])
     assert list_ranks_with_shares(case) == [0, 1, 2]
 
 
-def test_counts_only_iterations_with_known_parts():
+def test_counts_only_iterations_with_known_parts(messages):
     case = build_case(
         samples("time_ms", 10.0, 90.0),
         samples("work_ms", 5.0),
@@ -63,7 +60,7 @@ def test_counts_only_iterations_with_known_parts():
     )
     (shares,) = compute_all_shares(case)
     assert [*shares.parts.values()] == [0.5, 0.0]
-    assert shares.text == "work 50 %, packing and sending 50 %"
+    messages.check(shares.text)
     assert compute_all_shares(case, rank=1) == []
 
 
@@ -110,9 +107,9 @@ def test_old_run_without_parts_has_no_shares():
     assert case.summary("work_ms").p50 == 1.0
 
 
-def test_parts_longer_than_the_whole_leave_no_remainder():
+def test_parts_longer_than_the_whole_leave_no_remainder(messages):
     case = build_case(samples("time_ms", 2.0), samples("work_ms", 3.0))
-    assert compute_all_shares(case)[0].text == "work 150 %"
+    messages.check(compute_all_shares(case)[0].text)
 
 
 @pytest.mark.parametrize(

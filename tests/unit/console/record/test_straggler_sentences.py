@@ -20,19 +20,16 @@ def build_straggler(rank=3, ratio=2.0, host="node02", cause=True):
     return Straggler(rank, host, ratio, 5.0, 1000.0, cause)
 
 
-def test_merges_cases_of_a_slow_rank_with_the_largest_ratio():
+def test_merges_cases_of_a_slow_rank_with_the_largest_ratio(messages):
     lags = [
         Lag(build_straggler(ratio=ratio), build_case(name))
         for name, ratio in zip("abcd", (2, 9, 3, 4), strict=True)
     ]
-    assert describe_lags(lags) == [
-        "rank 3 on node02 is up to 9.00x as slow as the median rank in 4 cases: a, b and 2 more; "
-        "check its host with: spbench doctor --hosts node02"
-    ]
+    messages.check(describe_lags(lags))
     [message] = describe_lags(lags[:3])
-    assert " in 3 cases: a, b and c; " in message
+    messages.check(message)
     [message] = describe_lags(lags[:1])
-    assert message.startswith("rank 3 on node02 is 2.00x as slow as the median rank in a for 5.0")
+    messages.check(message)
 
 
 def test_reports_each_rank_slowest_first():
@@ -60,10 +57,10 @@ def test_injected_straggler_is_marked_and_has_no_remedy(straggler):
     assert "check" not in message
 
 
-def test_straggler_other_than_the_injected_one_has_a_remedy():
+def test_straggler_other_than_the_injected_one_has_a_remedy(messages):
     [message] = describe_lags([Lag(build_straggler(2), build_case(inject="slow=9"))])
     assert "planted" not in message
-    assert "check its host" in message
+    messages.check(message)
 
 
 def times_with_waits(*waits, total=100.0):
@@ -99,6 +96,6 @@ def test_stages_of_a_pipeline_are_not_waiting_ranks():
     assert find_waiting_ranks(build_case().identity, times_with_waits(50, 50, 50, 1)) == [0, 1, 2]
 
 
-def test_uncertain_straggler_may_wait_for_a_slower_rank():
+def test_uncertain_straggler_may_wait_for_a_slower_rank(messages):
     [message] = describe_lags([Lag(build_straggler(cause=False), build_case())])
-    assert "(unless it waits for a slower rank, which is not measured)" in message
+    messages.check(message)

@@ -180,9 +180,9 @@ def test_blocks_do_not_span_repeats():
     assert slow.seconds == pytest.approx(0.6)
 
 
-def test_invalid_time_omits_the_time_of_day():
+def test_invalid_time_omits_the_time_of_day(messages):
     slow = Straggler(1, "node01", 2.0, 90.0, since=1e300)
-    assert slow.describe_span() == "for 1 min 30 s"
+    messages.check(slow.describe_span())
 
 
 # Verdicts
@@ -193,61 +193,48 @@ def judge_slow_case(factor, inject="slow=2", **changes):
     return judge(case, stragglers=find_stragglers(case))
 
 
-def test_straggler_on_the_injected_rank_detects_the_fault():
+def test_straggler_on_the_injected_rank_detects_the_fault(messages):
     verdict = judge_slow_case(2)
     assert verdict.status == "failed"
-    assert verdict.reason == "planted fault noticed: rank 1 on node01 is slow"
+    messages.check(verdict.reason)
 
 
-def test_straggler_on_another_rank_does_not_detect_the_fault():
-    assert judge_slow_case(0.5).reason == (
-        "nothing noticed the planted fault slow=2; "
-        "take more iterations, or set `expect: {skew: {max: 1.3}}` in the suite"
-    )
-    assert judge_slow_case(2, "corrupt-halo").reason == (
-        "nothing noticed the planted fault corrupt-halo"
-    )
+def test_straggler_on_another_rank_does_not_detect_the_fault(messages):
+    messages.check(judge_slow_case(0.5).reason)
+    messages.check(judge_slow_case(2, "corrupt-halo").reason)
 
 
-def test_unmeasured_waits_explain_an_undetected_fault():
+def test_unmeasured_waits_explain_an_undetected_fault(messages):
     reason = judge_slow_case(1, measures="job").reason
-    assert "does not measure how long ranks wait for each other" in reason
+    messages.check(reason)
     assert "more iterations" not in reason
 
 
 @pytest.mark.parametrize("ranks_per_host", [1, 4])
-def test_outlier_on_the_injected_rank_detects_the_fault(ranks_per_host):
+def test_outlier_on_the_injected_rank_detects_the_fault(ranks_per_host, messages):
     times = [equal_times(6, 10.0 + rank / 100) for rank in range(15)] + [equal_times(6, 12.0)]
     hosts = [f"node{rank // ranks_per_host:02}" for rank in range(16)]
     case = build_case(times, hosts, inject="slow=1.2")
     assert find_stragglers(case) == []
     reason = judge(case).reason
-    assert reason.startswith("planted fault noticed: ")
+    messages.check(reason)
     assert reason.endswith(" is slow")
 
 
-def test_reports_injected_rank_without_a_comparable_rank():
+def test_reports_injected_rank_without_a_comparable_rank(messages):
     verdict = judge_slow_case(2, places=[{"stage": 0}, {"stage": 1}], measures="job")
-    assert verdict.reason == (
-        "nothing noticed the planted fault slow=2: no other rank does the work of rank 1 on node01"
-    )
+    messages.check(verdict.reason)
 
 
-def test_briefly_slow_injected_rank_is_not_confirmed():
+def test_briefly_slow_injected_rank_is_not_confirmed(messages):
     case = build_case([equal_times(6), equal_times(6, ms=1550.0)], inject="slow")
-    assert judge(case, stragglers=find_stragglers(case)).reason == (
-        "planted fault slow not confirmed: rank 1 on node01 is 155x as slow as the median rank, "
-        "but too briefly to be sure: take more iterations"
-    )
+    messages.check(judge(case, stragglers=find_stragglers(case)).reason)
 
 
-def test_fault_below_the_threshold_advises_a_skew_limit():
+def test_fault_below_the_threshold_advises_a_skew_limit(messages):
     case = build_case([equal_times(10, 100.0), equal_times(10, 120.0)], inject="slow=1.2")
     reason = judge(case, stragglers=find_stragglers(case)).reason
-    assert reason == (
-        "nothing noticed the planted fault slow=1.2: a rank is named from 1.3x on; set `expect: "
-        "{skew: {max: 1.1}}` in the suite"
-    )
+    messages.check(reason)
     assert blames_fault(reason)
     assert not blames_fault("check halo failed on rank 0")
     assert not blames_fault(None)
@@ -262,26 +249,25 @@ def test_no_skew_advice_without_a_comparable_rank():
     assert reason.endswith(": no other rank does the work of rank 1 on node01")
 
 
-def test_advice_has_the_number_of_iterations():
+def test_advice_has_the_number_of_iterations(messages):
     params = {"iterations": 10}
     case = build_case([equal_times(10, 0.5), equal_times(10, 1.0)], inject="slow=2", params=params)
     reason = judge(case, stragglers=find_stragglers(case)).reason
     # Twice 20 ms at 1 ms per iteration.
-    assert "too briefly to be sure" in reason
-    assert "take more iterations (`--set iterations=40`)" in reason
+    messages.check(reason)
 
 
-def test_each_job_of_a_case_has_an_injected_rank():
+def test_each_job_of_a_case_has_an_injected_rank(messages):
     case = build_case(
         [equal_times(), equal_times(ms=20.0), equal_times(), equal_times()],
         inject="slow",
         shares=[2, 2],
     )
     verdict = judge(case, stragglers=find_stragglers(case))
-    assert verdict.reason.startswith("planted fault noticed: rank 1")
+    messages.check(verdict.reason)
 
 
-def test_rank_that_waits_for_a_straggler_is_not_noisy():
+def test_rank_that_waits_for_a_straggler_is_not_noisy(messages):
     ends = [
         rank_event("case_end", rank, disturbed={"waited": share})
         for rank, share in enumerate((0.9, 0.0))
@@ -289,9 +275,7 @@ def test_rank_that_waits_for_a_straggler_is_not_noisy():
     case = build_case([equal_times(), equal_times(ms=20.0)], more=ends)
     for rank, rank_state in case.measured.ranks.items():
         rank_state.facts = replace(rank_state.facts, cpus=(rank,))
-    assert describe_case_noise(case) == (
-        "rank 0 on node01 waited 90 % of its time for a core because other work used it"
-    )
+    messages.check(describe_case_noise(case))
     case.verdict.stragglers = tuple(find_stragglers(case))
     assert describe_case_noise(case) is None
 

@@ -147,17 +147,11 @@ def test_summary_object_is_valid_json(tmp_path):
 # Markdown
 
 
-def test_markdown_has_a_table_of_metrics():
+def test_markdown_has_a_table_of_metrics(messages):
     heading, empty, *lines = export_text(make_run(LIMITED, LOST), "md").splitlines()
-    assert heading == "20260101-000000-made-up-0000, passed, 1970-01-01T00:16:40Z on login"
+    messages.check(heading)
     assert empty == ""
-    assert lines == [
-        "| case | status | metric | median | p95 | p99 | n | reference | note |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
-        "| a | passed | time | 2.00 ms | 3.00 ms | 3.00 ms | 3 |  |  |",
-        "| a | passed | rate | 333 MB/s |  |  | 1 | 20.0 GB/s |  |",
-        "| b | error |  |  |  |  |  |  |  |",
-    ]
+    messages.check(lines)
 
 
 def test_markdown_has_the_findings_and_escapes_bars(tmp_path):
@@ -256,7 +250,7 @@ def test_exports_a_comparison_as_csv(comparison):
     assert (rows[0]["outcome"], rows[1]["ratio"]) == ("better", "")
 
 
-def test_exports_a_comparison_as_json(comparison):
+def test_exports_a_comparison_as_json(comparison, messages):
     document = json.loads(export_comparison(comparison, "json"))
     assert (document["a"]["id"], document["b"]["id"]) == ("A", "B")
     assert (document["only_a"], document["only_b"]) == (["b"], ["c"])
@@ -267,16 +261,16 @@ def test_exports_a_comparison_as_json(comparison):
     assert [case["judgement"] for case in document["judgements"]] == [
         *("unjudged", "unjudged", "broken", "unjudged"),
     ]
-    assert document["cases"][0]["differences"] == ["only in b: more=4"]
+    messages.check(document["cases"][0]["differences"])
 
 
 @pytest.mark.parametrize("export", [export_text, export_comparison])
-def test_rejects_an_unknown_format(export):
+def test_rejects_an_unknown_format(export, messages):
     exported = make_run() if export is export_text else compare(make_run(), make_run())
     for kind in KINDS:
         if export is export_comparison or kind != "json":
             export(exported, kind)
-    with pytest.raises(UsageError, match=r"no format 'jsn' \(did you mean json\?\); there are csv"):
+    with messages.raises(UsageError):
         export(exported, "jsn")
 
 

@@ -35,13 +35,13 @@ def gateway():
     server.server_close()
 
 
-def test_pushes_figures_under_the_suite_name(gateway):
+def test_pushes_figures_under_the_suite_name(gateway, messages):
     address, requests = gateway
     assert push_metrics("a 1\n# EOF\n", f"{address}/", "my suite/2").startswith(address)
     ((path, content_type, text),) = requests
     assert path == "/metrics/job/spbench/suite/my%20suite%2F2"
     assert content_type.startswith("text/plain")
-    assert text == "a 1\n# EOF\n"
+    messages.check(text)
 
 
 def test_reports_the_answer_of_a_rejecting_gateway(gateway):
@@ -50,8 +50,8 @@ def test_reports_the_answer_of_a_rejecting_gateway(gateway):
         push_metrics("a 1\n", address, "s")
 
 
-def test_reports_an_unreachable_gateway():
-    with pytest.raises(FailedRunError, match=r"cannot push to http://127\.0\.0\.1:1/.*is the gate"):
+def test_reports_an_unreachable_gateway(messages):
+    with messages.raises(FailedRunError):
         push_metrics("", "http://127.0.0.1:1", "s")
 
 

@@ -108,11 +108,11 @@ def test_reports_facts_common_to_all_ranks_once(report):
     }
 
 
-def test_lists_facts_that_differ_between_ranks():
+def test_lists_facts_that_differ_between_ranks(messages):
     events = make_started_run()
     events[3] = rank_event("ready", 1, versions={"mpi": "MPICH 4"})
     ranks = validated_report(events)["environment"]["ranks"]
-    assert ranks["mpi"] == ["Open MPI 5.0", "MPICH 4"]
+    messages.check(ranks["mpi"])
 
 
 def test_samples_are_of_the_slowest_rank_and_value_is_the_median(case):
@@ -248,11 +248,11 @@ def test_wrong_clock_of_a_rank_does_not_start_a_case_late(offset, start):
     assert (case["status"], case["started"], case["finished"]) == ("passed", start, JUDGED)
 
 
-def test_error_has_its_reason_and_traceback():
+def test_error_has_its_reason_and_traceback(messages):
     case = case_judged("a", "error", "rank 0 on node01: no", traceback="Traceback ...")
     report = validated_report([*make_started_run(), case, run_end("error", 4)])
     assert report["cases"][0]["traceback"] == "Traceback ..."
-    assert report["errors"] == ["a: rank 0 on node01: no"]
+    messages.check(report["errors"])
     assert report["run"]["exit_code"] == 4
 
 
@@ -263,17 +263,14 @@ def test_errors_of_the_run_replace_those_of_cases():
     assert report["errors"] == ["no host"]
 
 
-def test_run_of_a_killed_console_is_an_error():
+def test_run_of_a_killed_console_is_an_error(messages):
     cases = [describe_case("a"), describe_case("b")]
     events = [run_start(*cases), job_start("a", "b"), *make_started_run()[2:]]
     report = validated_report(events)
     assert (report["run"]["verdict"], report["run"]["exit_code"]) == ("error", 4)
     assert (report["run"]["finished"], report["run"]["duration_s"]) == (None, None)
     assert [case["status"] for case in report["cases"]] == ["error", "skipped"]
-    assert [case["reason"] for case in report["cases"]] == [
-        "the console ended during this case",
-        "the console ended before this case",
-    ]
+    messages.check([case["reason"] for case in report["cases"]])
 
 
 @pytest.mark.parametrize("status", ["passed", "failed", "error", "timeout", "cancelled", "skipped"])
@@ -378,13 +375,13 @@ def test_rank_has_the_number_of_ranks_on_its_cpus(hosts, cpus, sharing):
         (ExitCode.TERMINATED, "cancelled"),
     ],
 )
-def test_refused_run_has_a_report(code, verdict):
+def test_refused_run_has_a_report(code, verdict, messages):
     report = build_refused_report(
         "s.yaml:1:1: error: a\ns.yaml:2:1: error: b", code, ["run", "s.yaml"]
     )
     VALIDATOR.validate(report)
     assert report["cases"] == []
-    assert report["errors"] == ["s.yaml:1:1: error: a", "s.yaml:2:1: error: b"]
+    messages.check(report["errors"])
     assert (report["run"]["exit_code"], report["run"]["verdict"]) == (code, verdict)
     assert report["run"]["argv"] == ["run", "s.yaml"]
     assert type(json.loads(json.dumps(report))["run"]["exit_code"]) is int
@@ -409,14 +406,14 @@ def test_formats_timestamps_in_utc(seconds, text):
 SLOW = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
 
 
-def test_report_and_junit_include_a_straggler(tmp_path):
+def test_report_and_junit_include_a_straggler(tmp_path, messages):
     events = make_timed_run([[1.0], [3.0]], ["node01", "node01"])[:-1]
     folder = record_run(
         tmp_path, [*events, case_judged("a", "passed", stragglers=[SLOW]), run_end()]
     )
     run = load_run(folder)
     (straggler,) = run.cases["a"].stragglers
-    assert straggler.sentence == "rank 1 on node01 is 3.00x as slow as the median rank for 6.0 s"
+    messages.check(straggler.sentence)
     assert (straggler.rank, straggler.ratio, straggler.duration_s, straggler.cause) == (
         1,
         3.0,
@@ -449,11 +446,11 @@ def build_noisy_cases(end):
 
 @pytest.mark.parametrize("end", [True, False], ids=["ended", "killed"])
 @pytest.mark.parametrize("write", [render_page, render_markdown])
-def test_page_and_markdown_have_each_finding_once(tmp_path, write, end):
+def test_page_and_markdown_have_each_finding_once(tmp_path, write, end, messages):
     events, findings = build_noisy_cases(end)
     [slow, noise] = findings
-    assert " in both cases" in noise
-    assert " in 2 cases: a and b; " in slow
+    messages.check(noise)
+    messages.check(slow)
     text = html.unescape(write(load_run(record_run(tmp_path, events))))
     text = text.replace("\\", "")  # escapes of Markdown
     assert text.count(noise) == text.count(slow) == 1

@@ -150,6 +150,6 @@ def test_interrupted_write_keeps_the_old_file(tmp_path, error):
     assert [child.name for child in tmp_path.iterdir()] == ["file"]
 
 
-def test_full_disk_is_a_write_error():
-    with pytest.raises(FailedRunError, match="cannot write /dev/full: No space left on device"):
+def test_full_disk_is_a_write_error(messages):
+    with messages.raises(FailedRunError):
         write_chunks(Path("/dev/full"), ["x" * 9000])

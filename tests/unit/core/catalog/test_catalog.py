@@ -125,19 +125,19 @@ def test_reads_back_a_formatted_value(kind, value):
     assert read_value(kind, Param("p", kind, None, "").format_argument(value)) == value
 
 
-def test_bounds_apply_to_each_item():
+def test_bounds_apply_to_each_item(messages):
     assert read_value("int", 5, minimum=5, maximum=5) == 5
-    with pytest.raises(ValueError, match="below the least value, 5"):
+    with messages.raises(ValueError):
         read_value("int", 4, minimum=5)
-    with pytest.raises(ValueError, match="above the greatest value, 9"):
+    with messages.raises(ValueError):
         read_value("bytes_list", [8, 10], maximum=9)
 
 
-def test_choices_accept_alternative_spellings():
+def test_choices_accept_alternative_spellings(messages):
     choice = Param("p", "choice", "a", "", choices=("a", "b"), spellings={"fp_16": "b"})
     assert choice.read("fp_16") == "b"
     assert choice.json_schema()["enum"] == ["a", "b", "fp_16"]
-    with pytest.raises(ValueError, match="'c' is none of a, b"):
+    with messages.raises(ValueError):
         choice.read("c")
 
 

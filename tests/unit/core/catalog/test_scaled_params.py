@@ -128,23 +128,23 @@ def test_rejects_impossible_tiles(overrides, ranks, work, message):
 
 
 @pytest.mark.parametrize("name", [name for name in SCALED if name not in SHARED])
-def test_rejects_strong_scaling_without_shared_work(name):
-    with pytest.raises(ScalingError, match="there is weak scaling alone"):
+def test_rejects_strong_scaling_without_shared_work(name, messages):
+    with messages.raises(ScalingError):
         scale_params(BENCHMARKS[name], OVERRIDES.get(name, {}), 2)
 
 
-def test_scales_devices_of_a_store_but_not_its_servers():
+def test_scales_devices_of_a_store_but_not_its_servers(messages):
     entry = BENCHMARKS["kvstore.push_pull"]
     assert scale_params(entry, {"kv_store": "local"}, 4, "weak")["gpus"] == [4]
-    with pytest.raises(ScalingError, match="dist_sync has workers and servers: sweep num_work"):
+    with messages.raises(ScalingError):
         scale_params(entry, {"kv_store": "dist_sync"}, 4, "weak")
-    with pytest.raises(ScalingError, match="device_ids names the devices"):
+    with messages.raises(ScalingError):
         scale_params(entry, {"device_ids": [0, 1], "device": "cuda"}, 4, "weak")
 
 
-def test_weak_scaling_rejects_an_unknown_original_np():
+def test_weak_scaling_rejects_an_unknown_original_np(messages):
     overrides = SMALL | {"scheme": "lp"}
     params = RESNET.complete(overrides)
     assert RESNET.scaled is not None
-    with pytest.raises(ScalingError, match="np of the case is not known"):
+    with messages.raises(ScalingError):
         RESNET.scaled(overrides, params, ScalingTarget(4, None, "weak"))

@@ -41,12 +41,12 @@ def test_rejects_a_missing_value_that_is_not_optional():
 @pytest.mark.parametrize(
     "invalid", [field(), field(metadata={"param": SEED})], ids=["no parameter", "another name"]
 )
-def test_rejects_a_field_that_is_not_a_parameter(invalid):
+def test_rejects_a_field_that_is_not_a_parameter(invalid, messages):
     @dataclass
     class WrongParams:
         rate: float = invalid
 
-    with pytest.raises(TypeError, match=r"WrongParams\.rate is not a parameter"):
+    with messages.raises(TypeError):
         params_of(WrongParams)
 
 

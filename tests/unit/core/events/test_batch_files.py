@@ -20,12 +20,12 @@ from spbench_core.events.batch_files import (
 pytestmark = pytest.mark.timeout(10)
 
 
-def test_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
+def test_does_not_wait_for_a_pipe(tmp_path: Path, messages) -> None:
     for name in ("started", CASES_FILE, "plan.json"):
         os.mkfifo(tmp_path / name)
     assert read_words(tmp_path / "started") == []
     assert read_cases(tmp_path) == []
-    with pytest.raises(UsageError, match="a pipe or a device"):
+    with messages.raises(UsageError):
         read_plan(tmp_path)
 
 

@@ -38,8 +38,8 @@ def test_a_heartbeat_is_an_empty_frame_of_channel_zero():
         b"9" * 30,
     ],
 )
-def test_rejects_an_invalid_frame_after_valid_frames(invalid):
+def test_rejects_an_invalid_frame_after_valid_frames(invalid, messages):
     stream = FrameDecoder().feed(encode_frame(1, b"right") + invalid)
     assert next(stream) == (1, b"right")
-    with pytest.raises(EventError, match="no head of a piece"):
+    with messages.raises(EventError):
         next(stream)

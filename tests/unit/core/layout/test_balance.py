@@ -81,6 +81,6 @@ def test_reads_a_balance():
     assert layer_ranges((2, 3, 4)) == ((0, 2), (2, 5), (5, 9))
 
 
-def test_rejects_more_stages_than_layers():
-    with pytest.raises(ValueError, match="4 stages are more than the 3 layers"):
+def test_rejects_more_stages_than_layers(messages):
+    with messages.raises(ValueError):
         balance_layers([1.0] * 3, [1] * 4)

@@ -74,24 +74,24 @@ def test_the_mirrored_pipeline_uses_the_ranks_in_reverse():
 
 
 @pytest.mark.parametrize("rank", [-1, 5])
-def test_rejects_a_rank_outside_the_layout(rank):
+def test_rejects_a_rank_outside_the_layout(rank, messages):
     layout = build_layout(2, [Grid(2, 2)])
-    with pytest.raises(ValueError, match="none of the 5 ranks"):
+    with messages.raises(ValueError):
         layout.locate_rank(rank)
-    with pytest.raises(ValueError, match="none of the 5 ranks"):
+    with messages.raises(ValueError):
         find_groups(layout, rank)
 
 
-def test_rejects_invalid_layouts():
-    with pytest.raises(ValueError, match="2 stages in tiles are more than the 1"):
+def test_rejects_invalid_layouts(messages):
+    with messages.raises(ValueError):
         build_layout(1, [Grid(1, 2), Grid(1, 2)])
-    with pytest.raises(ValueError, match="either tiles or images"):
+    with messages.raises(ValueError):
         Stage(Grid(1, 2), members=2)
-    with pytest.raises(ValueError, match="at least one rank"):
+    with messages.raises(ValueError):
         Stage(members=0)
-    with pytest.raises(ValueError, match="at least one stage"):
+    with messages.raises(ValueError):
         build_layout(0)
-    with pytest.raises(ValueError, match="direction 1 is none"):
+    with messages.raises(ValueError):
         build_layout(2).list_stage_ranks(0, direction=1)
 
 

@@ -26,8 +26,8 @@ def test_parse_pair(text, pair):
 
 
 @pytest.mark.parametrize("text", ["", "x", "2x", "x3", "2x3x4", "a", "2,3", "1.5", None])
-def test_parse_pair_rejects_other_text(text):
-    with pytest.raises(ValueError, match="neither N nor RxC"):
+def test_parse_pair_rejects_other_text(text, messages):
+    with messages.raises(ValueError):
         parse_pair(text)
 
 
@@ -51,8 +51,8 @@ def test_make_grid(method, parts, grid):
 
 
 @pytest.mark.parametrize("parts", [2, 3, 6, 8, 15])
-def test_rejects_a_square_grid_of_other_numbers(parts):
-    with pytest.raises(ValueError, match="make no square"):
+def test_rejects_a_square_grid_of_other_numbers(parts, messages):
+    with messages.raises(ValueError):
         make_grid("square", parts)
 
 

@@ -68,8 +68,8 @@ def test_output_sizes_match_torch(rows, cols, height, width):
         assert window.output_size(height, width) == tuple(output.shape[2:])
 
 
-def test_rejects_a_kernel_larger_than_the_input():
-    with pytest.raises(ValueError, match=r"spans 7 pixels is larger than 4 pixels with padding 1"):
+def test_rejects_a_kernel_larger_than_the_input(messages):
+    with messages.raises(ValueError):
         Window(kernel=4, padding=1, dilation=2).count_outputs(4)
 
 

@@ -403,10 +403,10 @@ def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     assert NetworkGraph().conv(Map(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:] == size
 
 
-def test_rejects_joining_maps_of_different_sizes():
+def test_rejects_joining_maps_of_different_sizes(messages):
     assert concat_maps(Map(2, 5, 5), Map(3, 5, 5)) == Map(5, 5, 5)
-    with pytest.raises(ValueError, match="maps of different sizes"):
+    with messages.raises(ValueError):
         concat_maps(Map(2, 5, 5), Map(3, 4, 5))
     assert add_maps(Map(2, 5, 5), Map(2, 5, 5)) == Map(2, 5, 5)
-    with pytest.raises(ValueError, match="cannot be added"):
+    with messages.raises(ValueError):
         add_maps(Map(2, 5, 5), Map(3, 5, 5))

@@ -93,35 +93,31 @@ def test_senders_and_receivers_agree(layout):
                 assert rank in receiver.previous
 
 
-def test_rejects_invalid_rounds():
-    with pytest.raises(ValueError, match="mirrored layout has one round"):
+def test_rejects_invalid_rounds(messages):
+    with messages.raises(ValueError):
         build_layout(4, mirrored=True, rounds=2)
-    with pytest.raises(ValueError, match="5 stages are no 2 rounds"):
+    with messages.raises(ValueError):
         build_layout(5, rounds=2)
-    with pytest.raises(ValueError, match="its own neighbour"):
+    with messages.raises(ValueError):
         build_layout(2, rounds=2)
     for stages in ([2, 1, 1, 2], [1, 1, 2, 2]):
-        with pytest.raises(ValueError, match="those of the first"):
+        with messages.raises(ValueError):
             build_layout(4, members=stages, rounds=2)
-    with pytest.raises(ValueError, match="those of the first"):
+    with messages.raises(ValueError):
         build_layout(4, [Grid(1, 2)], rounds=2)
     with pytest.raises(ValueError, match="one round"):
         ModelLayout((Stage(), Stage()), rounds=0)
-    with pytest.raises(ValueError, match="round 2 is none of the 2"):
+    with messages.raises(ValueError):
         build_layout(4, rounds=2).locate_rank(0, round=2)
 
 
 # Task orders
 
 
-def test_orders_of_two_ranks_match_a_derivation_by_hand():
+def test_orders_of_two_ranks_match_a_derivation_by_hand(messages):
     first, last = make_orders(build_pipeline(2, 2), 4)
-    assert format_order(first) == (
-        "f0.0 f0.1 f2.0 f2.1 f0.2 b2.0 f0.3 b2.1 f2.2 b0.0 f2.3 b0.1 b2.2 b2.3 b0.2 b0.3"
-    )
-    assert format_order(last) == (
-        "f1.0 f1.1 f3.0 b3.0 f3.1 b3.1 f1.2 b1.0 f1.3 b1.1 f3.2 b3.2 f3.3 b3.3 b1.2 b1.3"
-    )
+    messages.check(format_order(first))
+    messages.check(format_order(last))
     timeline = simulate_orders(build_pipeline(2, 2), (first, last))
     # Eight forwards of 1 and backwards of 2 a rank, and a wait of one each.
     assert timeline.length == 27
@@ -200,9 +196,9 @@ def test_inference_accepts_any_number_of_micro_batches(stages, rounds, parts):
     assert len(timeline.spans) == parts * len(layout.stages)
 
 
-def test_rejects_a_smaller_last_group_that_would_deadlock():
+def test_rejects_a_smaller_last_group_that_would_deadlock(messages):
     layout = build_pipeline(4, 3)
-    with pytest.raises(ValueError, match="9 micro-batches are no multiple of 4 stages"):
+    with messages.raises(ValueError):
         make_orders(layout, 9)
     # The order that it would have: forwards and backwards with the same warm-up.
     orders = []
@@ -217,8 +213,8 @@ def test_rejects_a_smaller_last_group_that_would_deadlock():
         simulate_orders(layout, orders)
 
 
-def test_rejects_rounds_without_interleaved_and_vice_versa():
-    with pytest.raises(ValueError, match="1f1b is not for layouts of 2 rounds"):
+def test_rejects_rounds_without_interleaved_and_vice_versa(messages):
+    with messages.raises(ValueError):
         step_orders(build_pipeline(2, 2), split_batch(2, 2), "1f1b")
-    with pytest.raises(ValueError, match="interleaved is not for layouts of 1 rounds"):
+    with messages.raises(ValueError):
         make_orders(build_layout(2), 2)

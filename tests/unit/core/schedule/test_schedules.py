@@ -269,10 +269,10 @@ def test_mirrored_halves_are_faster_than_two_steps_of_one_half():
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
-def test_1f1b_deadlocks_if_each_send_is_awaited(stages):
+def test_1f1b_deadlocks_if_each_send_is_awaited(stages, messages):
     layout = build_layout(stages)
     _, orders = make_step_orders(layout, 4, "1f1b")
-    with pytest.raises(DeadlockError, match="waits forever at Task"):
+    with messages.raises(DeadlockError):
         simulate_orders(layout, orders, pending=0)
     _, orders = make_step_orders(layout, 4, "gpipe")
     assert simulate_orders(layout, orders, pending=0).length > 0
@@ -303,8 +303,8 @@ def test_the_order_of_1f1b_matches_a_derivation_by_hand():
     assert order == ["f0", "b0", "f1", "b1"]
 
 
-def test_rejects_an_unknown_schedule():
-    with pytest.raises(ValueError, match="'zero' is none of 1f1b, gpipe"):
+def test_rejects_an_unknown_schedule(messages):
+    with messages.raises(ValueError):
         stage_order("zero", 0, 1, [0])
 
 

@@ -135,16 +135,16 @@ def test_a_large_process_without_a_gpu_releases_its_heap(cuda, monkeypatch):
     assert len(last) == 64 << 10
 
 
-def test_an_error_while_releasing_memory_fails_the_case(cuda, monkeypatch):
+def test_an_error_while_releasing_memory_fails_the_case(cuda, monkeypatch, messages):
     def raise_unknown_error():
         raise RuntimeError("CUDA error: unknown error")
 
     monkeypatch.setattr(torch.cuda, "empty_cache", raise_unknown_error)
-    with pytest.raises(CannotRunError, match="the GPU is lost to this process"):
+    with messages.raises(CannotRunError):
         run(lambda _: None, make_context())
 
 
-def test_an_error_while_releasing_does_not_hide_the_first(cuda, monkeypatch):
+def test_an_error_while_releasing_does_not_hide_the_first(cuda, monkeypatch, messages):
     def raise_unknown_error():
         raise RuntimeError("CUDA error: unknown error")
 
@@ -152,5 +152,5 @@ def test_an_error_while_releasing_does_not_hide_the_first(cuda, monkeypatch):
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
 
     monkeypatch.setattr(torch.cuda, "empty_cache", raise_unknown_error)
-    with pytest.raises(CannotRunError, match="uncorrectable ECC error: take it out of service"):
+    with messages.raises(CannotRunError):
         run(fail, make_context())

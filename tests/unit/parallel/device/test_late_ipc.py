@@ -41,24 +41,24 @@ def test_small_pieces_share_a_mapping_until_all_are_closed(ipc):
 
 
 @pytest.mark.usefixtures("_limit_of_two")
-def test_fails_to_map_more_segments_than_the_limit(ipc):
+def test_fails_to_map_more_segments_than_the_limit(ipc, messages):
     memory = [new_memory(LARGE) for _ in range(3)]
     handles = [ipc.share(piece) for piece in memory]
     opened = [ipc.open_memory(handle) for handle in handles[:2]]
-    with pytest.raises(RuntimeError, match="mapping of buffer object failed"):
+    with messages.raises(RuntimeError):
         ipc.open_memory(handles[2])
     opened.pop()
     ipc.open_memory(handles[2])
 
 
 @pytest.mark.usefixtures("_limit_of_two")
-def test_fails_to_open_more_events_than_the_limit(ipc):
+def test_fails_to_open_more_events_than_the_limit(ipc, messages):
     memory = new_memory()
     _, *fields, has_event = ipc.share(memory)
     assert has_event is True
     ipc._open_storage_memory(*fields, True)
     ipc._open_storage_memory(*fields, True)
-    with pytest.raises(RuntimeError, match="mapping of buffer object failed"):
+    with messages.raises(RuntimeError):
         ipc._open_storage_memory(*fields, True)
     ipc._open_storage_memory(*fields, False)
 

@@ -283,7 +283,7 @@ def test_cifar_is_equal_in_every_form(pickles, tmp_path):
         assert torch.equal(open_source("cifar", path).pixels(0, (0, BATCH), WHOLE), plain)
 
 
-def test_rejects_a_pickle_that_would_run_code(tmp_path):
+def test_rejects_a_pickle_that_would_run_code(tmp_path, messages):
     ran = tmp_path / "ran"
 
     class Evil:
@@ -291,7 +291,7 @@ def test_rejects_a_pickle_that_would_run_code(tmp_path):
             return (open, (str(ran), "w"))
 
     (tmp_path / "data_batch_1").write_bytes(pickle.dumps({b"data": Evil(), b"labels": []}))
-    with pytest.raises(CannotRunError, match=r"data_batch_1 is no batch of CIFAR-10: it asks for"):
+    with messages.raises(CannotRunError):
         open_source("cifar", tmp_path)
     assert not ran.exists()
 
@@ -327,16 +327,16 @@ def test_reports_a_damaged_batch(tmp_path, content, expected):
         open_source("cifar", tmp_path)
 
 
-def test_reports_truncated_records(tmp_path):
+def test_reports_truncated_records(tmp_path, messages):
     (tmp_path / "data_batch_1.bin").write_bytes(bytes(3073 * 4 - 1))
-    with pytest.raises(CannotRunError, match=r"12291 bytes are no records of 3073"):
+    with messages.raises(CannotRunError):
         open_source("cifar", tmp_path)
 
 
-def test_reports_a_missing_or_unsuitable_cifar(tmp_path, pickles):
+def test_reports_a_missing_or_unsuitable_cifar(tmp_path, pickles, messages):
     with pytest.raises(CannotRunError, match=rf"there is no {tmp_path}/none: .* not downloaded"):
         open_source("cifar", tmp_path / "none")
-    with pytest.raises(CannotRunError, match=r"holds no CIFAR-10: none of data_batch_1"):
+    with messages.raises(CannotRunError):
         open_source("cifar", tmp_path)
     archive = tmp_path / "some.tar.gz"
     archive.write_bytes(b"no archive")
@@ -347,7 +347,7 @@ def test_reports_a_missing_or_unsuitable_cifar(tmp_path, pickles):
     archive.write_bytes(archive.read_bytes()[:-2000])
     with pytest.raises(CannotRunError, match=rf"{archive} cannot be read"):
         open_source("cifar", archive)
-    with pytest.raises(CannotRunError, match=r"10 classes.*has 4: set num_classes to 10"):
+    with messages.raises(CannotRunError):
         open_source("cifar", pickles, num_classes=4)
 
 
@@ -414,14 +414,14 @@ def test_reports_a_missing_or_empty_folder(tmp_path):
         open_source("medical", tmp_path)
 
 
-def test_reports_too_many_classes_and_too_few_images(medical):
-    with pytest.raises(CannotRunError, match=r"has 2 classes.*has 1: set num_classes to 2"):
+def test_reports_too_many_classes_and_too_few_images(medical, messages):
+    with messages.raises(CannotRunError):
         open_source("medical", medical, num_classes=1)
-    with pytest.raises(CannotRunError, match=r"has 6 images, and a step takes 8 \(batch_size x"):
+    with messages.raises(CannotRunError):
         open_source("medical", medical, batch=4)
-    with pytest.raises(CannotRunError, match="app medical needs a datapath"):
+    with messages.raises(CannotRunError):
         open_source("medical")
-    with pytest.raises(ValueError, match="there is no app 'cat'"):
+    with messages.raises(ValueError):
         open_source("cat", medical)
 
 

@@ -128,22 +128,22 @@ def test_a_mask_is_resized_by_nearest_exact(scans):
     assert len({target.numpy().tobytes() for target in resized}) == BATCH
 
 
-def test_reports_the_path_of_missing_masks(scans):
+def test_reports_the_path_of_missing_masks(scans, messages):
     (scans / "masks" / "deep" / "b.png").unlink()
-    with pytest.raises(CannotRunError, match=r"deep/b.jpg has no mask .*masks/deep/b.png"):
+    with messages.raises(CannotRunError):
         open_source("medical", scans)
     (scans / "masks").rename(scans / "other")
-    with pytest.raises(CannotRunError, match=r"there is no folder .*masks: set datapath"):
+    with messages.raises(CannotRunError):
         open_source("medical", scans)
 
 
-def test_reports_too_many_classes_and_coloured_masks(scans):
+def test_reports_too_many_classes_and_coloured_masks(scans, messages):
     images = open_source("medical", scans, num_classes=3)
-    with pytest.raises(CannotRunError, match=r"has the class 3, and the network has 3, from 0"):
+    with messages.raises(CannotRunError):
         images.targets(0, (0, BATCH), WHOLE)
     for file in (scans / "masks").rglob("*.png"):
         save_image(file, np.zeros((9, 9, 3), np.uint8))
-    with pytest.raises(CannotRunError, match="a mask has a number a pixel, and this one is RGB"):
+    with messages.raises(CannotRunError):
         open_source("medical", scans).targets(0, (0, BATCH), WHOLE)
 
 
@@ -167,15 +167,15 @@ def test_reads_the_masks_of_the_next_step_in_advance(scans, monkeypatch):
     assert torch.equal(reopened.targets(0, (0, 1), WHOLE), first)
 
 
-def test_reports_a_negative_class(scans):
+def test_reports_a_negative_class(scans, messages):
     for file in (scans / "masks").rglob("*.png"):
         file.unlink()
         mask = np.full((9, 9), -1, np.int32)
         Image.fromarray(mask).save(file.with_suffix(".tif"))
-    with pytest.raises(CannotRunError, match="has the class -1, and the network has 4, from 0"):
+    with messages.raises(CannotRunError):
         open_source("medical", scans).targets(0, (0, BATCH), WHOLE)
 
 
-def test_cifar_has_no_masks(tmp_path):
-    with pytest.raises(CannotRunError, match="app cifar has no masks"):
+def test_cifar_has_no_masks(tmp_path, messages):
+    with messages.raises(CannotRunError):
         open_source("cifar", tmp_path)

@@ -172,9 +172,9 @@ def test_cuts_before_flattening_and_after_downsampling():
     assert import_own_network("Norms").flows[3] == (Map(6, 1, 1),)
 
 
-def test_passes_only_the_arguments_to_the_callable():
+def test_passes_only_the_arguments_to_the_callable(messages):
     assert import_own_network("UNet", width=6, classes=7).classes == 7
-    with pytest.raises(CannotRunError, match=r"TypeError: .*unexpected keyword argument 'depth'"):
+    with messages.raises(CannotRunError):
         import_own_network("UNet", depth=3)
 
 
@@ -250,7 +250,7 @@ def test_a_torch_in_the_standard_library_is_not_user_code(monkeypatch):
     assert not is_user_code(nn.__file__)
 
 
-def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
+def test_a_case_is_checked_without_mpi(monkeypatch, capsys, messages):
     cases = {
         split_size: BENCHMARKS["model.network"].complete(
             {"network": "support.networks.own_networks:UNet", "split_size": split_size}
@@ -258,12 +258,9 @@ def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
         for split_size in (2, 6, 7)
     }
     check(cases[6])
-    with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):
+    with messages.raises(CannotRunError):
         check(cases[7])
-    assert checking._check_case("model.network", cases[7]) == (
-        "network support.networks.own_networks:UNet: 7 stages are more than the 6 layers of the "
-        "model: take 6 at most"
-    )
+    messages.check(checking._check_case("model.network", cases[7]))
     assert checking._check_case("model.network", cases[2]) is None
 
 
@@ -318,7 +315,7 @@ def test_loads_weights_from_a_file(tmp_path, suffix):
     assert torch.equal(weight, user_network.down1.conv1.weight)
 
 
-def test_reports_invalid_or_unsupported_safetensors(tmp_path, monkeypatch):
+def test_reports_invalid_or_unsupported_safetensors(tmp_path, monkeypatch, messages):
     path = tmp_path / "weights.safetensors"
     for content, expected in ((None, "No such file"), (b"text", "it is no file of safetensors")):
         if content is not None:
@@ -326,10 +323,8 @@ def test_reports_invalid_or_unsupported_safetensors(tmp_path, monkeypatch):
         with pytest.raises(CannotRunError, match=f"weights .* cannot be read: {expected}"):
             import_network("support.networks.own_networks:UNet", {}, IMAGE, 0, str(path))
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
-    with pytest.raises(
-        CannotRunError, match=r"not installed: pip install 'spbench\[safetensors\]'"
-    ):
+    with messages.raises(CannotRunError):
         import_network("support.networks.own_networks:UNet", {}, IMAGE, 0, str(path))
-    with pytest.raises(CannotRunError, match="is of safetensors, which is not installed"):
+    with messages.raises(CannotRunError):
         check_format(path)
     check_format(tmp_path / "weights.pt")

@@ -349,10 +349,10 @@ def test_seed_and_layer_determine_the_parameters():
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 0), (3, 2), (-1, 2), (4, 6)])
-def test_rejects_a_stage_of_missing_layers(first, last):
+def test_rejects_a_stage_of_missing_layers(first, last, messages):
     network = make_network("resnet", depth=11)
     assert len(network.layers) == 5
-    with pytest.raises(ValueError, match=r"ResNet-11 v2 has no layers .* it has 5 layers"):
+    with messages.raises(ValueError):
         make_stage(network, first, last)
 
 

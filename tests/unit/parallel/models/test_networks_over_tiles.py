@@ -213,11 +213,11 @@ def test_rejects_maps_with_fewer_pixels_than_tiles():
         )
 
 
-def test_rejects_a_stage_of_tiles_that_ends_in_vectors():
+def test_rejects_a_stage_of_tiles_that_ends_in_vectors(messages):
     case = {"network": "support.networks.own_networks:Attention", "scheme": "sp"}
     # Its patches are maps, and all later values are vectors.
     check(complete_params(**case, grid="1x2", split_size=2))
-    with pytest.raises(CannotRunError, match="stage 0 of 5x1 tiles has to end in maps"):
+    with messages.raises(CannotRunError):
         check(complete_params(**case, grid="5x1", split_size=2))
-    with pytest.raises(CannotRunError, match="stage 1 of 1x2 tiles has to end in maps"):
+    with messages.raises(CannotRunError):
         check(complete_params(**case, grid="1x2,1x2", split_size=3, spatial_size=2))

@@ -268,10 +268,10 @@ def test_rejects_use_of_values_and_the_number_of_images(variant):
         import_shared_network("Asks", by=variant)
 
 
-def test_rejects_other_operators_at_another_size():
+def test_rejects_other_operators_at_another_size(messages):
     model = import_shared_network("Asks", by="remainder")
     assert model.resized(12, 18).network.image == Map(3, 12, 18)
-    with pytest.raises(CannotRunError, match="it has other operators for images of 24x40"):
+    with messages.raises(CannotRunError):
         model.resized(24, 40)
 
 
@@ -308,6 +308,6 @@ def test_rejects_spectral_norm_if_it_runs_again(variant):
     check_layout(import_shared_network("TwoNames"), STAGES, None, StepSettings(recomputes=True))
 
 
-def test_rejects_a_wrapped_network_with_its_contents():
-    with pytest.raises(CannotRunError, match="it is a DataParallel; give the network itself"):
+def test_rejects_a_wrapped_network_with_its_contents(messages):
+    with messages.raises(CannotRunError):
         import_shared_network("parallel")

@@ -119,7 +119,7 @@ class StreamPools:
         return next(self._next[priority]) % self.SIZE
 
 
-def test_no_two_open_groups_share_a_stream_of_the_pool(monkeypatch):
+def test_no_two_open_groups_share_a_stream_of_the_pool(monkeypatch, messages):
     """Otherwise a group's messages would wait behind a receive of another group."""
     pools = StreamPools()
     open_groups = {}
@@ -138,7 +138,7 @@ def test_no_two_open_groups_share_a_stream_of_the_pool(monkeypatch):
         open_group()
     open_groups |= {number: open_group() for number in range(2, 32)}
     assert sorted(group.stream for group in open_groups.values()) == list(range(32))
-    with pytest.raises(torch_group.GroupError, match="at most 32 groups at once; take fewer"):
+    with messages.raises(torch_group.GroupError):
         open_group()
 
 

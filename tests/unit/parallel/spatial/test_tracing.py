@@ -73,8 +73,8 @@ def test_a_normal_cell_has_two_inputs_and_two_results():
 @pytest.mark.parametrize(
     "layer", [nn.Dropout(), nn.Conv2d(3, 3, 3), nn.Sequential(nn.ReLU(), nn.Softmax(1))]
 )
-def test_rejects_layers_that_cannot_be_fused(layer):
-    with pytest.raises(TypeError, match="cannot be fused"):
+def test_rejects_layers_that_cannot_be_fused(layer, messages):
+    with messages.raises(TypeError):
         trace({"layer": layer}, [TILING])
 
 
@@ -89,10 +89,10 @@ def test_rejects_an_unknown_operation():
 
 
 @pytest.mark.parametrize("operator_type", [SpatialConv2d, SpatialBatchNorm2d])
-def test_rejects_an_operator_for_other_tiles(operator_type):
+def test_rejects_an_operator_for_other_tiles(operator_type, messages):
     arguments = (3, 3, 3) if operator_type is SpatialConv2d else (3,)
     layer = operator_type(*arguments, tiling=TILING.resized(32, 32))
-    with pytest.raises(ValueError, match="made for other tiles"):
+    with messages.raises(ValueError):
         trace({"layer": layer}, [TILING])
 
 

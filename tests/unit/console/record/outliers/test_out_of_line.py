@@ -46,10 +46,9 @@ def test_reports_each_slow_host_slowest_first():
     )
 
 
-def test_host_within_the_noise_is_not_reported():
+def test_host_within_the_noise_is_not_reported(messages):
     [finding] = collect(make_timed_run(simulate_times({3: 1.5}, noise=0.2), HOSTS))
-    assert finding.startswith("nothing is slow: of 20 hosts and 20 ranks, the slowest takes ")
-    assert "in a, which is chance among so many" in finding
+    messages.check(finding)
 
 
 def test_reports_slow_rank_and_slow_host_instead_of_its_ranks():
@@ -60,9 +59,9 @@ def test_reports_slow_rank_and_slow_host_instead_of_its_ranks():
     assert any(finding.startswith("rank 9 on node04 is ") for finding in findings)
 
 
-def test_reports_slow_host_instead_of_all_its_links():
+def test_reports_slow_host_instead_of_all_its_links(messages):
     [finding] = collect(simulate_links(lambda a, b: 1.3 if 6 in (a, b) else 1.0))
-    assert finding.startswith("links of host node06 are 1.3")
+    messages.check(finding)
 
 
 def test_reports_slow_link_with_both_ends():
@@ -82,30 +81,30 @@ def test_reports_host_whose_two_neighbor_links_are_slow(slow):
     }
 
 
-def test_reports_host_instead_of_its_many_slow_links():
+def test_reports_host_instead_of_its_many_slow_links(messages):
     [finding] = collect(simulate_links(lambda a, b: 1.5 if 2 in (a, b) and a + b > 12 else 1.0))
-    assert finding.startswith("links of host node02 are 1.")
+    messages.check(finding)
 
 
-def test_reports_slow_host_among_eight():
+def test_reports_slow_host_among_eight(messages):
     [finding] = collect(simulate_links(lambda a, b: 2.0 if 2 in (a, b) else 1.0, hosts=HOSTS[:8]))
-    assert finding.startswith("links of host node02 are 1.9")
+    messages.check(finding)
 
 
-def test_reports_the_slowest_link_among_five_hosts():
+def test_reports_the_slowest_link_among_five_hosts(messages):
     [finding] = collect(simulate_links(lambda a, b: 2.0 if 2 in (a, b) else 1.0, hosts=HOSTS[:5]))
-    assert finding.startswith("link from rank ")
+    messages.check(finding)
     assert "node02" in finding
 
 
-def test_link_has_the_mean_of_its_repeats():
+def test_link_has_the_mean_of_its_repeats(messages):
     events = simulate_links(lambda a, b: 1.6 if (a, b) == (4, 9) else 1.0)
     metrics = [event for event in events if event["event"] == "metric"]
     second_events = simulate_links()  # the second time the link is as fast as the others
     repeats = [event | {"repeat": 1} for event in second_events if event["event"] == "metric"]
     [finding] = collect([*events[:-1], *repeats, events[-1]])
     assert len(metrics) == len(repeats)
-    assert finding.startswith("link from rank 4 on node04 to rank 9 on node09 is 1.2")
+    messages.check(finding)
 
 
 def test_reports_the_worst_outliers_and_counts_the_rest():
@@ -115,9 +114,9 @@ def test_reports_the_worst_outliers_and_counts_the_rest():
     assert findings[-1] == f"{20 - MAX_FINDINGS} more hosts, ranks or links are slow"
 
 
-def test_outlier_that_is_hardly_slower_is_not_reported():
+def test_outlier_that_is_hardly_slower_is_not_reported(messages):
     [finding] = collect(make_timed_run(simulate_times({3: 1.01}, noise=0.0001), HOSTS))
-    assert finding.startswith("nothing is slow")
+    messages.check(finding)
 
 
 @pytest.mark.slow

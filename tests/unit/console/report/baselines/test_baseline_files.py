@@ -26,20 +26,20 @@ def test_saved_baseline_can_be_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ".x", "", "a b", "\x1b[2J", "a" * 101])
-def test_rejects_an_invalid_baseline_name(tmp_path, name):
-    with pytest.raises(UsageError, match="cannot name a baseline: use letters"):
+def test_rejects_an_invalid_baseline_name(tmp_path, name, messages):
+    with messages.raises(UsageError):
         files.baseline_path(tmp_path, name)
 
 
 @pytest.mark.parametrize("name", ["last", "last~1", "20260101", "20260101-120000-halo-1f3a"])
-def test_rejects_a_baseline_name_that_names_a_run(tmp_path, name):
-    with pytest.raises(UsageError, match="cannot name a baseline: it names a run"):
+def test_rejects_a_baseline_name_that_names_a_run(tmp_path, name, messages):
+    with messages.raises(UsageError):
         files.baseline_path(tmp_path, name)
 
 
-def test_unknown_name_suggests_an_existing_one(tmp_path):
+def test_unknown_name_suggests_an_existing_one(tmp_path, messages):
     files.save_baseline(tmp_path, "main", BASELINE)
-    with pytest.raises(UsageError, match=r"there is no baseline 'mian' .*did you mean main"):
+    with messages.raises(UsageError):
         files.load_baseline(tmp_path, "mian")
 
 
@@ -75,12 +75,12 @@ def test_accepts_missing_fields_of_an_earlier_version(tmp_path):
     assert files.load_baseline(tmp_path, str(path)).cases == BASELINE.cases
 
 
-def test_does_not_remove_or_overwrite_another_file(tmp_path):
+def test_does_not_remove_or_overwrite_another_file(tmp_path, messages):
     path = tmp_path / "report.json"
     path.write_text('{"schema": "spbench.report/1"}')
-    with pytest.raises(UsageError, match="is no baseline of spbench; it stays"):
+    with messages.raises(UsageError):
         files.remove_baseline(tmp_path, str(path))
-    with pytest.raises(UsageError, match="is no baseline of spbench; it stays"):
+    with messages.raises(UsageError):
         files.save_baseline(tmp_path, str(path), BASELINE)
     assert path.read_text() == '{"schema": "spbench.report/1"}'
 

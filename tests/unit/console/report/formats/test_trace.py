@@ -101,7 +101,7 @@ def test_nests_phases_in_cases_and_batches_in_phases(tmp_path):
     assert batch["args"] == {"median_ms": 25.0, "max_ms": 30.0, "job": 1}
 
 
-def test_collectives_determine_the_offset_of_a_clock(tmp_path):
+def test_collectives_determine_the_offset_of_a_clock(tmp_path, messages):
     offset = collect_spans(two_rank_events()).clocks[1].estimate_offsets()["node02"]
     assert offset.seconds == pytest.approx(AHEAD, abs=offset.error)
     assert offset.error <= 1.5 * WAIT
@@ -111,14 +111,14 @@ def test_collectives_determine_the_offset_of_a_clock(tmp_path):
         for thread in (1, 2)
     )
     assert second["ts"] == pytest.approx(first["ts"], abs=2e6 * WAIT)
-    assert "job 1, node02: clock 5.00 s ahead, ± " in document["otherData"]["clocks"][1]
+    messages.check(document["otherData"]["clocks"][1])
     (name,) = (
         event["args"]["name"] for event in document["traceEvents"] if "node02" in str(event["args"])
     )
-    assert name.startswith("node02, clock 5.00 s ahead, ± ")
+    messages.check(name)
 
 
-def test_order_of_events_bounds_a_clock_without_collectives():
+def test_order_of_events_bounds_a_clock_without_collectives(messages):
     clocks = JobClocks("login", 1000.0)
     clocks.note_rank_event("node02", 1002.0 + AHEAD)
     clocks.note_rank_event("node02", 1003.0 + AHEAD)
@@ -126,7 +126,7 @@ def test_order_of_events_bounds_a_clock_without_collectives():
     offset = clocks.estimate_offsets()["node02"]
     assert offset.seconds - offset.error <= AHEAD <= offset.seconds + offset.error
     assert offset.error == pytest.approx(1.25)
-    assert offset.method == "by the order of events"
+    messages.check(offset.method)
 
 
 def test_clocks_that_may_be_equal_have_no_offset():
@@ -137,7 +137,7 @@ def test_clocks_that_may_be_equal_have_no_offset():
     assert (offset.seconds, offset.error) == (0.0, 2.0)
 
 
-def test_ignores_contradictory_collectives():
+def test_ignores_contradictory_collectives(messages):
     clocks = JobClocks("login", 1000.0)
     for host in ("login", "node02"):
         clocks.note_rank_event(host, 1001.0)
@@ -145,16 +145,16 @@ def test_ignores_contradictory_collectives():
         clocks.note_collective(collective, "login", 1001.0, 1001.1)
         clocks.note_collective(collective, "node02", 1001.0 + ahead, 1001.1 + ahead)
     clocks.note_console_event(1002.0)
-    assert clocks.estimate_offsets()["node02"].method == "by the order of events"
+    messages.check(clocks.estimate_offsets()["node02"].method)
 
 
-def test_clocks_of_a_batch_job_have_no_error_bound():
+def test_clocks_of_a_batch_job_have_no_error_bound(messages):
     clocks = JobClocks("login", 1000.0)
     clocks.note_rank_event("node01", 1001.0)
     clocks.note_console_event(1002.0)
     offset = clocks.estimate_offsets(in_order=False)["node01"]
     assert (offset.seconds, offset.error) == (0.0, None)
-    assert "error not known" in offset.description
+    messages.check(offset.description)
 
 
 def test_shared_clock_of_hosts_has_no_offset(tmp_path):
@@ -187,13 +187,13 @@ def test_slices_of_a_thread_nest(tmp_path):
             open_ends.append(end)
 
 
-def test_slices_of_a_lost_rank_are_closed():
+def test_slices_of_a_lost_rank_are_closed(messages):
     events = two_rank_events()[:-7]
     lost = {"event": "rank_lost", "time": 1003.6, "job": 1, "rank": 1, "host": "node02"}
     spans = collect_spans([*events, lost | {"reason": "killed"}, job_end("rank 1 died")])
     cases = [span for span in spans.spans if span.kind == "case"]
     assert {(span.rank, span.details["status"]) for span in cases} == {(0, "cut"), (1, "cut")}
-    assert [span.name for span in spans.spans if span.kind == "lost"] == ["rank 1 on node02 lost"]
+    messages.check([span.name for span in spans.spans if span.kind == "lost"])
 
 
 def test_failed_check_and_verdict_are_instants():
@@ -212,6 +212,6 @@ def test_hostile_names_are_escaped(tmp_path):
     assert '"}]?[2J<b>' in names
 
 
-def test_rejects_a_run_without_events(tmp_path):
-    with pytest.raises(UsageError, match="there are none at"):
+def test_rejects_a_run_without_events(tmp_path, messages):
+    with messages.raises(UsageError):
         render_trace(replace(make_run(folder=RunFolder(tmp_path))))

@@ -1,0 +1,68 @@
+"""The files of expected messages."""
+
+import ast
+
+import pytest
+
+from support.messages import Messages, find_message_file, format_messages, parse_messages
+from support.paths import TESTS
+
+TEXTS = {
+    "test_a.py::test_one": ["error: no such key\nhelp: choose another", "# second"],
+    "test_a.py::test_two[x y]": ["rows:\n\n  indented\nlast"],
+}
+
+
+def test_reads_what_it_writes():
+    assert parse_messages(format_messages(TEXTS)) == TEXTS
+
+
+def test_compares_each_message_with_the_next_text():
+    messages = Messages("test_a.py::test_one", ["first in TMP", "second"], {"/tmp/abc": "TMP"})
+    messages.check("first in /tmp/abc")
+    with messages.raises(ValueError) as caught:
+        raise ValueError("second")
+    assert caught.type is ValueError
+
+
+def test_rejects_another_text():
+    messages = Messages("test_a.py::test_one", ["first"], {})
+    with pytest.raises(AssertionError):
+        messages.check("other")
+
+
+def test_rejects_a_message_without_expected_text():
+    messages = Messages("test_a.py::test_one", [], {})
+    with pytest.raises(pytest.fail.Exception, match="no expected text"):
+        messages.check("first")
+
+
+def test_file_of_a_test_is_in_the_closest_folder_that_has_one():
+    test = TESTS / "unit/console/cli/test_cli.py"
+    assert find_message_file(test) == TESTS / "unit/console/cli/messages.txt"
+    with pytest.raises(FileNotFoundError, match="create an empty one"):
+        find_message_file(TESTS / "data/test_x.py")
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=str(p.relative_to(TESTS))) for p in TESTS.rglob("messages.txt")]
+)
+def test_each_text_belongs_to_a_test(path):
+    texts = parse_messages(path.read_text())
+    assert texts
+    assert [test for test in texts if not exists(path, test)] == []
+
+
+def exists(path, test):
+    file, _, name = test.partition("::")
+    test_path = path.parent / file
+    if not test_path.exists():
+        return False
+    functions = ast.walk(ast.parse(test_path.read_text()))
+    return name.partition("[")[0] in {getattr(node, "name", None) for node in functions}
+
+
+def test_texts_of_a_missing_test_are_found():
+    assert not exists(TESTS / "unit/messages.txt", "test_messages.py::test_absent")
+    assert not exists(TESTS / "unit/messages.txt", "test_absent.py::test_reads_what_it_writes")
+    assert exists(TESTS / "unit/messages.txt", "test_messages.py::test_reads_what_it_writes")
