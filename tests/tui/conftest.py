@@ -9,21 +9,21 @@ import pytest
 from spbench.engine.run_estimate import RunEstimate
 from support.paths import ROOT
 from support.tui.results_page import record_three_runs
-from support.tui.suites_page import written
+from support.tui.suites_page import write_suite
 
 ARTEFACTS = ROOT / "test-artefacts"
 
 
 @pytest.fixture
 def artefacts() -> Path:
-    """A folder for pictures that are kept after the tests."""
+    """Return a folder for snapshots that are kept after the tests."""
     ARTEFACTS.mkdir(exist_ok=True)
     return ARTEFACTS
 
 
 @pytest.fixture(autouse=True)
-def still(monkeypatch):
-    """Nothing moves by itself: no blinking cursor, no animation."""
+def no_animation(monkeypatch):
+    """Turn off the blinking cursor and animations."""
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     from textual.widgets import Input, TextArea
 
@@ -33,15 +33,18 @@ def still(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def failures_end_the_test(monkeypatch):
-    """An error in a page ends the console, and so the test that drives it."""
+    """Let an error in a page end the console, and thus the test."""
     from spbench.tui.app import ConsoleApp
 
     monkeypatch.setattr(ConsoleApp, "CONTAINS_FAILURES", False)
 
 
 @pytest.fixture(autouse=True)
-def duration(monkeypatch):
-    """No estimates, which depend on the machine, unless a test puts one into ``cases``."""
+def case_estimates(monkeypatch):
+    """Replace estimates, which depend on the machine.
+
+    A test can add the estimates of its cases.
+    """
     cases = {}
 
     def estimate(plan, home):
@@ -54,18 +57,18 @@ def duration(monkeypatch):
 
 @pytest.fixture
 def home(tmp_path):
-    """A folder of three recorded runs."""
+    """Make a folder of three recorded runs."""
     return record_three_runs(tmp_path / "home")
 
 
 @pytest.fixture
 def suite(tmp_path):
-    """The path of a made-up suite."""
-    return written(tmp_path)
+    """Write a synthetic suite and return its path."""
+    return write_suite(tmp_path)
 
 
 def pytest_collection_modifyitems(items):
-    """All of these drive the console; the same again on a large terminal is a long test."""
+    """Mark all of these tests, and repetitions on a large terminal as long."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker("screen")

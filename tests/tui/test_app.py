@@ -1,4 +1,4 @@
-"""The console as all pages share it: tabs, keys, help, the palette, themes, and leaving."""
+"""The parts of the console that all its pages share."""
 
 import asyncio
 from dataclasses import replace
@@ -21,74 +21,76 @@ from spbench.tui.pages import PAGES
 from spbench.tui.settings import THEMES
 from support.paths import SUITES
 from support.sample_events import record_run, run_start
-from support.tui.driving import SIZES, console, shown, until
+from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 
 
-def told(app, words):
-    """True if a notification says these words."""
-    return any(words in note.message for note in app._notifications)
+def has_notification(app, text):
+    """Return whether a notification contains the text."""
+    return any(text in note.message for note in app._notifications)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_each_page_opens_by_its_digit_and_by_a_click(tmp_path, size):
-    app = console(tmp_path, page="run")
+async def test_page_opens_by_digit_and_by_click(tmp_path, size):
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=size) as pilot:
         for digit, entry in enumerate(PAGES, 1):
             await pilot.press(str(digit))
-            await until(pilot, lambda name=entry.name: app.current_mode == name)
-            await until(pilot, lambda: "Palette" in shown(app))
+            await wait_until(pilot, lambda name=entry.name: app.current_mode == name)
+            await wait_until(pilot, lambda: "Palette" in read_screen(app))
             app.screen.set_focus(None)
         await pilot.click(offset=(14, 0))
-        await until(pilot, lambda: app.current_mode == "run")
+        await wait_until(pilot, lambda: app.current_mode == "run")
 
 
-async def test_the_keys_stay_where_another_window_gets_the_focus(tmp_path):
-    app = console(tmp_path, page="results")
+async def test_footer_stays_when_another_window_gets_the_focus(tmp_path):
+    app = make_console(tmp_path, page="results")
     async with app.run_test(size=(120, 36)) as pilot:
-        await until(pilot, lambda: "Filter" in shown(app))
+        await wait_until(pilot, lambda: "Filter" in read_screen(app))
         app.post_message(AppBlur())
         await pilot.pause(0.1)
         assert app.focused is not None
         # The footer is drawn again when a page has opened, which may be just now.
-        await until(pilot, lambda: "Filter" in shown(app).splitlines()[-1])
+        await wait_until(pilot, lambda: "Filter" in read_screen(app).splitlines()[-1])
 
 
 @pytest.mark.parametrize("page", [entry.name for entry in PAGES])
-async def test_the_footer_has_at_most_eight_keys_and_each_action_its_id_and_words(tmp_path, page):
-    app = console(tmp_path, page=page)
+async def test_footer_has_at_most_eight_documented_keys(tmp_path, page):
+    app = make_console(tmp_path, page=page)
     async with app.run_test(size=(200, 60)) as pilot:
-        await until(pilot, lambda: "Palette" in shown(app))
+        await wait_until(pilot, lambda: "Palette" in read_screen(app))
         bindings = [active.binding for active in app.screen.active_bindings.values()]
-        ours = {binding.id: binding for binding in bindings if binding.id}
-        assert len([binding for binding in ours.values() if binding.show]) <= 8
-        assert all(binding.tooltip and binding.description for binding in ours.values())
-        own = [binding for binding in type(app.screen).BINDINGS if isinstance(binding, Binding)]
-        assert own
-        assert all(binding.id and binding.id.startswith(f"{page}.") for binding in own)
+        bindings_by_id = {binding.id: binding for binding in bindings if binding.id}
+        assert len([binding for binding in bindings_by_id.values() if binding.show]) <= 8
+        assert all(binding.tooltip and binding.description for binding in bindings_by_id.values())
+        page_bindings = [
+            binding for binding in type(app.screen).BINDINGS if isinstance(binding, Binding)
+        ]
+        assert page_bindings
+        assert all(binding.id and binding.id.startswith(f"{page}.") for binding in page_bindings)
 
 
-async def test_help_is_that_of_the_focused_widget_and_tells_its_keys(tmp_path):
-    app = console(tmp_path, page="results")
+async def test_help_describes_the_focused_widget_and_its_keys(tmp_path):
+    app = make_console(tmp_path, page="results")
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "Palette" in shown(app) and app.focused is not None)
-        words = app.focused.HELP
+        await wait_until(pilot, lambda: "Palette" in read_screen(app) and app.focused is not None)
+        help_text = app.focused.HELP
         await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        text = shown(app)
-        assert words.split("\n")[0][:40] in text
+        await wait_until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        screen_text = read_screen(app)
+        assert help_text.split("\n")[0][:40] in screen_text
         assert ("Quit the console", "app.quit") in {key[1:] for key in app.screen._keys}
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+        await wait_until(pilot, lambda: not isinstance(app.screen, HelpScreen))
 
 
-async def test_the_palette_has_every_action_of_every_page_and_each_theme(tmp_path):
-    app = console(tmp_path, page="run")
+async def test_palette_has_all_actions_and_themes(tmp_path):
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        every = list(list_commands(app.screen, False, app.choose_theme))
-        titles = [command.title for command in every]
+        commands = list(list_commands(app.screen, False, app.choose_theme))
+        titles = [command.title for command in commands]
         assert {"suites: save": "(^s)"}.items() <= {
-            command.title: command.help.split()[-1] for command in every
+            command.title: command.help.split()[-1] for command in commands
         }.items()
         assert len(titles) == len(set(titles))
         for entry in PAGES:
@@ -99,33 +101,33 @@ async def test_the_palette_has_every_action_of_every_page_and_each_theme(tmp_pat
         assert {f"theme: {theme.name}" for theme in THEMES} <= set(titles)
 
 
-async def test_a_command_of_another_page_shows_that_page_first(tmp_path):
-    app = console(tmp_path, page="run")
+async def test_command_of_another_page_shows_that_page(tmp_path):
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        found = {
+        commands = {
             command.title: command for command in list_commands(app.screen, False, app.choose_theme)
         }
-        await found["results: filter"].callback()
-        await until(pilot, lambda: app.current_mode == "results")
+        await commands["results: filter"].callback()
+        await wait_until(pilot, lambda: app.current_mode == "results")
 
 
-async def test_a_theme_is_remembered_and_keys_can_be_mapped_anew(tmp_path):
-    app = console(tmp_path, page="run")
+async def test_saves_the_theme_and_applies_remapped_keys(tmp_path):
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
         app.choose_theme("spbench-light")
-        await until(pilot, lambda: (tmp_path / "console.yaml").exists())
+        await wait_until(pilot, lambda: (tmp_path / "console.yaml").exists())
     assert (tmp_path / "console.yaml").read_text() == "theme: spbench-light\n"
     (tmp_path / "console.yaml").write_text("theme: spbench-light\nkeys: {app.results: f9}\n")
-    again = console(tmp_path, page="run")
-    async with again.run_test(size=(80, 24)) as pilot:
-        assert again.theme == "spbench-light"
+    second_app = make_console(tmp_path, page="run")
+    async with second_app.run_test(size=(80, 24)) as pilot:
+        assert second_app.theme == "spbench-light"
         await pilot.press("f9")
-        await until(pilot, lambda: again.current_mode == "results")
+        await wait_until(pilot, lambda: second_app.current_mode == "results")
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("refresh_hz: 1000", "refresh_hz: 1000 is not"),
         ("them: x  # mine", "there is no setting 'them'"),
@@ -133,21 +135,21 @@ async def test_a_theme_is_remembered_and_keys_can_be_mapped_anew(tmp_path):
         ("keys: {run.cancl: X}", "there is no action 'run.cancl' (did you mean run.cancel?)"),
     ],
 )
-async def test_wrong_settings_are_told_and_their_file_is_left_alone(tmp_path, text, sentence):
-    file = tmp_path / "console.yaml"
-    file.write_text(text)
-    app = console(tmp_path, page="run")
+async def test_reports_invalid_settings_and_keeps_their_file(tmp_path, text, message):
+    path = tmp_path / "console.yaml"
+    path.write_text(text)
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: told(app, sentence))
+        await wait_until(pilot, lambda: has_notification(app, message))
         assert app.theme == "spbench-dark"
         app.choose_theme("spbench-light")
-        await until(pilot, lambda: told(app, "fix"))
+        await wait_until(pilot, lambda: has_notification(app, "fix"))
         assert app.theme == "spbench-light"
-    assert file.read_text() == text
+    assert path.read_text() == text
 
 
-async def test_readonly_remembers_no_theme(tmp_path):
-    app = console(tmp_path, page="run", readonly=True)
+async def test_readonly_does_not_save_the_theme(tmp_path):
+    app = make_console(tmp_path, page="run", readonly=True)
     async with app.run_test(size=(80, 24)) as pilot:
         app.choose_theme("spbench-light")
         await pilot.pause()
@@ -155,25 +157,25 @@ async def test_readonly_remembers_no_theme(tmp_path):
     assert not (tmp_path / "console.yaml").exists()
 
 
-class Starting:
-    """A run that is being started: it has a folder, or ends without one, when a test says so."""
+class FakeRunStart:
+    """A start of a run that gets a folder, or ends without one, when a test says so."""
 
     def __init__(self, monkeypatch, home):
-        self.begun = []
-        self.found = None
+        self.starts = []
+        self.run_folder = None
         self.status = None
         self.home = home
         monkeypatch.setattr(background, "start_run", self.start)
 
-    def start(self, words, home, environ, cwd):
-        self.begun.append((words, cwd))
+    def start(self, arguments, home, environ, cwd):
+        self.starts.append((arguments, cwd))
         return self
 
     def appear(self):
-        self.found = record_run(self.home, [run_start()])
+        self.run_folder = record_run(self.home, [run_start()])
 
     def folder(self):
-        return self.found
+        return self.run_folder
 
     def exit_status(self):
         return self.status
@@ -182,77 +184,75 @@ class Starting:
         return "mpirun is not installed"
 
 
-async def test_a_run_that_is_started_shows_its_page_at_once_and_no_other_is_started(
-    tmp_path, monkeypatch
-):
-    run = Starting(monkeypatch, tmp_path / "home")
-    app = console(tmp_path)
+async def test_starting_run_shows_its_page_and_blocks_others(tmp_path, monkeypatch):
+    run = FakeRunStart(monkeypatch, tmp_path / "home")
+    app = make_console(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "Palette" in shown(app))
+        await wait_until(pilot, lambda: "Palette" in read_screen(app))
         app.context.start_run(("a.yaml",))
-        await until(pilot, lambda: app.current_mode == "run")
-        await until(pilot, lambda: "… starting a run" in shown(app))
+        await wait_until(pilot, lambda: app.current_mode == "run")
+        await wait_until(pilot, lambda: "… starting a run" in read_screen(app))
         app.context.start_run(("b.yaml",))
-        await until(pilot, lambda: told(app, "another run is just being started"))
+        await wait_until(pilot, lambda: has_notification(app, "another run is just being started"))
         app.context.show_page("results")
-        await until(pilot, lambda: app.current_mode == "results")
+        await wait_until(pilot, lambda: app.current_mode == "results")
         run.appear()
-        await until(pilot, lambda: app.context.feed is not None)
-        await until(pilot, lambda: "starting a run" not in shown(app))
-        assert app.context.feed.folder == run.found
+        await wait_until(pilot, lambda: app.context.feed is not None)
+        await wait_until(pilot, lambda: "starting a run" not in read_screen(app))
+        assert app.context.feed.folder == run.run_folder
         assert app.current_mode == "results"
-        assert run.begun == [(("a.yaml",), tmp_path)]
+        assert run.starts == [(("a.yaml",), tmp_path)]
 
 
-async def test_a_run_that_cannot_be_started_says_why_and_another_may_be(tmp_path, monkeypatch):
-    run = Starting(monkeypatch, tmp_path / "home")
+async def test_failed_start_is_reported_and_can_be_repeated(tmp_path, monkeypatch):
+    run = FakeRunStart(monkeypatch, tmp_path / "home")
     run.status = 3
-    app = console(tmp_path)
+    app = make_console(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "Palette" in shown(app))
+        await wait_until(pilot, lambda: "Palette" in read_screen(app))
         for count in (1, 2):
             app.context.start_run(("a.yaml",))
-            await until(pilot, lambda: not app.context.starting_since)
-            assert len(run.begun) == count
-        await until(pilot, lambda: told(app, "mpirun is not installed"))
+            await wait_until(pilot, lambda: not app.context.starting_since)
+            assert len(run.starts) == count
+        await wait_until(pilot, lambda: has_notification(app, "mpirun is not installed"))
 
 
 @pytest.mark.long
-async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, monkeypatch):
+async def test_deleted_folder_does_not_end_the_console(tmp_path, monkeypatch):
     suite = SUITES / "smoke.yaml"
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    opened = []
+    openings = []
     monkeypatch.setattr(start, "_reduce_garbage_collection", lambda: None)
 
-    def app_of(opening):
-        opened.append(opening)
+    def make_app(opening):
+        openings.append(opening)
         return Mock()
 
-    monkeypatch.setattr(start, "ConsoleApp", app_of)
+    monkeypatch.setattr(start, "ConsoleApp", make_app)
     start.open_console(
         home=Path(".spbench"), suite=suite, chosen=LaunchChoice(hostfile=Path("a.hosts"))
     )
-    [opening] = opened
+    [opening] = openings
     assert (opening.folder, opening.home) == (folder, folder / ".spbench")
     assert opening.launch_choice.hostfile == folder / "a.hosts"
     environ = {"SPBENCH_CONFIG": str(tmp_path / "console.yaml")}
     app = ConsoleApp(replace(opening, environ=environ, launch_choice=LaunchChoice()))
     async with app.run_test(size=(200, 60)) as pilot:
-        await until(pilot, lambda: "link.pingpong" in shown(app))
+        await wait_until(pilot, lambda: "link.pingpong" in read_screen(app))
         folder.rmdir()
         await pilot.press("f4", "escape", "ctrl+s", "down")
-        await until(pilot, lambda: "was deleted" in shown(app))
+        await wait_until(pilot, lambda: "was deleted" in read_screen(app))
         await pilot.press("f6")
-        await until(pilot, lambda: told(app, f"cannot start a run in {folder}"))
+        await wait_until(pilot, lambda: has_notification(app, f"cannot start a run in {folder}"))
         for digit, entry in enumerate(PAGES, 1):
             await pilot.press(str(digit))
-            await until(pilot, lambda name=entry.name: app.current_mode == name)
+            await wait_until(pilot, lambda name=entry.name: app.current_mode == name)
             await pilot.pause()
 
 
-def test_a_folder_that_is_gone_already_is_one_sentence(tmp_path, monkeypatch):
+def test_missing_folder_is_a_usage_error(tmp_path, monkeypatch):
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -261,53 +261,53 @@ def test_a_folder_that_is_gone_already_is_one_sentence(tmp_path, monkeypatch):
         start.open_console(home=tmp_path)
 
 
-class GoingOn:
-    """A source of events that has none and does not end."""
+class EndlessSource:
+    """A source without events that does not end."""
 
     async def batches(self):
         await asyncio.Event().wait()
         yield []
 
 
-@pytest.mark.parametrize(("key", "leaves"), [("y", True), ("n", False)])
-async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, leaves):
+@pytest.mark.parametrize(("key", "quits"), [("y", True), ("n", False)])
+async def test_quitting_asks_during_a_run(tmp_path, monkeypatch, key, quits):
     from spbench.record.runs.folder import RunFolder
 
-    app = console(tmp_path, page="run")
+    app = make_console(tmp_path, page="run")
     monkeypatch.setattr(ConsoleContext, "is_run_active", lambda self: True)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.context.watch_run(RunFolder(tmp_path / "a-run"), GoingOn())
+        app.context.watch_run(RunFolder(tmp_path / "a-run"), EndlessSource())
         await pilot.pause()
         await pilot.press("q")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "keeps running without the console" in shown(app)
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "keeps running without the console" in read_screen(app)
         await pilot.press(key)
         await pilot.pause()
-        assert (app.return_value == 0) == leaves
+        assert (app.return_value == 0) == quits
         assert isinstance(app.screen, Confirm) is False
 
 
-async def test_quitting_asks_while_a_run_that_is_not_watched_goes_on(tmp_path, monkeypatch):
+async def test_quitting_asks_during_an_unwatched_run(tmp_path, monkeypatch):
     monkeypatch.setattr(background, "has_running", lambda: True)
-    app = console(tmp_path, page="run")
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "No run is watched" in shown(app))
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
         await pilot.press("q")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "A run keeps running without the console" in shown(app)
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "A run keeps running without the console" in read_screen(app)
 
 
-async def test_quitting_without_a_run_asks_nothing(tmp_path):
-    app = console(tmp_path, page="run")
+async def test_quitting_without_a_run_does_not_ask(tmp_path):
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("q")
         await pilot.pause()
     assert app.return_value == 0
 
 
-async def test_without_colours_words_and_signs_stay(tmp_path, monkeypatch):
+async def test_no_color_disables_colours(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    app = console(tmp_path, page="results")
+    app = make_console(tmp_path, page="results")
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "Palette" in shown(app))
+        await wait_until(pilot, lambda: "Palette" in read_screen(app))
         assert app.no_color

@@ -1,4 +1,4 @@
-"""The console in a real browser over `spbench serve`: Chromium without a window."""
+"""The console in headless Chromium, over `spbench serve`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ PREVENTED = "left.defaultPrevented"
 
 @pytest.fixture
 def address(tmp_path, monkeypatch):
-    """The address that `spbench serve` tells; the server ends by Ctrl-C and leaves nothing."""
+    """Return the address that `spbench serve` prints.
+
+    The server ends by Ctrl-C without errors.
+    """
     monkeypatch.setenv("SPBENCH_CONFIG", str(tmp_path / "console.yaml"))
-    words = [SPBENCH, "serve", SUITES / "smoke.yaml", "--port", "0"]
+    arguments = [SPBENCH, "serve", SUITES / "smoke.yaml", "--port", "0"]
     with subprocess.Popen(
-        [*map(str, words), "--home", str(tmp_path)],
+        [*map(str, arguments), "--home", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -35,80 +38,80 @@ def address(tmp_path, monkeypatch):
         assert server.wait(20) == 0, server.stderr.read()
 
 
-def wait_for(what, seconds=30):
-    ends = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < ends
+def wait_for_condition(condition, seconds=30):
+    end_time = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end_time
         time.sleep(0.1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_keys_reach_the_console_in_a_browser_and_no_other_host_is_asked(
-    address, browser, tmp_path, artefacts
-):
+def test_browser_sends_keys_and_contacts_no_other_host(address, browser, tmp_path, artefacts):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
     browser.get("about:blank")
-    browser.get_log("performance")  # what it asked for before, as its own first page
+    browser.get_log("performance")  # discards earlier requests, such as for its own first page
     browser.get(address)
-    wait_for(lambda: browser.find_elements(By.CSS_SELECTOR, "body.-first-byte"))
+    wait_for_condition(lambda: browser.find_elements(By.CSS_SELECTOR, "body.-first-byte"))
     keyboard = browser.find_element(By.CSS_SELECTOR, "textarea.xterm-helper-textarea")
     settings = tmp_path / "console.yaml"
-    time.sleep(3)  # the terminal is a canvas: what it shows cannot be asked for
+    time.sleep(3)  # the terminal is a canvas: its contents cannot be queried
     dark = browser.get_screenshot_as_png()
     keyboard.send_keys(Keys.CONTROL, "p")
     time.sleep(1)
     keyboard.send_keys("theme: spbench-light")
     time.sleep(1)
     keyboard.send_keys(Keys.ENTER)
-    wait_for(settings.exists)
+    wait_for_condition(settings.exists)
     assert "spbench-light" in settings.read_text()
     time.sleep(1)
     browser.save_screenshot(str(artefacts / PICTURE))
     assert (artefacts / PICTURE).read_bytes() != dark
-    own = re.match(r"http://([^/]+)/", address)[1]
-    asked = [
-        found
+    server_host = re.match(r"http://([^/]+)/", address)[1]
+    requested_hosts = [
+        host
         for entry in browser.get_log("performance")
-        for found in re.findall(r'"url":"(?:https?|wss?)://([^/"]+)', entry["message"])
+        for host in re.findall(r'"url":"(?:https?|wss?)://([^/"]+)', entry["message"])
     ]
-    assert set(asked) == {own}
-    refused = [entry["message"] for entry in browser.get_log("browser")]
-    assert not [line for line in refused if "Content Security Policy" in line], refused
+    assert set(requested_hosts) == {server_host}
+    console_messages = [entry["message"] for entry in browser.get_log("browser")]
+    assert not [line for line in console_messages if "Content Security Policy" in line], (
+        console_messages
+    )
 
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_the_key_bar_is_there_unasked_and_unsaved_text_keeps_the_page(address, browser, artefacts):
+def test_key_bar_is_drawn_and_unsaved_text_keeps_the_page(address, browser, artefacts):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    def asks():
+    def page_asks():
         left = "const left = new Event('beforeunload', {cancelable: true});"
         return browser.execute_script(f"{left} window.dispatchEvent(left); return {PREVENTED};")
 
     browser.get(address)
-    wait_for(lambda: browser.find_elements(By.CSS_SELECTOR, "body.-first-byte"))
-    time.sleep(5)  # the terminal is a canvas: what it shows cannot be asked for
+    wait_for_condition(lambda: browser.find_elements(By.CSS_SELECTOR, "body.-first-byte"))
+    time.sleep(5)  # the terminal is a canvas: its contents cannot be queried
     browser.save_screenshot(str(artefacts / KEY_BAR))
     assert is_drawn_below(artefacts / KEY_BAR)
-    assert not asks()
+    assert not page_asks()
     keyboard = browser.find_element(By.CSS_SELECTOR, "textarea.xterm-helper-textarea")
     keyboard.send_keys(Keys.ENTER)  # into the editor, at the line of the case
     time.sleep(1)
     keyboard.send_keys(" ")
-    wait_for(asks)
+    wait_for_condition(page_asks)
     keyboard.send_keys(Keys.BACKSPACE)
-    wait_for(lambda: not asks())
+    wait_for_condition(lambda: not page_asks())
 
 
 def is_drawn_below(picture):
-    """Whether there is text in the terminal's last row."""
+    """Return whether there is text in the terminal's last row."""
     from PIL import Image
 
-    with Image.open(picture) as drawn:
-        width, height = drawn.size
-        row = drawn.convert("L").crop((0, height - 24, width, height))
+    with Image.open(picture) as image:
+        width, height = image.size
+        row = image.convert("L").crop((0, height - 24, width, height))
     return len(row.getcolors(256) or ()) > 16

@@ -1,68 +1,75 @@
-"""The cases of a suite: filtered, marked, and those that are marked run."""
+"""The cases of a suite: filter, marks, and runs of marked cases."""
 
 import pytest
 
-from support.tui.driving import SIZES, shown, until
-from support.tui.suites_page import AT_FIRST, editor, ids, opened, ready, type_over
+from support.tui.app_driver import SIZES, read_screen, wait_until
+from support.tui.suites_page import (
+    FIRST_CASE_LINE,
+    get_editor,
+    list_case_ids,
+    open_suite,
+    replace_line,
+    wait_for_cases,
+)
 
 
-def title(app):
+def read_title(app):
     return str(app.screen.query_one("#cases-frame").border_title)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_filter_shows_the_cases_that_have_its_words(suite, size):
-    app = opened(suite)
+async def test_filter_shows_matching_cases(suite, size):
+    app = open_suite(suite)
     async with app.run_test(size=size) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("slash", *"pingpong")
-        await until(pilot, lambda: title(app) == "2 of 3 cases")
+        await wait_until(pilot, lambda: read_title(app) == "2 of 3 cases")
         await pilot.press("enter")
-        kept = ["second[iterations=5]", "second[iterations=10]"]
-        assert list(app.screen.query_one("#cases").keys_shown) == kept
+        expected = ["second[iterations=5]", "second[iterations=10]"]
+        assert list(app.screen.query_one("#cases").keys_shown) == expected
         await pilot.press("escape")
-        await until(pilot, lambda: title(app) == "3 cases")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases")
         await pilot.press("slash", *"method=vertical")
-        await until(pilot, lambda: title(app) == "1 of 3 cases")
+        await wait_until(pilot, lambda: read_title(app) == "1 of 3 cases")
 
 
-async def test_marked_cases_are_run_and_without_marks_all(suite):
-    app = opened(suite)
+async def test_runs_marked_cases_or_all(suite):
+    app = open_suite(suite)
     async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("space", "down", "space")
-        await until(pilot, lambda: title(app) == "3 cases, 2 marked")
-        assert shown(app).count("●") == 2
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, 2 marked")
+        assert read_screen(app).count("●") == 2
         await pilot.press("f5")
-        await until(pilot, lambda: len(app.started) == 1)
-        both = ("--case", "first", "--case", "second[iterations=10]")
-        assert app.started == [(str(suite), *both)]
+        await wait_until(pilot, lambda: len(app.started) == 1)
+        marked = ("--case", "first", "--case", "second[iterations=10]")
+        assert app.started == [(str(suite), *marked)]
         await pilot.press("a")
-        await until(pilot, lambda: title(app) == "3 cases, 3 marked")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, 3 marked")
         await pilot.press("a")
-        await until(pilot, lambda: title(app) == "3 cases")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases")
         await pilot.press("f5")
-        await until(pilot, lambda: len(app.started) == 2)
+        await wait_until(pilot, lambda: len(app.started) == 2)
         assert app.started[1] == (str(suite),)
 
 
-async def test_all_that_are_shown_are_marked(suite):
-    app = opened(suite)
+async def test_marks_all_shown_cases(suite):
+    app = open_suite(suite)
     async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("slash", *"pingpong", "enter", "a", "escape")
-        await until(pilot, lambda: title(app) == "3 cases, 2 marked")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, 2 marked")
 
 
-async def test_a_mark_stays_with_its_case_while_the_text_changes(suite):
-    app = opened(suite)
+async def test_mark_stays_with_its_case_while_the_text_changes(suite):
+    app = open_suite(suite)
     async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("space", "down", "space")
-        await until(pilot, lambda: title(app) == "3 cases, 2 marked")
-        await type_over(pilot, AT_FIRST, "  - name: renamed")
-        await until(pilot, lambda: "renamed" in ids(app))
-        assert title(app) == "3 cases, 1 marked"
-        editor(app).undo()
-        editor(app).undo()
-        await until(pilot, lambda: title(app) == "3 cases, 2 marked")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, 2 marked")
+        await replace_line(pilot, FIRST_CASE_LINE, "  - name: renamed")
+        await wait_until(pilot, lambda: "renamed" in list_case_ids(app))
+        assert read_title(app) == "3 cases, 1 marked"
+        get_editor(app).undo()
+        get_editor(app).undo()
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, 2 marked")

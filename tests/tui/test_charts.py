@@ -1,3 +1,5 @@
+"""Charts of the console: text, keys, clicks, and drawing of any data at any size."""
+
 import math
 from typing import Any
 
@@ -22,13 +24,13 @@ from spbench.tui.widgets.timeline import TimeLine
 CHARTS = (RankStrip, HistogramChart, TimeLine, Plot, HeatMap)
 
 
-class Shown(App):
+class ChartApp(App):
     BINDINGS = [("escape", "leave", "Leave")]  # noqa: RUF012
 
     def __init__(self, chart):
         super().__init__()
         self.chart = chart
-        self.heard = []
+        self.messages = []
 
     def compose(self):
         yield self.chart
@@ -38,201 +40,201 @@ class Shown(App):
 
     def on_rank_strip_rank_selected(self, message):
         assert message.control is self.chart
-        self.heard.append(message.rank)
+        self.messages.append(message.rank)
 
     def action_leave(self):
-        self.heard.append("left")
+        self.messages.append("left")
 
 
-def lines(chart):
+def render_lines(chart):
     return [chart.render_line(y).text.rstrip() for y in range(chart.size.height)]
 
 
-def words(chart):
-    return next(line for line in reversed(lines(chart)) if line)
+def read_caption(chart):
+    return next(line for line in reversed(render_lines(chart)) if line)
 
 
 # Ranks
 
 
-async def test_ranks_are_told_apart_without_colour():
+async def test_ranks_are_distinguishable_without_colour():
     strip = RankStrip()
     strip.update([1.0, 1.15, 1.4, 2.5, None, 1.0], {5}, None)
-    async with Shown(strip).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert lines(strip)[:2] == [
+        assert render_lines(strip)[:2] == [
             "░░░▒▒▒▓▓▓███···✗✗✗",
             "6 ranks, 1 failed: rank 5",
         ]
 
 
-async def test_keys_and_clicks_choose_ranks():
+async def test_keys_and_clicks_select_ranks():
     strip = RankStrip()
     strip.update([1.0] * 40, {7}, None)
-    app = Shown(strip)
+    app = ChartApp(strip)
     async with app.run_test(size=(10, 6)) as pilot:
         await pilot.press("right", "right", "down", "end", "up", "home", "left", "enter")
-        assert app.heard == [0, 1, 11, 39, 29, 0, 0, 0]
+        assert app.messages == [0, 1, 11, 39, 29, 0, 0, 0]
         await pilot.click(RankStrip, offset=(7, 0))
-        assert app.heard[-1] == 7
-        assert lines(strip)[0] == "░░░░░░░◆░░"
-        await pilot.click(RankStrip, offset=(7, 4))  # the line in words
-        assert len(app.heard) == 9
+        assert app.messages[-1] == 7
+        assert render_lines(strip)[0] == "░░░░░░░◆░░"
+        await pilot.click(RankStrip, offset=(7, 4))  # the caption
+        assert len(app.messages) == 9
         await pilot.press("escape")
-        assert app.heard[-1] == "left"
+        assert app.messages[-1] == "left"
 
 
-async def test_a_cell_of_many_ranks_stands_for_the_worst_of_them():
+async def test_cell_of_many_ranks_shows_the_worst():
     strip = RankStrip()
     ratios = [1.0] * 4096
     ratios[1000] = 1.5
     ratios[2000] = 2.0
     ratios[2001] = 3.0
     strip.update(ratios, {3000}, None)
-    app = Shown(strip)
+    app = ChartApp(strip)
     async with app.run_test(size=(80, 3)) as pilot:
         await pilot.pause()
-        each = math.ceil(4096 / 160)
-        drawn = "".join(line.ljust(80) for line in lines(strip)[:2])
-        assert drawn[1000 // each] == "▓"
-        assert drawn[2000 // each] == "█"
-        assert drawn[3000 // each] == "✗"
-        assert drawn.count("░") == math.ceil(4096 / each) - 3
-        await pilot.hover(RankStrip, offset=(2000 // each, 0))
+        ranks_per_cell = math.ceil(4096 / 160)
+        strip_text = "".join(line.ljust(80) for line in render_lines(strip)[:2])
+        assert strip_text[1000 // ranks_per_cell] == "▓"
+        assert strip_text[2000 // ranks_per_cell] == "█"
+        assert strip_text[3000 // ranks_per_cell] == "✗"
+        assert strip_text.count("░") == math.ceil(4096 / ranks_per_cell) - 3
+        await pilot.hover(RankStrip, offset=(2000 // ranks_per_cell, 0))
         assert str(strip.tooltip).startswith("rank 2001, 3.00x the median, of ranks ")
-        await pilot.click(RankStrip, offset=(2000 // each, 0))
-        assert app.heard == [2001]
-        assert words(strip).startswith("rank 2001, 3.00x the median")
+        await pilot.click(RankStrip, offset=(2000 // ranks_per_cell, 0))
+        assert app.messages == [2001]
+        assert read_caption(strip).startswith("rank 2001, 3.00x the median")
 
 
-async def test_the_selected_rank_stays_selected_at_another_size():
+async def test_selection_survives_a_resize():
     strip = RankStrip()
     strip.update([1.0] * 60, (), 59)
-    async with Shown(strip).run_test(size=(80, 4)) as pilot:
+    async with ChartApp(strip).run_test(size=(80, 4)) as pilot:
         await pilot.pause()
-        assert lines(strip)[0] == "░" * 59 + "◆"
+        assert render_lines(strip)[0] == "░" * 59 + "◆"
         await pilot.resize_terminal(20, 2)
         await pilot.pause()
-        assert lines(strip)[0] == "░" * 19 + "◆"
+        assert render_lines(strip)[0] == "░" * 19 + "◆"
         strip.update([1.0] * 60, (), 999)
         assert strip.cursor is None
 
 
-async def test_ranks_that_are_alike_have_no_worst():
+async def test_similar_ranks_have_no_worst():
     strip = RankStrip()
-    async with Shown(strip).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
         strip.update([1.0, 1.2, None], set(), None)
         await pilot.pause()
-        assert words(strip) == "3 ranks, none slow"
+        assert read_caption(strip) == "3 ranks, none slow"
 
 
-async def test_before_any_time_no_rank_is_called_the_worst():
+async def test_ranks_without_times_have_no_worst():
     strip = RankStrip()
-    async with Shown(strip).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
         strip.update([None, None], set(), None)
         await pilot.pause()
-        assert words(strip) == "2 ranks, not compared"
+        assert read_caption(strip) == "2 ranks, not compared"
         strip.update([None, None], {1}, None)
         await pilot.pause()
-        assert words(strip) == "2 ranks, 1 failed: rank 1"
+        assert read_caption(strip) == "2 ranks, 1 failed: rank 1"
         strip.update([1.0, 2.0, 1.0], {0, 1}, None)
         await pilot.pause()
-        assert words(strip) == "3 ranks, 2 failed, such as rank 1"
+        assert read_caption(strip) == "3 ranks, 2 failed, such as rank 1"
 
 
 @given(st.integers(0, 5000), st.integers(0, 250), st.integers(-1, 60))
-def test_every_rank_is_in_one_cell_and_all_cells_have_room(ranks, width, height):
-    held = lay_out_ranks(ranks, width, height)
-    assert [rank for cell in range(held.count) for rank in held.ranks_in_cell(cell)] == list(
+def test_each_rank_is_in_one_cell_and_all_cells_fit(ranks, width, height):
+    layout = lay_out_ranks(ranks, width, height)
+    assert [rank for cell in range(layout.count) for rank in layout.ranks_in_cell(cell)] == list(
         range(ranks)
     )
-    used = math.ceil(held.count / held.cells_per_line)
-    assert used <= max(1, height)
-    assert held.cells_per_line * held.columns_per_cell <= max(1, width)
+    lines_used = math.ceil(layout.count / layout.cells_per_line)
+    assert lines_used <= max(1, height)
+    assert layout.cells_per_line * layout.columns_per_cell <= max(1, width)
 
 
-def test_steps_rise_with_the_ratio_and_two_is_notable():
+def test_slowness_steps_rise_with_the_ratio():
     assert [
         slowness_step(ratio, 1.3) for ratio in (0.5, 1, 1.09, 1.11, 1.29, 1.31, 1.89, 1.91)
     ] == [*(0, 0, 0, 1, 1, 2, 2, 3)]
-    shown = [slowness_mark(ratio, 1.3, ascii=True)[0] for ratio in (1, 1.2, 1.5, 3, None)]
-    assert shown == ["-", "+", "*", "#", "."]
+    marks = [slowness_mark(ratio, 1.3, ascii=True)[0] for ratio in (1, 1.2, 1.5, 3, None)]
+    assert marks == ["-", "+", "*", "#", "."]
     assert slowness_mark(1, 1.3, failed=True, ascii=True) == ("!", "failed")
 
 
 # Histograms
 
 
-async def test_bars_are_as_high_as_the_counts():
+async def test_bar_heights_follow_the_counts():
     chart = HistogramChart()
     chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"median": 2.5, "p95": 2.9})
-    async with Shown(chart).run_test(size=(40, 4)) as pilot:
+    async with ChartApp(chart).run_test(size=(40, 4)) as pilot:
         await pilot.pause()
-        upper, lower, axis, said = lines(chart)
+        upper, lower, axis, caption = render_lines(chart)
         assert upper == " " * 20 + "█" * 10
         assert lower == " " * 10 + "▂" * 10 + "█" * 10 + "▁" * 10
         assert axis.startswith("0─")
         assert axis.endswith("─4.00 ms")
         assert axis.index("▲median") in range(20, 30)
-        assert said == "median 2.50 ms, p95 2.90 ms"
+        assert caption == "median 2.50 ms, p95 2.90 ms"
 
 
-async def test_keys_and_clicks_read_bars_out_and_escape_lets_go():
+async def test_keys_and_clicks_describe_bars_until_escape():
     chart = HistogramChart()
     chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"median": 2.5})
-    app = Shown(chart)
+    app = ChartApp(chart)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("right", "right", "right")
-        assert words(chart) == "2.00 to 3.00 ms: 16 of 19 samples, 84 %"
-        assert "◆" in lines(chart)[-2][40:60]
+        assert read_caption(chart) == "2.00 to 3.00 ms: 16 of 19 samples, 84 %"
+        assert "◆" in render_lines(chart)[-2][40:60]
         await pilot.press("end")
-        assert words(chart).startswith("3.00 to 4.00 ms: 1 of 19")
+        assert read_caption(chart).startswith("3.00 to 4.00 ms: 1 of 19")
         await pilot.click(HistogramChart, offset=(25, 3))
-        assert words(chart).startswith("1.00 to 2.00 ms: 2 of 19")
+        assert read_caption(chart).startswith("1.00 to 2.00 ms: 2 of 19")
         await pilot.press("escape")
-        assert words(chart) == (
+        assert read_caption(chart) == (
             "median 2.50 ms, 19 samples from 0 to 4.00 ms, most in 2.00 to 3.00 ms"
         )
-        assert app.heard == []
+        assert app.messages == []
         await pilot.press("escape")
-        assert app.heard == ["left"]
+        assert app.messages == ["left"]
 
 
-async def test_a_single_sample_among_thousands_is_seen():
+async def test_single_sample_among_thousands_is_visible():
     chart = HistogramChart(ascii=True)
     chart.update(list(range(11)), [9000, *[0] * 8, 1], "")
-    async with Shown(chart).run_test(size=(200, 60)) as pilot:
+    async with ChartApp(chart).run_test(size=(200, 60)) as pilot:
         await pilot.pause()
-        assert lines(chart)[57] == "#" * 20 + " " * 160 + "." * 20
+        assert render_lines(chart)[57] == "#" * 20 + " " * 160 + "." * 20
         assert chart.render_line(58).text.isascii()
 
 
-async def test_bars_are_not_higher_than_they_need_to_be():
+async def test_bar_height_is_limited():
     chart = HistogramChart()
     chart.update([0, 1, 2, 3], [1, 9, 1], "ms")
-    async with Shown(chart).run_test(size=(80, 60)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 60)) as pilot:
         await pilot.pause()
-        bars = [line for line in lines(chart) if "█" in line]
+        bars = [line for line in render_lines(chart) if "█" in line]
         assert len(bars) == MAX_BAR_LINES
-        assert lines(chart)[-3] == bars[-1]
+        assert render_lines(chart)[-3] == bars[-1]
 
 
-async def test_a_title_without_figures_says_so():
-    for chart, said in (
+async def test_empty_chart_says_so():
+    for chart, message in (
         (HistogramChart(), "no samples yet"),
         (TimeLine(), "no values yet"),
         (Plot(), "no points yet"),
         (HeatMap(), "nothing measured yet"),
         (RankStrip(), "no ranks yet"),
     ):
-        app = Shown(chart)
+        app = ChartApp(chart)
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press("right", "home", "escape")
-            assert lines(chart)[0] == said
+            assert render_lines(chart)[0] == message
             assert chart.cursor is None
 
 
-def test_edges_that_do_not_match_the_counts_are_refused():
+def test_rejects_edges_that_do_not_match_the_counts():
     with pytest.raises(ValueError, match="2 bins have 3 edges, not 2"):
         HistogramChart().update([1, 2], [1, 1], "ms")
 
@@ -240,137 +242,137 @@ def test_edges_that_do_not_match_the_counts_are_refused():
 # Time lines
 
 
-async def test_a_time_line_rises_and_tells_last_worst_and_limit():
+async def test_time_line_shows_last_worst_and_limit():
     chart = TimeLine()
     chart.update([1, 2, 3, None, 8], "ms", "lower", "time_ms", limit=4)
-    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
-        title, *graph, said = lines(chart)
+        title, *graph, caption = render_lines(chart)
         assert title == "time_ms"
-        assert said == "last 8.00 ms, worst 8.00 ms, limit 4.00 ms, 1 of 4 beyond it"
+        assert caption == "last 8.00 ms, worst 8.00 ms, limit 4.00 ms, 1 of 4 beyond it"
         assert graph[0].startswith("8┤")
         assert graph[0].endswith(("⢀", "⠈", "⠁", "⠐", "⢸", "⡀"))
         assert sum("╌" * 10 in line for line in graph) == 1
         gap = [line[62:78].strip("╌ ") for line in graph]
-        assert not any(gap)  # nothing joins the values beside the one that is missing
-        over = [segment.style for segment in chart.render_line(1) if segment.text.strip()]
-        assert over[-1].bold
+        assert not any(gap)  # no line joins the values next to the missing one
+        styles = [segment.style for segment in chart.render_line(1) if segment.text.strip()]
+        assert styles[-1].bold
 
 
-async def test_a_spike_is_seen_however_many_values_there_are():
+async def test_spike_among_thousands_is_visible():
     chart = TimeLine(ascii=True)
     chart.update([1.0] * 3000 + [9.0] + [1.0] * 3000, "ms", "lower", "time_ms")
-    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
-        assert lines(chart)[1].count("*") == 1
-        assert "".join(lines(chart)[1:-1]).isprintable()
-        assert words(chart) == "last 1.00 ms, worst 9.00 ms"
+        assert render_lines(chart)[1].count("*") == 1
+        assert "".join(render_lines(chart)[1:-1]).isprintable()
+        assert read_caption(chart) == "last 1.00 ms, worst 9.00 ms"
 
 
 @pytest.mark.parametrize(("values", "joined"), [([1.0, 3.0], False), ([1.0, 2.0, 3.0], True)])
-async def test_two_values_are_not_drawn_as_a_trend(values, joined):
+async def test_two_values_are_not_joined(values, joined):
     chart = TimeLine(ascii=True)
     chart.update(values, "ms", "lower", "")
-    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
-        dots = "".join(lines(chart)[:-1]).count("*")
+        dots = "".join(render_lines(chart)[:-1]).count("*")
         assert (dots > 10) if joined else (dots == 2)
 
 
-async def test_one_slow_value_does_not_decide_the_unit():
+async def test_one_slow_value_does_not_change_the_unit():
     chart = TimeLine()
     chart.update([0.012] * 20 + [8.0], "ms", "lower", "")
-    async with Shown(chart).run_test(size=(120, 10)) as pilot:
+    async with ChartApp(chart).run_test(size=(120, 10)) as pilot:
         await pilot.pause()
         assert chart.unit == "us"
-        assert words(chart) == "last 8.00 ms, worst 8.00 ms, logarithmic axis"
+        assert read_caption(chart) == "last 8.00 ms, worst 8.00 ms, logarithmic axis"
 
 
-async def test_the_worst_of_a_rate_is_its_least():
+async def test_worst_of_a_rate_is_its_minimum():
     chart = TimeLine()
     chart.update([11.0, 12.0, 4.0, 11.5], "GB/s", "higher", "bandwidth", limit=5)
-    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
-        assert words(chart) == (
+        assert read_caption(chart) == (
             "last 11.5 GB/s, worst 4.00 GB/s, limit 5.00 GB/s, 1 of 4 beyond it"
         )
         await pilot.press("right", "right", "right")
-        assert words(chart) == "3 of 4: 4.00 GB/s, over the limit"
-        assert any("◆" in line for line in lines(chart))
+        assert read_caption(chart) == "3 of 4: 4.00 GB/s, over the limit"
+        assert any("◆" in line for line in render_lines(chart))
         await pilot.click(TimeLine, offset=(79, 4))
-        assert words(chart) == "4 of 4: 11.5 GB/s"
+        assert read_caption(chart) == "4 of 4: 11.5 GB/s"
 
 
-async def test_a_limit_far_away_is_told_but_not_drawn():
+async def test_distant_limit_is_reported_but_not_drawn():
     chart = TimeLine()
     chart.update([1.0, 2.0], "1", "lower", "ratio", limit=1000)
-    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
-        assert words(chart) == "last 2, worst 2, limit 1000, none beyond it"
-        assert not any("╌" in line for line in lines(chart))
+        assert read_caption(chart) == "last 2, worst 2, limit 1000, none beyond it"
+        assert not any("╌" in line for line in render_lines(chart))
 
 
 # Plots
 
 SERIES = [
-    PlotSeries("main", [PlotPoint(2**at, 64 / 2**at, 60 / 2**at, 70 / 2**at) for at in range(3)]),
-    PlotSeries("branch", [PlotPoint(2**at, 80 / 2**at) for at in range(3)]),
+    PlotSeries("main", [PlotPoint(n, 64 / n, 60 / n, 70 / n) for n in (1, 2, 4)]),
+    PlotSeries("branch", [PlotPoint(n, 80 / n) for n in (1, 2, 4)]),
 ]
 
 
-async def test_points_are_read_out_one_by_one_and_by_series():
+async def test_keys_describe_points_and_series():
     chart = Plot()
     chart.update(SERIES, "ranks", "time_ms p50")
-    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert lines(chart)[0] == "time_ms p50  ● main  ▲ branch"
-        assert "".join(lines(chart)[1:]).count("●") == 3
+        assert render_lines(chart)[0] == "time_ms p50  ● main  ▲ branch"
+        assert "".join(render_lines(chart)[1:]).count("●") == 3
         await pilot.press("right")
-        assert words(chart) == "main: ranks 1, time_ms p50 64.0 (60.0 to 70.0)"
+        assert read_caption(chart) == "main: ranks 1, time_ms p50 64.0 (60.0 to 70.0)"
         await pilot.press("right", "down")
-        assert words(chart) == "branch: ranks 2, time_ms p50 40.0"
+        assert read_caption(chart) == "branch: ranks 2, time_ms p50 40.0"
         await pilot.press("down", "end")
-        assert words(chart) == "branch: ranks 4, time_ms p50 20.0"
+        assert read_caption(chart) == "branch: ranks 4, time_ms p50 20.0"
         await pilot.press("up", "home", "left")
-        assert words(chart).startswith("main: ranks 1,")
+        assert read_caption(chart).startswith("main: ranks 1,")
 
 
-async def test_a_click_reads_the_nearest_point_out():
+async def test_click_describes_the_nearest_point():
     chart = Plot()
     chart.update(SERIES, "ranks", "time_ms p50")
-    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         y, line = next(
-            (y, line) for y, line in enumerate(lines(chart)[1:], 1) if line.endswith("▲")
+            (y, line) for y, line in enumerate(render_lines(chart)[1:], 1) if line.endswith("▲")
         )
         await pilot.click(Plot, offset=(len(line) - 3, y))
-        assert words(chart) == "branch: ranks 4, time_ms p50 20.0"
+        assert read_caption(chart) == "branch: ranks 4, time_ms p50 20.0"
 
 
-async def test_a_wide_range_is_drawn_in_powers_unless_told_otherwise():
-    points = [PlotPoint(10.0**at, 10.0**at) for at in range(4)]
+async def test_wide_range_has_a_logarithmic_axis_by_default():
+    points = [PlotPoint(10.0**exponent, 10.0**exponent) for exponent in range(4)]
     chart = Plot()
-    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         chart.update([PlotSeries("a", points)], "bytes", "GB/s", y_log=False)
         await pilot.pause()
-        assert words(chart).startswith("across: bytes (log)")
-        assert lines(chart)[-2].split() == ["1", "10", "100", "1000"]
-        assert lines(chart)[0].startswith("GB/s  ●")
+        assert read_caption(chart).startswith("across: bytes (log)")
+        assert render_lines(chart)[-2].split() == ["1", "10", "100", "1000"]
+        assert render_lines(chart)[0].startswith("GB/s  ●")
         chart.update([PlotSeries("a", [*points, PlotPoint(-1, 1)])], "bytes", "GB/s", x_log=True)
         await pilot.pause()
-        assert words(chart).startswith("across: bytes, ")
+        assert read_caption(chart).startswith("across: bytes, ")
 
 
-async def test_categories_stand_in_the_order_they_come():
+async def test_categories_keep_their_order():
     chart = Plot(ascii=True)
     points = [PlotPoint("vertical", 3.0), PlotPoint("square", 2.0), PlotPoint("horizontal", 4.0)]
     chart.update([PlotSeries("halo", points)], "slice_method", "time_ms")
-    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert lines(chart)[-2].split() == ["vertical", "square", "horizontal"]
-        assert all(line.isascii() or "┤" in line or "│" in line for line in lines(chart))
+        assert render_lines(chart)[-2].split() == ["vertical", "square", "horizontal"]
+        assert all(line.isascii() or "┤" in line or "│" in line for line in render_lines(chart))
         await pilot.press("right", "right")
-        assert words(chart) == "halo: slice_method square, time_ms 2.00"
+        assert read_caption(chart) == "halo: slice_method square, time_ms 2.00"
 
 
 # Heat maps
@@ -379,59 +381,59 @@ LABELS = ["node01", "node02", "node03"]
 LINKS = [[None, 11.0, 12.0], [11.0, None, 2.0], [12.0, 11.5, None]]
 
 
-async def test_a_link_is_named_with_its_figure_and_the_usual():
+async def test_keys_describe_links_with_value_and_ratio():
     chart = HeatMap()
     chart.update(LABELS, LINKS, "GB/s", "higher")
-    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert [line.split() for line in lines(chart)[:4]] == [
+        assert [line.split() for line in render_lines(chart)[:4]] == [
             ["1", "2", "3"],
             ["node01", "·", "11.0░", "12.0░"],
             ["node02", "11.0░", "·", "2.00█"],
             ["node03", "12.0░", "11.5░", "·"],
         ]
-        assert words(chart).startswith("3 x 3, median 11.5 GB/s")
+        assert read_caption(chart).startswith("3 x 3, median 11.5 GB/s")
         await pilot.press("right", "right", "right", "down")
-        assert words(chart) == "node02 -> node03: 2.00 GB/s, 0.174x the median"
-        assert "2.00█◂" in lines(chart)[2]
+        assert read_caption(chart) == "node02 -> node03: 2.00 GB/s, 0.174x the median"
+        assert "2.00█◂" in render_lines(chart)[2]
         await pilot.press("left", "up", "down", "down")
-        assert words(chart) == "node03 -> node02: 11.5 GB/s, 1.00x the median"
+        assert read_caption(chart) == "node03 -> node02: 11.5 GB/s, 1.00x the median"
         await pilot.press("down", "home")
-        assert words(chart) == "node01 -> node01: not measured"
-        await pilot.click(HeatMap, offset=(lines(chart)[2].index("2.00█"), 2))
-        assert words(chart).startswith("node02 -> node03")
+        assert read_caption(chart) == "node01 -> node01: not measured"
+        await pilot.click(HeatMap, offset=(render_lines(chart)[2].index("2.00█"), 2))
+        assert read_caption(chart).startswith("node02 -> node03")
         await pilot.press("escape")
-        assert words(chart).startswith("3 x 3")
+        assert read_caption(chart).startswith("3 x 3")
 
 
-async def test_slowness_by_kind_beats_the_usual_of_all():
+async def test_given_slowness_replaces_the_overall_median():
     chart = HeatMap()
     chart.update(["a", "b"], [[4.0, 1.0], [1.0, 4.0]], "us", "lower", slowness=[[1, 1], [2, 1]])
-    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.press("home")
-        assert words(chart) == "a -> a: 4.00 us, 1.00x the median"
-        assert lines(chart)[1].split() == ["a", "4.00░◂", "1.00░"]
-        assert lines(chart)[2].split() == ["b", "1.00▓", "4.00░"]
+        assert read_caption(chart) == "a -> a: 4.00 us, 1.00x the median"
+        assert render_lines(chart)[1].split() == ["a", "4.00░◂", "1.00░"]
+        assert render_lines(chart)[2].split() == ["b", "1.00▓", "4.00░"]
 
 
-async def test_a_map_that_is_larger_than_the_widget_scrolls():
-    many = [f"node{at:02d}" for at in range(60)]
+async def test_large_heat_map_scrolls():
+    node_labels = [f"node{number:02d}" for number in range(60)]
     chart = HeatMap()
     values = [[float(row + column) for column in range(60)] for row in range(60)]
-    chart.update(many, values, "", "none")
-    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+    chart.update(node_labels, values, "", "none")
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert lines(chart)[1].startswith("node00 ░ ░")
+        assert render_lines(chart)[1].startswith("node00 ░ ░")
         await pilot.press("end")
-        assert words(chart).startswith("node59 -> node59: 118, ")
-        assert lines(chart)[-2].startswith("node59 ")
-        assert lines(chart)[-2].endswith("░◂")
+        assert read_caption(chart).startswith("node59 -> node59: 118, ")
+        assert render_lines(chart)[-2].startswith("node59 ")
+        assert render_lines(chart)[-2].endswith("░◂")
         chart.on_mouse_scroll_up(_wheel())
         await pilot.pause()
-        assert lines(chart)[-2].startswith("node58 ")
+        assert render_lines(chart)[-2].startswith("node58 ")
         await pilot.resize_terminal(200, 60)
         await pilot.pause()
-        assert lines(chart)[-2].startswith("node59 ")
+        assert render_lines(chart)[-2].startswith("node59 ")
 
 
 def _wheel():
@@ -440,35 +442,35 @@ def _wheel():
     return MouseScrollUp(None, 1, 1, 0, -1, 0, False, False, False)
 
 
-def test_a_matrix_that_does_not_match_its_labels_is_refused():
+def test_rejects_matrix_that_does_not_match_its_labels():
     with pytest.raises(ValueError, match="the matrix is not 3 rows of 3"):
         HeatMap().update(LABELS, LINKS[:2], "", "")
     with pytest.raises(ValueError, match="the matrix is not 3 rows of 3"):
         HeatMap().update(LABELS, LINKS, "", "", slowness=[[1.0]])
 
 
-# All of them
+# All charts
 
 
 @pytest.mark.parametrize("kind", [*CHARTS, LineTable])
-def test_every_widget_says_what_it_is_for_and_every_key_can_be_remapped(kind):
+def test_widgets_have_help_and_remappable_keys(kind):
     assert 2 <= len(kind.HELP.splitlines()) <= 6
     assert max(map(len, kind.HELP.splitlines())) <= 100
-    own = [binding for binding in kind.BINDINGS if binding]
-    assert all(b.id and b.tooltip and b.description for b in own)
-    assert {b.key for b in own if b.show} <= {"enter"}
-    assert len({b.id for b in own}) == len(own)
+    bindings = [binding for binding in kind.BINDINGS if binding]
+    assert all(b.id and b.tooltip and b.description for b in bindings)
+    assert {b.key for b in bindings if b.show} <= {"enter"}
+    assert len({b.id for b in bindings}) == len(bindings)
 
 
-figures = st.floats(allow_nan=False, allow_infinity=False)
-maybe = st.none() | figures
-width = st.integers(1, 90)
-height = st.integers(1, 12)
+FINITE_FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+OPTIONAL_FLOATS = st.none() | FINITE_FLOATS
+WIDTHS = st.integers(1, 90)
+HEIGHTS = st.integers(1, 12)
 SLOW = settings(max_examples=60)
 
 
-def drawn(kind: Any, columns, rows, *data, cursor=None, ascii=False):
-    """A chart of that size, as text; nothing of it is wider or higher."""
+def draw_chart(kind: Any, columns, rows, *data, cursor=None, ascii=False):
+    """Return a chart of this size as text, and check that it fits."""
 
     sized = type("Sized", (kind,), {"size": Size(columns, rows)})
     chart = sized(ascii=ascii)
@@ -483,57 +485,76 @@ def drawn(kind: Any, columns, rows, *data, cursor=None, ascii=False):
     return texts
 
 
-@given(width, height, st.lists(maybe, max_size=200), maybe, st.integers(0, 300), st.booleans())
+@given(
+    WIDTHS,
+    HEIGHTS,
+    st.lists(OPTIONAL_FLOATS, max_size=200),
+    OPTIONAL_FLOATS,
+    st.integers(0, 300),
+    st.booleans(),
+)
 @SLOW
-def test_a_time_line_draws_any_values(columns, rows, values, limit, cursor, ascii):
-    drawn(TimeLine, columns, rows, values, "ms", "lower", "t", limit, cursor=cursor, ascii=ascii)
-
-
-@given(width, height, st.lists(st.integers(0, 10**9), max_size=120), figures, st.integers(0, 200))
-@SLOW
-def test_a_histogram_draws_any_counts(columns, rows, counts, first, cursor):
-    edges = [first + at for at in range(len(counts) + 1)] if counts else []
-    drawn(HistogramChart, columns, rows, edges, counts, "ms", {"p50": first}, cursor=cursor)
+def test_time_line_draws_any_values(columns, rows, values, limit, cursor, ascii):
+    draw_chart(
+        TimeLine, columns, rows, values, "ms", "lower", "t", limit, cursor=cursor, ascii=ascii
+    )
 
 
 @given(
-    width,
-    height,
+    WIDTHS,
+    HEIGHTS,
+    st.lists(st.integers(0, 10**9), max_size=120),
+    FINITE_FLOATS,
+    st.integers(0, 200),
+)
+@SLOW
+def test_histogram_draws_any_counts(columns, rows, counts, first, cursor):
+    edges = [first + index for index in range(len(counts) + 1)] if counts else []
+    draw_chart(HistogramChart, columns, rows, edges, counts, "ms", {"p50": first}, cursor=cursor)
+
+
+@given(
+    WIDTHS,
+    HEIGHTS,
     st.lists(
-        st.lists(st.builds(PlotPoint, figures, figures, maybe, maybe), max_size=5), max_size=8
+        st.lists(
+            st.builds(PlotPoint, FINITE_FLOATS, FINITE_FLOATS, OPTIONAL_FLOATS, OPTIONAL_FLOATS),
+            max_size=5,
+        ),
+        max_size=8,
     ),
     st.sampled_from([None, True, False]),
     st.integers(0, 50),
 )
 @SLOW
-def test_a_plot_draws_any_points(columns, rows, series, log, cursor):
-    named = [PlotSeries(str(at), points) for at, points in enumerate(series)]
-    drawn(Plot, columns, rows, named, "x", "y", log, log, cursor=cursor)
+def test_plot_draws_any_points(columns, rows, series, log, cursor):
+    plot_series = [PlotSeries(str(index), points) for index, points in enumerate(series)]
+    draw_chart(Plot, columns, rows, plot_series, "x", "y", log, log, cursor=cursor)
 
 
-@given(width, height, st.data())
+@given(WIDTHS, HEIGHTS, st.data())
 @SLOW
-def test_a_heat_map_draws_any_matrix(columns, rows, data):
-    many = data.draw(st.integers(0, 9))
-    across = data.draw(st.integers(0, 9))
-    row = st.lists(maybe, min_size=across, max_size=across)
-    values = data.draw(st.lists(row, min_size=many, max_size=many))
-    labels = data.draw(st.lists(st.text(max_size=6), min_size=many, max_size=many))
+def test_heat_map_draws_any_matrix(columns, rows, data):
+    row_count = data.draw(st.integers(0, 9))
+    column_count = data.draw(st.integers(0, 9))
+    row = st.lists(OPTIONAL_FLOATS, min_size=column_count, max_size=column_count)
+    values = data.draw(st.lists(row, min_size=row_count, max_size=row_count))
+    labels = data.draw(st.lists(st.text(max_size=6), min_size=row_count, max_size=row_count))
     better = data.draw(st.sampled_from(["lower", "higher", "none"]))
-    names = [f"c{at}" for at in range(across)]
+    names = [f"c{index}" for index in range(column_count)]
     cursor = data.draw(st.none() | st.integers(0, 99))
-    drawn(HeatMap, columns, rows, labels, values, "ms", better, names, cursor=cursor)
+    draw_chart(HeatMap, columns, rows, labels, values, "ms", better, names, cursor=cursor)
 
 
-@given(width, height, st.lists(st.none() | st.floats(0, 1e9), max_size=300), st.integers(0, 400))
+@given(WIDTHS, HEIGHTS, st.lists(st.none() | st.floats(0, 1e9), max_size=300), st.integers(0, 400))
 @SLOW
-def test_a_rank_strip_draws_any_ratios(columns, rows, ratios, selected):
-    texts = drawn(RankStrip, columns, rows, ratios, {3, 4}, selected)
+def test_rank_strip_draws_any_ratios(columns, rows, ratios, selected):
+    texts = draw_chart(RankStrip, columns, rows, ratios, {3, 4}, selected)
     assert not ratios or ("◆" in "".join(texts)) == (selected < len(ratios))
 
 
-@given(figures, figures, figures, st.integers(1, 200))
-def test_a_scale_keeps_the_order_and_its_ends(a, b, value, count):
+@given(FINITE_FLOATS, FINITE_FLOATS, FINITE_FLOATS, st.integers(1, 200))
+def test_scale_keeps_its_ends(a, b, value, count):
     low = min(a, b)
     high = max(a, b)
     scale = Scale(low, high)
@@ -543,11 +564,13 @@ def test_a_scale_keeps_the_order_and_its_ends(a, b, value, count):
         assert scale.to_index(high, count) == count - 1
 
 
-@given(st.lists(figures, max_size=4), st.sampled_from([None, True, False]), st.integers(1, 12))
-def test_ticks_are_few_rising_and_within_the_scale(values, log, most):
+@given(
+    st.lists(FINITE_FLOATS, max_size=4), st.sampled_from([None, True, False]), st.integers(1, 12)
+)
+def test_ticks_are_few_rising_and_within_the_scale(values, log, max_ticks):
     scale = fit_scale(values, log)
-    ticks = scale.ticks(most)
-    assert 1 <= len(ticks) <= max(2, most)
+    ticks = scale.ticks(max_ticks)
+    assert 1 <= len(ticks) <= max(2, max_ticks)
     assert ticks == sorted(ticks)
     slack = 1e-9 * max(abs(scale.low), abs(scale.high))
     assert all(scale.low - slack <= tick <= scale.high + slack for tick in ticks)
@@ -563,19 +586,19 @@ def test_ticks_are_few_rising_and_within_the_scale(values, log, most):
         (1000, 4000, ["1000", "2000", "3000", "4000"]),
     ],
 )
-def test_ticks_are_round_and_told_apart(low, high, expected):
+def test_ticks_are_round_and_distinct(low, high, expected):
     assert format_ticks(Scale(low, high).ticks(4)) == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 80), st.text("abc1", min_size=1, max_size=9)), max_size=8))
-def test_words_below_an_axis_do_not_run_into_each_other(places):
-    line = render_labels(sorted(places), 80)
+def test_axis_labels_do_not_overlap(positions):
+    line = render_labels(sorted(positions), 80)
     assert len(line) <= 80
-    told = [word for _, word in sorted(places)]
-    assert all(word in told for word in line.split())
+    labels = [label for _, label in sorted(positions)]
+    assert all(label in labels for label in line.split())
 
 
-def test_dots_are_put_from_the_bottom_left():
+def test_dots_are_placed_from_the_bottom_left():
     dots = Dots(2, 1)
     dots.set(0, 0, "a")
     dots.fill_column(3, 0, 3, "b")

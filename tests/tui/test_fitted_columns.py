@@ -1,4 +1,4 @@
-"""Columns of the Results page as wide as their cells."""
+"""Columns of the Results page that fit their cells."""
 
 from spbench.tui.results.fitted_columns import MAX_COLUMN_WIDTH, MAX_MEASURED_ROWS, choose_columns
 from spbench.tui.widgets.table_columns import Column, lay_out
@@ -9,11 +9,11 @@ COLUMNS = (
     Column("interval", "interval", 14, rank=2),
     Column("reason", "reason", 30, rank=5),
 )
-CASES = [f"small[how={how},length=4]" for how in ("vertical", "across")]
+CASES = [f"small[how={direction},length=4]" for direction in ("vertical", "across")]
 
 
 class FewRows:
-    """Rows with the given cells behind the case."""
+    """Rows with the given cells after the case."""
 
     def __init__(self, *cells, cases=CASES):
         self._cells = cells
@@ -26,38 +26,40 @@ class FewRows:
         return (key, *self._cells)
 
 
-def chosen(rows, room, cases=CASES):
-    swept, columns = choose_columns(COLUMNS, rows, cases, room)
-    return swept, {column.key: column.width for column in columns}, lay_out(columns, room)
+def choose_layout(rows, width, cases=CASES):
+    swept, columns = choose_columns(COLUMNS, rows, cases, width)
+    return swept, {column.key: column.width for column in columns}, lay_out(columns, width)
 
 
 def test_columns_are_as_wide_as_their_cells_or_titles():
-    _, widths, _ = chosen(FewRows("12.5 ms", "1 to 2", "x" * 99), 120)
+    _, widths, _ = choose_layout(FewRows("12.5 ms", "1 to 2", "x" * 99), 120)
     assert (widths["time"], widths["interval"], widths["reason"]) == (7, 8, MAX_COLUMN_WIDTH)
 
 
 def test_empty_columns_at_the_end_are_left_out():
-    _, widths, layout = chosen(FewRows("12.5 ms", "", ""), 120)
+    _, widths, layout = choose_layout(FewRows("12.5 ms", "", ""), 120)
     assert "interval" not in widths
     assert layout.left_out == 0
 
 
 def test_dispensable_columns_make_room_for_whole_ids():
     cases = [f"exchange-of-halos-{letter}" for letter in "ab"]
-    _, widths, layout = chosen(FewRows("12.5 ms", "1.20 to 1.30", "", cases=cases), 40, cases)
+    _, widths, layout = choose_layout(
+        FewRows("12.5 ms", "1.20 to 1.30", "", cases=cases), 40, cases
+    )
     assert [place.column.key for place in layout.placed] == ["case", "time"]
     assert widths["case"] == len(cases[0])
     assert layout.width < 40, "the mark of the column that is left out has a cell of its own"
 
 
-def test_ids_that_never_fit_cost_no_column():
+def test_ids_that_never_fit_remove_no_column():
     cases = [f"{'long' * 20}{number}" for number in (1, 2)]
-    _, widths, layout = chosen(FewRows("12.5 ms", "1 to 2", "", cases=cases), 40, cases)
+    _, widths, layout = choose_layout(FewRows("12.5 ms", "1 to 2", "", cases=cases), 40, cases)
     assert widths["case"] == 12
     assert layout.left_out == 0
 
 
 def test_long_tables_are_not_measured():
     cases = [f"case-{number}" for number in range(MAX_MEASURED_ROWS + 1)]
-    _, widths, _ = chosen(FewRows("1 s", "", "", cases=cases), 120, cases)
+    _, widths, _ = choose_layout(FewRows("1 s", "", "", cases=cases), 120, cases)
     assert (widths["time"], widths["interval"]) == (8, 14)

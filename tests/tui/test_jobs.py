@@ -1,4 +1,4 @@
-"""Ten jobs, each done by its keys: at two sizes, and in a browser; the docs count the keys."""
+"""Ten user jobs, each done by its keys: at two sizes, and in a browser."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from support.paths import ROOT
-from support.tui.driving import SIZES, console, shown, until
+from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 from support.tui.jobs import JOBS
 
 SPBENCH = Path(sys.executable).parent / "spbench"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-PATIENCE = 90.0
+TIMEOUT = 90.0
 _CONTROL = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-_])")
 _ROW = re.compile(r"^\| (?P<name>[^|]+?) \| (?P<keys>\d+) \|", re.MULTILINE)
 
@@ -29,53 +29,55 @@ SAMPLE = ("first run", "compare with yesterday", "switch the launcher, copy its 
 """The jobs of `make test`."""
 
 
-def marked(job):
-    alone = [pytest.mark.mpi, pytest.mark.alone] if job.ranks else []
-    again = [] if job.name in SAMPLE and not job.ranks else [pytest.mark.long]
-    return pytest.param(job, id=job.name, marks=[pytest.mark.timeout(300), *alone, *again])
-
-
-FIRST_SEEN = {"first run": "shipped with spbench", "recover unsaved text": "Recover"}
-"""What is seen when the page is whole; else a launch line."""
-ALL = [marked(job) for job in JOBS]
-
-
-def test_the_docs_say_how_many_keys_each_job_takes():
-    text = (ROOT / "docs" / "console.md").read_text()
-    told = {row["name"]: int(row["keys"]) for row in _ROW.finditer(text)}
-    assert told == {job.name: job.keys for job in JOBS}
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("job", ALL)
-async def test_a_job_is_done_by_its_keys(job, size, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    suite = job.furnish(tmp_path)
-    app = console(tmp_path, suite=suite, environ=dict(os.environ) | AS_ROOT)
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: "Help" in shown(app) or "Recover" in shown(app))
-        if suite is None:
-            await until(pilot, lambda: "shipped with spbench" in shown(app))
-            await until(pilot, lambda: app.focused is not None)
-        elif "Recover" not in shown(app):
-            await until(pilot, lambda: "mpirun" in shown(app))
-        for keys, seen in job.steps:
-            for key in keys:
-                await pilot.press({" ": "space", ",": "comma"}.get(key, key))
-            await until(pilot, lambda seen=seen: told(app, seen), PATIENCE)
-        await until(pilot, lambda: job.done(tmp_path), PATIENCE)
-
-
-def told(app, words):
-    """Whether these words are on the screen, whole or cut at the end of lines, or in a message."""
-    text = " ".join(shown(app).replace("│", " ").split())
-    return words in text or any(
-        words in f"{note.title} {note.message}" for note in app._notifications
+def make_param(job):
+    rank_marks = [pytest.mark.mpi, pytest.mark.alone] if job.starts_ranks else []
+    duration_marks = [] if job.name in SAMPLE and not job.starts_ranks else [pytest.mark.long]
+    return pytest.param(
+        job, id=job.name, marks=[pytest.mark.timeout(300), *rank_marks, *duration_marks]
     )
 
 
-class Page:
-    """The console in a browser: keys go in, and what its terminal was given is read from frames."""
+FIRST_TEXTS = {"first run": "shipped with spbench", "recover unsaved text": "Recover"}
+"""Text that a complete page shows, if not a launch line."""
+JOB_PARAMS = [make_param(job) for job in JOBS]
+
+
+def test_docs_state_the_number_of_keys_of_each_job():
+    text = (ROOT / "docs" / "console.md").read_text()
+    documented = {row["name"]: int(row["keys"]) for row in _ROW.finditer(text)}
+    assert documented == {job.name: job.keys for job in JOBS}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("job", JOB_PARAMS)
+async def test_keys_complete_the_job(job, size, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    suite = job.prepare(tmp_path)
+    app = make_console(tmp_path, suite=suite, environ=dict(os.environ) | AS_ROOT)
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: "Help" in read_screen(app) or "Recover" in read_screen(app))
+        if suite is None:
+            await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
+            await wait_until(pilot, lambda: app.focused is not None)
+        elif "Recover" not in read_screen(app):
+            await wait_until(pilot, lambda: "mpirun" in read_screen(app))
+        for keys, text in job.steps:
+            for key in keys:
+                await pilot.press({" ": "space", ",": "comma"}.get(key, key))
+            await wait_until(pilot, lambda text=text: is_visible(app, text), TIMEOUT)
+        await wait_until(pilot, lambda: job.is_done(tmp_path), TIMEOUT)
+
+
+def is_visible(app, text):
+    """Return whether a text is on the screen, in full or cut, or in a message."""
+    screen_text = " ".join(read_screen(app).replace("│", " ").split())
+    return text in screen_text or any(
+        text in f"{note.title} {note.message}" for note in app._notifications
+    )
+
+
+class BrowserPage:
+    """The console in a browser, with terminal output read from websocket frames."""
 
     def __init__(self, browser, address):
         from selenium.webdriver.common.by import By
@@ -84,24 +86,24 @@ class Page:
         browser.get(address)
         self._wait(lambda: browser.find_elements(By.CSS_SELECTOR, "body.-first-byte"))
         self._keyboard = browser.find_element(By.CSS_SELECTOR, "textarea.xterm-helper-textarea")
-        self._seen = b""
+        self._output = b""
 
     def press(self, key):
         from selenium.webdriver.common.keys import Keys
 
-        self._seen = b""
+        self._output = b""
         if key.startswith("ctrl+"):
             self._keyboard.send_keys(Keys.CONTROL, key.removeprefix("ctrl+"))
             self._keyboard.send_keys(Keys.NULL)
         else:
-            named = {"enter": Keys.ENTER, "down": Keys.ARROW_DOWN}
+            named_keys = {"enter": Keys.ENTER, "down": Keys.ARROW_DOWN}
             function = getattr(Keys, key.upper(), key) if re.fullmatch(r"f\d", key) else key
-            self._keyboard.send_keys(named.get(key, function))
+            self._keyboard.send_keys(named_keys.get(key, function))
 
-    def sees(self, words):
-        """Wait until the words were drawn, since the last key."""
-        wanted = "".join(words.split())
-        self._wait(lambda: wanted in self._text())
+    def wait_for_text(self, text):
+        """Wait until the text was drawn since the last key."""
+        expected = "".join(text.split())
+        self._wait(lambda: expected in self._text())
 
     def _text(self):
         for entry in self._browser.get_log("performance"):
@@ -109,25 +111,27 @@ class Page:
             if message["method"] == "Network.webSocketFrameReceived":
                 frame = message["params"]["response"]
                 if frame["opcode"] == 2:
-                    self._seen += base64.b64decode(frame["payloadData"])
-        text = _CONTROL.sub(b"", self._seen).decode(errors="replace")
+                    self._output += base64.b64decode(frame["payloadData"])
+        text = _CONTROL.sub(b"", self._output).decode(errors="replace")
         return "".join(text.replace("│", "").split())
 
-    def _wait(self, what):
-        ends = time.monotonic() + PATIENCE
-        while not what():
-            assert time.monotonic() < ends, self._text()[-2000:] if self._seen else "nothing drawn"
+    def _wait(self, condition):
+        end_time = time.monotonic() + TIMEOUT
+        while not condition():
+            assert time.monotonic() < end_time, (
+                self._text()[-2000:] if self._output else "nothing drawn"
+            )
             time.sleep(0.2)
 
 
 @pytest.fixture
-def served(tmp_path, monkeypatch):
-    """Serves the console in a folder, and returns its address."""
+def serve_console(tmp_path, monkeypatch):
+    """Serve the console in a folder, and return its address."""
     monkeypatch.setenv("SPBENCH_CONFIG", str(tmp_path / "console.yaml"))
     servers = []
 
     def start(folder, suite):
-        words = [
+        arguments = [
             SPBENCH,
             "serve",
             *([suite] if suite else []),
@@ -138,7 +142,7 @@ def served(tmp_path, monkeypatch):
         ]
         environ = os.environ | AS_ROOT
         server = subprocess.Popen(
-            list(map(str, words)), cwd=folder, env=environ, stdout=subprocess.PIPE, text=True
+            list(map(str, arguments)), cwd=folder, env=environ, stdout=subprocess.PIPE, text=True
         )
         servers.append(server)
         return server.stdout.readline().strip()
@@ -151,18 +155,18 @@ def served(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("job", ALL)
-def test_a_job_is_done_in_a_browser(job, tmp_path, served, browser):
+@pytest.mark.parametrize("job", JOB_PARAMS)
+def test_keys_complete_the_job_in_a_browser(job, tmp_path, serve_console, browser):
     folder = tmp_path / "here"
     folder.mkdir()
-    suite = job.furnish(folder)
-    page = Page(browser, served(folder, suite))
-    page.sees(FIRST_SEEN.get(job.name, "mpirun"))
+    suite = job.prepare(folder)
+    page = BrowserPage(browser, serve_console(folder, suite))
+    page.wait_for_text(FIRST_TEXTS.get(job.name, "mpirun"))
     time.sleep(1)
-    for keys, seen in job.steps:
+    for keys, text in job.steps:
         for key in keys:
             page.press(key)
             time.sleep(0.1)
-        page.sees(seen)
+        page.wait_for_text(text)
         time.sleep(0.5)
-    page._wait(lambda: job.done(folder))
+    page._wait(lambda: job.is_done(folder))

@@ -1,39 +1,41 @@
-"""The keys at the bottom: those of what has the focus, as long as they do something."""
+"""The keys at the bottom: those of the focused widget that have an effect."""
 
-from support.tui.driving import console, shown, until
-from support.tui.suites_page import editor, opened, ready
-
-
-def bar(app):
-    return (shown(app).splitlines() or [""])[-1]
+from support.tui.app_driver import make_console, read_screen, wait_until
+from support.tui.suites_page import get_editor, open_suite, wait_for_cases
 
 
-async def test_undo_and_redo_are_shown_while_they_do_something_and_work_in_the_table(suite):
-    app = opened(suite)
+def read_key_bar(app):
+    return (read_screen(app).splitlines() or [""])[-1]
+
+
+async def test_undo_and_redo_appear_while_they_have_an_effect(suite):
+    app = open_suite(suite)
     async with app.run_test(size=(200, 60)) as pilot:
-        await ready(pilot)
-        await until(pilot, lambda: "Open" in bar(app))
-        assert "Undo" not in bar(app)
-        text = editor(app).text
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "Open" in read_key_bar(app))
+        assert "Undo" not in read_key_bar(app)
+        text = get_editor(app).text
         await pilot.press("enter")
-        await until(pilot, lambda: app.focused is editor(app))
+        await wait_until(pilot, lambda: app.focused is get_editor(app))
         await pilot.press("#")
-        await until(pilot, lambda: "Undo" in bar(app))
-        assert "Redo" not in bar(app)
+        await wait_until(pilot, lambda: "Undo" in read_key_bar(app))
+        assert "Redo" not in read_key_bar(app)
         app.screen.query_one("#cases").focus()
         await pilot.press("ctrl+z")
-        await until(pilot, lambda: editor(app).text == text)
-        await until(pilot, lambda: "Redo" in bar(app) and "Undo" not in bar(app))
+        await wait_until(pilot, lambda: get_editor(app).text == text)
+        await wait_until(
+            pilot, lambda: "Redo" in read_key_bar(app) and "Undo" not in read_key_bar(app)
+        )
         await pilot.press("ctrl+y")
-        await until(pilot, lambda: editor(app).text != text)
+        await wait_until(pilot, lambda: get_editor(app).text != text)
 
 
-async def test_escape_is_shown_while_there_is_a_filter_to_leave(tmp_path):
-    app = console(tmp_path, page="results")
+async def test_escape_appears_while_a_filter_is_open(tmp_path):
+    app = make_console(tmp_path, page="results")
     async with app.run_test(size=(200, 60)) as pilot:
-        await until(pilot, lambda: "Filter" in bar(app))
-        assert "No filter" not in bar(app)
+        await wait_until(pilot, lambda: "Filter" in read_key_bar(app))
+        assert "No filter" not in read_key_bar(app)
         await pilot.press("slash")
-        await until(pilot, lambda: "No filter" in bar(app))
+        await wait_until(pilot, lambda: "No filter" in read_key_bar(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "No filter" not in bar(app))
+        await wait_until(pilot, lambda: "No filter" not in read_key_bar(app))

@@ -1,3 +1,5 @@
+"""The table of lines: columns, keys, sorting, filter, pause and scrolling."""
+
 import time
 
 import pytest
@@ -9,7 +11,7 @@ from spbench.tui.widgets import table_order
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
-from support.tui.driving import until
+from support.tui.app_driver import wait_until
 
 COLUMNS = (
     Column("rank", "rank", 4, "right"),
@@ -20,15 +22,15 @@ COLUMNS = (
 )
 
 
-class Numbers:
-    """Rows of a number each: ``values[key]``, None for a rank without a time."""
+class NumberRows:
+    """Rows with a number each: ``values[key]``, or None for a rank without a time."""
 
     def __init__(self, values):
         self.values = dict(enumerate(values))
         self.versions = dict.fromkeys(self.values, 0)
-        self.asked = []
+        self.requested_keys = []
 
-    def put(self, key, value):
+    def set_value(self, key, value):
         self.values[key] = value
         self.versions[key] = self.versions.get(key, 0) + 1
 
@@ -39,12 +41,18 @@ class Numbers:
         return self.versions[key]
 
     def cells(self, key):
-        self.asked.append(key)
+        self.requested_keys.append(key)
         value = self.values[key]
         slow = value is not None and value > 90
-        figure = "" if value is None else f"{value:.3g}"
+        number_text = "" if value is None else f"{value:.3g}"
         check = TableCell("✗ failed", "failed") if slow else TableCell("✓ passed", "passed")
-        return (str(key), f"node{key % 3}", figure, TableCell(figure, "slow" * slow), check)
+        return (
+            str(key),
+            f"node{key % 3}",
+            number_text,
+            TableCell(number_text, "slow" * slow),
+            check,
+        )
 
     def sort_value(self, key, column):
         return key if column == "rank" else self.values[key]
@@ -53,11 +61,11 @@ class Numbers:
         return f"{key} node{key % 3}"
 
 
-class Shown(App):
+class TableApp(App):
     def __init__(self, rows, **options):
         super().__init__()
         self.table = LineTable(COLUMNS, rows, id="ranks", **options)
-        self.heard = []
+        self.messages = []
 
     def compose(self):
         yield self.table
@@ -68,26 +76,26 @@ class Shown(App):
 
     def on_line_table_row_highlighted(self, message):
         assert message.control is self.table
-        self.heard.append(("highlighted", message.key))
+        self.messages.append(("highlighted", message.key))
 
     def on_line_table_row_selected(self, message):
-        self.heard.append(("chosen", message.key))
+        self.messages.append(("chosen", message.key))
 
     def on_line_table_sort_changed(self, message):
-        self.heard.append(("sorted", message.column, message.reverse))
+        self.messages.append(("sorted", message.column, message.reverse))
 
 
-def lines(table):
+def render_lines(table):
     return [table.render_line(y).text for y in range(table.size.height)]
 
 
-def ranks(table):
-    return [int(line[MARGIN : MARGIN + 4]) for line in lines(table)[1:] if line.strip()]
+def list_shown_ranks(table):
+    return [int(line[MARGIN : MARGIN + 4]) for line in render_lines(table)[1:] if line.strip()]
 
 
 @pytest.fixture
-def later(monkeypatch):
-    """Let the time pass in which a table does not sort again."""
+def pass_sort_interval(monkeypatch):
+    """Return a function that lets a table sort again."""
     now = [time.monotonic()]
     monkeypatch.setattr("spbench.tui.widgets.line_table.monotonic", lambda: now[0])
 
@@ -97,11 +105,11 @@ def later(monkeypatch):
     return wait
 
 
-async def test_heading_and_rows_stand_in_columns():
-    app = Shown(Numbers([5, 100, None]))
+async def test_heading_and_rows_are_aligned_in_columns():
+    app = TableApp(NumberRows([5, 100, None]))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        heading, first, second, third, *rest = (line.rstrip() for line in lines(app.table))
+        heading, first, second, third, *rest = (line.rstrip() for line in render_lines(app.table))
         assert heading.split() == ["rank", "host", "p50", "p95", "check"]
         assert first.startswith("▸    0 node0")
         assert first.split()[3:] == ["5", "5", "✓", "passed"]
@@ -112,31 +120,34 @@ async def test_heading_and_rows_stand_in_columns():
         assert (app.table.shown, app.table.total) == (3, 3)
 
 
-async def test_the_scroll_bar_of_a_table_that_fills_and_scrolls_at_once_stands_where_the_rows_do():
-    numbers = Numbers([1])
-    app = Shown(numbers)
+async def test_scroll_bar_follows_a_table_that_fills_at_once():
+    numbers = NumberRows([1])
+    app = TableApp(numbers)
     async with app.run_test(size=(40, 8)) as pilot:
         await pilot.pause()
         for key in range(1, 100):
-            numbers.put(key, 1)
+            numbers.set_value(key, 1)
         app.table.update_rows()
         app.table.move_to(99)
-        await until(pilot, lambda: app.table.show_vertical_scrollbar)
+        await wait_until(pilot, lambda: app.table.show_vertical_scrollbar)
         assert app.table.vertical_scrollbar.position == app.table.scroll_offset.y == 93
 
 
 @pytest.mark.parametrize("size", [(10, 1), (10, 2), (25, 4), (80, 24), (200, 60)])
-async def test_every_line_fills_the_widget_at_any_size(size):
-    app = Shown(Numbers(range(100)))
+async def test_lines_fill_the_widget_at_any_size(size):
+    app = TableApp(NumberRows(range(100)))
     async with app.run_test(size=size) as pilot:
         for keys in (["G", "right", "right"], ["left", "pageup", "w"]):
             await pilot.press(*keys)
             assert {app.table.render_line(y).cell_length for y in range(1, size[1])} <= {size[0]}
-            assert cell_width(lines(app.table)[0]) in (size[0], size[0] - 1)  # the scroll bar's
+            assert cell_width(render_lines(app.table)[0]) in (
+                size[0],
+                size[0] - 1,
+            )  # the scroll bar's
 
 
 async def test_keys_move_the_cursor_and_the_view_follows():
-    app = Shown(Numbers(range(100)))
+    app = TableApp(NumberRows(range(100)))
     async with app.run_test(size=(80, 11)) as pilot:
         table = app.table
         for keys, cursor in (
@@ -151,228 +162,228 @@ async def test_keys_move_the_cursor_and_the_view_follows():
         ):
             await pilot.press(*keys)
             assert table.cursor_key == cursor
-            assert cursor in ranks(table)
-            marked = [line for line in lines(table) if line.startswith("▸")]
-            assert [line.split()[1] for line in marked] == [str(cursor)]
-        assert app.heard[0] == ("highlighted", 0)
-        assert ("highlighted", 99) in app.heard
+            assert cursor in list_shown_ranks(table)
+            cursor_lines = [line for line in render_lines(table) if line.startswith("▸")]
+            assert [line.split()[1] for line in cursor_lines] == [str(cursor)]
+        assert app.messages[0] == ("highlighted", 0)
+        assert ("highlighted", 99) in app.messages
         await pilot.press("enter")
-        assert app.heard[-1] == ("chosen", 0)
+        assert app.messages[-1] == ("chosen", 0)
 
 
-async def test_sorting_by_key_puts_what_is_unknown_last_both_ways():
-    app = Shown(Numbers([3, None, 1, 2]))
+async def test_sorting_puts_unknown_values_last_both_ways():
+    app = TableApp(NumberRows([3, None, 1, 2]))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("s", "s", "s")
-        assert app.heard[-1] == ("sorted", "p50", False)
-        assert "p50▲" in lines(app.table)[0]
-        assert ranks(app.table) == [2, 3, 0, 1]
+        assert app.messages[-1] == ("sorted", "p50", False)
+        assert "p50▲" in render_lines(app.table)[0]
+        assert list_shown_ranks(app.table) == [2, 3, 0, 1]
         await pilot.press("S")
-        assert app.heard[-1] == ("sorted", "p50", True)
-        assert "p50▼" in lines(app.table)[0]
-        assert ranks(app.table) == [0, 3, 2, 1]
+        assert app.messages[-1] == ("sorted", "p50", True)
+        assert "p50▼" in render_lines(app.table)[0]
+        assert list_shown_ranks(app.table) == [0, 3, 2, 1]
         assert app.table.cursor_key == 0
         await pilot.press("s", "s", "s")
-        assert app.heard[-1] == ("sorted", None, True)
-        assert ranks(app.table) == [3, 2, 1, 0]
+        assert app.messages[-1] == ("sorted", None, True)
+        assert list_shown_ranks(app.table) == [3, 2, 1, 0]
 
 
-async def test_clicks_sort_choose_and_open():
-    app = Shown(Numbers([3, 9, 1]))
+async def test_clicks_sort_highlight_and_select():
+    app = TableApp(NumberRows([3, 9, 1]))
     async with app.run_test(size=(80, 24)) as pilot:
-        at = lines(app.table)[0].index("p95")
-        await pilot.click("#ranks", offset=(at, 0))
-        assert app.heard[-1] == ("sorted", "p95", False)
-        await pilot.click("#ranks", offset=(at, 0))
-        assert app.heard[-1] == ("sorted", "p95", True)
-        assert ranks(app.table) == [1, 0, 2]
+        column = render_lines(app.table)[0].index("p95")
+        await pilot.click("#ranks", offset=(column, 0))
+        assert app.messages[-1] == ("sorted", "p95", False)
+        await pilot.click("#ranks", offset=(column, 0))
+        assert app.messages[-1] == ("sorted", "p95", True)
+        assert list_shown_ranks(app.table) == [1, 0, 2]
         await pilot.click("#ranks", offset=(5, 3))
-        assert app.heard[-1] == ("highlighted", 2)
+        assert app.messages[-1] == ("highlighted", 2)
         await pilot.click("#ranks", offset=(5, 2), times=2)
-        assert app.heard[-1] == ("chosen", 0)
-        before = list(app.heard)
+        assert app.messages[-1] == ("chosen", 0)
+        before = list(app.messages)
         await pilot.click("#ranks", offset=(5, 20))  # below the last row
-        assert app.heard == before
+        assert app.messages == before
 
 
-async def test_only_lines_that_changed_are_made_again(later):
-    rows = Numbers(range(4096))
-    app = Shown(rows)
+async def test_only_changed_lines_are_rebuilt(pass_sort_interval):
+    rows = NumberRows(range(4096))
+    app = TableApp(rows)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        rows.asked.clear()
+        rows.requested_keys.clear()
         for key in (3, 4000):
-            rows.put(key, 500)
+            rows.set_value(key, 500)
         app.table.update_rows()
         await pilot.pause()
-        assert rows.asked == [3]
-        assert "500" in lines(app.table)[4]
+        assert rows.requested_keys == [3]
+        assert "500" in render_lines(app.table)[4]
 
 
-async def test_a_table_sorts_again_only_after_a_while(later):
-    rows = Numbers([1, 2, 3])
-    app = Shown(rows, sort="p50")
+async def test_sorts_again_only_after_an_interval(pass_sort_interval):
+    rows = NumberRows([1, 2, 3])
+    app = TableApp(rows, sort="p50")
     async with app.run_test(size=(80, 24)) as pilot:
-        rows.put(0, 9)
+        rows.set_value(0, 9)
         app.table.update_rows()
         await pilot.pause()
-        assert ranks(app.table) == [0, 1, 2]
-        assert lines(app.table)[1].split()[3] == "9"
-        later()
+        assert list_shown_ranks(app.table) == [0, 1, 2]
+        assert render_lines(app.table)[1].split()[3] == "9"
+        pass_sort_interval()
         app.table.update_rows()
         await pilot.pause()
-        assert ranks(app.table) == [1, 2, 0]
+        assert list_shown_ranks(app.table) == [1, 2, 0]
         assert app.table.cursor_key == 0
-        assert lines(app.table)[3].startswith("▸")
+        assert render_lines(app.table)[3].startswith("▸")
 
 
-async def test_rows_that_go_are_not_drawn_and_new_ones_come_last(later):
-    rows = Numbers([1, 2, 3])
-    app = Shown(rows, sort="p50", reverse=True)
+async def test_removed_rows_vanish_and_new_ones_are_last(pass_sort_interval):
+    rows = NumberRows([1, 2, 3])
+    app = TableApp(rows, sort="p50", reverse=True)
     async with app.run_test(size=(80, 24)) as pilot:
         del rows.values[2]
-        rows.put(7, 100)
+        rows.set_value(7, 100)
         app.table.update_rows()
         await pilot.pause()
-        assert ranks(app.table) == [1, 0, 7]
-        later()
+        assert list_shown_ranks(app.table) == [1, 0, 7]
+        pass_sort_interval()
         app.table.update_rows()
-        assert ranks(app.table) == [7, 1, 0]
+        assert list_shown_ranks(app.table) == [7, 1, 0]
 
 
-async def test_a_view_that_is_scrolled_keeps_the_cursor_in_its_line(later):
-    rows = Numbers(range(200))
-    app = Shown(rows, sort="p50")
+async def test_scrolled_view_keeps_the_cursor_in_its_line(pass_sort_interval):
+    rows = NumberRows(range(200))
+    app = TableApp(rows, sort="p50")
     async with app.run_test(size=(80, 11)) as pilot:
         app.table.move_to(100)
         await pilot.pause()
-        line = [text.startswith("▸") for text in lines(app.table)].index(True)
-        rows.put(100, 49.5)
-        later()
+        line = [text.startswith("▸") for text in render_lines(app.table)].index(True)
+        rows.set_value(100, 49.5)
+        pass_sort_interval()
         app.table.update_rows()
         await pilot.pause()
-        assert lines(app.table)[line].startswith("▸  100")
+        assert render_lines(app.table)[line].startswith("▸  100")
         assert app.table.cursor_key == 100
         assert app.table.scroll_offset.y == 50 + 1 - line
 
 
-async def test_a_view_at_its_top_stays_there(later):
-    rows = Numbers(range(200))
-    app = Shown(rows, sort="p50")
+async def test_view_at_the_top_stays_there(pass_sort_interval):
+    rows = NumberRows(range(200))
+    app = TableApp(rows, sort="p50")
     async with app.run_test(size=(80, 11)) as pilot:
-        rows.put(0, 1000)
-        later()
+        rows.set_value(0, 1000)
+        pass_sort_interval()
         app.table.update_rows()
         await pilot.pause()
-        assert ranks(app.table)[0] == 1
+        assert list_shown_ranks(app.table)[0] == 1
         assert app.table.cursor_key == 0
 
 
-async def test_the_filter_wants_all_words_and_says_when_none_match():
-    app = Shown(Numbers(range(30)))
+async def test_filter_needs_all_words_and_reports_no_match():
+    app = TableApp(NumberRows(range(30)))
     async with app.run_test(size=(80, 24)) as pilot:
         app.table.filter = "NODE1 2"
         await pilot.pause()
-        assert ranks(app.table) == [22, 25, 28]
+        assert list_shown_ranks(app.table) == [22, 25, 28]
         assert (app.table.shown, app.table.total) == (3, 30)
         assert app.table.cursor_key == 22
         app.table.filter = "nobody"
         await pilot.pause()
-        assert lines(app.table)[1].rstrip() == "no row matches 'nobody'"
+        assert render_lines(app.table)[1].rstrip() == "no row matches 'nobody'"
         assert app.table.cursor_key is None
         await pilot.press("enter", "down")
-        assert app.heard[-1] == ("highlighted", 22)
+        assert app.messages[-1] == ("highlighted", 22)
         app.table.filter = ""
         await pilot.pause()
         assert app.table.shown == 30
 
 
-async def test_no_rows_at_all_are_told_in_the_given_words():
-    app = Shown(Numbers([]), empty="no run yet")
+async def test_empty_table_shows_the_given_message():
+    app = TableApp(NumberRows([]), empty="no run yet")
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("j", "enter", "G", "pageup")
-        assert lines(app.table)[1].rstrip() == "no run yet"
-        assert app.heard == []
+        assert render_lines(app.table)[1].rstrip() == "no run yet"
+        assert app.messages == []
         assert app.table.cursor_key is None
 
 
-async def test_paused_keeps_cells_keys_and_order_but_lets_one_look_around(later):
-    rows = Numbers(range(50))
-    app = Shown(rows, sort="p50")
+async def test_paused_table_keeps_cells_but_can_scroll_and_sort(pass_sort_interval):
+    rows = NumberRows(range(50))
+    app = TableApp(rows, sort="p50")
     async with app.run_test(size=(80, 11)) as pilot:
         table = app.table
         table.paused = True
         await pilot.pause()
-        before = lines(table)
+        before = render_lines(table)
         assert "paused" in before[0]
         for key in range(50):
-            rows.put(key, 77)
-        rows.put(50, 0)
+            rows.set_value(key, 77)
+        rows.set_value(50, 0)
         del rows.values[49]
-        later()
+        pass_sort_interval()
         table.update_rows()
         await pilot.pause()
-        assert lines(table) == before
+        assert render_lines(table) == before
         assert table.total == 50
         await pilot.press("G")
-        assert ranks(table)[-1] == 49
-        assert not any("77" in line for line in lines(table))
+        assert list_shown_ranks(table)[-1] == 49
+        assert not any("77" in line for line in render_lines(table))
         await pilot.press("S")
-        assert ranks(table)[:2] == [49, 48]
+        assert list_shown_ranks(table)[:2] == [49, 48]
         table.paused = False
-        later()
+        pass_sort_interval()
         table.update_rows()
         await pilot.pause()
-        assert "paused" not in lines(table)[0]
-        assert 49 not in ranks(table)
-        assert all("77" in line for line in lines(table)[1:5])
+        assert "paused" not in render_lines(table)[0]
+        assert 49 not in list_shown_ranks(table)
+        assert all("77" in line for line in render_lines(table)[1:5])
 
 
-async def test_other_rows_take_the_place_of_the_first():
-    app = Shown(Numbers([1, 2]))
+async def test_set_rows_replaces_the_rows():
+    app = TableApp(NumberRows([1, 2]))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("G")
-        app.table.set_rows(Numbers([70, 80, 90]))
+        app.table.set_rows(NumberRows([70, 80, 90]))
         await pilot.pause()
-        assert [line.split()[-4] for line in lines(app.table)[1:4]] == ["70", "80", "90"]
+        assert [line.split()[-4] for line in render_lines(app.table)[1:4]] == ["70", "80", "90"]
         assert app.table.cursor_key == 1
 
 
-async def test_columns_go_by_rank_and_come_back():
-    app = Shown(Numbers(range(3)))
+async def test_columns_are_left_out_by_rank_and_return():
+    app = TableApp(NumberRows(range(3)))
     async with app.run_test(size=(36, 6)) as pilot:
-        assert lines(app.table)[0].split() == ["rank", "host", "p50", "check", "»"]
+        assert render_lines(app.table)[0].split() == ["rank", "host", "p50", "check", "»"]
         await pilot.press("w")
         await pilot.press("right", "right", "right")
-        heading = lines(app.table)[0].rstrip()
+        heading = render_lines(app.table)[0].rstrip()
         assert heading.startswith("«")
         assert heading.endswith("check")
-        assert lines(app.table)[2].split()[0] == "1"  # the first column stays
+        assert render_lines(app.table)[2].split()[0] == "1"  # the first column stays
         await pilot.press("left", "left", "left", "w")
-        assert lines(app.table)[0].split() == ["rank", "host", "p50", "check", "»"]
+        assert render_lines(app.table)[0].split() == ["rank", "host", "p50", "check", "»"]
         await pilot.click("#ranks", offset=(app.table.scrollable_content_region.width - 1, 0))
         assert app.table.max_scroll_x > 0
 
 
-async def test_a_click_on_a_scrolled_heading_meets_the_column_under_it():
-    app = Shown(Numbers(range(3)))
+async def test_click_on_a_scrolled_heading_sorts_its_column():
+    app = TableApp(NumberRows(range(3)))
     async with app.run_test(size=(30, 6)) as pilot:
         await pilot.press("w", "right", "right", "right", "right")
-        at = lines(app.table)[0].index("check")
-        await pilot.click("#ranks", offset=(at, 0))
-        assert app.heard[-1] == ("sorted", "check", False)
+        column = render_lines(app.table)[0].index("check")
+        await pilot.click("#ranks", offset=(column, 0))
+        assert app.messages[-1] == ("sorted", "check", False)
         await pilot.click("#ranks", offset=(4, 0))
-        assert app.heard[-1] == ("sorted", "rank", False)
+        assert app.messages[-1] == ("sorted", "rank", False)
 
 
-async def test_the_wheel_scrolls_without_moving_the_cursor():
-    app = Shown(Numbers(range(50)))
+async def test_wheel_scrolls_without_moving_the_cursor():
+    app = TableApp(NumberRows(range(50)))
     async with app.run_test(size=(80, 11)) as pilot:
         app.table._on_mouse_scroll_down(_wheel(app.table))
         await pilot.pause()
         assert app.table.scroll_offset.y > 0
         assert app.table.cursor_key == 0
-        assert ranks(app.table)[0] == app.table.scroll_offset.y
+        assert list_shown_ranks(app.table)[0] == app.table.scroll_offset.y
 
 
 def _wheel(widget):
@@ -381,8 +392,8 @@ def _wheel(widget):
     return MouseScrollDown(widget, 1, 1, 0, 1, 0, False, False, False)
 
 
-async def test_status_is_told_by_more_than_colour():
-    app = Shown(Numbers([99, 1]))
+async def test_status_is_visible_without_colour():
+    app = TableApp(NumberRows([99, 1]))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         mark, *_ = app.table.render_line(1)
@@ -394,8 +405,8 @@ async def test_status_is_told_by_more_than_colour():
         assert mark.style.bgcolor != plain.style.bgcolor
 
 
-async def test_a_new_theme_is_drawn_in_its_colours():
-    app = Shown(Numbers([99]))
+async def test_redraws_in_the_colours_of_a_new_theme():
+    app = TableApp(NumberRows([99]))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         before = app.table.render_line(1)
@@ -411,19 +422,19 @@ async def test_a_new_theme_is_drawn_in_its_colours():
     st.integers(0, 100),
     st.booleans(),
 )
-def test_a_layout_leaves_out_the_most_dispensable_columns_alone(shapes, room, every):
+def test_layout_leaves_out_only_dispensable_columns(shapes, width_limit, show_all):
     columns = [
-        Column(str(at), str(at), width, rank=rank, flexible=flexible)
-        for at, (width, rank, flexible) in enumerate(shapes)
+        Column(str(index), str(index), width, rank=rank, flexible=flexible)
+        for index, (width, rank, flexible) in enumerate(shapes)
     ]
-    layout = lay_out(columns, room, every)
-    kept = [place.column for place in layout.placed]
-    out = [column for column in columns if column not in kept]
-    assert layout.left_out == len(out)
-    assert not (every and out)
-    assert all(column.rank for column in out)
-    assert not out or max(c.rank for c in kept + out) == max(c.rank for c in out)
-    assert layout.width <= room or every or not any(column.rank for column in kept)
+    layout = lay_out(columns, width_limit, show_all)
+    placed = [place.column for place in layout.placed]
+    left_out = [column for column in columns if column not in placed]
+    assert layout.left_out == len(left_out)
+    assert not (show_all and left_out)
+    assert all(column.rank for column in left_out)
+    assert not left_out or max(c.rank for c in placed + left_out) == max(c.rank for c in left_out)
+    assert layout.width <= width_limit or show_all or not any(column.rank for column in placed)
     ends = [place.x + place.width for place in layout.placed]
     assert all(place.width >= place.column.width for place in layout.placed)
     assert all(end < place.x for end, place in zip(ends, layout.placed[1:], strict=False))
@@ -432,15 +443,15 @@ def test_a_layout_leaves_out_the_most_dispensable_columns_alone(shapes, room, ev
 
 
 @given(st.text(max_size=30), st.integers(0, 20), st.sampled_from(["left", "right"]))
-def test_text_is_made_to_take_exactly_its_cells(text, width, align):
-    shown = fit(text, width, align)
-    assert cell_width(shown) == width
-    assert shown.isprintable()
+def test_fitted_text_has_the_exact_width(text, width, align):
+    fitted = fit(text, width, align)
+    assert cell_width(fitted) == width
+    assert fitted.isprintable()
 
 
 @given(st.lists(st.text("ab c", max_size=8), max_size=5), st.integers(1, 30))
-def test_phrases_fit_and_the_first_stand_first(parts, width):
+def test_joined_phrases_fit_with_the_first_at_the_start(parts, width):
     line = join_fitting(parts, width)
     assert len(line) <= width
-    said = [part for part in parts if part]
-    assert not said or line.startswith(said[0][: width - 1])
+    phrases = [part for part in parts if part]
+    assert not phrases or line.startswith(phrases[0][: width - 1])

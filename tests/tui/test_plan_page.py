@@ -1,4 +1,4 @@
-"""The Plan page, driven by keys, over a made-up profile and a made-up cluster."""
+"""The Plan page, driven by keys, over a synthetic profile and cluster."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.sheet import memory_bars
 from support import sample_events as make
-from support.tui.driving import SIZES, console, in_one_write, shown, until
+from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
 
 NAMES = ("stem", "stack1", "stack2", "stack3", "head")
 CLUSTER = """\
@@ -31,14 +31,14 @@ machines: [{name: here, devices: {core: 2}, link: slow}]
 """
 
 
-def layer(name):
+def make_layer(name):
     sizes = {"activation_bytes": 1000, "kept_bytes": 5e8, "working_bytes": 1e6}
     times = {"forward_ms": 10.0, "backward_ms": 20.0}
     return {"name": name, **times, **sizes, "parameter_bytes": 1e8}
 
 
-async def planned_here(request):
-    """The answer of the planner's process, without its start."""
+async def plan_in_thread(request):
+    """Plan like the planner's process, without starting it."""
     try:
         return await asyncio.to_thread(compute_plan, request)
     except SpbenchError as error:
@@ -46,145 +46,145 @@ async def planned_here(request):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(page_module, "plan_in_process", planned_here)
+def no_planner_process(monkeypatch):
+    monkeypatch.setattr(page_module, "plan_in_process", plan_in_thread)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A profile of a network that can be run, and two devices with a link too slow for sums."""
+    """Write a profile of a network that can run, and a cluster with a slow link."""
     origin = {"model": "resnet", "params": {"image_size": 32, "version": 2, "depth": 11}}
     profile = {"schema": "spbench.profile/1", "name": "five", "batch_size": 1, "origin": origin}
-    profile["layers"] = [layer(name) for name in NAMES]
+    profile["layers"] = [make_layer(name) for name in NAMES]
     profile["edges"] = [list(pair) for pair in pairwise(NAMES)]
     (tmp_path / "five.json").write_text(json.dumps(profile))
     (tmp_path / "two.yaml").write_text(CLUSTER)
     return tmp_path
 
 
-def field(app, id):
+def get_input(app, id):
     return app.screen.query_one(f"#{id}", Input)
 
 
-async def ready(pilot):
-    await until(pilot, lambda: "Palette" in shown(pilot.app) or "Help" in shown(pilot.app))
-    await until(pilot, lambda: field(pilot.app, "cluster").value == "two.yaml")
+async def wait_for_form(pilot):
+    await wait_until(
+        pilot, lambda: "Palette" in read_screen(pilot.app) or "Help" in read_screen(pilot.app)
+    )
+    await wait_until(pilot, lambda: get_input(pilot.app, "cluster").value == "two.yaml")
     return pilot.app.screen
 
 
-async def plan(pilot, batch="16"):
-    """Plan what the page proposes, in micro-batches of one."""
-    page = await ready(pilot)
-    field(pilot.app, "batch").value = batch
-    field(pilot.app, "micro").value = "1"
+async def make_plan(pilot, batch="16"):
+    """Plan the page's proposal, in micro-batches of one."""
+    page = await wait_for_form(pilot)
+    get_input(pilot.app, "batch").value = batch
+    get_input(pilot.app, "micro").value = "1"
     await pilot.press("enter")
-    await until(pilot, lambda: page.planned is not None)
+    await wait_until(pilot, lambda: page.planned is not None)
     return page
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_enter_plans_the_files_that_are_near(folder, size):
-    app = console(folder, page="plan")
+async def test_enter_plans_the_nearby_files(folder, size):
+    app = make_console(folder, page="plan")
     async with app.run_test(size=size) as pilot:
-        page = await plan(pilot)
-        await until(pilot, lambda: "stem to stack" in shown(app))
+        page = await make_plan(pilot)
+        await wait_until(pilot, lambda: "stem to stack" in read_screen(app))
         stages = page.planned.plan.stages
         assert len(stages) == 2
-        assert f"step {format_time(1000 * page.planned.plan.step_s)}" in shown(app)
-        assert " of 16.0 GB" in shown(app)
-        bars, of_devices = memory_bars(page.planned)
-        assert of_devices
+        assert f"step {format_time(1000 * page.planned.plan.step_s)}" in read_screen(app)
+        assert " of 16.0 GB" in read_screen(app)
+        bars, has_device_memory = memory_bars(page.planned)
+        assert has_device_memory
         assert sum(bars[0].parts) == pytest.approx(stages[0].memory_bytes / 16e9)
-        seen = set()
-        for _ in range(8):  # all of it can be scrolled to
-            seen.update(
-                word
-                for word in ("DP + P3", "this plan", "parameters", "stage 1 .", "bubble")
-                if word in shown(app)
+        texts_shown = set()
+        for _ in range(8):  # scrolling reaches all of it
+            texts_shown.update(
+                text
+                for text in ("DP + P3", "this plan", "parameters", "stage 1 .", "bubble")
+                if text in read_screen(app)
             )
             await pilot.press("pagedown")
             await pilot.pause()
-        assert seen == {"DP + P3", "this plan", "parameters", "stage 1 .", "bubble"}
+        assert texts_shown == {"DP + P3", "this plan", "parameters", "stage 1 .", "bubble"}
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_hints_and_the_legend_of_the_stages_are_shown_whole(folder, size):
-    app = console(folder, page="plan")
+async def test_hints_and_stage_legend_are_shown_in_full(folder, size):
+    app = make_console(folder, page="plan")
     async with app.run_test(size=size) as pilot:
-        await plan(pilot)
-        await until(pilot, lambda: STAGE_LEGEND in shown(app))
+        await make_plan(pilot)
+        await wait_until(pilot, lambda: STAGE_LEGEND in read_screen(app))
         for id in ("profile", "cluster"):
-            field(app, id).value = ""
-        hints = [field(app, id).placeholder for id in ("profile", "cluster")]
-        await until(pilot, lambda: all(hint in shown(app) for hint in hints))
-        assert "measured at batch from file" in shown(app)
+            get_input(app, id).value = ""
+        hints = [get_input(app, id).placeholder for id in ("profile", "cluster")]
+        await wait_until(pilot, lambda: all(hint in read_screen(app) for hint in hints))
+        assert "measured at batch from file" in read_screen(app)
 
 
-async def test_an_overlapped_all_reduce_is_told_below_the_stages(folder):
-    app = console(folder, page="plan")
+async def test_overlapped_allreduce_is_noted_below_the_stages(folder):
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        page = await plan(pilot)
-        assert "of all-reduce overlap" not in shown(app)
-        made = page.planned.plan
-        first, *others = made.stages
+        page = await make_plan(pilot)
+        assert "of all-reduce overlap" not in read_screen(app)
+        execution_plan = page.planned.plan
+        first, *others = execution_plan.stages
         stages = (replace(first, all_reduce_s=4.0, overlapped_s=3.0), *others)
-        page.sheet.show(replace(page.planned, plan=replace(made, stages=stages)))
+        page.sheet.show(replace(page.planned, plan=replace(execution_plan, stages=stages)))
         note = "stage 0: 3.00 s of 4.00 s of all-reduce overlap the last backward pass"
-        await until(pilot, lambda: note in shown(app))
+        await wait_until(pilot, lambda: note in read_screen(app))
 
 
-async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_went(folder):
-    app = console(folder, page="plan")
+async def test_queued_keys_reach_the_field_focused_by_earlier_ones(folder):
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
-        page = await ready(pilot)
-        field(app, "profile").focus()
+        page = await wait_for_form(pilot)
+        get_input(app, "profile").focus()
         await pilot.pause()
-        in_one_write(app, ["tab", "8", "tab", "tab", "2", "tab", "4", "escape", "m"])
-        await until(pilot, lambda: page.form.mode == "hpgo")
-        typed = [field(app, id).value for id in ("measured-at", "cluster", "batch", "micro")]
-        assert typed == ["8", "two.yaml", "2", "4"]
+        post_keys(app, ["tab", "8", "tab", "tab", "2", "tab", "4", "escape", "m"])
+        await wait_until(pilot, lambda: page.form.mode == "hpgo")
+        texts = [get_input(app, id).value for id in ("measured-at", "cluster", "batch", "micro")]
+        assert texts == ["8", "two.yaml", "2", "4"]
 
 
-async def test_a_key_of_which_nothing_more_is_heard_does_not_hold_the_later_ones_for_ever(
-    folder, monkeypatch
-):
+async def test_lost_key_does_not_block_later_keys(folder, monkeypatch):
     monkeypatch.setattr("spbench.tui.app.MAX_KEY_WAIT_STEPS", 20)
-    app = console(folder, page="plan")
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
-        await ready(pilot)
-        batch = field(app, "batch")
+        await wait_for_form(pilot)
+        batch = get_input(app, "batch")
         batch.focus()
         await pilot.pause()
         with monkeypatch.context() as patch:
             patch.setattr(batch, "call_later", lambda *_: True)  # it is never called
-            in_one_write(app, "12")
+            post_keys(app, "12")
             await asyncio.sleep(0.05)  # a pause of the pilot would call it later too
             assert batch.value != "12"
-        await until(pilot, lambda: batch.value == "12")
+        await wait_until(pilot, lambda: batch.value == "12")
 
 
-async def test_the_step_is_drawn_longer_and_shorter(folder):
-    app = console(folder, page="plan")
+async def test_zooms_the_timeline_of_the_step(folder):
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
-        page = await plan(pilot)
+        page = await make_plan(pilot)
         line = page.query_one("#line")
-        await until(pilot, lambda: line.size.width > 100)
+        await wait_until(pilot, lambda: line.size.width > 100)
         fitted = line.size.width
         await pilot.press("plus")
-        await until(pilot, lambda: line.size.width == 2 * fitted)
+        await wait_until(pilot, lambda: line.size.width == 2 * fitted)
         await pilot.press("minus", "minus")
-        await until(pilot, lambda: line.size.width == fitted)
+        await wait_until(pilot, lambda: line.size.width == fitted)
 
 
-async def test_what_is_wrong_is_one_sentence_on_the_page(folder):
+async def test_input_errors_are_shown_on_the_page(folder):
     (folder / "graph.txt").write_text(
         "n1 -- Conv -- forward_compute_time=1.0, backward_compute_time=2.0, "
         "activation_size=4.0, parameter_size=8.0\n"
     )
-    app = console(folder, page="plan")
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
-        await ready(pilot)
-        for id, text, words in (
+        await wait_for_form(pilot)
+        for id, text, error in (
             ("batch", "x", "the global batch size is x"),
             ("batch", "16", ""),
             ("profile", "graph.txt", "does not say its batch size"),
@@ -193,13 +193,15 @@ async def test_what_is_wrong_is_one_sentence_on_the_page(folder):
             ("cluster", "4,2", "must be rising device numbers"),
             ("cluster", "nowhere", "nowhere is neither machines"),
         ):
-            field(app, id).value = text
-            if words:
+            get_input(app, id).value = text
+            if error:
                 await pilot.press("f3")
-                await until(pilot, lambda words=words: words in " ".join(shown(app).split()))
+                await wait_until(
+                    pilot, lambda error=error: error in " ".join(read_screen(app).split())
+                )
         assert app.screen.planned is None
         await pilot.press("f4")
-        await until(
+        await wait_until(
             pilot, lambda: any("nothing is planned" in n.message for n in app._notifications)
         )
 
@@ -207,38 +209,40 @@ async def test_what_is_wrong_is_one_sentence_on_the_page(folder):
 async def test_planning_can_be_stopped(folder, monkeypatch):
     stopped = asyncio.Event()
 
-    async def for_ever(request):
+    async def plan_forever(request):
         try:
             await asyncio.Event().wait()
         finally:
             stopped.set()
 
-    monkeypatch.setattr(page_module, "plan_in_process", for_ever)
-    app = console(folder, page="plan")
+    monkeypatch.setattr(page_module, "plan_in_process", plan_forever)
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
-        await ready(pilot)
+        await wait_for_form(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: "… planning" in shown(app))
+        await wait_until(pilot, lambda: "… planning" in read_screen(app))
         await pilot.press("escape")
-        await until(pilot, lambda: stopped.is_set() and "Nothing is planned yet" in shown(app))
+        await wait_until(
+            pilot, lambda: stopped.is_set() and "Nothing is planned yet" in read_screen(app)
+        )
 
 
-async def test_a_suite_is_written_and_opened(folder):
-    app = console(folder, page="plan")
+async def test_writes_a_suite_and_opens_it(folder):
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        await plan(pilot)
+        await make_plan(pilot)
         await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         await pilot.press("enter")
-        await until(pilot, lambda: app.current_mode == "suites")
-        await until(pilot, lambda: "model.resnet" in shown(app))
+        await wait_until(pilot, lambda: app.current_mode == "suites")
+        await wait_until(pilot, lambda: "model.resnet" in read_screen(app))
     [path] = folder.glob("plan-*.yaml")
     [case] = load_suite_text(path.read_text(), path).cases
     assert dict(case.params)["split_size"] == 2
 
 
-def run_of(path, home):
-    """A run of a plan of two stages whose steps took 2000 ms."""
+def record_plan_run(path, home):
+    """Record a run of a plan of two stages with steps of 2000 ms."""
     phases = [
         make.describe_metric(f"{name}_ms", "ms", part_of="time_ms")
         for name in ("forward", "backward")
@@ -247,7 +251,7 @@ def run_of(path, home):
     start, *events = make.make_started_run(
         make.describe_case("plan", metrics=[make.TIME, *phases], places=places)
     )
-    figures = {"time_ms": 2000.0, "forward_ms": 500.0, "backward_ms": 1000.0}
+    medians = {"time_ms": 2000.0, "forward_ms": 500.0, "backward_ms": 1000.0}
     return make.record_run(
         home,
         [
@@ -256,7 +260,7 @@ def run_of(path, home):
             *(
                 make.rank_event("samples", rank, case="plan", metric=name, values=[value])
                 for rank in (0, 1)
-                for name, value in figures.items()
+                for name, value in medians.items()
             ),
             make.case_judged("plan"),
             make.run_end(),
@@ -265,68 +269,70 @@ def run_of(path, home):
     )
 
 
-def step_rows(app):
-    """The lines of the screen that show the measured step of `run_of`."""
-    lines = shown(app).splitlines()
+def find_step_lines(app):
+    """Return the screen's lines with the measured step of `record_plan_run`."""
+    lines = read_screen(app).splitlines()
     return [line for line in lines if " step " in line and "2.00 s" in line and "%" in line]
 
 
-async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
-    app = console(folder, page="plan")
-    asked = []
-    monkeypatch.setattr(app.context, "start_run", lambda words: asked.append(words))
+async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
+    app = make_console(folder, page="plan")
+    starts = []
+    monkeypatch.setattr(app.context, "start_run", lambda arguments: starts.append(arguments))
     async with app.run_test(size=(200, 60)) as pilot:
-        page = await plan(pilot)
+        page = await make_plan(pilot)
         await pilot.press("f5")
-        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         await pilot.press("enter")
-        await until(pilot, lambda: asked)
-        assert asked == [(str(page.suite),)]
-        await until(pilot, lambda: "runs; its figures stand here" in shown(app))
-        app.context.watch_run(run_of(page.suite, folder / "home"), show=False)
-        await until(pilot, lambda: "which has the most work" in shown(app))
+        await wait_until(pilot, lambda: starts)
+        assert starts == [(str(page.suite),)]
+        await wait_until(pilot, lambda: "runs; its figures stand here" in read_screen(app))
+        app.context.watch_run(record_plan_run(page.suite, folder / "home"), show=False)
+        await wait_until(pilot, lambda: "which has the most work" in read_screen(app))
         # The table is drawn a moment after the line below it.
-        await until(pilot, lambda: step_rows(app))
-        [row] = step_rows(app)
+        await wait_until(pilot, lambda: find_step_lines(app))
+        [row] = find_step_lines(app)
         error = (1000 * page.planned.plan.step_s - 2000) / 2000
         assert f"{100 * error:+.1f} %" in row
 
 
-async def test_a_plan_that_cannot_be_started_is_not_waited_for(folder, monkeypatch):
+async def test_failed_start_of_a_plan_is_reported(folder, monkeypatch):
     def refuse(*_):
         raise MissingError("case plan wants 2 devices, and 1 is available")
 
     monkeypatch.setattr("spbench.engine.background.start_run", refuse)
-    app = console(folder, page="plan")
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
-        page = await plan(pilot)
+        page = await make_plan(pilot)
         await pilot.press("f5")
-        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         await pilot.press("enter")
-        await until(pilot, lambda: app.current_mode == "run" and app.context.starting_since is None)
+        await wait_until(
+            pilot, lambda: app.current_mode == "run" and app.context.starting_since is None
+        )
         app.context.show_page("plan")
-        await until(pilot, lambda: f"✗ {page.suite.name} was not started" in shown(app))
+        await wait_until(pilot, lambda: f"✗ {page.suite.name} was not started" in read_screen(app))
 
 
-async def test_a_run_of_two_cases_is_told_not_to_be_the_plan(folder):
-    """Whoever opens the suite may add to it before it is run."""
+async def test_run_with_two_cases_is_not_taken_for_the_plan(folder):
+    """The user may add to the suite before running it."""
     path = folder / "plan.yaml"
     start, *events = make.make_started_run(make.describe_case("plan"), make.describe_case("more"))
-    changed = start | {"argv": ["run", str(path)]}
-    run = make.record_run(folder / "home", [changed, *events, make.run_end()], verdict="passed")
-    app = console(folder, page="plan")
+    run_start = start | {"argv": ["run", str(path)]}
+    run = make.record_run(folder / "home", [run_start, *events, make.run_end()], verdict="passed")
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
-        page = await plan(pilot)
+        page = await make_plan(pilot)
         page.await_run(path)
         app.context.watch_run(run, show=False)
-        await until(pilot, lambda: "ran 2 cases, not the plan alone" in shown(app))
+        await wait_until(pilot, lambda: "ran 2 cases, not the plan alone" in read_screen(app))
 
 
-async def test_a_readonly_console_plans_in_a_process_and_writes_nothing(folder, monkeypatch):
+async def test_readonly_console_plans_and_writes_nothing(folder, monkeypatch):
     monkeypatch.setattr(page_module, "plan_in_process", plan_in_process)
-    app = console(folder, page="plan", readonly=True)
+    app = make_console(folder, page="plan", readonly=True)
     async with app.run_test(size=(120, 40)) as pilot:
-        page = await plan(pilot)
+        page = await make_plan(pilot)
         await pilot.press("e", "f4", "f5")
         await pilot.pause()
         assert app.screen is page
@@ -334,27 +340,29 @@ async def test_a_readonly_console_plans_in_a_process_and_writes_nothing(folder, 
 
 
 @pytest.mark.long
-async def test_fields_are_chosen_from_lists_completed_and_switched(folder):
+async def test_fields_support_lists_completion_and_switching(folder):
     (folder / "deep").mkdir()
     (folder / "deep" / "mine.json").write_text("{}")
-    app = console(folder, page="plan")
+    app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        page = await ready(pilot)
+        page = await wait_for_form(pilot)
         await pilot.press("m")
-        await until(pilot, lambda: "● hpgo" in shown(app))
+        await wait_until(pilot, lambda: "● hpgo" in read_screen(app))
         assert page.form.request().mode == "hpgo"
         await pilot.click("ModeSwitch")
-        await until(pilot, lambda: "● best" in shown(app))
-        field(app, "cluster").focus()
+        await wait_until(pilot, lambda: "● best" in read_screen(app))
+        get_input(app, "cluster").focus()
         await pilot.press("f2")
-        await until(pilot, lambda: isinstance(app.screen, Chooser) and "dapple-a" in shown(app))
+        await wait_until(
+            pilot, lambda: isinstance(app.screen, Chooser) and "dapple-a" in read_screen(app)
+        )
         await pilot.press(*"dapple-b", "enter")
-        await until(pilot, lambda: field(app, "cluster").value == "dapple-b")
-        box = field(app, "profile")
-        box.value = ""
-        box.focus()
-        for typed, whole in (("de", "deep/"), ("m", "deep/mine.json")):
+        await wait_until(pilot, lambda: get_input(app, "cluster").value == "dapple-b")
+        profile = get_input(app, "profile")
+        profile.value = ""
+        profile.focus()
+        for typed, completion in (("de", "deep/"), ("m", "deep/mine.json")):
             await pilot.press(*typed)
-            await until(pilot, lambda whole=whole: box._suggestion == whole)
+            await wait_until(pilot, lambda completion=completion: profile._suggestion == completion)
             await pilot.press("right")
-        assert box.value == "deep/mine.json"
+        assert profile.value == "deep/mine.json"

@@ -1,4 +1,4 @@
-"""A sample of `python -m benchmarks.random_keys`: nothing that is pressed breaks the console."""
+"""A sample of `python -m benchmarks.random_keys`."""
 
 import pytest
 from benchmarks.random_keys import try_events
@@ -9,16 +9,16 @@ from spbench.tui.app import ConsoleApp
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-async def test_random_keys_break_nothing(tmp_path):
+async def test_random_keys_raise_no_error(tmp_path):
     error, last = await try_events(tmp_path, seed=7, events=200)
     assert error is None, (error, last)
 
 
-async def test_an_error_is_found_and_the_events_before_it_told(tmp_path, monkeypatch):
-    def broken(self, name):
+async def test_reports_an_error_with_the_events_before_it(tmp_path, monkeypatch):
+    def raise_error(self, name):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(ConsoleApp, "action_show_page", broken)
+    monkeypatch.setattr(ConsoleApp, "action_show_page", raise_error)
     monkeypatch.setattr(random_keys, "SHARES", (("key", 1),))
     monkeypatch.setattr(random_keys, "KEYS", ("2",))
     error, last = await try_events(tmp_path, seed=1, events=20)

@@ -11,7 +11,7 @@ from support import sample_runs as results
 REFERENCE = ReferencePart(value=0.35, unit="ms", lower=-0.1, upper=0.05, system="big")
 
 
-def test_the_table_of_expectations_has_the_reference_of_a_bound():
+def test_expectations_table_shows_the_reference_of_a_bound():
     bounds = {"metric": "time_ms.p50", "value": 0.36, "status": "passed", "reference": REFERENCE}
     case = results.make_case(
         expectations=[
@@ -21,6 +21,6 @@ def test_the_table_of_expectations_has_the_reference_of_a_bound():
     )
     output = StringIO()
     Console(file=output, width=200).print(case_screen._build_expectations(case))
-    shown = output.getvalue()
-    assert "max 368 us (reference 350 us +5 %)" in shown
-    assert "min 315 us (reference 350 us -10 %)" in shown
+    text = output.getvalue()
+    assert "max 368 us (reference 350 us +5 %)" in text
+    assert "min 315 us (reference 350 us -10 %)" in text

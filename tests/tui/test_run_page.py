@@ -1,4 +1,4 @@
-"""The Run page over made-up runs: as they run, as they ended, and played again."""
+"""The Run page over synthetic runs: while they run, after their end, and replayed."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.timeline import TimeLine
 from support import sample_events as make
-from support.tui.driving import SIZES, console, in_one_write, shown, until
+from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
 
 NARROW = (80, 24)
 MIDDLE = (120, 40)
@@ -38,15 +38,15 @@ SMALLEST = "warps, smallest of all ranks, each iteration"
 HOSTS = ("node01", "node01", "node02", "node03")
 
 
-class Script(LiveSource):
-    """A run that goes on: its events come when a test says so."""
+class ScriptedSource(LiveSource):
+    """A running run with events that come when a test sends them."""
 
     def __init__(self, folder, events):
         super().__init__(folder)
         self._batches = asyncio.Queue()
-        self.say(*events)
+        self.send(*events)
 
-    def say(self, *events):
+    def send(self, *events):
         self._batches.put_nowait(list(events))
 
     def end(self):
@@ -57,8 +57,8 @@ class Script(LiveSource):
             yield events
 
 
-def made_up(case="warp", **changes):
-    """A case of a benchmark that nobody has ever heard of."""
+def describe_synthetic_case(case="warp", **changes):
+    """Describe a case of a benchmark that is not in the catalog."""
     np = changes.pop("np", len(HOSTS))
     return make.describe_case(
         case,
@@ -70,28 +70,28 @@ def made_up(case="warp", **changes):
     )
 
 
-def samples(times, case="warp", **fields):
-    """A batch of times of each rank, in ms."""
+def make_samples(times, case="warp", **fields):
+    """Make a batch of times of each rank, in ms."""
     return [
         make.rank_event("samples", rank, case=case, values=values, **fields)
         for rank, values in enumerate(times)
     ]
 
 
-def going_on():
-    """Four ranks, of which the last is slow, in the first of two cases."""
+def make_running_events():
+    """Make events of four ranks, the last one slow, in the first of two cases."""
     times = [[2.0, 2.1], [2.0, 2.2], [2.1, 2.0], [6.0, 6.2]]
     progress = [
         make.rank_event("progress", rank, case="warp", phase="timing", done=2, total=8)
         for rank in range(4)
     ]
     limit = {"metric": "time_ms.p50", "op": "max", "limit": 5.0}
-    cases = made_up(expect=[limit]), made_up("next")
-    return [*make.make_started_run(*cases, hosts=HOSTS), *progress, *samples(times)]
+    cases = describe_synthetic_case(expect=[limit]), describe_synthetic_case("next")
+    return [*make.make_started_run(*cases, hosts=HOSTS), *progress, *make_samples(times)]
 
 
-def sums(case="warp", failed=(2,)):
-    """The check of each rank, in which some have failed."""
+def make_checks(case="warp", failed=(2,)):
+    """Make the check of each rank, failed on the given ones."""
     return [
         make.rank_event(
             "check",
@@ -107,20 +107,20 @@ def sums(case="warp", failed=(2,)):
     ]
 
 
-def warps(case="warp"):
+def make_rates(case="warp"):
     return [
         make.rank_event("samples", rank, case=case, metric="warps", values=[9.0 + rank] * 2)
         for rank in range(4)
     ]
 
 
-def ended_case(case="warp", status="failed", reason="check sum failed", **fields):
+def make_case_end(case="warp", status="failed", reason="check sum failed", **fields):
     ends = [make.rank_event("case_end", rank, case=case) for rank in range(4)]
     return [*ends, make.case_judged(case, status, reason, **fields)]
 
 
-class Watching:
-    """The console that watches a run; its page and what is on it."""
+class WatchedRun:
+    """The console that watches a run, with its page and the contents of the page."""
 
     def __init__(self, app, pilot, source):
         self.app = app
@@ -139,7 +139,7 @@ class Watching:
         return list(self.table("ranks")._order.keys)
 
     def row(self, rank):
-        """The cells of a rank that the table shows."""
+        """Return the shown cells of a rank."""
         cells = self.table("ranks")._order.rows.cells(rank)
         return [cell if isinstance(cell, str) else cell.text for cell in cells]
 
@@ -151,24 +151,24 @@ class Watching:
             self.app.simulate_key(key)
             await self.pilot.pause()
 
-    async def asked(self, key, answer):
-        """Press a key that asks a question, and answer it."""
+    async def answer(self, key, answer):
+        """Press a key that opens a question, and answer it."""
         await self.press(key)
-        await self.until(lambda: isinstance(self.app.screen, Confirm))
+        await self.wait_until(lambda: isinstance(self.app.screen, Confirm))
         await self.press(answer)
-        await self.until(lambda: not isinstance(self.app.screen, Confirm))
+        await self.wait_until(lambda: not isinstance(self.app.screen, Confirm))
 
-    async def until(self, condition):
-        await until(self.pilot, condition)
+    async def wait_until(self, condition):
+        await wait_until(self.pilot, condition)
 
-    async def sees(self, *words):
-        await self.until(lambda: all(word in shown(self.app) for word in words))
+    async def wait_for_texts(self, *texts):
+        await self.wait_until(lambda: all(text in read_screen(self.app) for text in texts))
 
-    async def copied(self):
-        """What the shown screen copies."""
+    async def copy_text(self):
+        """Return the text that the screen copies."""
         self.app.copy_to_clipboard("")
         await self.press("y")
-        await self.until(lambda: self.app.clipboard)
+        await self.wait_until(lambda: self.app.clipboard)
         return self.app.clipboard
 
     async def focus(self, name):
@@ -176,351 +176,376 @@ class Watching:
         await self.pilot.pause()
 
 
-def startable(folder, where):
-    """Give a run a suite, so that it can be make.started again."""
-    (where / "a.yaml").touch()
+def make_startable(folder, cwd):
+    """Give a run a suite, so that it can be started again."""
+    (cwd / "a.yaml").touch()
     folder.path.mkdir(parents=True)
-    folder.write_json("run.json", {"file": "a.yaml", "cwd": str(where)})
+    folder.write_json("run.json", {"file": "a.yaml", "cwd": str(cwd)})
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Open the console at a size, on a run of these events."""
+def open_run(tmp_path):
+    """Open the console at a size, on a run with these events."""
 
     @asynccontextmanager
-    async def open_it(size, events, source=None, **asked):
-        app = console(tmp_path, page="run", **asked)
+    async def open_console(size, events, source=None, **options):
+        app = make_console(tmp_path, page="run", **options)
         async with app.run_test(size=size, notifications=True) as pilot:
             folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
-            startable(folder, tmp_path)
-            source = source or Script(folder, events)
+            make_startable(folder, tmp_path)
+            source = source or ScriptedSource(folder, events)
             app.context.watch_run(folder, source)
-            await until(
+            await wait_until(
                 pilot, lambda: [line for line in app.screen.query(Headline) if line.display]
             )
-            yield Watching(app, pilot, source)
+            yield WatchedRun(app, pilot, source)
 
-    return open_it
+    return open_console
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_without_a_run_it_says_how_to_come_to_one(tmp_path, size):
-    app = console(tmp_path, page="run")
+async def test_page_without_a_run_explains_how_to_start_one(tmp_path, size):
+    app = make_console(tmp_path, page="run")
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: "No run is watched" in shown(app))
-        assert "compose a suite" in shown(app)
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        assert "compose a suite" in read_screen(app)
         for key in ("space", "slash", "x", "r", "n", "y", "l", "v", "p", "plus", "escape", "z"):
             await pilot.press(key)
         assert app.screen.NAME == "run"
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_run_that_has_passed(opened, size):
-    async with opened(size, make.make_complete_run()) as run:
-        await run.sees("made-up", "✓ passed", "1/1 passed", "tile", "0,1", "2/2", "3.96")
-        assert "openmpi, Open MPI 5.0" in shown(run.app)
-        await run.sees("All alike.")
+async def test_shows_a_passed_run(open_run, size):
+    async with open_run(size, make.make_complete_run()) as run:
+        await run.wait_for_texts("made-up", "✓ passed", "1/1 passed", "tile", "0,1", "2/2", "3.96")
+        assert "openmpi, Open MPI 5.0" in read_screen(run.app)
+        await run.wait_for_texts("All alike.")
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
-async def test_a_benchmark_never_seen_before_shows_as_it_runs(opened, size):
-    async with opened(size, [*going_on(), *sums(failed=())]) as run:
-        await run.sees("… running", "· waiting", "25%", "node03", "slow", "4/4", "✓ passed")
+async def test_shows_an_unknown_benchmark_while_it_runs(open_run, size):
+    async with open_run(size, [*make_running_events(), *make_checks(failed=())]) as run:
+        await run.wait_for_texts(
+            "… running", "· waiting", "25%", "node03", "slow", "4/4", "✓ passed"
+        )
         assert run.title("ranks") == "ranks of warp"
         assert run.table("cases").cursor_key == "warp"
         strip = run.page.query_one(RankStrip)
-        await run.until(lambda: strip._ratios and strip._ratios[3] > 2.8)
+        await run.wait_until(lambda: strip._ratios and strip._ratios[3] > 2.8)
         if size != NARROW:
-            await run.sees("shard", SLOWEST)
+            await run.wait_for_texts("shard", SLOWEST)
             assert run.row(3)[2] == "3"
             await run.press("w")
-        run.source.say(*warps())
+        run.source.send(*make_rates())
         await run.press("m" if size != NARROW else "v")
-        await run.until(lambda: size == NARROW or run.title("time-line") == f"{SMALLEST}, in 1/s")
+        await run.wait_until(
+            lambda: size == NARROW or run.title("time-line") == f"{SMALLEST}, in 1/s"
+        )
 
 
-async def test_a_slow_rank_is_named_with_how_long(opened):
-    async with opened(WIDE, make.make_started_run(made_up(), hosts=HOSTS)) as run:
+async def test_slow_rank_is_reported_with_its_ratio(open_run):
+    async with open_run(WIDE, make.make_started_run(describe_synthetic_case(), hosts=HOSTS)) as run:
         for second in range(8):
-            batch = samples([[2.0], [2.0], [2.0], [4.0]], time=1000.0 + second)
-            run.source.say(*batch)
-            await run.until(lambda: run.source._batches.empty())
+            batch = make_samples([[2.0], [2.0], [2.0], [4.0]], time=1000.0 + second)
+            run.source.send(*batch)
+            await run.wait_until(lambda: run.source._batches.empty())
             await run.pilot.pause(0.02)
-        await run.sees("▲ slow rank 3 on node03 is 2.00x as slow as")
+        await run.wait_for_texts("▲ slow rank 3 on node03 is 2.00x as slow as")
         await run.focus("words")
         await run.press("y")
         assert "rank 3 on node03 is 2.00x as slow as the median rank in warp" in run.app.clipboard
 
 
-SLOW = {"rank": 3, "host": "node03", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
+STRAGGLER = {"rank": 3, "host": "node03", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
 
 
-def noisy_end(case="warp"):
-    """A case in which the hypervisor took half of the time, and rank 3 was slow."""
+def make_noisy_end(case="warp"):
+    """End a case with half of the time stolen by the hypervisor and a slow rank 3."""
     ends = [
         make.rank_event("case_end", rank, case=case, disturbed={"stolen": 0.5}) for rank in range(4)
     ]
-    return [*ends, make.case_judged(case, "passed", stragglers=[SLOW])]
+    return [*ends, make.case_judged(case, "passed", stragglers=[STRAGGLER])]
 
 
-def pane_text(app):
-    """The findings as they are copied: the terminal wraps them."""
+def read_findings(app):
+    """Return the findings as they are copied, since the terminal wraps them."""
     return "\n".join(word.line for word in app.screen.presenter.findings)
 
 
-async def test_findings_are_said_once_and_alike_while_a_run_goes_on_and_at_its_end(opened):
-    events = [*going_on(), *noisy_end()]
+async def test_findings_appear_once_during_and_after_a_run(open_run):
+    events = [*make_running_events(), *make_noisy_end()]
     cases = make.build_state(events).cases
-    [slow] = describe_lags(find_lags(cases["warp"], cases["warp"].verdict.stragglers))
-    async with opened(WIDE, events) as run:
-        await run.sees("▲ slow rank 3 on node03 is 3.00x as slow", "≈ noisy the hypervisor of")
-        while_running = pane_text(run.app)
-        assert while_running.count(slow) == while_running.count("rank 3") == 1
+    [lag_message] = describe_lags(find_lags(cases["warp"], cases["warp"].verdict.stragglers))
+    async with open_run(WIDE, events) as run:
+        await run.wait_for_texts(
+            "▲ slow rank 3 on node03 is 3.00x as slow", "≈ noisy the hypervisor of"
+        )
+        while_running = read_findings(run.app)
+        assert while_running.count(lag_message) == while_running.count("rank 3") == 1
         assert while_running.count("hypervisor") == while_running.count("≈ noisy") == 1
-        run.source.say(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
-        run.source.say(*noisy_end("next"))
-        await run.until(lambda: "in both cases" in pane_text(run.app))
-        assert pane_text(run.app).count("hypervisor") == pane_text(run.app).count("rank 3") == 1
-        found = collect_findings(run.app.context.feed.state)
-        run.source.say(make.run_end("passed", 0, findings=[*found, "case x is flaky"]))
+        run.source.send(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
+        run.source.send(*make_noisy_end("next"))
+        await run.wait_until(lambda: "in both cases" in read_findings(run.app))
+        assert (
+            read_findings(run.app).count("hypervisor")
+            == read_findings(run.app).count("rank 3")
+            == 1
+        )
+        findings = collect_findings(run.app.context.feed.state)
+        run.source.send(make.run_end("passed", 0, findings=[*findings, "case x is flaky"]))
         run.source.end()
-        await run.until(lambda: run.app.context.feed.ended)
-        await run.until(lambda: "• case x is flaky" in pane_text(run.app))
-        told = pane_text(run.app)
-        assert all(told.count(finding) == 1 for finding in found)
-        assert told.count("hypervisor") == told.count("rank 3") == 1
-        assert "▲ slow rank 3 on node03 is up to 3.00x as slow" in told
+        await run.wait_until(lambda: run.app.context.feed.ended)
+        await run.wait_until(lambda: "• case x is flaky" in read_findings(run.app))
+        final_text = read_findings(run.app)
+        assert all(final_text.count(finding) == 1 for finding in findings)
+        assert final_text.count("hypervisor") == final_text.count("rank 3") == 1
+        assert "▲ slow rank 3 on node03 is up to 3.00x as slow" in final_text
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
-async def test_ranks_that_share_cores_are_told_once_and_do_not_hide_the_phase(opened, size):
+async def test_oversubscription_is_reported_once(open_run, size):
     events = [
         event | {"oversubscribed": True} if event["event"] == "job_start" else event
-        for event in going_on()
+        for event in make_running_events()
         if event["event"] != "ready"
     ]
-    async with opened(size, events) as run:
-        await run.sees("timing 25 %", "≈ noisy 4 ranks share fewer cores")
-        assert shown(run.app).count("share") == 1
+    async with open_run(size, events) as run:
+        await run.wait_for_texts("timing 25 %", "≈ noisy 4 ranks share fewer cores")
+        assert read_screen(run.app).count("share") == 1
 
 
-async def test_cases_that_failed_for_the_same_reason_are_named_together(opened):
-    failed = ended_case(reason="no tile"), ended_case("next", reason="no tile")
-    async with opened(WIDE, [*going_on(), *failed[0], *failed[1]]) as run:
-        await run.until(lambda: "✗ failed warp and next: no tile" in pane_text(run.app))
-        assert pane_text(run.app).count("no tile") == 1
+async def test_cases_with_the_same_failure_share_one_finding(open_run):
+    failed_cases = make_case_end(reason="no tile"), make_case_end("next", reason="no tile")
+    async with open_run(WIDE, [*make_running_events(), *failed_cases[0], *failed_cases[1]]) as run:
+        await run.wait_until(lambda: "✗ failed warp and next: no tile" in read_findings(run.app))
+        assert read_findings(run.app).count("no tile") == 1
 
 
-async def test_a_run_of_an_older_version_has_its_own_findings_once(opened):
+async def test_findings_of_an_older_version_appear_once(open_run):
     old = "Slow: rank 3 on node03, 3.0x the median of ranks with the same work in warp."
-    events = [*going_on(), *ended_case(stragglers=[SLOW])]
-    async with opened(WIDE, [*events, make.run_end("failed", 1, findings=[old])]) as run:
+    events = [*make_running_events(), *make_case_end(stragglers=[STRAGGLER])]
+    async with open_run(WIDE, [*events, make.run_end("failed", 1, findings=[old])]) as run:
         run.source.end()
-        await run.until(lambda: run.app.context.feed.ended)
-        await run.until(lambda: f"• {old}" in pane_text(run.app))
-        assert pane_text(run.app).count("rank 3") == 1
+        await run.wait_until(lambda: run.app.context.feed.ended)
+        await run.wait_until(lambda: f"• {old}" in read_findings(run.app))
+        assert read_findings(run.app).count("rank 3") == 1
 
 
-async def test_planted_faults_are_named_as_such(opened):
-    cases = made_up(inject="slow=2"), made_up("next", inject="bad-sum")
-    async with opened(WIDE, make.make_started_run(*cases, hosts=HOSTS)) as run:
+async def test_planted_faults_are_reported(open_run):
+    cases = (
+        describe_synthetic_case(inject="slow=2"),
+        describe_synthetic_case("next", inject="bad-sum"),
+    )
+    async with open_run(WIDE, make.make_started_run(*cases, hosts=HOSTS)) as run:
         note = "• planted faults: slow=2 in warp; bad-sum in next"
-        await run.until(lambda: note in pane_text(run.app))
+        await run.wait_until(lambda: note in read_findings(run.app))
 
 
-def ended_run():
-    """A passed case and one that failed, in a run that has ended."""
-    passed = ended_case(status="passed", reason=None, stragglers=[SLOW])
-    return [*going_on(), *passed, *ended_case("next"), make.run_end("failed", 1)]
+def make_ended_run():
+    """Make an ended run with a passed and a failed case."""
+    passed = make_case_end(status="passed", reason=None, stragglers=[STRAGGLER])
+    return [*make_running_events(), *passed, *make_case_end("next"), make.run_end("failed", 1)]
 
 
-async def test_the_end_of_a_run_shows_its_first_failed_case_and_the_findings(opened):
-    async with opened((120, 40), going_on()) as run:
-        await run.until(lambda: run.page.query_one(Body).panel == "charts")
-        run.source.say(*ended_run()[len(going_on()) :])
-        await run.until(lambda: run.page.query_one(Body).shows_findings)
-        await run.until(lambda: run.table("cases").cursor_key == "next")
+async def test_end_of_a_run_shows_first_failed_case_and_findings(open_run):
+    async with open_run((120, 40), make_running_events()) as run:
+        await run.wait_until(lambda: run.page.query_one(Body).panel == "charts")
+        run.source.send(*make_ended_run()[len(make_running_events()) :])
+        await run.wait_until(lambda: run.page.query_one(Body).shows_findings)
+        await run.wait_until(lambda: run.table("cases").cursor_key == "next")
         assert run.title("ranks").startswith("ranks of next")
-        # Once: what the reader chooses after it stays.
+        # Only once: a later choice of the user stays.
         await run.press("v")
-        await run.until(lambda: not run.page.query_one(Body).shows_findings)
+        await run.wait_until(lambda: not run.page.query_one(Body).shows_findings)
 
 
-async def test_a_wide_and_short_screen_has_charts_next_to_its_findings(opened):
-    async with opened((160, 30), ended_run()) as run:
-        await run.sees("✗ failed next: check sum failed")
-        await run.until(lambda: run.page.query_one(Body).panel == "charts")
+async def test_wide_short_screen_has_charts_next_to_findings(open_run):
+    async with open_run((160, 30), make_ended_run()) as run:
+        await run.wait_for_texts("✗ failed next: check sum failed")
+        await run.wait_until(lambda: run.page.query_one(Body).panel == "charts")
 
 
-async def test_the_end_of_a_run_leaves_what_the_reader_chose(opened):
-    async with opened((120, 40), going_on()) as run:
+async def test_end_of_a_run_keeps_the_users_selection(open_run):
+    async with open_run((120, 40), make_running_events()) as run:
         await run.press("v", "v")
         await run.focus("cases")
         await run.press("down", "up")
-        chosen = run.table("cases").cursor_key
+        selected_case = run.table("cases").cursor_key
         panel = run.page.query_one(Body).panel
-        run.source.say(*ended_run()[len(going_on()) :])
-        await run.sees("✗ failed")
+        run.source.send(*make_ended_run()[len(make_running_events()) :])
+        await run.wait_for_texts("✗ failed")
         assert run.page.query_one(Body).panel == panel
-        assert run.table("cases").cursor_key == chosen
+        assert run.table("cases").cursor_key == selected_case
 
 
-async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened):
-    async with opened(WIDE, going_on()) as run:
-        await run.sees("6.10", "0/2 cases")
+async def test_pause_freezes_ranks_but_not_counters(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("6.10", "0/2 cases")
         await run.press("space")
-        await run.sees("PAUSED")
-        drawn = run.page.query_one(HistogramChart)._counts
-        later = make.rank_event("heartbeat", 0, time=1011.0)
-        run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case(), later)
-        await run.sees("1/2 cases", "✗ failed", "11 s")
+        await run.wait_for_texts("PAUSED")
+        counts = run.page.query_one(HistogramChart)._counts
+        heartbeat = make.rank_event("heartbeat", 0, time=1011.0)
+        run.source.send(
+            *make_samples([[50.0] * 9] * 4), *make_checks(), *make_case_end(), heartbeat
+        )
+        await run.wait_for_texts("1/2 cases", "✗ failed", "11 s")
         assert run.row(3)[7] == "6.10 ms"
-        assert run.page.query_one(HistogramChart)._counts == drawn
+        assert run.page.query_one(HistogramChart)._counts == counts
         await run.press("down")
-        await run.until(lambda: run.title("histogram") == "time of rank 1, each iteration")
+        await run.wait_until(lambda: run.title("histogram") == "time of rank 1, each iteration")
         await run.press("escape", "space")
-        await run.until(lambda: run.row(3)[7] == "50.0 ms")
-        await run.until(lambda: sum(run.page.query_one(HistogramChart)._counts) == 11)
-        await run.until(lambda: "PAUSED" not in shown(run.app))
+        await run.wait_until(lambda: run.row(3)[7] == "50.0 ms")
+        await run.wait_until(lambda: sum(run.page.query_one(HistogramChart)._counts) == 11)
+        await run.wait_until(lambda: "PAUSED" not in read_screen(run.app))
 
 
-async def test_pauses_and_sorts_ranks_with_own_times(opened):
+async def test_paused_ranks_can_be_sorted_by_active_time(open_run):
     waits = make.describe_metric("wait_ms", "ms", part_of="time_ms", waits=True)
-    case = {**made_up(), "metrics": [make.TIME, waits]}
+    case = {**describe_synthetic_case(), "metrics": [make.TIME, waits]}
     events = make.make_started_run(case, hosts=HOSTS)
-    events += samples([[9.0], [9.0], [9.0], [9.0]])
-    events += samples([[8.0], [5.0], [7.0], [6.0]], metric="wait_ms")
-    async with opened(WIDE, events) as run:
+    events += make_samples([[9.0], [9.0], [9.0], [9.0]])
+    events += make_samples([[8.0], [5.0], [7.0], [6.0]], metric="wait_ms")
+    async with open_run(WIDE, events) as run:
         table = run.table("ranks")
-        await run.until(lambda: "active" in [column.key for column in table.columns])
-        await run.until(lambda: "4.00 ms" in run.row(1))
+        await run.wait_until(lambda: "active" in [column.key for column in table.columns])
+        await run.wait_until(lambda: "4.00 ms" in run.row(1))
         table.sort_by("active")
-        await run.until(lambda: run.ranks == [0, 2, 3, 1])
+        await run.wait_until(lambda: run.ranks == [0, 2, 3, 1])
         await run.press("space")
-        await run.sees("PAUSED")
+        await run.wait_for_texts("PAUSED")
         table.sort_by("active", reverse=True)
         assert run.ranks == [1, 3, 2, 0]
 
 
-async def test_keys_that_come_right_behind_the_filters_reach_it(opened):
-    async with opened(WIDE, going_on()) as run:
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
-        in_one_write(run.app, "/e01 no/")
-        await run.until(lambda: run.page.query_one("#filter Input").value == "e01 no/")
-        assert "PAUSED" not in shown(run.app)
+async def test_keys_typed_right_after_the_filter_key_reach_it(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
+        post_keys(run.app, "/e01 no/")
+        await run.wait_until(lambda: run.page.query_one("#filter Input").value == "e01 no/")
+        assert "PAUSED" not in read_screen(run.app)
 
 
-async def test_the_filter_shows_ranks_that_match_and_escape_shows_all(opened):
-    async with opened(WIDE, going_on()) as run:
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+async def test_filter_shows_matching_ranks_until_escape(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
         await run.press("slash", *"e01")
-        await run.until(lambda: run.ranks == [0, 1])
-        await run.until(lambda: "2 of 4 match 'e01'" in run.title("ranks"))
+        await run.wait_until(lambda: run.ranks == [0, 1])
+        await run.wait_until(lambda: "2 of 4 match 'e01'" in run.title("ranks"))
         await run.press("enter", "down")
-        await run.until(lambda: run.table("ranks").has_focus and run.table("ranks").cursor_key == 1)
+        await run.wait_until(
+            lambda: run.table("ranks").has_focus and run.table("ranks").cursor_key == 1
+        )
         await run.press("slash", *[*["backspace"] * 3, *"slow"])
-        await run.until(lambda: run.ranks == [3])
+        await run.wait_until(lambda: run.ranks == [3])
         await run.press("escape")
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
         assert run.table("ranks").has_focus
         assert not run.page.query_one("#filter").display
 
 
 @pytest.mark.long
-async def test_the_key_for_the_slowest_looks_at_the_order_that_there_is(opened, tmp_path):
-    async with opened(WIDE, going_on()) as run:
-        await run.until(lambda: len(run.ranks) == 4)
+async def test_key_for_the_slowest_follows_the_current_order(open_run, tmp_path):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
         await run.press("o")
-        await run.until(lambda: run.ranks[0] == 3)
+        await run.wait_until(lambda: run.ranks[0] == 3)
         await run.press(*["s"] * 20)
         run.table("ranks").sort_by("host")
         await run.press("o")
-        await run.until(lambda: run.ranks[0] == 3)
+        await run.wait_until(lambda: run.ranks[0] == 3)
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.context.watch_run(folder, Script(folder, going_on()))
-        await run.until(lambda: run.page.shown_feed is run.app.context.feed)
-        await run.until(lambda: run.ranks == [3, 1, 2, 0] or run.ranks[:1] == [3])
+        run.app.context.watch_run(folder, ScriptedSource(folder, make_running_events()))
+        await run.wait_until(lambda: run.page.shown_feed is run.app.context.feed)
+        await run.wait_until(lambda: run.ranks == [3, 1, 2, 0] or run.ranks[:1] == [3])
         await run.press("o")
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
 
 
-async def test_ranks_are_sorted_by_slowness_and_by_key_and_a_row_is_copied(opened):
-    async with opened(WIDE, [*going_on(), *sums(failed=())]) as run:
-        await run.until(lambda: len(run.ranks) == 4)
+async def test_sorts_ranks_and_copies_a_row(open_run):
+    async with open_run(WIDE, [*make_running_events(), *make_checks(failed=())]) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
         await run.press("n")
-        await run.sees("no rank has failed")
+        await run.wait_for_texts("no rank has failed")
         await run.press("end", "y")
-        told = "rank 3 on node03, shard 3, timing 2/8, 2 iterations, last 6.20 ms, median 6.10 ms"
-        assert run.app.clipboard.startswith(told)
+        expected = (
+            "rank 3 on node03, shard 3, timing 2/8, 2 iterations, last 6.20 ms, median 6.10 ms"
+        )
+        assert run.app.clipboard.startswith(expected)
         assert "skew 2.98x, checks passed" in run.app.clipboard
         await run.press("o")
-        await run.until(lambda: run.ranks[0] == 3)
+        await run.wait_until(lambda: run.ranks[0] == 3)
         await run.press("o")
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
         await run.press("s", "s")
-        await run.until(lambda: run.table("ranks")._order.sort == "host")
+        await run.wait_until(lambda: run.table("ranks")._order.sort == "host")
         await run.press("S")
-        await run.until(lambda: run.ranks[0] == 3)
+        await run.wait_until(lambda: run.ranks[0] == 3)
         for column in ("p95", "last", "iterations", "check"):
             run.table("ranks").sort_by(column, reverse=True)
-            await run.until(lambda: sorted(run.ranks) == [0, 1, 2, 3])
+            await run.wait_until(lambda: sorted(run.ranks) == [0, 1, 2, 3])
         run.table("ranks").sort_by("p95", reverse=True)
-        await run.until(lambda: run.ranks[0] == 3)
+        await run.wait_until(lambda: run.ranks[0] == 3)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_failed_check_is_named_with_its_largest_error_and_where(opened, size):
-    async with opened(size, [*going_on(), *sums()]) as run:
-        await run.sees("check sum failed on rank 2 on node02", "largest error", "✗ failed")
-        await run.sees("largest error", "0.25", "(tolerance", "0.001): row 7")
+async def test_failed_check_shows_its_largest_error_and_position(open_run, size):
+    async with open_run(size, [*make_running_events(), *make_checks()]) as run:
+        await run.wait_for_texts(
+            "check sum failed on rank 2 on node02", "largest error", "✗ failed"
+        )
+        await run.wait_for_texts("largest error", "0.25", "(tolerance", "0.001): row 7")
         await run.press("n")
-        await run.until(lambda: run.table("ranks").cursor_key == 2)
+        await run.wait_until(lambda: run.table("ranks").cursor_key == 2)
         await run.press("n")
-        await run.until(lambda: run.table("ranks").cursor_key == 2)
+        await run.wait_until(lambda: run.table("ranks").cursor_key == 2)
         strip = run.page.query_one(RankStrip)
-        await run.until(lambda: strip._failed == {2} and strip._selected == 2)
+        await run.wait_until(lambda: strip._failed == {2} and strip._selected == 2)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_judged_case_shows_the_ranks_it_has_left_and_f_follows_again(opened, size):
+async def test_finished_case_keeps_its_ranks_until_f_follows_again(open_run, size):
     second = [make.rank_event("case_start", rank, case="next") for rank in range(4)]
-    times = samples([[30.0], [31.0], [32.0], [33.0]], "next")
-    async with opened(size, [*going_on(), *sums(), *ended_case(), *second, *times]) as run:
-        await run.until(lambda: run.table("cases").cursor_key == "next")
-        await run.sees("31.0")
+    times = make_samples([[30.0], [31.0], [32.0], [33.0]], "next")
+    async with open_run(
+        size, [*make_running_events(), *make_checks(), *make_case_end(), *second, *times]
+    ) as run:
+        await run.wait_until(lambda: run.table("cases").cursor_key == "next")
+        await run.wait_for_texts("31.0")
         await run.focus("cases")
         await run.press("up")
-        await run.until(lambda: run.title("ranks") == "ranks of warp")
-        await run.sees("done", "2.05", "✗ failed")
-        assert "31.0 " not in shown(run.app).replace("…31.0", "")
+        await run.wait_until(lambda: run.title("ranks") == "ranks of warp")
+        await run.wait_for_texts("done", "2.05", "✗ failed")
+        assert "31.0 " not in read_screen(run.app).replace("…31.0", "")
         assert run.table("cases").cursor_key == "warp"
         await run.press("f")
-        await run.until(lambda: run.title("ranks") == "ranks of next")
+        await run.wait_until(lambda: run.title("ranks") == "ranks of next")
         assert run.table("cases").cursor_key == "next"
 
 
-async def test_a_running_case_has_the_time_that_it_will_have_when_it_is_judged(opened):
+async def test_time_of_a_running_case_equals_its_final_time(open_run):
     limit = make.rank_event(
         "metric", 0, case="warp", name="time_ms", value=1.25, measured_by="one alone"
     )
-    async with opened(WIDE, going_on()) as run:
-        await run.sees("…6.10 ms")
-        await run.until(lambda: run.table("cases").cursor_key == "warp")
-        run.source.say(limit, *sums(failed=()), *ended_case(status="passed", reason=None))
-        await run.sees("6.10 ms", "1.25 ms", "20 %", "✓ passed", "4/4")
-        run.source.say(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
-        await run.until(lambda: run.title("ranks") == "ranks of next")
-        await run.until(lambda: run.table("cases").cursor_key == "next")
-        await run.until(lambda: run.page.query_one(HistogramChart)._counts == ())
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("…6.10 ms")
+        await run.wait_until(lambda: run.table("cases").cursor_key == "warp")
+        run.source.send(
+            limit, *make_checks(failed=()), *make_case_end(status="passed", reason=None)
+        )
+        await run.wait_for_texts("6.10 ms", "1.25 ms", "20 %", "✓ passed", "4/4")
+        run.source.send(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
+        await run.wait_until(lambda: run.title("ranks") == "ranks of next")
+        await run.wait_until(lambda: run.table("cases").cursor_key == "next")
+        await run.wait_until(lambda: run.page.query_one(HistogramChart)._counts == ())
 
 
-async def test_all_is_shown_at_last_where_ticks_come_far_apart(opened, monkeypatch):
-    async with opened(WIDE, going_on()) as run:
-        await run.sees("6.10", "0/2 cases", "… running")
+async def test_sparse_ticks_eventually_show_all(open_run, monkeypatch):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("6.10", "0/2 cases", "… running")
         presenter = run.page.presenter
-        seen = run.page.presenter._version
+        version = run.page.presenter._version
         histogram = run.page.query_one(HistogramChart)
-        drawn = histogram._counts
+        counts = histogram._counts
         clock = []
         monkeypatch.setattr("spbench.tui.run.presenter.monotonic", lambda: clock[-1])
         presenter.tick = lambda: None
@@ -530,87 +555,97 @@ async def test_all_is_shown_at_last_where_ticks_come_far_apart(opened, monkeypat
             RunPresenter.tick(presenter)
 
         tick(1e9)
-        run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case())
-        await run.until(lambda: presenter.selection.feed.version > seen)
+        run.source.send(*make_samples([[50.0] * 9] * 4), *make_checks(), *make_case_end())
+        await run.wait_until(lambda: presenter.selection.feed.version > version)
         tick(1e9 + 0.01)
         tick(1e9 + 60.0)
-        assert histogram._counts != drawn
-        await run.sees("✗ failed")
+        assert histogram._counts != counts
+        await run.wait_for_texts("✗ failed")
 
 
-async def test_a_reference_that_was_beaten_is_explained_once_below_the_cases(opened):
+async def test_efficiency_above_100_percent_is_explained_once(open_run):
     reference = make.rank_event(
         "metric", 0, case="warp", name="time_ms", value=9.15, measured_by="one alone"
     )
-    end = ended_case(status="passed", reason=None)
-    async with opened(WIDE, [*going_on(), reference, *sums(failed=()), *end]) as run:
-        await run.sees("9.15 ms", "150 %", "above 100 %: faster than its reference")
-        assert shown(run.app).count("above 100 %") == 1
+    case_end = make_case_end(status="passed", reason=None)
+    async with open_run(
+        WIDE, [*make_running_events(), reference, *make_checks(failed=()), *case_end]
+    ) as run:
+        await run.wait_for_texts("9.15 ms", "150 %", "above 100 %: faster than its reference")
+        assert read_screen(run.app).count("above 100 %") == 1
 
 
 @pytest.mark.long
-async def test_charts_are_of_the_chosen_rank_and_metric_or_of_all(opened):
-    async with opened(WIDE, [*going_on(), *warps()]) as run:
-        await run.until(lambda: run.title("histogram") == SLOWEST)
+async def test_charts_follow_the_selected_rank_and_metric(open_run):
+    async with open_run(WIDE, [*make_running_events(), *make_rates()]) as run:
+        await run.wait_until(lambda: run.title("histogram") == SLOWEST)
         line = run.page.query_one(TimeLine)
-        await run.until(lambda: line._values == [6.0, 6.2])
+        await run.wait_until(lambda: line._values == [6.0, 6.2])
         await run.press("down", "down")
-        await run.until(lambda: run.title("histogram") == "time of rank 2, each iteration")
-        await run.until(lambda: line._values == [2.1, 2.0])
+        await run.wait_until(lambda: run.title("histogram") == "time of rank 2, each iteration")
+        await run.wait_until(lambda: line._values == [2.1, 2.0])
         await run.press("m")
-        await run.until(lambda: run.title("time-line") == "warps of rank 2, each iteration, in 1/s")
-        await run.until(
+        await run.wait_until(
+            lambda: run.title("time-line") == "warps of rank 2, each iteration, in 1/s"
+        )
+        await run.wait_until(
             lambda: (line._values, line._unit, line._better) == ([11, 11], "1/s", "higher")
         )
         await run.press("escape")
-        await run.until(lambda: run.title("histogram") == SMALLEST)
-        await run.until(lambda: line._values == [9.0, 9.0])
+        await run.wait_until(lambda: run.title("histogram") == SMALLEST)
+        await run.wait_until(lambda: line._values == [9.0, 9.0])
         await run.press("m")
-        await run.until(lambda: run.title("histogram") == SLOWEST)
-        await run.sees("limit 5.00 ms")
+        await run.wait_until(lambda: run.title("histogram") == SLOWEST)
+        await run.wait_for_texts("limit 5.00 ms")
         await run.focus("strip")
         await run.press("end")
-        await run.until(lambda: run.table("ranks").cursor_key == 3)
-        await run.until(lambda: run.title("histogram") == "time of rank 3, each iteration")
+        await run.wait_until(lambda: run.table("ranks").cursor_key == 3)
+        await run.wait_until(lambda: run.title("histogram") == "time of rank 3, each iteration")
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_places_have_columns_of_their_own_and_are_sorted_by_number(opened, size):
-    cases = made_up(places=[{"lane": f"0,{10 - rank}", "depth": 0} for rank in range(4)])
-    other = made_up("next", places=[])
-    async with opened(size, make.make_started_run(cases, other, hosts=HOSTS)) as run:
-        await run.until(lambda: run.row(0)[2:4] == ["0,10", "0"])
+async def test_coordinates_have_columns_sorted_by_number(open_run, size):
+    cases = describe_synthetic_case(
+        places=[{"lane": f"0,{10 - rank}", "depth": 0} for rank in range(4)]
+    )
+    other = describe_synthetic_case("next", places=[])
+    async with open_run(size, make.make_started_run(cases, other, hosts=HOSTS)) as run:
+        await run.wait_until(lambda: run.row(0)[2:4] == ["0,10", "0"])
         table = run.table("ranks")
-        await run.sees("lane", "0,10")
-        assert ("depth" in shown(run.app)) == (size != NARROW)
+        await run.wait_for_texts("lane", "0,10")
+        assert ("depth" in read_screen(run.app)) == (size != NARROW)
         table.sort_by("coordinate.lane")
-        await run.until(lambda: run.ranks == [3, 2, 1, 0])
-        run.source.say(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.wait_until(lambda: run.ranks == [3, 2, 1, 0])
+        run.source.send(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
         assert table.sorted_by == (None, False)
-        assert "lane" not in shown(run.app)
+        assert "lane" not in read_screen(run.app)
         assert len(run.row(0)) == len(table.columns)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_details_show_where_a_step_went(opened, size):
-    async with opened(size, make.make_phases_run()) as run:
-        await run.until(lambda: run.row(2)[3:5] == ["2+0", "2,0"])
+async def test_details_show_the_phases_of_a_step(open_run, size):
+    async with open_run(size, make.make_phases_run()) as run:
+        await run.wait_until(lambda: run.row(2)[3:5] == ["2+0", "2,0"])
         await run.focus("cases")
         await run.press("enter")
-        await run.sees("spin 60 %, send 10 %, idle 20 %, packing and sending 10 %", "all ranks  ")
-        await run.sees("rank 2 stage 2+0 tile 2,0", "s spin  e send  i idle  · packing and sending")
-        await run.sees("ssss 60 %")
+        await run.wait_for_texts(
+            "spin 60 %, send 10 %, idle 20 %, packing and sending 10 %", "all ranks  "
+        )
+        await run.wait_for_texts(
+            "rank 2 stage 2+0 tile 2,0", "s spin  e send  i idle  · packing and sending"
+        )
+        await run.wait_for_texts("ssss 60 %")
         await run.press("y")
         assert "mean step: spin 60 %" in run.app.clipboard
         await run.press("escape")
         await run.focus("ranks")
         await run.press("end", "enter")
-        await run.sees("replica 0, stage 2, tile 2,0", "stage 0", "idle 30 %", "ss 60 %")
-        assert "rank 1 " not in shown(run.app.screen)
+        await run.wait_for_texts("replica 0, stage 2, tile 2,0", "stage 0", "idle 30 %", "ss 60 %")
+        assert "rank 1 " not in read_screen(run.app.screen)
 
 
-def said(count):
+def make_log_events(count):
     return [
         make.rank_event(
             "log", number % 4, level="info", message=f"said {number}", time=1000.0 + number
@@ -620,161 +655,173 @@ def said(count):
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_logs_of_a_rank_or_of_all_take_the_place_of_the_charts(opened, size):
-    async with opened(size, [*going_on(), *said(101)]) as run:
-        await run.until(lambda: len(run.ranks) == 4)
+async def test_logs_of_one_or_all_ranks_replace_the_charts(open_run, size):
+    async with open_run(size, [*make_running_events(), *make_log_events(101)]) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
         await run.press("l")
-        await run.sees("said 99", "said 100")
+        await run.wait_for_texts("said 99", "said 100")
         await run.press("down")
-        await run.until(lambda: "said 97" in shown(run.app) and "said 100" not in shown(run.app))
-        assert "said 98" not in shown(run.app)
+        await run.wait_until(
+            lambda: "said 97" in read_screen(run.app) and "said 100" not in read_screen(run.app)
+        )
+        assert "said 98" not in read_screen(run.app)
         await run.press("escape")
-        await run.sees("said 100")
+        await run.wait_for_texts("said 100")
         await run.press("l")
-        await run.until(lambda: "said 100" not in shown(run.app))
+        await run.wait_until(lambda: "said 100" not in read_screen(run.app))
 
 
-async def test_logs_scroll_and_stay_where_they_are_read(opened):
-    async with opened(WIDE, [*going_on(), *said(101)]) as run:
-        await run.until(lambda: len(run.ranks) == 4)
+async def test_logs_scroll_and_keep_their_position(open_run):
+    async with open_run(WIDE, [*make_running_events(), *make_log_events(101)]) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
         await run.press("l")
-        await run.sees("said 100")
+        await run.wait_for_texts("said 100")
         await run.focus("logs")
         await run.press("up", "up")
-        await run.until(lambda: "said 99" not in shown(run.app) and "said 98" in shown(run.app))
-        run.source.say(make.rank_event("log", 0, level="error", message="said 101\nand more"))
-        await run.until(lambda: run.app.context.feed.log_count == 102)
+        await run.wait_until(
+            lambda: "said 99" not in read_screen(run.app) and "said 98" in read_screen(run.app)
+        )
+        run.source.send(make.rank_event("log", 0, level="error", message="said 101\nand more"))
+        await run.wait_until(lambda: run.app.context.feed.log_count == 102)
         await run.press("down")
-        await run.until(lambda: "said 99" in shown(run.app) and "said 100" not in shown(run.app))
+        await run.wait_until(
+            lambda: "said 99" in read_screen(run.app) and "said 100" not in read_screen(run.app)
+        )
         await run.press("pageup")
-        await run.until(lambda: "said 99" not in shown(run.app))
+        await run.wait_until(lambda: "said 99" not in read_screen(run.app))
         await run.press("end")
-        await run.sees("said 101", "and more")
+        await run.wait_for_texts("said 101", "and more")
         await run.press("pageup", "pagedown")
-        await run.sees("said 101")
+        await run.wait_for_texts("said 101")
 
 
-async def test_wide_letters_of_logs_are_all_shown(opened):
-    told = make.rank_event("log", 0, level="info", message="漢字" * 200 + "end")
-    async with opened(MIDDLE, [*going_on(), told]) as run:
-        await run.until(lambda: len(run.ranks) == 4)
+async def test_wide_characters_of_logs_are_all_shown(open_run):
+    log_event = make.rank_event("log", 0, level="info", message="漢字" * 200 + "end")
+    async with open_run(MIDDLE, [*make_running_events(), log_event]) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
         await run.press("l")
-        await run.sees("end")
-        assert shown(run.app).count("漢") == 200
+        await run.wait_for_texts("end")
+        assert read_screen(run.app).count("漢") == 200
 
 
 @pytest.mark.long
-async def test_at_a_small_size_a_key_goes_through_panels_and_hidden_ones_are_not_drawn(
-    opened, monkeypatch
-):
-    drawn = []
+async def test_key_cycles_panels_and_hidden_ones_are_not_drawn(open_run, monkeypatch):
+    updated_types = []
     panels = []
     for widget in (HistogramChart, TimeLine):
-        monkeypatch.setattr(widget, "update", lambda self, *_: drawn.append(type(self)))
-    async with opened(NARROW, [*going_on(), *sums(), *said(3)]) as run:
-        await run.sees("check sum failed", "timing 2/8")
+        monkeypatch.setattr(widget, "update", lambda self, *_: updated_types.append(type(self)))
+    async with open_run(
+        NARROW, [*make_running_events(), *make_checks(), *make_log_events(3)]
+    ) as run:
+        await run.wait_for_texts("check sum failed", "timing 2/8")
         await run.pilot.pause(0.6)
-        assert drawn == []
+        assert updated_types == []
         for _ in range(5):
             await run.press("v")
             panes = run.page.query("#lower > *")
             panels.append([pane.id for pane in panes if pane.is_on_screen])
             if panels[-1] == ["histogram-pane"]:
-                await run.until(lambda: HistogramChart in drawn)
-                assert TimeLine not in drawn
-    shown_alone = ("histogram-pane", "time-line-pane", "host-loads-pane", "logs-pane")
-    assert panels == [*([pane] for pane in shown_alone), []]
+                await run.wait_until(lambda: HistogramChart in updated_types)
+                assert TimeLine not in updated_types
+    single_panes = ("histogram-pane", "time-line-pane", "host-loads-pane", "logs-pane")
+    assert panels == [*([pane] for pane in single_panes), []]
 
 
-async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
+async def test_case_with_an_error_shows_its_traceback(open_run):
     traceback = "Traceback (most recent call last):\n" + "\n".join(
         f'  File "warp.py", line {line}, in drive [red]' for line in range(80)
     )
     error = {"status": "error", "error": {"traceback": traceback}}
     events = [
-        *going_on(),
-        *sums(failed=[1]),
+        *make_running_events(),
+        *make_checks(failed=[1]),
         make.rank_event("case_end", 1, case="warp", **error),
         make.case_judged(
             "warp", "error", "rank 1 on node01: ValueError: no warp", traceback=traceback
         ),
     ]
-    async with opened(WIDE, events) as run:
-        await run.sees("✗ error", "rank 1 on node01: ValueError: no warp")
+    async with open_run(WIDE, events) as run:
+        await run.wait_for_texts("✗ error", "rank 1 on node01: ValueError: no warp")
         await run.focus("cases")
         await run.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
-        await run.sees("warp.drive, 4 ranks", "Traceback (most recent", "line 1, in drive [red]")
-        assert "line 79," not in shown(run.app)
+        await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
+        await run.wait_for_texts(
+            "warp.drive, 4 ranks", "Traceback (most recent", "line 1, in drive [red]"
+        )
+        assert "line 79," not in read_screen(run.app)
         await run.press("end")
-        await run.sees("line 79,")
+        await run.wait_for_texts("line 79,")
         await run.press("y")
         assert "line 40, in drive" in run.app.clipboard
         await run.press("escape")
-        await run.until(lambda: not isinstance(run.app.screen, DetailsScreen))
+        await run.wait_until(lambda: not isinstance(run.app.screen, DetailsScreen))
         await run.press("n")
-        await run.until(lambda: run.table("ranks").cursor_key == 1)
+        await run.wait_until(lambda: run.table("ranks").cursor_key == 1)
         await run.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
-        await run.sees("node01, local rank 1", "0-1", "self,sm")
-        await run.sees("sum, repeat 0: ✗ failed, largest error 0.250 (tolerance 0.00100): row 7")
+        await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
+        await run.wait_for_texts("node01, local rank 1", "0-1", "self,sm")
+        await run.wait_for_texts(
+            "sum, repeat 0: ✗ failed, largest error 0.250 (tolerance 0.00100): row 7"
+        )
 
 
 @pytest.mark.long
-async def test_several_jobs_each_with_its_own_ranks(opened):
-    small = made_up("small", np=2)
+async def test_each_job_shows_its_own_ranks(open_run):
+    small_case = describe_synthetic_case("small", np=2)
     events = [
-        make.run_start(made_up(), small),
+        make.run_start(describe_synthetic_case(), small_case),
         make.job_start("warp", np=4),
         *(make.rank_event("ready", rank, host=host) for rank, host in enumerate(HOSTS)),
         *(make.rank_event("case_start", rank, case="warp") for rank in range(4)),
-        *samples([[2.0]] * 4),
-        *ended_case(status="passed", reason=None),
+        *make_samples([[2.0]] * 4),
+        *make_case_end(status="passed", reason=None),
         make.job_end(),
     ]
-    async with opened(WIDE, events) as run:
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
-        crowded = make.job_start("small", np=2) | {"job": 2, "oversubscribed": True}
-        run.source.say(crowded)
-        await run.sees("job 2: 2 ranks", "2 ranks share fewer cores")
-        run.source.say(*(make.rank_event("ready", rank, host="node09") for rank in range(2)))
-        run.source.say(*(make.rank_event("case_start", rank, case="small") for rank in range(2)))
-        await run.until(lambda: run.ranks == [0, 1])
-        await run.sees("node09", "on 1 host")
-        await run.until(lambda: run.table("cases").cursor_key == "small")
+    async with open_run(WIDE, events) as run:
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
+        second_job = make.job_start("small", np=2) | {"job": 2, "oversubscribed": True}
+        run.source.send(second_job)
+        await run.wait_for_texts("job 2: 2 ranks", "2 ranks share fewer cores")
+        run.source.send(*(make.rank_event("ready", rank, host="node09") for rank in range(2)))
+        run.source.send(*(make.rank_event("case_start", rank, case="small") for rank in range(2)))
+        await run.wait_until(lambda: run.ranks == [0, 1])
+        await run.wait_for_texts("node09", "on 1 host")
+        await run.wait_until(lambda: run.table("cases").cursor_key == "small")
         await run.focus("cases")
         await run.press("home")
-        await run.until(lambda: run.ranks == [0, 1, 2, 3])
-        await run.sees("node03")
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.wait_for_texts("node03")
 
 
-async def test_a_case_chosen_as_the_page_is_brought_up_to_date_stays_chosen(opened):
-    async with opened(WIDE, going_on()) as run:
-        await run.until(lambda: run.table("cases").cursor_key == "warp")
+async def test_selection_during_an_update_is_kept(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_until(lambda: run.table("cases").cursor_key == "warp")
         await run.focus("cases")
         run.table("cases").action_last()
-        run.page.presenter.update_all()  # before the page hears of the choice
-        await run.sees("ranks of next")
+        run.page.presenter.update_all()  # before the page gets the message of the selection
+        await run.wait_for_texts("ranks of next")
         assert run.table("cases").cursor_key == "next"
 
 
-async def test_the_run_before_tells_no_verdict_while_another_starts(opened):
-    async with opened(WIDE, make.make_complete_run()) as run:
-        await run.sees("made-up", "1/1 passed")
+async def test_previous_status_is_hidden_while_a_run_starts(open_run):
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        await run.wait_for_texts("made-up", "1/1 passed")
         run.app.context.starting_since = time.monotonic() - 7
-        await run.sees("… starting a run", "it reads its suite and asks hosts what they have, ")
-        [waited] = re.findall(r"what they have, (\d+) s", shown(run.app))
-        assert int(waited) >= 7
-        assert "1/1 passed" not in shown(run.app)
+        await run.wait_for_texts(
+            "… starting a run", "it reads its suite and asks hosts what they have, "
+        )
+        [seconds] = re.findall(r"what they have, (\d+) s", read_screen(run.app))
+        assert int(seconds) >= 7
+        assert "1/1 passed" not in read_screen(run.app)
         run.app.context.starting_since = None
-        await run.sees("1/1 passed")
+        await run.wait_for_texts("1/1 passed")
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_rank_that_raised_tells_its_error_and_the_jobs_output(opened, size, tmp_path):
+async def test_details_of_a_failed_rank_have_error_and_job_output(open_run, size, tmp_path):
     error = {"message": "ValueError: no such tile", "traceback": "Traceback\n  in halo.py\n"}
     events = [
-        *going_on(),
+        *make_running_events(),
         make.rank_event("case_end", 2, case="warp", status="error", error=error),
         make.case_judged(
             "warp", "error", "rank 2 on node02: no such tile", traceback="Trace\n  in halo.py"
@@ -782,318 +829,336 @@ async def test_a_rank_that_raised_tells_its_error_and_the_jobs_output(opened, si
         make.job_end("error"),
         make.run_end("error", 4),
     ]
-    async with opened(size, events) as run:
+    async with open_run(size, events) as run:
         folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
         (folder.job(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
-        await run.sees("✗ error")
+        await run.wait_for_texts("✗ error")
         await run.press("l")
-        await run.sees("ValueError: no such tile", "in halo.py")
-        for name, chosen in (("cases", "warp"), ("ranks", 2)):
+        await run.wait_for_texts("ValueError: no such tile", "in halo.py")
+        for name, key in (("cases", "warp"), ("ranks", 2)):
             await run.focus(name)
-            run.page.presenter.move_cursor(run.table(name), chosen)
+            run.page.presenter.move_cursor(run.table(name), key)
             await run.press("enter")
-            await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
-            copied = await run.copied()
-            for words in ("no such tile", "in halo.py", "stderr.log)\nMPI_ABORT was invoked"):
-                assert words in copied, name
+            await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
+            text = await run.copy_text()
+            for expected in ("no such tile", "in halo.py", "stderr.log)\nMPI_ABORT was invoked"):
+                assert expected in text, name
             await run.press("escape")
 
 
-async def test_cancelled_and_skipped_cases(opened):
+async def test_shows_cancelled_and_skipped_cases(open_run):
     events = [
-        *going_on(),
+        *make_running_events(),
         make.case_judged("warp", "cancelled", "the run was cancelled"),
         make.case_judged("next", "skipped", "the run was cancelled before it"),
         make.job_end("cancelled"),
         make.run_end("cancelled", 130, errors=["interrupted by SIGINT"]),
     ]
-    async with opened(WIDE, events) as run:
-        await run.sees("- cancelled", "- skipped", "0/2 passed", "interrupted by SIGINT")
+    async with open_run(WIDE, events) as run:
+        await run.wait_for_texts("- cancelled", "- skipped", "0/2 passed", "interrupted by SIGINT")
         await run.focus("cases")
         await run.press("down")
-        await run.sees("no rank has begun here", "ranks of next")
+        await run.wait_for_texts("no rank has begun here", "ranks of next")
 
 
 @pytest.mark.long
-async def test_a_run_whose_console_was_killed_is_unfinished(opened):
-    async with opened(WIDE, going_on()) as run:
-        await run.sees("… running", "Cancel")
+async def test_run_of_a_killed_console_is_unfinished(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("… running", "Cancel")
         run.source.end()
-        await run.sees("! unfinished", "its console was killed")
-        await run.until(lambda: "Cancel" not in shown(run.app))
-        await run.until(lambda: "made-up ! unfinished 0/2" in shown(run.app).splitlines()[0])
-        await run.until(lambda: all(run.row(rank)[3] == "unfinished" for rank in range(4)))
-        await run.until(lambda: "…" not in shown(run.app) and "waiting" not in shown(run.app))
+        await run.wait_for_texts("! unfinished", "its console was killed")
+        await run.wait_until(lambda: "Cancel" not in read_screen(run.app))
+        await run.wait_until(
+            lambda: "made-up ! unfinished 0/2" in read_screen(run.app).splitlines()[0]
+        )
+        await run.wait_until(lambda: all(run.row(rank)[3] == "unfinished" for rank in range(4)))
+        await run.wait_until(
+            lambda: "…" not in read_screen(run.app) and "waiting" not in read_screen(run.app)
+        )
         await run.focus("cases")
         await run.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
-        await run.sees("status", "! unfinished")
-        assert "running" not in shown(run.app)
+        await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
+        await run.wait_for_texts("status", "! unfinished")
+        assert "running" not in read_screen(run.app)
 
 
-async def test_what_was_held_goes_on_when_the_run_ends(opened):
-    async with opened(WIDE, going_on()) as run:
-        await run.sees("6.10")
+async def test_end_of_a_run_ends_the_pause(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("6.10")
         await run.press("space")
-        await run.sees("PAUSED")
-        run.source.say(
-            *samples([[50.0] * 9] * 4), *sums(), *ended_case(), make.run_end("failed", 1)
+        await run.wait_for_texts("PAUSED")
+        run.source.send(
+            *make_samples([[50.0] * 9] * 4),
+            *make_checks(),
+            *make_case_end(),
+            make.run_end("failed", 1),
         )
         run.source.end()
-        await run.sees("✗ failed", "check sum failed on rank 2")
-        await run.until(lambda: "PAUSED" not in shown(run.app) and run.row(3)[7] == "50.0 ms")
+        await run.wait_for_texts("✗ failed", "check sum failed on rank 2")
+        await run.wait_until(
+            lambda: "PAUSED" not in read_screen(run.app) and run.row(3)[7] == "50.0 ms"
+        )
 
 
-async def test_the_headline_forgets_the_run_before(opened, tmp_path):
-    async with opened(WIDE, going_on()) as run:
-        await run.sees("4 ranks on 3 hosts")
+async def test_headline_resets_for_another_run(open_run, tmp_path):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("4 ranks on 3 hosts")
         headline = run.page.query_one(Headline)
         headline._rate.value = 154.0
         headline._rate._events = 10**6
-        events = make.make_started_run(made_up(), hosts=["node01"] * 4)
+        events = make.make_started_run(describe_synthetic_case(), hosts=["node01"] * 4)
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.context.watch_run(folder, Script(folder, events))
-        await run.sees("4 ranks on 1 host", " 0 events/s")
+        run.app.context.watch_run(folder, ScriptedSource(folder, events))
+        await run.wait_for_texts("4 ranks on 1 host", " 0 events/s")
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_cases_that_differ_in_what_is_swept_can_be_told_apart(opened, size):
+async def test_swept_values_distinguish_cases(open_run, size):
     ids = [f"exchange[grid={grid},halo_len=3]" for grid in ("1x8", "2x4", "8x1")]
-    async with opened(size, make.make_started_run(*map(made_up, ids), hosts=HOSTS)) as run:
-        await run.sees("1x8", "2x4", "8x1")
+    async with open_run(
+        size, make.make_started_run(*map(describe_synthetic_case, ids), hosts=HOSTS)
+    ) as run:
+        await run.wait_for_texts("1x8", "2x4", "8x1")
 
 
-async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(opened, tmp_path):
-    folder = make.record_run(tmp_path / "home", going_on(), console={"pid": 1, "host": "node09"})
-    async with opened(WIDE, [], LiveSource(folder)) as run:
-        await run.sees("… running on node09", "as far as its log shows")
-        await run.until(lambda: "Cancel" not in shown(run.app))
+async def test_run_of_another_host_is_followed_but_not_cancellable(open_run, tmp_path):
+    folder = make.record_run(
+        tmp_path / "home", make_running_events(), console={"pid": 1, "host": "node09"}
+    )
+    async with open_run(WIDE, [], LiveSource(folder)) as run:
+        await run.wait_for_texts("… running on node09", "as far as its log shows")
+        await run.wait_until(lambda: "Cancel" not in read_screen(run.app))
         assert not run.app.context.feed.ended
         with folder.events.open("ab") as log:
             log.write(json.dumps({"job": 1, **make.rank_event("log")}).encode() + b"\n")
-        await run.until(lambda: run.app.context.feed.log_count == 1)
+        await run.wait_until(lambda: run.app.context.feed.log_count == 1)
         os.utime(folder.events, (1000.0, 1000.0))
-        await run.sees("! unfinished", "nothing came from its console on node09")
+        await run.wait_for_texts("! unfinished", "nothing came from its console on node09")
 
 
-async def test_a_killed_run_whose_first_line_is_longer_than_a_look_is_read_to_its_end(tmp_path):
-    first, *others = going_on()
-    console = {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}
-    long = first | {"description": "x" * (3 * BATCH_BYTES)}
-    folder = make.record_run(tmp_path / "home", [long, *others], console=console)
-    read = [event async for batch in LiveSource(folder).batches() for event in batch]
-    assert [event["event"] for event in read] == [event["event"] for event in [first, *others]]
+async def test_killed_run_with_a_long_first_line_is_read_fully(tmp_path):
+    first, *later_events = make_running_events()
+    make_console = {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}
+    long_event = first | {"description": "x" * (3 * BATCH_BYTES)}
+    folder = make.record_run(tmp_path / "home", [long_event, *later_events], console=make_console)
+    events = [event async for batch in LiveSource(folder).batches() for event in batch]
+    assert [event["event"] for event in events] == [
+        event["event"] for event in [first, *later_events]
+    ]
 
 
-async def test_a_log_that_is_none_of_a_run_says_where(opened):
-    async with opened(NARROW, [*going_on(), make.run_resumed("nowhere")]) as run:
-        await run.sees("✗ error", "event 19 is none of a run")
+async def test_invalid_event_log_is_an_error_with_its_position(open_run):
+    async with open_run(NARROW, [*make_running_events(), make.run_resumed("nowhere")]) as run:
+        await run.wait_for_texts("✗ error", "event 19 is none of a run")
 
 
-async def test_names_from_outside_are_not_read_as_markup(opened):
+async def test_external_names_are_not_parsed_as_markup(open_run):
     hosts = ("[red]a[/]", "[/b]")
-    case = made_up("case[width=1,mode=[bold]]", np=2)
+    case = describe_synthetic_case("case[width=1,mode=[bold]]", np=2)
     log = make.rank_event("log", 0, level="error", message="[/x] \x1b[31m")
-    times = samples([[1.0], [2.0]], case["id"])
-    async with opened(WIDE, [*make.make_started_run(case, hosts=hosts), *times, log]) as run:
-        await run.sees("[red]a[/]", "[/b]", "ranks of case[width=1,mode=[bold]]")
+    times = make_samples([[1.0], [2.0]], case["id"])
+    async with open_run(WIDE, [*make.make_started_run(case, hosts=hosts), *times, log]) as run:
+        await run.wait_for_texts("[red]a[/]", "[/b]", "ranks of case[width=1,mode=[bold]]")
         await run.press("down", "l")
-        await run.until(lambda: run.title("logs") == "logs of rank 1")
+        await run.wait_until(lambda: run.title("logs") == "logs of rank 1")
         await run.press("up")
-        await run.sees("[/x] ?[31m")
+        await run.wait_for_texts("[/x] ?[31m")
 
 
-def replayed(pause=0.05):
-    """A run in which each rank gives its times one by one."""
-    events = make.make_started_run(made_up(), hosts=HOSTS)
+def make_replayed_events(pause=0.05):
+    """Make a run in which each rank sends its times one by one."""
+    events = make.make_started_run(describe_synthetic_case(), hosts=HOSTS)
     for step in range(400):
-        events += samples([[2.0]] * 4, time=1001.0 + step * pause)
-    return [*events, *ended_case(status="passed", reason=None), make.job_end(), make.run_end()]
+        events += make_samples([[2.0]] * 4, time=1001.0 + step * pause)
+    return [*events, *make_case_end(status="passed", reason=None), make.job_end(), make.run_end()]
 
 
 @pytest.mark.long
-async def test_a_replay_is_stopped_and_played_faster_and_slower(opened):
-    source = ReplaySource(replayed(), 1.0)
-    async with opened(WIDE, [], source) as run:
-        await run.sees("▶ 1x at")
-        assert "Cancel" not in shown(run.app)
+async def test_replay_pauses_and_changes_speed(open_run):
+    source = ReplaySource(make_replayed_events(), 1.0)
+    async with open_run(WIDE, [], source) as run:
+        await run.wait_for_texts("▶ 1x at")
+        assert "Cancel" not in read_screen(run.app)
         await run.press("p")
-        await run.until(lambda: "⏸ 1x" in shown(run.app) and not source.playing)
+        await run.wait_until(lambda: "⏸ 1x" in read_screen(run.app) and not source.playing)
         await run.pilot.pause(0.25)
         before = source.played
         await run.pilot.pause(0.25)
         assert source.played == before
         await run.press("minus")
-        await run.sees("⏸ 0.5x")
+        await run.wait_for_texts("⏸ 0.5x")
         await run.press(*["plus"] * 3)
-        await run.sees("⏸ 5x")
+        await run.wait_for_texts("⏸ 5x")
         assert source.speed == 5.0
         await run.press("p")
-        await run.until(lambda: source.played > before)
+        await run.wait_until(lambda: source.played > before)
         await run.press(*["plus"] * len(REPLAY_SPEEDS))
-        await run.sees("■ played", "✓ passed")
+        await run.wait_for_texts("■ played", "✓ passed")
         assert source.speed is None
 
 
-async def test_cancel_asks_and_lets_the_run_end_or_tells_why_not(opened, monkeypatch):
-    cancelled = []
-    monkeypatch.setattr(background, "cancel_run", cancelled.append)
-    async with opened(MIDDLE, going_on()) as run:
-        await run.sees("Cancel", "Rerun")
+async def test_cancel_asks_and_reports_errors(open_run, monkeypatch):
+    cancelled_folders = []
+    monkeypatch.setattr(background, "cancel_run", cancelled_folders.append)
+    async with open_run(MIDDLE, make_running_events()) as run:
+        await run.wait_for_texts("Cancel", "Rerun")
         bindings = [active.binding for active in run.page.active_bindings.values()]
-        ours = [binding.id for binding in bindings if (binding.id or "").startswith("run.")]
-        in_footer = [binding.id for binding in bindings if binding.show and binding.id in ours]
-        assert len(in_footer) == 5
-        await run.asked("x", answer="n")
-        await run.asked("x", answer="escape")
-        assert cancelled == []
-        await run.asked("x", answer="y")
-        await run.until(lambda: cancelled == [run.app.context.feed.folder])
-        await run.sees("being cancelled")
+        page_ids = [binding.id for binding in bindings if (binding.id or "").startswith("run.")]
+        footer_ids = [binding.id for binding in bindings if binding.show and binding.id in page_ids]
+        assert len(footer_ids) == 5
+        await run.answer("x", answer="n")
+        await run.answer("x", answer="escape")
+        assert cancelled_folders == []
+        await run.answer("x", answer="y")
+        await run.wait_until(lambda: cancelled_folders == [run.app.context.feed.folder])
+        await run.wait_for_texts("being cancelled")
 
         def refuse(folder):
             raise UsageError("the run goes on on node09; cancel it there")
 
         monkeypatch.setattr(background, "cancel_run", refuse)
-        await run.asked("x", answer="y")
-        await run.sees("cancel it there")
+        await run.answer("x", answer="y")
+        await run.wait_for_texts("cancel it there")
 
 
-async def test_again_asks_and_starts_the_same_run_where_it_was_started(
-    opened, monkeypatch, tmp_path
-):
-    asked = []
-    begun = []
+async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatch, tmp_path):
+    requested_folders = []
+    starts = []
 
-    def again(folder):
-        asked.append(folder)
+    def build_rerun_args(folder):
+        requested_folders.append(folder)
         return ("a.yaml",)
 
-    monkeypatch.setattr(background, "build_rerun_args", again)
+    monkeypatch.setattr(background, "build_rerun_args", build_rerun_args)
     monkeypatch.setattr(background, "find_start_folder", lambda folder: tmp_path)
-    async with opened(WIDE, make.make_complete_run()) as run:
-        monkeypatch.setattr(run.app.context, "start_run", lambda *words: begun.append(words))
-        await run.sees("✓ passed")
-        await run.asked("r", answer="n")
-        assert asked == []
-        await run.asked("r", answer="y")
-        await run.until(lambda: begun == [(("a.yaml",), tmp_path)])
-        assert asked == [run.app.context.feed.folder]
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        monkeypatch.setattr(
+            run.app.context, "start_run", lambda *arguments: starts.append(arguments)
+        )
+        await run.wait_for_texts("✓ passed")
+        await run.answer("r", answer="n")
+        assert requested_folders == []
+        await run.answer("r", answer="y")
+        await run.wait_until(lambda: starts == [(("a.yaml",), tmp_path)])
+        assert requested_folders == [run.app.context.feed.folder]
 
 
-async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_path):
-    async with opened(WIDE, make.make_complete_run()) as run:
-        await run.sees("✓ passed", "Rerun")
+async def test_run_without_its_suite_cannot_be_repeated(open_run, tmp_path):
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        await run.wait_for_texts("✓ passed", "Rerun")
         (tmp_path / "a.yaml").unlink()
         run.app.context.watch_run(
             run.app.context.feed.folder,
-            Script(run.app.context.feed.folder, make.make_complete_run()),
+            ScriptedSource(run.app.context.feed.folder, make.make_complete_run()),
         )
         page = run.page
         feed = run.app.context.feed
-        await run.until(lambda: page.shown_feed is feed and not page.can_rerun)
-        await run.until(lambda: "Rerun" not in shown(run.app))
+        await run.wait_until(lambda: page.shown_feed is feed and not page.can_rerun)
+        await run.wait_until(lambda: "Rerun" not in read_screen(run.app))
         await run.press("r")
         assert not isinstance(run.app.screen, Confirm)
 
 
-async def test_readonly_neither_cancels_nor_starts(opened):
-    async with opened(WIDE, going_on(), readonly=True) as run:
-        await run.sees("Pause")
+async def test_readonly_neither_cancels_nor_starts(open_run):
+    async with open_run(WIDE, make_running_events(), readonly=True) as run:
+        await run.wait_for_texts("Pause")
         await run.press("x", "r")
         await run.pilot.pause()
         assert not isinstance(run.app.screen, Confirm)
-        assert "Cancel" not in shown(run.app)
+        assert "Cancel" not in read_screen(run.app)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_the_focused_pane_fills_the_page_and_gives_room_again(opened, size):
-    async with opened(size, going_on()) as run:
-        await run.until(lambda: run.table("ranks").size.height == 5)
+async def test_focused_pane_can_fill_the_page_and_shrink_again(open_run, size):
+    async with open_run(size, make_running_events()) as run:
+        await run.wait_until(lambda: run.table("ranks").size.height == 5)
         before = run.table("ranks").size
         await run.press("z")
-        await run.until(lambda: run.table("ranks").size.width > before.width or size == NARROW)
-        await run.until(lambda: run.table("ranks").size.height > size[1] - 8)
-        assert "made-up" in shown(run.app)
+        await run.wait_until(lambda: run.table("ranks").size.width > before.width or size == NARROW)
+        await run.wait_until(lambda: run.table("ranks").size.height > size[1] - 8)
+        assert "made-up" in read_screen(run.app)
         await run.press("z")
-        await run.until(lambda: run.table("ranks").size == before)
+        await run.wait_until(lambda: run.table("ranks").size == before)
 
 
 @pytest.mark.long
-async def test_the_panes_follow_the_size_of_the_terminal_and_then_another_run(opened, tmp_path):
-    async with opened(WIDE, [*going_on(), *sums()]) as run:
-        await run.sees("findings", "check sum failed")
+async def test_panes_follow_terminal_size_and_another_run(open_run, tmp_path):
+    async with open_run(WIDE, [*make_running_events(), *make_checks()]) as run:
+        await run.wait_for_texts("findings", "check sum failed")
         await run.pilot.resize_terminal(*NARROW)
-        await run.until(lambda: not run.page.query_one("#words-pane").is_on_screen)
-        await run.sees("check sum failed", "node03")
+        await run.wait_until(lambda: not run.page.query_one("#words-pane").is_on_screen)
+        await run.wait_for_texts("check sum failed", "node03")
         await run.pilot.resize_terminal(*WIDE)
-        await run.until(lambda: run.page.query_one("#words-pane").is_on_screen)
-        await run.sees(SLOWEST)
+        await run.wait_until(lambda: run.page.query_one("#words-pane").is_on_screen)
+        await run.wait_for_texts(SLOWEST)
         await run.press("slash", "n", "o")
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.context.watch_run(folder, Script(folder, make.make_complete_run()))
-        await run.sees("✓ passed", "tile", "0,1")
-        assert "warp" not in shown(run.app)
+        run.app.context.watch_run(folder, ScriptedSource(folder, make.make_complete_run()))
+        await run.wait_for_texts("✓ passed", "tile", "0,1")
+        assert "warp" not in read_screen(run.app)
         assert not run.page.query_one("#filter").display
 
 
-async def test_thousands_of_ranks_all_have_their_rows_and_the_slow_one_stands_out(opened):
+async def test_slow_rank_among_thousands_is_visible(open_run):
     np = 2000
     hosts = [f"node{rank // 64:02d}" for rank in range(np)]
     times = [[2.0 + (rank % 7) / 100, 2.0] for rank in range(np)]
     times[1234] = [9.0, 9.0]
-    async with opened(
-        WIDE, [*make.make_started_run(made_up(np=np), hosts=hosts), *samples(times)]
+    async with open_run(
+        WIDE,
+        [*make.make_started_run(describe_synthetic_case(np=np), hosts=hosts), *make_samples(times)],
     ) as run:
-        await run.until(lambda: len(run.ranks) == np)
+        await run.wait_until(lambda: len(run.ranks) == np)
         await run.press("o")
-        await run.until(lambda: run.ranks[0] == 1234)
-        await run.sees("x slow", "worst: rank 1234, 4.")
-        run.source.say(*ended_case(status="passed", reason=None))
-        run.source.say(make.rank_event("case_start", 0, case="warp"))
-        await run.sees("1/1 cases")
+        await run.wait_until(lambda: run.ranks[0] == 1234)
+        await run.wait_for_texts("x slow", "worst: rank 1234, 4.")
+        run.source.send(*make_case_end(status="passed", reason=None))
+        run.source.send(make.rank_event("case_start", 0, case="warp"))
+        await run.wait_for_texts("1/1 cases")
 
 
-# What failed
+# Failed ranks and cases
 
 
 @pytest.mark.parametrize(
-    ("events", "words"),
+    ("events", "message"),
     [
         (make.make_complete_run(), "a passed on every rank"),
-        (going_on(), "no rank has failed so far in warp"),
-        ([make.run_start(made_up())], "the case has not begun"),
+        (make_running_events(), "no rank has failed so far in warp"),
+        ([make.run_start(describe_synthetic_case())], "the case has not begun"),
     ],
     ids=["passed", "running", "waiting"],
 )
-async def test_it_says_why_there_is_no_failed_rank_to_go_to(opened, events, words):
-    async with opened(WIDE, events) as run:
-        await run.sees("made-up")
+async def test_explains_the_lack_of_a_failed_rank(open_run, events, message):
+    async with open_run(WIDE, events) as run:
+        await run.wait_for_texts("made-up")
         await run.press("n")
-        await run.until(lambda: any(words in note.message for note in run.app._notifications))
+        await run.wait_until(
+            lambda: any(message in note.message for note in run.app._notifications)
+        )
 
 
-async def test_what_failed_is_run_again_once_the_run_has_ended(opened):
-    started = []
-    async with opened(WIDE, [*going_on(), *sums()]) as run:
-        vars(run.app.context).update(start_run=lambda words, where: started.append(words))
-        await run.sees("… running")
+async def test_failed_cases_can_rerun_after_the_end(open_run):
+    starts = []
+    async with open_run(WIDE, [*make_running_events(), *make_checks()]) as run:
+        vars(run.app.context).update(start_run=lambda arguments, cwd: starts.append(arguments))
+        await run.wait_for_texts("… running")
         await run.press("F")
-        await run.until(
+        await run.wait_until(
             lambda: any("still running" in note.message for note in run.app._notifications)
         )
-        run.source.say(*ended_case(), make.run_end("failed", 1))
-        await run.sees("✗ failed")
-        await run.until(lambda: run.app.context.feed.state.run.verdict == "failed")
-        await run.asked("F", "y")
-        await run.until(lambda: started == [("--failed", "made-up-run")])
+        run.source.send(*make_case_end(), make.run_end("failed", 1))
+        await run.wait_for_texts("✗ failed")
+        await run.wait_until(lambda: run.app.context.feed.state.run.verdict == "failed")
+        await run.answer("F", "y")
+        await run.wait_until(lambda: starts == [("--failed", "made-up-run")])
 
 
-async def test_nothing_is_run_again_where_nothing_failed(opened):
-    async with opened(WIDE, make.make_complete_run()) as run:
-        vars(run.app.context).update(start_run=lambda words, where: pytest.fail("started"))
-        await run.sees("✓ passed")
+async def test_passed_run_has_no_cases_to_rerun(open_run):
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        vars(run.app.context).update(start_run=lambda arguments, cwd: pytest.fail("started"))
+        await run.wait_for_texts("✓ passed")
         await run.press("F")
-        await run.until(
+        await run.wait_until(
             lambda: any("no case of this run" in note.message for note in run.app._notifications)
         )

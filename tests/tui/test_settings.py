@@ -1,4 +1,4 @@
-"""Settings that the console remembers, and a file of them that is wrong."""
+"""Settings that the console saves, and invalid settings files."""
 
 import os
 
@@ -27,7 +27,7 @@ def load(path):
     return load_settings(path, THEMES)
 
 
-def test_without_a_file_there_are_the_defaults(path):
+def test_missing_file_gives_the_defaults(path):
     assert load(path).settings == Settings()
     assert load(path).errors == ()
 
@@ -35,11 +35,11 @@ def test_without_a_file_there_are_the_defaults(path):
 def test_rejects_a_huge_file(path):
     path.touch()
     os.truncate(path, 40 * 10**9)
-    (complaint,) = load(path).errors
-    assert complaint == f"cannot read {path}: it has more than 1 MiB"
+    (error,) = load(path).errors
+    assert error == f"cannot read {path}: it has more than 1 MiB"
 
 
-def test_a_file_says_all(path):
+def test_loads_all_settings(path):
     path.write_text(
         "theme: spbench-light\nrefresh_hz: 2\nkeys: {run.cancel: 'X, delete,ctrl+f5,/'}"
     )
@@ -49,7 +49,7 @@ def test_a_file_says_all(path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("refresh_hz: 50", "refresh_hz: 50 is not a number from 0.5 to 10"),
         ("refresh_hz: true", "refresh_hz: True is not a number"),
@@ -70,16 +70,16 @@ def test_a_file_says_all(path):
         ("- a", "the file holds no mapping"),
     ],
 )
-def test_a_wrong_file_is_one_sentence_with_its_place(path, text, told):
+def test_invalid_setting_is_one_error_with_its_path(path, text, message):
     path.write_text(text)
     loaded = load(path)
     assert loaded.settings == Settings()
-    [sentence] = loaded.errors
-    assert sentence.startswith(f"{path}: error: {told}")
-    assert "\n" not in sentence
+    [error] = loaded.errors
+    assert error.startswith(f"{path}: error: {message}")
+    assert "\n" not in error
 
 
-def test_what_is_right_is_taken_beside_what_is_wrong(path):
+def test_keeps_valid_settings_next_to_invalid_ones(path):
     path.write_text("them: x\nrefresh_hz: 4\nkeys: {run.pause: no such key, run.cancel: X}\n")
     loaded = load(path)
     assert loaded.settings == Settings(refresh_hz=4, keys={"run.cancel": "X"})
@@ -87,12 +87,12 @@ def test_what_is_right_is_taken_beside_what_is_wrong(path):
 
 
 @pytest.mark.parametrize("key", ["slash", "question_mark", "+", "ctrl+shift+left", "é", "alt+x"])
-def test_names_of_keys_are_taken(path, key):
+def test_accepts_key_names(path, key):
     path.write_text(f"keys: {{run.pause: {key!r}}}")
     assert load(path).errors == ()
 
 
-def test_keys_of_no_action_are_told(path):
+def test_reports_keys_of_unknown_actions(path):
     settings = Settings(keys={"run.cancl": "X", "run.cancel": "X", "zzz": "Y"})
     assert check_action_ids(path, settings, collect_action_ids()) == (
         f"{path}: error: keys: there is no action 'run.cancl' (did you mean run.cancel?)",
@@ -115,43 +115,43 @@ def test_keys_of_no_action_are_told(path):
         ),
     ],
 )
-def test_a_theme_is_kept_and_all_else_stays_as_it_is_written(path, before, after):
+def test_saving_the_theme_keeps_the_rest_of_the_file(path, before, after):
     path.write_bytes(before.encode())
     save_theme(path, "spbench-light")
     assert path.read_bytes().decode() == after
     assert load(path).settings.theme == "spbench-light"
 
 
-def test_a_theme_is_kept_in_a_folder_to_be_made_and_through_a_link(tmp_path):
-    kept = tmp_path / "deep" / "kept.yaml"
+def test_saves_the_theme_through_a_link_to_a_new_folder(tmp_path):
+    target = tmp_path / "deep" / "kept.yaml"
     link = tmp_path / "console.yaml"
-    link.symlink_to(kept)
+    link.symlink_to(target)
     save_theme(link, "spbench-light")
     assert link.is_symlink()
-    assert kept.read_text() == "theme: spbench-light\n"
+    assert target.read_text() == "theme: spbench-light\n"
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [", "refresh_hz: 4\n...\n"])
-def test_a_file_that_cannot_be_changed_safely_is_left_alone(path, text):
+def test_keeps_a_file_that_cannot_be_changed_safely(path, text):
     path.write_text(text)
     with pytest.raises(UsageError, match=str(path)):
         save_theme(path, "spbench-light")
     assert path.read_text() == text
 
 
-def test_the_place_is_the_users_config_folder_or_what_the_environment_says(tmp_path, monkeypatch):
+def test_path_is_in_the_config_folder_or_from_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert settings_path({}) == tmp_path / "spbench" / "console.yaml"
     assert settings_path({"SPBENCH_CONFIG": "/x/y.yaml"}).as_posix() == "/x/y.yaml"
 
 
-def test_settings_that_another_user_may_have_written_are_skipped_unless_named(path):
+def test_skips_world_writable_settings_unless_named(path):
     path.write_text("theme: spbench-light\n")
     path.chmod(0o666)
     skipped = load_settings(path, THEMES, explicit=False)
     assert skipped.settings == Settings()
-    [complaint] = skipped.errors
-    assert complaint == (
+    [error] = skipped.errors
+    assert error == (
         f"{path} was skipped: it is world-writable; run chmod o-w {path}; to use it as it is, "
         "name it in SPBENCH_CONFIG"
     )
@@ -164,7 +164,7 @@ def test_settings_that_another_user_may_have_written_are_skipped_unless_named(pa
 
 
 @pytest.mark.parametrize("world_writable", [True, False])
-def test_no_theme_is_kept_in_a_folder_that_others_may_write(tmp_path, path, world_writable):
+def test_does_not_save_a_theme_in_a_folder_of_others(tmp_path, path, world_writable):
     outside = tmp_path / "outside.yaml"
     folder = tmp_path / "config"
     folder.mkdir()
@@ -180,7 +180,7 @@ def test_no_theme_is_kept_in_a_folder_that_others_may_write(tmp_path, path, worl
     assert not outside.exists()
 
 
-def test_only_the_variable_names_the_settings():
+def test_only_the_variable_sets_an_explicit_path():
     assert has_explicit_path({"SPBENCH_CONFIG": "/x/y.yaml"})
     assert not has_explicit_path({"SPBENCH_CONFIG": ""})
     assert not has_explicit_path({"XDG_CONFIG_HOME": "/x"})

@@ -1,4 +1,4 @@
-"""Numbers in tables and details: a unit each, no exponent, and references by their name."""
+"""Numbers in tables and details: units, no exponents, and references by name."""
 
 import re
 from io import StringIO
@@ -42,7 +42,7 @@ AMOUNT = re.compile(
 VALUES = [1e-9, 3.3e-7, 0.0123, 1.5, 999.7, 4.2e6, 1e12]
 
 
-def texts(cells):
+def list_texts(cells):
     return [cell if isinstance(cell, str) else cell.text for cell in cells]
 
 
@@ -52,23 +52,23 @@ def assert_amounts(cells):
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_cells_of_cases_and_ranks_have_units(value):
+def test_case_and_rank_cells_have_units(value):
     row = CaseRow("running", "a", False, 4, 0.5, value, True, 2 * value, (12, 12))
     columns = [column.key for column in COLUMNS]
-    cells = dict(zip(columns, texts(row.cells()), strict=True))
+    cells = dict(zip(columns, list_texts(row.cells()), strict=True))
     assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
     assert cells["time"].startswith("…")
     assert cells["efficiency"] == "200 %"
     figures = (value, value, value, value, 1000 * value, value)
     rank = RankRow(0, "node01", {}, RankPhase.WORKING, "timing", 9, *figures, "passed", (value,))
     columns = [column.key for column in rank_columns(())]
-    cells = dict(zip(columns, texts(rank_cells(rank, ())), strict=True))
+    cells = dict(zip(columns, list_texts(rank_cells(rank, ())), strict=True))
     assert_amounts(cells[key] for key in ("last", "p50", "p95", "p99", "gb_s"))
     assert not EXPONENT.search(" ".join(cells.values()))
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_cells_and_details_of_recorded_cases_have_units(value):
+def test_recorded_cases_have_units(value):
     part = make_case(
         "a",
         {
@@ -83,7 +83,7 @@ def test_cells_and_details_of_recorded_cases_have_units(value):
         ],
     )
     columns = [column.key for column in RECORDED_COLUMNS]
-    cells = dict(zip(columns, texts(RecordedCaseRows(make_run(part)).cells("a")), strict=True))
+    cells = dict(zip(columns, list_texts(RecordedCaseRows(make_run(part)).cells("a")), strict=True))
     assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
     console = Console(width=300, record=True, file=StringIO())
     for title, content in _sections(part):
@@ -94,19 +94,19 @@ def test_cells_and_details_of_recorded_cases_have_units(value):
     assert "limit" not in text.lower()
 
 
-def test_no_column_or_help_calls_a_reference_a_limit():
+def test_columns_and_help_say_reference_instead_of_limit():
     titles = [column.title for column in (*COLUMNS, *RECORDED_COLUMNS, *rank_columns(()))]
     text = " ".join([*titles, RunPage.HELP, CasesView.HELP]).lower()
     assert "limit" not in text
     assert "reference" in text
 
 
-def beaten_case():
+def make_case_above_reference():
     metrics = [describe_metric("time_ms", "ms"), describe_metric("exchange_ms", "ms")]
-    what = describe_case(benchmark="halo.compute", metrics=metrics)
+    case = describe_case(benchmark="halo.compute", metrics=metrics)
     reference = {"name": "time_ms", "value": 3.0, "measured_by": "ping-pong"}
     events = [
-        *make_started_run(what),
+        *make_started_run(case),
         *(rank_event("samples", rank, values=[2.0]) for rank in (0, 1)),
         rank_event("metric", 0, **reference),
         rank_event("metric", 0, name="exchange_ms", value=5.0),
@@ -117,14 +117,14 @@ def beaten_case():
     return build_state(events).cases["a"]
 
 
-def test_details_explain_a_beaten_reference_and_separate_measurements():
-    lines = list(_case_lines(beaten_case(), "passed", disturbed=True))
+def test_details_explain_references_and_separate_metrics():
+    lines = list(_case_lines(make_case_above_reference(), "passed", disturbed=True))
     assert ("reference", "time 3.00 ms, efficiency ~150 %, by ping-pong") in lines
     assert [text for _, text in lines if text.startswith("above 100 %")]
     assert ("measured separately", "exchange: not parts of the time") in lines
 
 
-async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
+async def test_demo_shows_the_times_of_its_report():
     feed = Feed(find_demo_run(), ReplaySource(RecordedEvents(find_demo_run().events), None))
     rows = RunCaseRows(feed)
     live = {}
@@ -137,19 +137,19 @@ async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
     rows.update()
     recorded = load_run(find_demo_run()).cases
     assert live == {name: part.metrics["time_ms"].value for name, part in recorded.items()}
-    shown = {name: rows._rows[name].checks for name in recorded}
-    assert shown == {name: part.check_counts for name, part in recorded.items()}
+    checks = {name: rows._rows[name].checks for name in recorded}
+    assert checks == {name: part.check_counts for name, part in recorded.items()}
 
 
-def waiting_rank():
-    """A rank with the times of its waits."""
+def make_rank_row():
+    """Return a rank with an active time."""
     figures = (2.0, 2.0, 2.0, 2.0, 2.0, None)
     return RankRow(0, "node01", {}, RankPhase.DONE, "done", 9, *figures, "passed", active=0.5)
 
 
 def test_sorts_ranks_by_every_column():
     columns = rank_columns((), with_active_time=True)
-    values = {column.key: rank_sort_value(waiting_rank(), column.key) for column in columns}
+    values = {column.key: rank_sort_value(make_rank_row(), column.key) for column in columns}
     assert values["active"] == 0.5
     assert values["host"] == "node01"
     assert values["gb_s"] is None
@@ -175,10 +175,10 @@ def test_sorts_hosts_by_every_column():
     assert (values["slots"], values["cores"], values["memory"]) == (4, 8, 16.0)
 
 
-def test_own_times_have_a_column_if_waits_are_measured():
-    rank = waiting_rank()
+def test_active_times_have_a_column_if_waits_are_measured():
+    rank = make_rank_row()
     keys = [column.key for column in rank_columns((), with_active_time=True)]
     assert keys[keys.index("p50") + 1] == "active"
-    cells = dict(zip(keys, texts(rank_cells(rank, (), with_active_time=True)), strict=True))
+    cells = dict(zip(keys, list_texts(rank_cells(rank, (), with_active_time=True)), strict=True))
     assert (cells["p50"], cells["active"]) == ("2.00 ms", "500 us")
     assert "active" not in [column.key for column in rank_columns(())]

@@ -1,17 +1,17 @@
-"""What is asked on a terminal of 40x10: the question and all of its answers."""
+"""Dialogs on a terminal of 40x10: the question and all of its answers are visible."""
 
 import pytest
 
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine, Confirm
-from support.tui.driving import console, shown, until
-from support.tui.suites_page import first_in_form, opened
+from support.tui.app_driver import make_console, read_screen, wait_until
+from support.tui.suites_page import open_first_case, open_suite
 
 SMALL = (40, 10)
 
 
 @pytest.mark.parametrize(
-    ("screen", "words"),
+    ("screen", "expected"),
     [
         (Confirm("Delete the run? " * 20, "Delete", "Cancel"), ["Delete (y)", "Cancel (n)"]),
         (
@@ -32,19 +32,21 @@ SMALL = (40, 10)
     ],
     ids=["long question", "long answers", "line", "list"],
 )
-async def test_questions_and_answers_are_seen(tmp_path, screen, words):
-    app = console(tmp_path, page="results")
+async def test_questions_and_answers_are_visible(tmp_path, screen, expected):
+    app = make_console(tmp_path, page="results")
     async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: app.current_mode == "results")
+        await wait_until(pilot, lambda: app.current_mode == "results")
         app.push_screen(screen)
-        await until(pilot, lambda: all(word in shown(app) for word in words))
+        await wait_until(pilot, lambda: all(text in read_screen(app) for text in expected))
         frame = screen.query_one("Vertical").region
         assert app.screen.region.contains_region(frame)
 
 
 @pytest.mark.long
-async def test_the_form_has_its_buttons(suite):
-    app = opened(suite)
+async def test_form_buttons_are_visible(suite):
+    app = open_suite(suite)
     async with app.run_test(size=SMALL) as pilot:
-        await first_in_form(pilot)
-        await until(pilot, lambda: "Cancel (Esc)" in shown(app) and "(Ctrl+S)" in shown(app))
+        await open_first_case(pilot)
+        await wait_until(
+            pilot, lambda: "Cancel (Esc)" in read_screen(app) and "(Ctrl+S)" in read_screen(app)
+        )

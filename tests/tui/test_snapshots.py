@@ -1,7 +1,7 @@
-"""Compare pictures of each page, at two sizes and in two themes; docs/console.md shows them.
+"""Snapshots of each page, at two sizes and in two themes.
 
-The pictures leave the tab bar out. The tab bars of all pages are in snapshots/tab_bar.txt, so that
-a new page changes one file.
+docs/console.md shows them. They leave the tab bar out. The tab bars of all pages are in
+snapshots/tab_bar.txt, so that a new page changes one file.
 
 To accept a change, run SPBENCH_SNAPSHOTS=write pytest tests/tui/test_snapshots.py and look at it.
 """
@@ -28,18 +28,18 @@ from spbench.tui.pages import PAGES
 from spbench.tui.suites import parsed_suite as reading
 from spbench.tui.tab_bar import Tab, TabBar
 from support.paths import EXAMPLES, SUITES
-from support.tui.driving import SIZES, console, shown, until
+from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-SHOWN = ("bringup", "halo", "links", "smoke")
+SUITE_NAMES = ("bringup", "halo", "links", "smoke")
 RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
 NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}
 NODE |= {"mpi": "Open MPI v5.0.11", "mpi4py": "4.1.2", "torch": "2.13.0", "torch_cuda": "13.0"}
 NODE["gpus"] = HostGpus(tuple(Card("H200", f"0000:{number}a:00.0") for number in range(8)))
 
 
-def command_of(run, case_id):
-    """The command that `spbench command` would print on some cluster."""
+def make_command(run, case_id):
+    """Return the command that `spbench command` would print on some cluster."""
     standalone = "mpirun -n 4 python -m mpi4py -m spbench_workers halo.exchange --image-size 256"
     line = "mpirun -n 4 --bind-to core python -m mpi4py -m spbench_workers"
     return JobCommand(run.jobs[0], "Open MPI 5.0.11", (), line, ((case_id, standalone),))
@@ -47,18 +47,24 @@ def command_of(run, case_id):
 
 async def survey(hosts, settings, env):
     for host in hosts:
-        late = Finding(
+        clock_finding = Finding(
             "note", "clock", "3.1 s ahead of this machine's", "let chrony set the clocks"
         )
-        noted = (late,) if host == "node03" else ()
-        yield HostFacts(host, "note" if noted else "ok", late.text if noted else "", noted, **NODE)
+        findings = (clock_finding,) if host == "node03" else ()
+        yield HostFacts(
+            host,
+            "note" if findings else "ok",
+            clock_finding.text if findings else "",
+            findings,
+            **NODE,
+        )
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder with suites, hostfiles and two runs, the same on every machine."""
+def folder(tmp_path, monkeypatch):
+    """Make a folder with suites, hostfiles and two runs, the same on every machine."""
     (tmp_path / "suites").mkdir()
-    for suite in SHOWN:
+    for suite in SUITE_NAMES:
         shutil.copy(SUITES / f"{suite}.yaml", tmp_path / "suites")
     for example in ("resnet-20.json", "two-cores.yaml"):
         (tmp_path / "docs" / "examples").mkdir(parents=True, exist_ok=True)
@@ -68,7 +74,7 @@ def place(tmp_path, monkeypatch):
     for run in RUNS:
         shutil.copytree(find_demo_run().path, tmp_path / "home" / "runs" / run)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reading, "build_case_command", command_of)
+    monkeypatch.setattr(reading, "build_case_command", make_command)
     monkeypatch.setattr(asking, "survey_hosts", survey)
     monkeypatch.setattr(asking, "examine_machine", lambda python, ranks, env: [])
     monkeypatch.setattr(sources, "count_cores", lambda: 8)
@@ -76,110 +82,136 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-async def suites(pilot):
-    await until(pilot, lambda: "Command of" in shown(pilot.app))
-    await until(pilot, lambda: len(re.findall(r"\d+ cases", shown(pilot.app))) >= 4)
+async def wait_for_suites(pilot):
+    await wait_until(pilot, lambda: "Command of" in read_screen(pilot.app))
+    await wait_until(pilot, lambda: len(re.findall(r"\d+ cases", read_screen(pilot.app))) >= 4)
 
 
-async def suites_narrow(pilot):
-    await until(pilot, lambda: "halo.exchange" in shown(pilot.app))
+async def wait_for_narrow_suites(pilot):
+    await wait_until(pilot, lambda: "halo.exchange" in read_screen(pilot.app))
 
 
-async def run(pilot):
-    await until(pilot, lambda: pilot.app.context.feed is not None and pilot.app.context.feed.ended)
-    await until(pilot, lambda: "✗ failed" in shown(pilot.app) and "8/8" in shown(pilot.app))
-    await until(pilot, lambda: "link from rank" in shown(pilot.app))
+async def wait_for_run(pilot):
+    await wait_until(
+        pilot, lambda: pilot.app.context.feed is not None and pilot.app.context.feed.ended
+    )
+    await wait_until(
+        pilot, lambda: "✗ failed" in read_screen(pilot.app) and "8/8" in read_screen(pilot.app)
+    )
+    await wait_until(pilot, lambda: "link from rank" in read_screen(pilot.app))
 
 
-async def results(pilot):
-    await until(pilot, lambda: "memory" in shown(pilot.app))
+async def wait_for_results(pilot):
+    await wait_until(pilot, lambda: "memory" in read_screen(pilot.app))
     await pilot.press("c")
-    await until(pilot, lambda: "b/a" in shown(pilot.app))
+    await wait_until(pilot, lambda: "b/a" in read_screen(pilot.app))
 
 
-async def hosts(pilot):
-    await until(pilot, lambda: "cluster.hosts" in shown(pilot.app))
+async def wait_for_hosts(pilot):
+    await wait_until(pilot, lambda: "cluster.hosts" in read_screen(pilot.app))
     await pilot.press("down", "d")
-    await until(pilot, lambda: "node04" in shown(pilot.app))
+    await wait_until(pilot, lambda: "node04" in read_screen(pilot.app))
 
 
-async def plan(pilot):
+async def wait_for_plan(pilot):
     page = pilot.app.screen
-    await until(pilot, lambda: page.form.query_one("#cluster").value.endswith("two-cores.yaml"))
+    await wait_until(
+        pilot, lambda: page.form.query_one("#cluster").value.endswith("two-cores.yaml")
+    )
     page.form.set_text("micro", "2")
     await pilot.press("enter")
-    await until(pilot, lambda: page.planned is not None and "x as fast as" in shown(pilot.app))
+    await wait_until(
+        pilot, lambda: page.planned is not None and "x as fast as" in read_screen(pilot.app)
+    )
 
 
-READY = {"suites": suites, "run": run, "results": results, "hosts": hosts, "plan": plan}
+READY = {
+    "suites": wait_for_suites,
+    "run": wait_for_run,
+    "results": wait_for_results,
+    "hosts": wait_for_hosts,
+    "plan": wait_for_plan,
+}
 THEMES = ("spbench-dark", "spbench-light")
-PICTURES = [
+SNAPSHOT_PARAMS = [
     (page, size, theme)
     for page in READY
-    for at, size in enumerate(SIZES)
-    for theme in (THEMES if page != "plan" else THEMES[at : at + 1])
+    for index, size in enumerate(SIZES)
+    for theme in (THEMES if page != "plan" else THEMES[index : index + 1])
 ]
-"""The Plan page, whose parts are those of the others, once at each size."""
+"""The Plan page, built from the parts of other pages, appears once at each size."""
 
 
-def named(page, size, theme):
+def name_snapshot(page, size, theme):
     return f"{page}-{size[0]}x{size[1]}-{theme}"
 
 
-def again(page, size, theme):
-    """The mark of a picture in the other theme: each page has one at each size in `make test`."""
+def choose_marks(page, size, theme):
+    """Return the mark of a snapshot.
+
+    `make test` compares each page in one theme at each size.
+    """
     return () if theme == THEMES[SIZES.index(size) % 2] else pytest.mark.long
 
 
 @pytest.mark.parametrize(
     ("page", "size", "theme"),
-    [pytest.param(*picture, id=named(*picture), marks=again(*picture)) for picture in PICTURES],
+    [
+        pytest.param(*snapshot, id=name_snapshot(*snapshot), marks=choose_marks(*snapshot))
+        for snapshot in SNAPSHOT_PARAMS
+    ],
 )
-async def test_a_page_looks_as_it_did(place, page, size, theme, artefacts):
-    (place / "console.yaml").write_text(f"theme: {theme}\n")
-    asked = {"suite": place / "suites" / "halo.yaml"} if page == "suites" else {}
+async def test_page_matches_its_snapshot(folder, page, size, theme, artefacts):
+    (folder / "console.yaml").write_text(f"theme: {theme}\n")
+    options = {"suite": folder / "suites" / "halo.yaml"} if page == "suites" else {}
     if page == "run":
-        asked = {"recorded": find_demo_run(), "speed": None}
-    app = console(place, page=page, **asked)
+        options = {"recorded": find_demo_run(), "speed": None}
+    app = make_console(folder, page=page, **options)
     async with app.run_test(size=size) as pilot:
-        ready = suites_narrow if (page, size) == ("suites", SIZES[0]) else READY[page]
-        await until(pilot, lambda: "Palette" in shown(app) or "Help" in shown(app))
+        ready = wait_for_narrow_suites if (page, size) == ("suites", SIZES[0]) else READY[page]
+        await wait_until(pilot, lambda: "Palette" in read_screen(app) or "Help" in read_screen(app))
         await ready(pilot)
         assert not isinstance(app.screen, Confirm)
         app.screen.query_one(TabBar).visible = False
-        picture = await settled(pilot)
-    compare(f"{named(page, size, theme)}.svg", picture, artefacts)
+        snapshot = await take_snapshot(pilot)
+    compare_with_snapshot(f"{name_snapshot(page, size, theme)}.svg", snapshot, artefacts)
 
 
-async def test_tab_bar_looks_as_it_did(place, artefacts):
+async def test_tab_bar_matches_its_snapshot(folder, artefacts):
     lines = []
     for size in SIZES:
         for theme in THEMES:
-            (place / "console.yaml").write_text(f"theme: {theme}\n")
-            app = console(place, page="suites")
+            (folder / "console.yaml").write_text(f"theme: {theme}\n")
+            app = make_console(folder, page="suites")
             async with app.run_test(size=size) as pilot:
-                await until(pilot, lambda app=app: "Palette" in shown(app) or "Help" in shown(app))
+                await wait_until(
+                    pilot,
+                    lambda app=app: "Palette" in read_screen(app) or "Help" in read_screen(app),
+                )
                 for digit, entry in enumerate(PAGES, 1):
                     page = entry.name
                     await pilot.press(str(digit))
-                    await until(pilot, lambda app=app, page=page: current_page(app) == page)
+                    await wait_until(pilot, lambda app=app, page=page: current_page(app) == page)
                     await pilot.pause()
-                    lines.append(f"{named(page, size, theme)}: {first_line(app)}\n")
-    compare("tab_bar.txt", "".join(lines), artefacts)
+                    lines.append(f"{name_snapshot(page, size, theme)}: {render_first_line(app)}\n")
+    compare_with_snapshot("tab_bar.txt", "".join(lines), artefacts)
 
 
 def current_page(app):
     return app.screen.query_one("TabBar Tab.current", Tab).page
 
 
-def first_line(app):
+def render_first_line(app):
     """Return the first line of the screen, with the style of each part before it."""
     line = app.screen._compositor.render_strips()[0]
     return "".join(f"[{segment.style}]{segment.text}" for segment in line)
 
 
-def compare(name, text, artefacts):
-    """Fail if a snapshot differs, and keep the new one; write it if the environment asks for it."""
+def compare_with_snapshot(name, text, artefacts):
+    """Fail if a snapshot differs, and keep the new one.
+
+    The snapshot is written if the environment asks for it.
+    """
     if os.environ.get("SPBENCH_SNAPSHOTS") == "write":
         (SNAPSHOTS / name).write_text(text)
     if not (SNAPSHOTS / name).exists() or (SNAPSHOTS / name).read_text() != text:
@@ -187,8 +219,8 @@ def compare(name, text, artefacts):
         pytest.fail(f"{artefacts / name} differs from {SNAPSHOTS / name}; look at both")
 
 
-async def settled(pilot):
-    """The picture once it does not change any more; it asks no other host for its fonts."""
+async def take_snapshot(pilot):
+    """Return the screen as SVG once it no longer changes, without remote fonts."""
     before = ""
     for _ in range(40):
         await pilot.pause(0.25)

@@ -1,18 +1,18 @@
-"""Sparklines: of hosts below the ranks, and of each rank's newest times."""
+"""Sparklines of host loads."""
 
 from spbench.record.machine.host_loads import HostLoads
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.widgets.glyphs import sparkline
 
 
-def test_bars_go_from_nothing_to_the_most():
+def test_sparkline_heights_follow_the_values():
     assert sparkline([0, 1, 2, 4], 6) == "  ▁▃▅█"
     assert sparkline([0.5] * 9, 4, 1.0) == "▅▅▅▅"
     assert sparkline([0.0], 1) == "▁"
     assert sparkline([], 3) == "   "
 
 
-def test_a_row_has_sparkline_and_figure_of_each_quantity():
+def test_row_has_sparkline_and_number_of_each_quantity():
     loads = HostLoads()
     for cpu in (0.1, 0.97):
         loads.add("node01", {"cpu": cpu, "memory": 0.5, "received": 1.5e6})

@@ -1,4 +1,4 @@
-"""The duration of a suite on the Suites page, and the question before a run beyond this machine."""
+"""Estimated duration of a suite, and questions before runs beyond this machine."""
 
 from threading import Event
 
@@ -13,95 +13,95 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import Feed, LiveSource
 from spbench.tui.run.headline import _build_first
 from support.sample_events import case_judged, console_event, describe_case, record_run, run_start
-from support.tui.driving import until
+from support.tui.app_driver import wait_until
 from support.tui.suites_page import (
-    AT_SECOND,
+    SECOND_CASE_LINE,
     SIZE,
-    answered,
-    editor,
-    first_in_form,
-    opened,
-    ready,
-    to_line,
-    type_over,
+    answer,
+    get_editor,
+    move_to_line,
+    open_first_case,
+    open_suite,
+    replace_line,
+    wait_for_cases,
 )
 
 SWEPT = ("second[iterations=5]", "second[iterations=10]")
 
 
-def title(app):
+def read_title(app):
     return str(app.screen.query_one("#cases-frame").border_title)
 
 
-def question(app):
-    """The question that is asked; nothing if none is."""
+def read_question(app):
+    """Return the question of the open dialog, or an empty string."""
     statics = app.screen.query(Static) if isinstance(app.screen, Confirm) else ()
     return str(statics[0].content) if statics else ""
 
 
 @pytest.fixture
-def known(duration):
-    """Estimates of the suite's cases: 4 s of the first one, 10 s of each of the others."""
-    duration["first"] = CaseEstimate(4.0, EstimateSource.HISTORY)
-    duration.update(dict.fromkeys(SWEPT, CaseEstimate(10.0, EstimateSource.HISTORY)))
-    return duration
+def known_estimates(case_estimates):
+    """Estimate 4 s for the suite's first case and 10 s for each of the others."""
+    case_estimates["first"] = CaseEstimate(4.0, EstimateSource.HISTORY)
+    case_estimates.update(dict.fromkeys(SWEPT, CaseEstimate(10.0, EstimateSource.HISTORY)))
+    return case_estimates
 
 
-async def test_the_duration_is_next_to_the_number_of_cases(suite, known):
-    app = opened(suite)
+async def test_duration_is_next_to_the_number_of_cases(suite, known_estimates):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await until(pilot, lambda: title(app) == "3 cases, about 24 s")
-        known[SWEPT[1]] = CaseEstimate(None, EstimateSource.UNKNOWN)
-        await type_over(pilot, 1, "# Another line.")
-        await until(pilot, lambda: title(app) == "3 cases, about 14 s + 1 case")
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 24 s")
+        known_estimates[SWEPT[1]] = CaseEstimate(None, EstimateSource.UNKNOWN)
+        await replace_line(pilot, 1, "# Another line.")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 14 s + 1 case")
 
 
-@pytest.mark.usefixtures("known")
-async def test_of_marked_cases_only_theirs_counts(suite):
-    app = opened(suite)
+@pytest.mark.usefixtures("known_estimates")
+async def test_duration_is_that_of_marked_cases(suite):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await until(pilot, lambda: "about 24 s" in title(app))
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "about 24 s" in read_title(app))
         app.screen.query_one("#cases").focus()
         await pilot.press("space")
-        await until(pilot, lambda: title(app) == "3 cases, 1 marked, about 4 s")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, 1 marked, about 4 s")
 
 
-async def test_an_estimate_that_takes_long_does_not_keep_from_typing(suite, monkeypatch):
-    begun = Event()
-    go = Event()
+async def test_slow_estimate_does_not_block_typing(suite, monkeypatch):
+    started = Event()
+    release = Event()
 
     def wait(plan, home):
-        begun.set()
-        go.wait(30)
+        started.set()
+        release.wait(30)
         return RunEstimate({"first": CaseEstimate(4.0, EstimateSource.WORK)})
 
     monkeypatch.setattr("spbench.tui.suites.parsed_suite.estimate_plan", wait)
-    app = opened(suite)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         try:
-            await ready(pilot)
-            await until(pilot, begun.is_set)
-            await type_over(pilot, 1, "# Typed meanwhile.")
-            await until(pilot, lambda: "# Typed meanwhile." in editor(app).text)
-            assert title(app) == "3 cases"
+            await wait_for_cases(pilot)
+            await wait_until(pilot, started.is_set)
+            await replace_line(pilot, 1, "# Typed meanwhile.")
+            await wait_until(pilot, lambda: "# Typed meanwhile." in get_editor(app).text)
+            assert read_title(app) == "3 cases"
         finally:
-            go.set()
-        await until(pilot, lambda: title(app) == "3 cases, about 4 s")
+            release.set()
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 4 s")
 
 
-@pytest.mark.usefixtures("known")
-async def test_the_form_says_how_long_its_case_takes(suite):
-    app = opened(suite)
+@pytest.mark.usefixtures("known_estimates")
+async def test_form_shows_the_duration_of_its_case(suite):
+    app = open_suite(suite)
     async with app.run_test(size=(140, 40)) as pilot:
-        form = await first_in_form(pilot)
-        words = form.query_one("#words", Static)
-        await until(pilot, lambda: str(words.content) == "1 case on 2 ranks, about 4 s")
+        form = await open_first_case(pilot)
+        summary = form.query_one("#words", Static)
+        await wait_until(pilot, lambda: str(summary.content) == "1 case on 2 ranks, about 4 s")
 
 
-def watched(folder, *events):
-    """A feed of a run that goes on, these events ago."""
+def make_feed(folder, *events):
+    """Make a feed of a running run, at the time of the last event."""
     feed = Feed(folder, LiveSource(folder))
     for event in events:
         feed.state.apply(event)
@@ -112,78 +112,82 @@ def watched(folder, *events):
     return feed
 
 
-def test_the_headline_of_a_run_has_what_remains_of_it(tmp_path):
+def test_headline_shows_the_remaining_time(tmp_path):
     start = run_start(describe_case("a"), describe_case("b")) | {"time": 0.0}
     begin = console_event("case_begin", case="a") | {"time": 0.0}
-    feed = watched(RunFolder(tmp_path), start, begin, case_judged("a") | {"time": 30.0})
+    feed = make_feed(RunFolder(tmp_path), start, begin, case_judged("a") | {"time": 30.0})
     assert "about 30 s left" in [part.text for part in _build_first(feed, 1.0)]
     feed.ended = True
     assert not any("left" in part.text for part in _build_first(feed, 1.0))
-    unknown = watched(RunFolder(tmp_path), start)
+    unknown = make_feed(RunFolder(tmp_path), start)
     unknown.estimate = RunEstimate()
     assert not any("left" in part.text for part in _build_first(unknown, 1.0))
 
 
-async def test_a_watched_run_is_estimated_from_its_folder(suite):
+async def test_watched_run_is_estimated_from_its_folder(suite):
     home = suite.parent.parent / "home"
     request = Request(suite, home, {})
     fields = {"request": request.to_record(), "file": str(suite), "cwd": "/"}
     folder = record_run(home, [run_start()], **fields)
     folder.write_text("suite.yaml", suite.read_text())
-    app = opened(suite)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         app.context.watch_run(folder)
-        await until(pilot, lambda: list(app.context.feed.estimate.cases) == ["first", *SWEPT])
+        await wait_until(pilot, lambda: list(app.context.feed.estimate.cases) == ["first", *SWEPT])
 
 
-async def test_more_ranks_than_this_machine_takes_are_asked_for(suite, monkeypatch):
+async def test_asks_before_oversubscribing_this_machine(suite, monkeypatch):
     monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     suite.write_text(suite.read_text().replace("np: 2", "np: 32"))
-    app = opened(suite)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("f5")
-        await until(pilot, lambda: "case second[iterations=5] wants 32 ranks" in question(app))
-        await answered(pilot, "n")
+        await wait_until(
+            pilot, lambda: "case second[iterations=5] wants 32 ranks" in read_question(app)
+        )
+        await answer(pilot, "n")
         assert app.started == []
         await pilot.press("f5")
-        await answered(pilot, "y")
-        await until(pilot, lambda: app.started == [(str(suite), "--oversubscribe")])
+        await answer(pilot, "y")
+        await wait_until(pilot, lambda: app.started == [(str(suite), "--oversubscribe")])
 
 
-async def test_a_plan_for_more_devices_than_there_are_is_asked_for(suite, monkeypatch):
+async def test_asks_before_running_with_too_few_devices(suite, monkeypatch):
     monkeypatch.setattr("spbench.launch.devices.count_cores", lambda: 1)
     text = suite.read_text().replace("cases:", "launch: {oversubscribe: false}\ncases:")
     suite.write_text(text)
-    app = opened(suite)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("f5")
-        wanted = "case first is for 2 devices, one for each rank, and this machine has 1 core"
-        await until(pilot, lambda: wanted in question(app))
-        await answered(pilot, "n")
+        expected = "case first is for 2 devices, one for each rank, and this machine has 1 core"
+        await wait_until(pilot, lambda: expected in read_question(app))
+        await answer(pilot, "n")
         assert app.started == []
 
 
-async def test_a_case_that_fits_is_run_without_a_question(suite, monkeypatch):
+async def test_runs_a_fitting_case_without_asking(suite, monkeypatch):
     monkeypatch.setattr("spbench.engine.capacity.count_cores", lambda: 2)
     suite.write_text(suite.read_text().replace("np: 2", "np: 32"))
-    app = opened(suite)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("f6")
-        await until(pilot, lambda: app.started == [(str(suite), "--case", "first")])
-        await to_line(pilot, AT_SECOND)
+        await wait_until(pilot, lambda: app.started == [(str(suite), "--case", "first")])
+        await move_to_line(pilot, SECOND_CASE_LINE)
 
 
-async def test_more_memory_than_there_is_is_asked_for(suite, monkeypatch):
+async def test_asks_before_exceeding_memory(suite, monkeypatch):
     monkeypatch.setattr("spbench.engine.capacity.read_available_memory", lambda: 1 << 20)
     monkeypatch.setattr(Case, "imports_torch", property(lambda _: True))
-    app = opened(suite)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("f5")
-        await until(pilot, lambda: "and this machine has 1 MiB available" in question(app))
-        await answered(pilot, "n")
+        await wait_until(
+            pilot, lambda: "and this machine has 1 MiB available" in read_question(app)
+        )
+        await answer(pilot, "n")
         assert app.started == []

@@ -1,4 +1,4 @@
-"""Suite files as the page finds, reads and writes them, and the editor that changes their text."""
+"""Suite files of the Suites page: search, documents, and the text editor."""
 
 import os
 
@@ -14,47 +14,49 @@ from spbench.tui.suites.tree import FileCheck, check_file, find_same_file, find_
 SUITE = "schema: spbench.suite/1\nname: a\ncases:\n  - {name: c, benchmark: memory.copy}\n"
 
 
-def put(folder, name, text=SUITE):
+def write_suite(folder, name, text=SUITE):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_suites_are_found_by_how_they_begin_each_once(tmp_path):
-    inner = put(tmp_path, "suites/deep/inner.yml", f"# words\n{SUITE}")
-    own = put(tmp_path, "own.yaml")
-    put(tmp_path, "hosts.yaml", "hosts: []\n")
-    put(tmp_path, "suites/notes.txt")
-    (tmp_path / "suites" / "link.yaml").symlink_to(own)
+def test_finds_each_suite_once_by_its_first_lines(tmp_path):
+    nested = write_suite(tmp_path, "suites/deep/inner.yml", f"# words\n{SUITE}")
+    top_level = write_suite(tmp_path, "own.yaml")
+    write_suite(tmp_path, "hosts.yaml", "hosts: []\n")
+    write_suite(tmp_path, "suites/notes.txt")
+    (tmp_path / "suites" / "link.yaml").symlink_to(top_level)
     assert find_suites(tmp_path) == {
         tmp_path / "suites": (tmp_path / "suites" / "link.yaml",),
-        tmp_path / "suites" / "deep": (inner,),
+        tmp_path / "suites" / "deep": (nested,),
     }
-    far = put(tmp_path / "elsewhere", "far.yaml", "no suite")
-    near = put(tmp_path / "elsewhere", "near.yaml")
-    found = find_suites(tmp_path / "suites", far)
-    assert found[tmp_path / "elsewhere"] == (far, near)
+    other_file = write_suite(tmp_path / "elsewhere", "far.yaml", "no suite")
+    neighbour = write_suite(tmp_path / "elsewhere", "near.yaml")
+    suites = find_suites(tmp_path / "suites", other_file)
+    assert suites[tmp_path / "elsewhere"] == (other_file, neighbour)
 
 
-def test_a_file_is_known_however_it_is_named(tmp_path, monkeypatch):
-    path = put(tmp_path, "a.yaml")
+def test_relative_and_absolute_paths_are_the_same_file(tmp_path, monkeypatch):
+    path = write_suite(tmp_path, "a.yaml")
     monkeypatch.chdir(tmp_path)
-    [[named]] = find_suites(path.relative_to(tmp_path).parent).values()
-    assert not named.is_absolute()
-    assert find_same_file([named], path) == named
-    assert find_same_file([named], None) is None
-    assert open_document(named).is_current(path)
+    [[relative]] = find_suites(path.relative_to(tmp_path).parent).values()
+    assert not relative.is_absolute()
+    assert find_same_file([relative], path) == relative
+    assert find_same_file([relative], None) is None
+    assert open_document(relative).is_current(path)
 
 
-def test_what_the_loader_says_of_a_file(tmp_path):
-    assert check_file(put(tmp_path, "a.yaml")) == FileCheck(1, 0)
-    assert check_file(put(tmp_path, "b.yaml", SUITE.replace("memory.copy", "x"))) == FileCheck(0, 1)
+def test_check_counts_cases_and_errors(tmp_path):
+    assert check_file(write_suite(tmp_path, "a.yaml")) == FileCheck(1, 0)
+    assert check_file(
+        write_suite(tmp_path, "b.yaml", SUITE.replace("memory.copy", "x"))
+    ) == FileCheck(0, 1)
     assert check_file(tmp_path / "none.yaml") == FileCheck(0, 1)
 
 
-def test_saving_goes_through_links_and_keeps_permissions(tmp_path):
-    path = put(tmp_path, "a.yaml")
+def test_saving_follows_links_and_keeps_permissions(tmp_path):
+    path = write_suite(tmp_path, "a.yaml")
     path.chmod(0o640)
     link = tmp_path / "link.yaml"
     link.symlink_to(path)
@@ -65,8 +67,8 @@ def test_saving_goes_through_links_and_keeps_permissions(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_another_programs_change_is_noticed(tmp_path):
-    path = put(tmp_path, "a.yaml")
+def test_detects_changes_by_other_programs(tmp_path):
+    path = write_suite(tmp_path, "a.yaml")
     document = open_document(path)
     assert not document.is_stale()
     os.utime(path, (1, 1))
@@ -76,29 +78,29 @@ def test_another_programs_change_is_noticed(tmp_path):
     assert not document.is_current(path)
     path.unlink()
     assert document.is_stale()
-    fresh = new_document(path)
-    assert not fresh.is_stale()
+    new = new_document(path)
+    assert not new.is_stale()
     path.write_text("theirs")
-    assert fresh.is_stale()
+    assert new.is_stale()
 
 
-def test_what_cannot_be_opened_made_or_written(tmp_path):
+def test_rejects_files_that_cannot_be_opened_or_written(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         open_document(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match=r"end it with \.yaml"):
         new_document(tmp_path / "a.txt")
     with pytest.raises(UsageError, match="is there already"):
-        new_document(put(tmp_path, "a.yaml"))
+        new_document(write_suite(tmp_path, "a.yaml"))
     (tmp_path / "file").touch()
     with pytest.raises(FailedRunError, match="cannot write"):
         SuiteDocument(tmp_path / "file" / "a.yaml", None).save("text")
 
 
 @pytest.mark.parametrize("name", ["halo", "two words", "1", "übung", "--"])
-def test_a_new_suite_lacks_nothing_but_its_cases(tmp_path, name):
+def test_new_suite_lacks_only_cases(tmp_path, name):
     document = new_document(tmp_path / f"{name}.yaml")
-    found = [found.message for found in check_text(document.text, document.path).diagnostics]
-    assert found == ["cases must be a list, not empty"]
+    messages = [error.message for error in check_text(document.text, document.path).diagnostics]
+    assert messages == ["cases must be a list, not empty"]
 
 
 class EditorApp(App):
@@ -106,7 +108,7 @@ class EditorApp(App):
         yield SuiteEditor("one: 1\r\ntwo: 2\r\n")
 
 
-async def test_a_change_is_one_step_keeps_the_ends_of_lines_and_goes_to_its_line():
+async def test_replacing_text_is_one_undo_step():
     app = EditorApp()
     async with app.run_test(size=(40, 10)):
         editor = app.query_one(SuiteEditor)
@@ -119,7 +121,7 @@ async def test_a_change_is_one_step_keeps_the_ends_of_lines_and_goes_to_its_line
             assert editor.text == before
 
 
-async def test_lines_are_marked_by_a_sign_as_well_as_by_colour():
+async def test_problem_lines_have_a_sign_and_a_colour():
     app = EditorApp()
     async with app.run_test(size=(40, 10)) as pilot:
         editor = app.query_one(SuiteEditor)
@@ -128,9 +130,9 @@ async def test_lines_are_marked_by_a_sign_as_well_as_by_colour():
         lines = ["".join(segment.text for segment in editor.render_line(y)) for y in (0, 1)]
         assert lines[0].startswith("1  one: 1")
         assert lines[1].startswith("2✗ two: 2")
-        marked = [segment.text for segment in editor.render_line(1) if segment.style.underline]
-        assert marked == ["2"]
-        grounds = [[s.style.bgcolor for s in editor.render_line(y)][-1] for y in (0, 1)]
-        assert grounds[0] != grounds[1]
+        underlined = [segment.text for segment in editor.render_line(1) if segment.style.underline]
+        assert underlined == ["2"]
+        backgrounds = [[s.style.bgcolor for s in editor.render_line(y)][-1] for y in (0, 1)]
+        assert backgrounds[0] != backgrounds[1]
         editor.mark_problems({})
         assert "✗" not in "".join(segment.text for segment in editor.render_line(1))

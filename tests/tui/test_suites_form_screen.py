@@ -1,4 +1,4 @@
-"""The form of a case: composed and edited on the screen, and written into the text."""
+"""The form of a case on the screen: composition, editing, and the written text."""
 
 import asyncio
 import threading
@@ -18,50 +18,50 @@ from spbench.tui.suites.form.preview import build_preview
 from spbench.tui.suites.page import SuitesPage
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
-from support.tui.driving import SIZES, in_one_write, shown, until
+from support.tui.app_driver import SIZES, post_keys, read_screen, wait_until
 from support.tui.suites_page import (
-    AT_FIRST,
+    FIRST_CASE_LINE,
     SIZE,
     SUITE,
-    answered,
+    answer,
     choose,
-    complaints,
-    editor,
     fill,
-    first_in_form,
-    ids,
-    in_form,
-    opened,
-    ready,
-    to_line,
+    get_editor,
+    list_case_ids,
+    list_messages,
+    move_to_line,
+    open_first_case,
+    open_suite,
+    wait_for_cases,
+    wait_for_form,
 )
 
 
-async def exchange_form(pilot, key="f4"):
-    """The form of a new case of halo.exchange, which a key asks for."""
-    await ready(pilot)
+async def open_exchange_form(pilot, key="f4"):
+    """Open the form of a new case of halo.exchange by a key."""
+    await wait_for_cases(pilot)
     await pilot.press(key)
     await choose(pilot, "o.exch")
-    return await in_form(pilot)
+    return await wait_for_form(pilot)
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_sweep_composed_in_the_form_is_written_below_the_case_at_the_cursor(suite, size):
-    app = opened(suite)
+async def test_composed_sweep_goes_below_the_case_at_the_cursor(suite, size):
+    app = open_suite(suite)
     async with app.run_test(size=size) as pilot:
-        await ready(pilot)
-        await to_line(pilot, AT_FIRST)
-        form = await exchange_form(pilot, "c")
+        await wait_for_cases(pilot)
+        await move_to_line(pilot, FIRST_CASE_LINE)
+        form = await open_exchange_form(pilot, "c")
         await fill(pilot, "image_size", "64, 128")
         await fill(pilot, "halo_len", "1..3 +2")
         await fill(pilot, "num_spatial_parts", "4")
-        await until(pilot, lambda: "4 cases on 4 ranks" in shown(app))
+        await wait_until(pilot, lambda: "4 cases on 4 ranks" in read_screen(app))
         form.query(ExpectRow).first().query(Input).first().value = "time_ms.p95"
         form.query(ExpectRow).first().query(".bound").first(Input).value = "5"
         await pilot.press("ctrl+s")
-        await ready(pilot, 7)
+        await wait_for_cases(pilot, 7)
         before, after = SUITE.split("\n  # The second")
-        assert editor(app).text == (
+        assert get_editor(app).text == (
             f"{before}\n"
             "  - name: exchange\n"
             "    benchmark: halo.exchange\n"
@@ -73,93 +73,95 @@ async def test_a_sweep_composed_in_the_form_is_written_below_the_case_at_the_cur
             "      time_ms.p95: {max: 5}\n"
             f"\n  # The second{after}"
         )
-        assert ids(app)[1:3] == [f"exchange[image_size=64,halo_len={n}]" for n in (1, 3)]
+        assert list_case_ids(app)[1:3] == [f"exchange[image_size=64,halo_len={n}]" for n in (1, 3)]
         assert app.screen.query_one(CasesPane).case.name == "exchange"
-        await pilot.press("ctrl+z") if app.focused is editor(app) else editor(app).undo()
-        await ready(pilot, 3)
-        assert editor(app).text == SUITE
+        await pilot.press("ctrl+z") if app.focused is get_editor(app) else get_editor(app).undo()
+        await wait_for_cases(pilot, 3)
+        assert get_editor(app).text == SUITE
 
 
 NARROW = SIZES[0]
 
 
-async def test_a_row_has_its_texts_before_its_boxes_are_mounted(suite):
+async def test_row_has_texts_before_its_inputs_are_mounted(suite):
     expected = ("time_ms.p50", "5", "")
     reference = ("time_ms.p50", "big", "0.35", "-0.1", "0.05")
-    async with opened(suite).run_test() as pilot:
-        await ready(pilot)
+    async with open_suite(suite).run_test() as pilot:
+        await wait_for_cases(pilot)
         rows = ExpectRow(["time_ms"], expected), ReferenceRow(["time_ms"], reference)
         assert not any(row.query(Input) for row in rows)
         assert (rows[0].texts, rows[1].texts) == (expected, reference)
 
 
-async def test_references_of_systems_are_written_below_their_metric(suite):
-    app = opened(suite)
+async def test_references_of_systems_go_below_their_metric(suite):
+    app = open_suite(suite)
     async with app.run_test(size=NARROW) as pilot:
-        form = await exchange_form(pilot)
+        form = await open_exchange_form(pilot)
         for number, texts in enumerate(
             [("time_ms.p50", "big", "0.35", "-0.1", "0.05"), ("time_ms.p50", "vm", "2", "", "0.5")]
         ):
-            await until(pilot, lambda number=number: len(form.query(ReferenceRow)) > number)
+            await wait_until(pilot, lambda number=number: len(form.query(ReferenceRow)) > number)
             row = form.query(ReferenceRow)[number]
-            await until(pilot, lambda row=row: len(row.query(Input)) == 5)
+            await wait_until(pilot, lambda row=row: len(row.query(Input)) == 5)
             row.scroll_visible(animate=False)
-            for box, text in zip(row.query(Input), texts, strict=True):
-                box.value = text
-                assert box.region.right <= NARROW[0] - 3
-        await until(pilot, lambda: len(form.query(ReferenceRow)) == 3)
+            for input_widget, text in zip(row.query(Input), texts, strict=True):
+                input_widget.value = text
+                assert input_widget.region.right <= NARROW[0] - 3
+        await wait_until(pilot, lambda: len(form.query(ReferenceRow)) == 3)
         await pilot.press("ctrl+s")
-        await ready(pilot, 4)
+        await wait_for_cases(pilot, 4)
         assert (
             "    expect:\n"
             "      time_ms.p50:\n"
             "        systems: {big: {reference: 0.35, lower: -0.1, upper: 0.05}, "
             "vm: {reference: 2, upper: 0.5}}\n"
-        ) in editor(app).text
+        ) in get_editor(app).text
 
 
-async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(suite):
-    app = opened(suite)
+async def test_form_shows_errors_of_the_loader_and_writes_none(suite):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await exchange_form(pilot)
+        await open_exchange_form(pilot)
         row = await fill(pilot, "halo_len", "1, x")
-        await until(pilot, lambda: "✗ halo_len: 'x' is not a whole number" in shown(app))
+        await wait_until(pilot, lambda: "✗ halo_len: 'x' is not a whole number" in read_screen(app))
         app.screen.query_one("#write").focus()
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: app.focused is row.query_one(Input))
+        await wait_until(pilot, lambda: app.focused is row.query_one(Input))
         assert isinstance(app.screen, CaseForm)
-        assert complaints(app) == []  # they would cover the buttons
+        assert list_messages(app) == []  # messages would cover the buttons
         await fill(pilot, "halo_len", "1")
         await fill(pilot, "name", "second")
-        await until(pilot, lambda: "duplicate case name 'second'" in shown(app))
+        await wait_until(pilot, lambda: "duplicate case name 'second'" in read_screen(app))
         await pilot.press("ctrl+s", "escape")
-        await answered(pilot, "y")
-        await until(pilot, lambda: isinstance(app.screen, SuitesPage))
-        assert editor(app).text == SUITE
+        await answer(pilot, "y")
+        await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        assert get_editor(app).text == SUITE
 
 
 @pytest.mark.long
-async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
-    app = opened(suite)
+async def test_up_and_down_leave_a_lines_box_at_its_ends(suite):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        form = await first_in_form(pilot)
-        box = next(row for row in form.query(TextRow) if row.key == COMMENT).query_one(LinesBox)
-        box.focus()
-        box.text = "one\ntwo " + "and more " * 8
+        form = await open_first_case(pilot)
+        lines_box = next(row for row in form.query(TextRow) if row.key == COMMENT).query_one(
+            LinesBox
+        )
+        lines_box.focus()
+        lines_box.text = "one\ntwo " + "and more " * 8
         await pilot.press("down")
-        assert app.focused is box
+        assert app.focused is lines_box
         await pilot.press("down")
-        assert app.focused is box  # the second line is wrapped
-        box.move_cursor(box.document.end)
+        assert app.focused is lines_box  # the second line is wrapped
+        lines_box.move_cursor(lines_box.document.end)
         await pilot.press("down")
-        assert app.focused is not box
+        assert app.focused is not lines_box
         await pilot.press("up")
-        assert app.focused is box
-        box.move_cursor((0, 0))
+        assert app.focused is lines_box
+        lines_box.move_cursor((0, 0))
         await pilot.press("shift+up")
-        assert app.focused is box
+        assert app.focused is lines_box
         await pilot.press("up")
-        assert app.focused is not box
+        assert app.focused is not lines_box
 
 
 @pytest.mark.parametrize(
@@ -171,119 +173,116 @@ async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
         (["4", "enter", "2", "enter"], "repeat"),
     ],
 )
-async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_went(
-    suite, keys, key
-):
-    app = opened(suite)
+async def test_queued_keys_reach_the_field_focused_by_earlier_ones(suite, keys, key):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        form = await exchange_form(pilot)
-        first = form.texts.by_name
-        in_one_write(app, [*keys, "s", "p"])
-        await until(pilot, lambda: form.texts.by_name[key].endswith("sp"))
-        typed = {"name": "4", "np": "2"} if "enter" in keys else {}
-        assert form.texts.by_name == {**first, **typed, key: "sp"}
+        form = await open_exchange_form(pilot)
+        initial_texts = form.texts.by_name
+        post_keys(app, [*keys, "s", "p"])
+        await wait_until(pilot, lambda: form.texts.by_name[key].endswith("sp"))
+        changed_texts = {"name": "4", "np": "2"} if "enter" in keys else {}
+        assert form.texts.by_name == {**initial_texts, **changed_texts, key: "sp"}
 
 
 @pytest.mark.long
-async def test_keys_typed_on_a_machine_that_needs_seconds_for_each_land_there_too(
-    suite, monkeypatch
-):
+async def test_keys_reach_their_field_on_a_slow_machine(suite, monkeypatch):
     dispatch = MessagePump._dispatch_message
 
-    async def slowly(self, message):
+    async def dispatch_slowly(self, message):
         time.sleep(0.05)
         await dispatch(self, message)
 
-    app = opened(suite)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        form = await exchange_form(pilot)
-        first = form.texts.by_name
+        form = await open_exchange_form(pilot)
+        initial_texts = form.texts.by_name
         with monkeypatch.context() as patch:
-            patch.setattr(MessagePump, "_dispatch_message", slowly)
+            patch.setattr(MessagePump, "_dispatch_message", dispatch_slowly)
             for key in ("down", "down", "s", "p"):
-                in_one_write(app, [key])
+                post_keys(app, [key])
                 await asyncio.sleep(0.6)
             async with asyncio.timeout(60):
-                while form.texts.by_name == first or app._pending_keys:
+                while form.texts.by_name == initial_texts or app._pending_keys:
                     await asyncio.sleep(0.1)
         await pilot.pause()
         assert [key for key, text in form.texts.by_name.items() if text == "sp"] == ["repeat"]
 
 
 @pytest.mark.long
-async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):
-    app = opened(suite)
+async def test_undo_in_a_lines_box_shrinks_it(suite):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        form = await exchange_form(pilot)
-        box = form.query(LinesBox).first()
-        box.focus()
-        box.insert("one\n" * 9)
-        await until(pilot, lambda: box.show_vertical_scrollbar)
+        form = await open_exchange_form(pilot)
+        lines_box = form.query(LinesBox).first()
+        lines_box.focus()
+        lines_box.insert("one\n" * 9)
+        await wait_until(pilot, lambda: lines_box.show_vertical_scrollbar)
         await pilot.press("ctrl+z")
-        assert (box.text, box.cursor_location) == ("", (0, 0))
-        await until(pilot, lambda: not box.show_vertical_scrollbar)
+        assert (lines_box.text, lines_box.cursor_location) == ("", (0, 0))
+        await wait_until(pilot, lambda: not lines_box.show_vertical_scrollbar)
 
 
-async def test_a_form_left_while_its_case_is_being_resolved_leaves_quietly(suite, monkeypatch):
-    app = opened(suite)
+async def test_form_can_close_while_its_preview_is_built(suite, monkeypatch):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        form = await exchange_form(pilot)
-        begun = threading.Event()
-        parts_go = threading.Event()
+        form = await open_exchange_form(pilot)
+        started = threading.Event()
+        release = threading.Event()
 
-        def late(*given):
-            begun.set()
-            assert parts_go.wait(30)
-            return build_preview(*given)
+        def build_late(*arguments):
+            started.set()
+            assert release.wait(30)
+            return build_preview(*arguments)
 
-        async def go_last(editor):
-            parts_go.set()
+        async def unmount_last(get_editor):
+            release.set()
             await asyncio.sleep(0.3)  # the other parts are gone, and the form is not
 
-        monkeypatch.setattr("spbench.tui.suites.form.case_form.build_preview", late)
+        monkeypatch.setattr("spbench.tui.suites.form.case_form.build_preview", build_late)
         form._schedule_preview()
-        await until(pilot, begun.is_set)
-        monkeypatch.setattr(SuiteEditor, "on_unmount", go_last, raising=False)
+        await wait_until(pilot, started.is_set)
+        monkeypatch.setattr(SuiteEditor, "on_unmount", unmount_last, raising=False)
         form.dismiss(None)
-        await until(pilot, lambda: isinstance(app.screen, SuitesPage))
-        await until(pilot, lambda: not form.is_attached)
-        assert parts_go.is_set()
+        await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        await wait_until(pilot, lambda: not form.is_attached)
+        assert release.is_set()
         monkeypatch.undo()
 
 
-async def test_a_case_is_edited_in_the_form_and_all_else_stays_as_it_is_written(suite):
-    app = opened(suite)
+async def test_editing_a_case_keeps_the_rest_of_the_text(suite):
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await first_in_form(pilot)
+        await open_first_case(pilot)
         await fill(pilot, "image_size", "96")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, SuitesPage))
-        assert editor(app).text == SUITE.replace("image_size: 64", "image_size: 96")
+        await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        assert get_editor(app).text == SUITE.replace("image_size: 64", "image_size: 96")
 
 
 @pytest.mark.long
-async def test_a_benchmark_that_is_new_in_the_catalog_is_in_the_list_and_in_the_form(
-    suite, monkeypatch
-):
-    known = BENCHMARKS["memory.copy"]
+async def test_form_supports_an_added_benchmark(suite, monkeypatch):
+    benchmark = BENCHMARKS["memory.copy"]
     flavour = Param("flavour", "choice", "sweet", "what it tastes of", choices=("sweet", "sour"))
-    made_up = replace(
-        known, name="novel.kind", summary="a benchmark of a test", params=(flavour, *known.params)
+    new_benchmark = replace(
+        benchmark,
+        name="novel.kind",
+        summary="a benchmark of a test",
+        params=(flavour, *benchmark.params),
     )
-    monkeypatch.setitem(BENCHMARKS, "novel.kind", made_up)
-    app = opened(suite)
+    monkeypatch.setitem(BENCHMARKS, "novel.kind", new_benchmark)
+    app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
+        await wait_for_cases(pilot)
         await pilot.press("c")
-        await until(pilot, lambda: "type to find" in shown(app))
+        await wait_until(pilot, lambda: "type to find" in read_screen(app))
         await pilot.press(*"novel")
-        await until(pilot, lambda: "a benchmark of a test" in shown(app))
+        await wait_until(pilot, lambda: "a benchmark of a test" in read_screen(app))
         await pilot.press("enter")
-        await in_form(pilot)
-        assert "what it tastes of" in shown(app)
+        await wait_for_form(pilot)
+        assert "what it tastes of" in read_screen(app)
         await fill(pilot, "flavour", "sweet, sour")
         await fill(pilot, "np", "2")
-        await until(pilot, lambda: "2 cases on 2 ranks" in shown(app))
+        await wait_until(pilot, lambda: "2 cases on 2 ranks" in read_screen(app))
         await pilot.press("ctrl+s")
-        await ready(pilot, 5)
-        assert "kind[flavour=sour]" in ids(app)
+        await wait_for_cases(pilot, 5)
+        assert "kind[flavour=sour]" in list_case_ids(app)

@@ -5,54 +5,54 @@ from spbench.tui.widgets.table_columns import Column, lay_out
 
 OTHERS = (Column("case", "case", 14, flexible=True), Column("time", "time ms", 8, "right"))
 CASES = [
-    f"exchange[slice_method={how},halo_len={halo},np=4]"
-    for how in ("vertical", "horizontal")
+    f"exchange[slice_method={method},halo_len={halo},np=4]"
+    for method in ("vertical", "horizontal")
     for halo in (1, 12)
 ]
 
 
-def titles(found):
-    return [column.title for column in found.columns(OTHERS)]
+def list_titles(swept):
+    return [column.title for column in swept.columns(OTHERS)]
 
 
-def test_what_differs_has_a_column_where_there_is_room():
-    found = choose_swept_columns(CASES, OTHERS, 80)
-    assert titles(found) == ["case", "slice_method", "halo_len", "time ms"]
-    assert found.cells(CASES[0]) == ["exchange[np=4]", "vertical", "1"]
-    assert lay_out(found.columns(OTHERS), 80).left_out == 0
+def test_differing_parameters_get_columns_if_there_is_room():
+    swept = choose_swept_columns(CASES, OTHERS, 80)
+    assert list_titles(swept) == ["case", "slice_method", "halo_len", "time ms"]
+    assert swept.cells(CASES[0]) == ["exchange[np=4]", "vertical", "1"]
+    assert lay_out(swept.columns(OTHERS), 80).left_out == 0
 
 
-def test_a_case_without_the_parameter_has_an_empty_cell():
-    found = choose_swept_columns([*CASES, "small"], OTHERS, 80)
-    assert found.cells("small") == ["small", "", "", ""]
+def test_case_without_the_parameter_has_an_empty_cell():
+    swept = choose_swept_columns([*CASES, "small"], OTHERS, 80)
+    assert swept.cells("small") == ["small", "", "", ""]
 
 
-def test_without_room_ids_stay_whole_or_lose_their_keys():
+def test_ids_stay_complete_or_lose_their_keys_without_room():
     others = (*OTHERS, Column("note", "note", 60))
     short = [case.replace("exchange", "x") for case in CASES]
     names = [f"x[a={number}]" for number in (1, 2)]
     roomy = choose_swept_columns(names, (*OTHERS, Column("note", "note", 73)), 100)
-    assert (titles(roomy), roomy.cells(names[0])) == (["case", "time ms"], [names[0]])
+    assert (list_titles(roomy), roomy.cells(names[0])) == (["case", "time ms"], [names[0]])
     assert choose_swept_columns(short, others, 100).cells(short[0]) == ["x[vertical,1,4]"]
     assert choose_swept_columns(CASES, others, 80).cells(CASES[0]) == ["exchange[vertical,1,4]"]
 
 
-def test_a_column_that_another_would_cost_is_not_added():
+def test_does_not_add_a_column_at_the_cost_of_another():
     others = (*OTHERS, Column("note", "note", 40, rank=1))
-    assert titles(choose_swept_columns(CASES, others, 80)) == ["case", "time ms"]
+    assert list_titles(choose_swept_columns(CASES, others, 80)) == ["case", "time ms"]
 
 
-def test_a_column_of_little_use_makes_room_where_ids_would_be_cut():
+def test_dispensable_column_makes_room_for_ids():
     others = (*OTHERS, Column("unit", "unit", 30, rank=2), Column("note", "note", 20, rank=1))
-    found = choose_swept_columns(CASES, others, 80)
-    assert "slice_method" in titles(found)
-    assert [place.column.key for place in lay_out(found.columns(others), 80).placed][-1] == "note"
+    swept = choose_swept_columns(CASES, others, 80)
+    assert "slice_method" in list_titles(swept)
+    assert [place.column.key for place in lay_out(swept.columns(others), 80).placed][-1] == "note"
 
 
-def test_whole_numbers_are_sorted_by_their_size():
-    found = choose_swept_columns(CASES, OTHERS, 80)
-    (column,) = (column.key for column in found.columns(OTHERS) if column.title == "halo_len")
-    one, twelve = (found.sort_value(case, column) for case in CASES[:2])
-    assert found.contains(column)
-    assert not found.contains("case")
-    assert one < twelve
+def test_integers_are_sorted_by_value():
+    swept = choose_swept_columns(CASES, OTHERS, 80)
+    (column,) = (column.key for column in swept.columns(OTHERS) if column.title == "halo_len")
+    value_1, value_12 = (swept.sort_value(case, column) for case in CASES[:2])
+    assert swept.contains(column)
+    assert not swept.contains("case")
+    assert value_1 < value_12

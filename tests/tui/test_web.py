@@ -1,4 +1,4 @@
-"""The server of the console in a browser: who gets in, and what the page may ask for."""
+"""The web server of the console: access, and the content security policy."""
 
 import asyncio
 import re
@@ -21,59 +21,61 @@ TOKEN = "a-token"
 
 
 @asynccontextmanager
-async def serving(token=TOKEN, command="true", host="127.0.0.1"):
-    """The address of a running server, as it tells it."""
-    told = asyncio.get_running_loop().create_future()
+async def run_server(token=TOKEN, command="true", host="127.0.0.1"):
+    """Run a server and yield the address that it reports."""
+    reported_address = asyncio.get_running_loop().create_future()
     server = ConsoleServer(command, token)
-    task = asyncio.create_task(server.run(host, 0, told.set_result))
+    task = asyncio.create_task(server.run(host, 0, reported_address.set_result))
     try:
-        await asyncio.wait({task, told}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {task, reported_address}, timeout=10, return_when=asyncio.FIRST_COMPLETED
+        )
         if task.done():
             task.result()
-        yield told.result()
+        yield reported_address.result()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def status_of(address, **options):
+async def fetch_status(address, **options):
     jar = aiohttp.CookieJar(unsafe=True)
     async with (
         aiohttp.ClientSession(cookie_jar=jar) as session,
-        session.get(address, **options) as got,
+        session.get(address, **options) as response,
     ):
-        return got.status
+        return response.status
 
 
-def test_the_console_in_the_browser_is_opened_as_the_command_line_says(tmp_path):
+def test_serve_passes_its_options_to_the_console(tmp_path):
     app = typer.Typer()
-    served = []
-    console.register(app, Mock(), lambda words, **asked: served.append((words, asked)))
+    calls = []
+    console.register(app, Mock(), lambda arguments, **keywords: calls.append((arguments, keywords)))
     hosts = ["--hostfile", "a.hosts", "--exclude-hosts", "node03", "--launcher", "hydra"]
     options = ["--readonly", "--home", str(tmp_path), *hosts]
     runner = CliRunner()
     assert runner.invoke(app, ["serve", "a.yaml", "--port", "0", *options]).exit_code == 0
     assert runner.invoke(app, ["serve", "--no-token", "--hosts", "node01:4"]).exit_code == 0
-    assert [words for words, _ in served] == [
+    assert [arguments for arguments, _ in calls] == [
         ["a.yaml", *options],
         ["--home", ".spbench", "--hosts", "node01:4"],
     ]
-    assert [asked["with_token"] for _, asked in served] == [True, False]
+    assert [keywords["with_token"] for _, keywords in calls] == [True, False]
 
 
-async def test_the_told_address_opens_the_page_and_no_other_does():
-    async with serving() as address:
+async def test_only_the_reported_address_opens_the_page():
+    async with run_server() as address:
         bare = address.partition("?")[0]
-        assert await status_of(address) == 200
-        assert await status_of(bare) == 403
-        assert await status_of(bare + "?token=a-tokem") == 403
+        assert await fetch_status(address) == 200
+        assert await fetch_status(bare) == 403
+        assert await fetch_status(bare + "?token=a-tokem") == 403
         for path in ("ws", "static/js/textual.js", "download/x"):
-            assert await status_of(bare + path) == 403
+            assert await fetch_status(bare + path) == 403
 
 
-async def test_a_browser_that_showed_the_token_need_not_show_it_again():
+async def test_token_is_remembered_by_the_browser():
     async with (
-        serving() as address,
+        run_server() as address,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
         bare = address.partition("?")[0]
@@ -83,75 +85,75 @@ async def test_a_browser_that_showed_the_token_need_not_show_it_again():
             assert script.status == 200
 
 
-async def test_without_a_token_anyone_on_this_host_gets_in():
-    async with serving(token=None) as address:
+async def test_server_without_token_accepts_any_local_client():
+    async with run_server(token=None) as address:
         assert "token" not in address
-        assert await status_of(address) == 200
+        assert await fetch_status(address) == 200
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1:80", "[::1]:9999"])
-async def test_without_a_token_a_name_of_this_machine_gets_in(name):
-    async with serving(token=None) as address:
-        assert await status_of(address, headers={"Host": name}) == 200
+async def test_server_without_token_accepts_names_of_this_host(name):
+    async with run_server(token=None) as address:
+        assert await fetch_status(address, headers={"Host": name}) == 200
 
 
 @pytest.mark.parametrize("name", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "["])
-async def test_without_a_token_a_name_that_others_chose_does_not_get_in(name):
-    async with serving(token=None) as address:
-        assert await status_of(address, headers={"Host": name}) == 403
-    async with serving() as address:
-        assert await status_of(address, headers={"Host": name}) == 200
+async def test_server_without_token_rejects_foreign_names(name):
+    async with run_server(token=None) as address:
+        assert await fetch_status(address, headers={"Host": name}) == 403
+    async with run_server() as address:
+        assert await fetch_status(address, headers={"Host": name}) == 200
 
 
-async def test_who_serves_to_all_addresses_is_reached_by_any_name():
-    async with serving(token=None, host="0.0.0.0") as address:
+async def test_server_on_all_addresses_accepts_any_name():
+    async with run_server(token=None, host="0.0.0.0") as address:
         address = address.replace("0.0.0.0", "127.0.0.1")
-        assert await status_of(address, headers={"Host": "login.example"}) == 200
+        assert await fetch_status(address, headers={"Host": "login.example"}) == 200
 
 
-async def test_a_page_of_another_site_does_not_get_in():
-    async with serving(token=None) as address:
+async def test_rejects_requests_of_other_sites():
+    async with run_server(token=None) as address:
         host = address.removeprefix("http://").rstrip("/")
-        assert await status_of(address, headers={"Origin": "http://evil.example"}) == 403
-        assert await status_of(address, headers={"Origin": f"http://{host}"}) == 200
+        assert await fetch_status(address, headers={"Origin": "http://evil.example"}) == 403
+        assert await fetch_status(address, headers={"Origin": f"http://{host}"}) == 200
 
 
-async def test_the_page_asks_no_other_host_for_anything():
-    async with serving() as address, aiohttp.ClientSession() as session:
-        async with session.get(address) as got:
-            page = await got.text()
-            policy = got.headers["Content-Security-Policy"]
+async def test_page_loads_nothing_from_other_hosts():
+    async with run_server() as address, aiohttp.ClientSession() as session:
+        async with session.get(address) as response:
+            page = await response.text()
+            policy = response.headers["Content-Security-Policy"]
         assert "default-src 'self'" in policy
-        own = re.match(r"http://([^/]+)/", address)[1]
-        assert f"connect-src 'self' ws://{own} wss://{own};" in policy
+        server_host = re.match(r"http://([^/]+)/", address)[1]
+        assert f"connect-src 'self' ws://{server_host} wss://{server_host};" in policy
         assert not re.findall(r"(?:https?|wss?)://[^/\"']+", page)
 
 
 @pytest.mark.parametrize("host", ["localhost:9999", "login.example", "[::1]:8000"])
-async def test_through_a_tunnel_the_page_may_connect_to_the_browsers_own_address(host):
-    assert f" ws://{host} wss://{host};" in await policy_at(host)
+async def test_policy_allows_the_browsers_address_behind_a_tunnel(host):
+    assert f" ws://{host} wss://{host};" in await fetch_policy(host)
 
 
 @pytest.mark.parametrize("host", ["a; script-src *", "a *", "evil.example/x", "[", "a,b", "*"])
-async def test_an_odd_host_is_not_repeated_in_the_policy(host):
-    assert "connect-src 'self'; frame-ancestors" in await policy_at(host)
+async def test_policy_omits_an_invalid_host(host):
+    assert "connect-src 'self'; frame-ancestors" in await fetch_policy(host)
 
 
-async def policy_at(host):
-    """The policy of the page for a request with this Host header."""
+async def fetch_policy(host):
+    """Return the page's policy for a request with this Host header."""
     async with (
-        serving() as address,
+        run_server() as address,
         aiohttp.ClientSession() as session,
-        session.get(address, headers={"Host": host}) as got,
+        session.get(address, headers={"Host": host}) as response,
     ):
-        return got.headers["Content-Security-Policy"]
+        return response.headers["Content-Security-Policy"]
 
 
-async def test_two_servers_do_not_log_each_other_out():
+async def test_two_servers_keep_separate_sessions():
     jar = aiohttp.CookieJar(unsafe=True)
     async with (
-        serving(token="first") as first,
-        serving(token="second") as second,
+        run_server(token="first") as first,
+        run_server(token="second") as second,
         aiohttp.ClientSession(cookie_jar=jar) as session,
     ):
         for address in (first, second):
@@ -162,27 +164,27 @@ async def test_two_servers_do_not_log_each_other_out():
                 assert page.status == 200
 
 
-async def test_a_browser_shows_the_token_to_no_other_server_of_the_host():
+async def test_token_cookie_goes_only_to_its_server():
     jar = aiohttp.CookieJar(unsafe=True)
     async with (
-        serving() as address,
-        serving() as other,
+        run_server() as address,
+        run_server() as other,
         aiohttp.ClientSession(cookie_jar=jar) as session,
         session.get(address) as page,
     ):
         assert page.status == 200
-        own = URL(address)
-        assert [cookie.value for cookie in jar.filter_cookies(own).values()] == [TOKEN]
+        server_url = URL(address)
+        assert [cookie.value for cookie in jar.filter_cookies(server_url).values()] == [TOKEN]
         for path in ("/", "/static/", "/ws", URL(other).path):
-            assert not jar.filter_cookies(own.with_port(own.port + 1).with_path(path))
+            assert not jar.filter_cookies(server_url.with_port(server_url.port + 1).with_path(path))
 
 
-async def test_the_name_of_a_cookie_and_its_path_cannot_be_guessed():
+async def test_cookie_name_and_path_are_random():
     names = set()
     paths = set()
     for _ in range(2):
         async with (
-            serving() as address,
+            run_server() as address,
             aiohttp.ClientSession() as session,
             session.get(address) as page,
         ):
@@ -198,8 +200,8 @@ async def test_the_name_of_a_cookie_and_its_path_cannot_be_guessed():
     assert len(names) == len(paths) == 2
 
 
-async def test_a_taken_port_is_one_sentence():
-    async with serving() as address:
+async def test_occupied_port_is_a_usage_error():
+    async with run_server() as address:
         port = int(re.search(r":(\d+)/", address)[1])
         with pytest.raises(UsageError, match=f"port {port} of 127.0.0.1 is taken; choose another"):
             await ConsoleServer("true", None).run("127.0.0.1", port, print)

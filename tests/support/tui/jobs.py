@@ -1,7 +1,7 @@
-"""Ten jobs that people do with the console, as keys and what is then seen.
+"""Ten user jobs in the console, as keys and the text that then appears.
 
-Each begins on the Suites page. The same keys go to the console by Textual's pilot, at two sizes,
-and to Chromium; docs/console.md says how many there are.
+Each starts on the Suites page. Textual's pilot sends the keys at two sizes, and Chromium once.
+docs/console.md states the number of keys.
 """
 
 from __future__ import annotations
@@ -46,52 +46,52 @@ NOISY = "node03"
 
 @dataclass(frozen=True)
 class Job:
-    """A job.
+    """A user job.
 
     Attributes:
-        name: As docs/console.md names it.
-        steps: Keys, and what is seen when they are done.
-        furnish: Makes the folder in which the console opens; returns the suite to open, or None.
-        done: Whether the job is done, by what is in the folder.
-        ranks: Whether it starts real ranks.
+        name: The name in docs/console.md.
+        steps: Keys, and the text that is shown after them.
+        prepare: Makes the console's folder, and returns the suite to open or None.
+        is_done: Whether the contents of the folder show that the job is done.
+        starts_ranks: Whether it starts real ranks.
     """
 
     name: str
     steps: tuple[tuple[tuple[str, ...], str], ...]
-    furnish: Callable[[Path], Path | None]
-    done: Callable[[Path], bool] = lambda folder: True
-    ranks: bool = False
+    prepare: Callable[[Path], Path | None]
+    is_done: Callable[[Path], bool] = lambda folder: True
+    starts_ranks: bool = False
 
     @property
     def keys(self) -> int:
-        """The number of keys that it takes."""
+        """Return the number of keys that it takes."""
         return sum(len(keys) for keys, _ in self.steps)
 
 
-def empty(folder: Path) -> None:
-    """An empty folder."""
+def make_empty_folder(folder: Path) -> None:
+    """Leave the folder empty."""
 
 
-def with_suite(folder: Path, text: str = SUITE, name: str = "made-up") -> Path:
+def add_suite(folder: Path, text: str = SUITE, name: str = "made-up") -> Path:
     path = folder / "suites" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     return path
 
 
-def with_demo(folder: Path) -> Path:
-    """Two recorded runs of one suite, of which a case failed on rank 7."""
+def add_demo_runs(folder: Path) -> Path:
+    """Record two runs of one suite with a case that failed on rank 7."""
     for day in ("20260101", "20260102"):
         run = folder / "home" / "runs" / f"{day}-000000-demo-0001"
         run.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(find_demo_run().path, run)
-        about = json.loads((run / "run.json").read_text()) | {"id": run.name}
-        (run / "run.json").write_text(json.dumps(about))
-    return with_suite(folder)
+        record = json.loads((run / "run.json").read_text()) | {"id": run.name}
+        (run / "run.json").write_text(json.dumps(record))
+    return add_suite(folder)
 
 
-def with_noise(folder: Path) -> Path:
-    """A recorded run on three hosts, of which one has other work on it."""
+def add_noisy_run(folder: Path) -> Path:
+    """Record a run on three hosts, with other work on one of them."""
     hosts = ("node01", "node02", NOISY)
     loads = {"node01": 0.31, "node02": 0.32, NOISY: 0.99}
     events = [
@@ -114,11 +114,11 @@ def with_noise(folder: Path) -> Path:
         finished=1010.0,
         console={"pid": 1, "host": socket.gethostname(), "started": 5.0},
     )
-    return with_suite(folder)
+    return add_suite(folder)
 
 
-def with_profile(folder: Path) -> Path:
-    """A profile of a small network, and a cluster of two devices."""
+def add_profile(folder: Path) -> Path:
+    """Write a profile of a small network, and a cluster of two devices."""
     sizes = {"activation_bytes": 1000, "kept_bytes": 5e8, "working_bytes": 1e6}
     times = {"forward_ms": 10.0, "backward_ms": 20.0, "parameter_bytes": 1e8}
     origin = {"model": "resnet", "params": {"image_size": 32, "version": 2, "depth": 11}}
@@ -127,55 +127,65 @@ def with_profile(folder: Path) -> Path:
     profile["edges"] = [list(pair) for pair in pairwise(LAYERS)]
     (folder / "five.json").write_text(json.dumps(profile))
     (folder / "two.yaml").write_text(CLUSTER)
-    return with_suite(folder)
+    return add_suite(folder)
 
 
-def with_unsaved(folder: Path) -> Path:
-    """An unsaved text, as a console kept it that was killed."""
-    path = with_suite(folder)
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    place = folder / "home" / "unsaved"
-    place.mkdir(parents=True)
-    about = {"path": str(path), "text": f"# Unsaved.\n{SUITE}", "stored": SUITE, "edited": 1e9}
-    told = about | {"pid": dead.pid, "host": socket.gethostname()}
-    (place / f"made-up-{dead.pid}.json").write_text(json.dumps(told))
+def add_unsaved_text(folder: Path) -> Path:
+    """Keep an unsaved text like a console that was killed."""
+    path = add_suite(folder)
+    ended_process = subprocess.Popen([sys.executable, "-c", ""])
+    ended_process.wait()
+    unsaved_folder = folder / "home" / "unsaved"
+    unsaved_folder.mkdir(parents=True)
+    document = {"path": str(path), "text": f"# Unsaved.\n{SUITE}", "stored": SUITE, "edited": 1e9}
+    record = document | {"pid": ended_process.pid, "host": socket.gethostname()}
+    (unsaved_folder / f"made-up-{ended_process.pid}.json").write_text(json.dumps(record))
     return path
 
 
-def runs(folder: Path) -> list[dict[str, object]]:
-    """What the runs of the folder say of themselves, the oldest first."""
-    places = sorted(
+def read_runs(folder: Path) -> list[dict[str, object]]:
+    """Return the records of the folder's runs, the oldest first."""
+    paths = sorted(
         (folder / "home" / "runs").glob("*/run.json"), key=lambda path: path.stat().st_ctime
     )
-    return [json.loads(path.read_text()) for path in places]
+    return [json.loads(path.read_text()) for path in paths]
 
 
-def passed(folder: Path) -> bool:
-    return [run.get("verdict") for run in runs(folder)] == ["passed"]
+def has_passed_run(folder: Path) -> bool:
+    return [run.get("verdict") for run in read_runs(folder)] == ["passed"]
 
 
-def swept(folder: Path) -> bool:
+def has_sweep(folder: Path) -> bool:
     text = (folder / "suites" / "made-up.yaml").read_text()
     return "slice_method: [vertical, horizontal]" in text and "halo_len: [1, 2, 3]" in text
 
 
-def failed_again(folder: Path) -> bool:
-    told = runs(folder)
-    return len(told) == 2 and "--failed" in told[1]["argv"] and told[1].get("verdict") == "failed"
+def has_failed_again(folder: Path) -> bool:
+    records = read_runs(folder)
+    return (
+        len(records) == 2
+        and "--failed" in records[1]["argv"]
+        and records[1].get("verdict") == "failed"
+    )
 
 
-def page_written(folder: Path) -> bool:
+def has_exported_page(folder: Path) -> bool:
     pages = list(folder.glob("*.html"))
     return len(pages) == 1 and "<html" in pages[0].read_text()
 
 
-def verified(folder: Path) -> bool:
-    return any(run.get("verdict") == "passed" for run in runs(folder))
+def has_any_passed_run(folder: Path) -> bool:
+    return any(run.get("verdict") == "passed" for run in read_runs(folder))
 
 
 JOBS = (
-    Job("first run", ((("enter",), "smoke.yaml"), (("f5",), "20/20")), empty, passed, ranks=True),
+    Job(
+        "first run",
+        ((("enter",), "smoke.yaml"), (("f5",), "20/20")),
+        make_empty_folder,
+        has_passed_run,
+        starts_ranks=True,
+    ),
     Job(
         "compose a 3x2 sweep",
         (
@@ -187,15 +197,15 @@ JOBS = (
             (("ctrl+s",), "swept"),
             (("ctrl+s",), "9 cases"),
         ),
-        with_suite,
-        swept,
+        add_suite,
+        has_sweep,
     ),
     Job(
         "find the failed rank",
         ((("3",), "demo"), (("o",), "7/9 passed"), (("n",), "rank 1, ")),
-        with_demo,
+        add_demo_runs,
     ),
-    Job("compare with yesterday", ((("3",), "demo"), (("c",), "b/a")), with_demo),
+    Job("compare with yesterday", ((("3",), "demo"), (("c",), "b/a")), add_demo_runs),
     Job(
         "switch the launcher, copy its line",
         (
@@ -204,7 +214,7 @@ JOBS = (
             ((*"mvapich2-2.3.7", "enter"), "mpirun_rsh"),
             (("y",), "launch line copied"),
         ),
-        with_suite,
+        add_suite,
     ),
     Job(
         "cancel, and run what failed",
@@ -215,9 +225,9 @@ JOBS = (
             (("F",), "Run again what failed"),
             (("y",), "✗ failed 0/1"),
         ),
-        lambda folder: with_suite(folder, TWO_CASES, "two"),
-        failed_again,
-        ranks=True,
+        lambda folder: add_suite(folder, TWO_CASES, "two"),
+        has_failed_again,
+        starts_ranks=True,
     ),
     Job(
         "plan to verified run",
@@ -228,20 +238,20 @@ JOBS = (
             (("enter",), "✓ passed 1/1"),
             (("5",), "predicted"),
         ),
-        with_profile,
-        verified,
-        ranks=True,
+        add_profile,
+        has_any_passed_run,
+        starts_ranks=True,
     ),
     Job(
         "export a page",
         ((("3",), "demo"), (("e",), "HTML"), (("enter",), "exported")),
-        with_demo,
-        page_written,
+        add_demo_runs,
+        has_exported_page,
     ),
     Job(
         "find the noisy host",
         ((("3",), "made-up"), (("o",), f"on {NOISY} waited 50 %")),
-        with_noise,
+        add_noisy_run,
     ),
-    Job("recover unsaved text", ((("enter",), "# Unsaved."),), with_unsaved),
+    Job("recover unsaved text", ((("enter",), "# Unsaved."),), add_unsaved_text),
 )

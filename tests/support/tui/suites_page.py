@@ -1,4 +1,4 @@
-"""The Suites page as tests drive it: a suite, its console, and what is on the page."""
+"""Helpers that drive the Suites page: its suite, its console and its contents."""
 
 import inspect
 import os
@@ -16,7 +16,7 @@ from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.text_pane import TextPane
-from support.tui.driving import until
+from support.tui.app_driver import wait_until
 
 SIZE = (100, 30)
 SUITE = """\
@@ -36,113 +36,113 @@ cases:
     matrix:
       iterations: [5, 10]
 """
-AT_FIRST = 6
-AT_SECOND = 11
-"""The lines of the cases."""
+FIRST_CASE_LINE = 6
+SECOND_CASE_LINE = 11
+"""Lines of the cases, from 0."""
 
 
 class RecordingApp(ConsoleApp):
-    """Keeps what it is asked to start."""
+    """A console that records the runs that it should start."""
 
     CSS_PATH = Path(inspect.getfile(ConsoleApp)).with_name("console.tcss")
 
     def __init__(self, opening):
         super().__init__(opening)
         self.started = []
-        vars(self.context).update(start_run=lambda words: self.started.append(tuple(words)))
+        vars(self.context).update(start_run=lambda arguments: self.started.append(tuple(arguments)))
 
 
-def written(folder):
-    """The path of the suite, written below a folder."""
+def write_suite(folder):
+    """Write the suite below a folder and return its path."""
     path = folder / "suites" / "made-up.yaml"
     path.parent.mkdir()
     path.write_text(SUITE)
     return path
 
 
-def opened(path, **asked):
-    """The console with the suite open."""
+def open_suite(path, **options):
+    """Make a console with the suite open."""
     folder = path.parent.parent
-    environ = asked.pop("environ", dict(os.environ))
+    environ = options.pop("environ", dict(os.environ))
     environ["SPBENCH_CONFIG"] = str(folder / "console.yaml")
-    asked = {"suite": path, **asked}
+    options = {"suite": path, **options}
     return RecordingApp(
-        ConsoleOptions(home=folder / "home", environ=environ, folder=folder, **asked)
+        ConsoleOptions(home=folder / "home", environ=environ, folder=folder, **options)
     )
 
 
-def pane(app):
+def get_text_pane(app):
     return app.screen.query_one(TextPane)
 
 
-def editor(app):
+def get_editor(app):
     return app.screen.query_one(SuiteEditor)
 
 
-def ids(app):
-    """The ids of the cases, none while the page is not drawn yet."""
+def list_case_ids(app):
+    """Return the ids of the cases, or none before the page is drawn."""
     panes = app.screen.query(CasesPane)
     return list(panes.first()._rows.keys()) if panes else []
 
 
-async def ready(pilot, count=3):
+async def wait_for_cases(pilot, count=3):
     """Wait until the page shows the suite and its cases."""
     app = pilot.app
-    await until(pilot, lambda: len(ids(app)) == count)
+    await wait_until(pilot, lambda: len(list_case_ids(app)) == count)
 
 
-async def to_line(pilot, line):
-    editor(pilot.app).go_to(line)
+async def move_to_line(pilot, line):
+    get_editor(pilot.app).go_to(line)
     await pilot.pause()
 
 
-async def type_over(pilot, line, text):
-    """Put a text in place of a line, as one who types."""
-    edited = editor(pilot.app)
-    edited.focus()
-    edited.go_to(line)
+async def replace_line(pilot, line, text):
+    """Replace a line by typing."""
+    suite_editor = get_editor(pilot.app)
+    suite_editor.focus()
+    suite_editor.go_to(line)
     await pilot.press("end", "ctrl+u")
-    edited.insert(text)
+    suite_editor.insert(text)
     await pilot.pause()
 
 
-async def in_form(pilot):
-    await until(pilot, lambda: isinstance(pilot.app.screen, CaseForm))
-    await until(pilot, lambda: pilot.app.screen.query_one("#written", TextArea).text != "")
+async def wait_for_form(pilot):
+    await wait_until(pilot, lambda: isinstance(pilot.app.screen, CaseForm))
+    await wait_until(pilot, lambda: pilot.app.screen.query_one("#written", TextArea).text != "")
     return pilot.app.screen
 
 
-async def first_in_form(pilot):
+async def open_first_case(pilot):
     """Open the form of the suite's first case."""
-    await ready(pilot)
-    await to_line(pilot, AT_FIRST)
+    await wait_for_cases(pilot)
+    await move_to_line(pilot, FIRST_CASE_LINE)
     await pilot.press("e")
-    return await in_form(pilot)
+    return await wait_for_form(pilot)
 
 
-async def choose(pilot, word):
-    """Choose in a list by typing a part of a name."""
-    await until(pilot, lambda: isinstance(pilot.app.screen, Chooser))
-    await pilot.press(*word)
+async def choose(pilot, text):
+    """Choose in a list by typing part of a name."""
+    await wait_until(pilot, lambda: isinstance(pilot.app.screen, Chooser))
+    await pilot.press(*text)
     await pilot.press("enter")
 
 
 async def fill(pilot, key, text):
     """Type into a field of the form."""
     row = next(row for row in pilot.app.screen.query(TextRow) if row.key == key)
-    box = row.query_one("Input, TextArea")
-    box.focus()
-    box.value = text
+    widget = row.query_one("Input, TextArea")
+    widget.focus()
+    widget.value = text
     await pilot.pause()
     return row
 
 
-async def answered(pilot, key):
+async def answer(pilot, key):
     """Answer a question by a key."""
-    await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+    await wait_until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
     await pilot.press(key)
-    await until(pilot, lambda: isinstance(pilot.app.screen, SuitesPage))
+    await wait_until(pilot, lambda: isinstance(pilot.app.screen, SuitesPage))
 
 
-def complaints(app):
+def list_messages(app):
     return [note.message for note in app._notifications]

@@ -1,4 +1,4 @@
-"""A real terminal: tmux runs a command in one, sends it keys and reads its screen back."""
+"""A terminal for tests: tmux runs a command, sends keys and returns the screen."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from pathlib import Path
 
 
 class Tmux:
-    """A tmux server of its own with one terminal that runs a command."""
+    """A separate tmux server with one terminal that runs a command."""
 
-    def __init__(self, folder: Path, width: int, height: int, words: list[str], **env: str) -> None:
+    def __init__(
+        self, folder: Path, width: int, height: int, arguments: list[str], **env: str
+    ) -> None:
         self._socket = str(folder / "tmux")
         environ = os.environ | {"SPBENCH_CONFIG": str(folder / "console.yaml")} | env
-        line = f"{shlex.join(words)}; echo left with $?; exec cat"
+        line = f"{shlex.join(arguments)}; echo left with $?; exec cat"
         size = ("-x", str(width), "-y", str(height))
-        self._do("-f", "/dev/null", "new-session", "-d", *size, line, env=environ)
+        self._run("-f", "/dev/null", "new-session", "-d", *size, line, env=environ)
 
-    def _do(self, *words: str, env: dict[str, str] | None = None) -> str:
-        command = ("tmux", "-S", self._socket, *words)
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
-        return done.stdout
+    def _run(self, *arguments: str, env: dict[str, str] | None = None) -> str:
+        command = ("tmux", "-S", self._socket, *arguments)
+        completed = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        return completed.stdout
 
     def press(self, *keys: str) -> None:
-        self._do("send-keys", *keys)
+        self._run("send-keys", *keys)
 
-    def screen(self, *options: str) -> str:
-        return self._do("capture-pane", "-p", *options)
+    def read_screen(self, *options: str) -> str:
+        return self._run("capture-pane", "-p", *options)
 
-    def wait_for(self, text: str, gone: bool = False) -> str:
-        ends = time.monotonic() + 30
-        while (text in (screen := self.screen())) == gone:
-            assert time.monotonic() < ends, (
-                f"{text!r} did not {'go' if gone else 'come'}:\n{screen}"
+    def wait_for_text(self, text: str, is_absent: bool = False) -> str:
+        end_time = time.monotonic() + 30
+        while (text in (screen := self.read_screen())) == is_absent:
+            assert time.monotonic() < end_time, (
+                f"{text!r} did not {'go' if is_absent else 'come'}:\n{screen}"
             )
             time.sleep(0.05)
         return screen
