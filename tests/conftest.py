@@ -23,36 +23,36 @@ from hypothesis import settings
 from support.paths import ROOT
 from support.runs import kill_leftovers
 
-# How long an example takes says nothing of what is tested, and much of what else the cores do.
+# The time of an example depends on other work on the cores, not on the tested code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 settings.register_profile("quick", deadline=None, max_examples=20)
 
 pytest_plugins = ["support.messages", "support.process_groups"]
 
-NEEDED = ("torch", "mpi4py", "scipy", "pandas", "selenium")
-"""Packages that only some tests need; `make dev` installs none of them."""
+OPTIONAL_PACKAGES = ("torch", "mpi4py", "scipy", "pandas", "selenium")
+"""Packages that only some tests need. `make dev` does not install them."""
 
-ABSENT = [name for name in NEEDED if find_spec(name) is None]
+MISSING_PACKAGES = [name for name in OPTIONAL_PACKAGES if find_spec(name) is None]
 
 
 def pytest_configure() -> None:
-    """Prepare the environment of all tests and of the programs that they start."""
-    # xdist's workers have no terminal, and programs would believe in its size.
+    """Prepare the environment of all tests and of the programs they start."""
+    # xdist's workers have no terminal, and programs would use a size from the environment.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
-    os.environ["PWD"] = str(plain_path(ROOT))
+    os.environ["PWD"] = str(find_plain_path(ROOT))
     # A shell lets background jobs ignore SIGINT, and so do the programs that they start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        give_programs_a_folder()
+        set_temporary_folder()
     else:
-        # Ranks of other tests are on the same cores: those that wait for a message give way.
+        # Ranks of other tests use the same cores: let ranks yield while they wait for a message.
         os.environ.update(OMPI_MCA_mpi_yield_when_idle="1")
 
 
-def give_programs_a_folder() -> None:
+def set_temporary_folder() -> None:
     """Set TMPDIR for the programs that tests start.
 
     An mpirun refuses to start if one with the same PID was killed before and left files in TMPDIR.
@@ -63,8 +63,8 @@ def give_programs_a_folder() -> None:
     os.environ["TMPDIR"] = folder
 
 
-def plain_path(folder: Path) -> Path:
-    """Return a folder, or a link to it if its path has characters that mpirun_rsh does not take.
+def find_plain_path(folder: Path) -> Path:
+    """Return a folder, or a link to it if mpirun_rsh rejects its characters.
 
     mpirun_rsh starts ranks in the folder that the shell names in PWD, which may be a link.
     """
@@ -81,8 +81,8 @@ def plain_path(folder: Path) -> Path:
 def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Set HOME to a folder without a profile, and return it.
 
-    Login shells, which `launch.setup` starts, would read the user's. If one is killed while pyenv's
-    part of the profile runs, pyenv lets every later one wait for 60 s.
+    Login shells, which `launch.setup` starts, would read the user's profile. If one is killed
+    during pyenv's part of the profile, pyenv makes every later one wait for 60 s.
     """
     home = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
@@ -92,7 +92,7 @@ def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def late() -> Iterator[Any]:
-    """The device that does its work late, with none of it at first, and with all done after."""
+    """Install the late device, without pending work, and finish its work after."""
     from standins.late_device import install
 
     device = install()
@@ -103,7 +103,10 @@ def late() -> Iterator[Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Import what the tests import, all of which stays, without looking for garbage among it."""
+    """Import the modules of the tests without garbage collection.
+
+    The imported objects stay, so that looking for garbage among them is useless.
+    """
     gc.disable()
     try:
         return (yield)
@@ -111,7 +114,7 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
         gc.enable()
         if "torch" in sys.modules:
-            # Tests have small tensors, and run beside each other.
+            # Tests have small tensors, and run in parallel.
             sys.modules["torch"].set_num_threads(1)
 
 
@@ -119,30 +122,30 @@ def pytest_collection() -> Iterator[None]:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Skip the files that need what this Python has not."""
+    """Skip the files that need a missing package."""
     report = yield
-    for name in ABSENT if report.failed else ():
+    for name in MISSING_PACKAGES if report.failed else ():
         if f"No module named '{name}'" in report.longreprtext:
             report.outcome = "skipped"
-            words = f"Skipped: needs {name}, which is not installed"
-            report.longrepr = (str(collector.path), 0, words)
+            reason = f"Skipped: needs {name}, which is not installed"
+            report.longrepr = (str(collector.path), 0, reason)
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, None, None]:
-    """Skip the tests that need what this Python has not."""
+    """Skip the tests that need a missing package."""
     try:
         return (yield)
     except ModuleNotFoundError as error:
-        if error.name in ABSENT:
+        if error.name in MISSING_PACKAGES:
             pytest.skip(f"needs {error.name}, which is not installed")
         raise
 
 
 @pytest.fixture(autouse=True)
 def _no_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let launch lines be the same on machines with tcmalloc and without."""
+    """Keep launch lines the same on machines with and without tcmalloc."""
     if "spbench.launch" in sys.modules:
         monkeypatch.setattr("spbench.launch.allocator.FOLDERS", ())
 
@@ -155,7 +158,7 @@ def no_run_outlives_its_test() -> Iterator[None]:
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Any]:
-    """Chromium without a window; it keeps what it asks for, and what pages say in its console."""
+    """Start headless Chromium, which logs its requests and console messages."""
     chromium = shutil.which("chromium")
     driver = shutil.which("chromedriver")
     if chromium is None or driver is None:
@@ -164,8 +167,8 @@ def browser(tmp_path: Path) -> Iterator[Any]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
-        options.add_argument(word)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
+        options.add_argument(argument)
     options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     service = webdriver.ChromeService(executable_path=driver)

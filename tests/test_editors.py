@@ -1,4 +1,4 @@
-"""The published schema in a real language server for YAML: completion, help and mistakes."""
+"""The published schema in a real YAML language server: completion, help, errors."""
 
 from __future__ import annotations
 
@@ -33,66 +33,66 @@ cases:
 
 
 class LanguageServer:
-    """A client of the language server protocol, version 3, over the server's stdin and stdout."""
+    """A client of the language server protocol, version 3, over stdin and stdout."""
 
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen(
             [program, "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        self._asked = 0
+        self._request_id = 0
         self._documents = 0
-        self._mistakes: dict[str, list[dict[str, Any]]] = {}
-        self.ask("initialize", processId=None, rootUri=None, capabilities={})
+        self._diagnostics: dict[str, list[dict[str, Any]]] = {}
+        self.request("initialize", processId=None, rootUri=None, capabilities={})
         self._send(method="initialized", params={})
 
     def open(self, text: str) -> str:
-        """Open a document of that text, and return its address."""
+        """Open a document with this text, and return its address."""
         self._documents += 1
         uri = f"file:///tmp/{self._documents}.yaml"
         document = {"uri": uri, "languageId": "yaml", "version": 1, "text": text}
         self._send(method="textDocument/didOpen", params={"textDocument": document})
         return uri
 
-    def ask_at(self, method: str, text: str) -> Any:
-        """Ask about the place in a text where | stands, which is taken out."""
+    def request_at(self, method: str, text: str) -> Any:
+        """Make a request at the position of | in a text, without this character."""
         before = text.partition("|")[0]
-        place = {"line": before.count("\n"), "character": len(before.rpartition("\n")[2])}
+        position = {"line": before.count("\n"), "character": len(before.rpartition("\n")[2])}
         uri = self.open(text.replace("|", ""))
-        return self.ask(f"textDocument/{method}", textDocument={"uri": uri}, position=place)
+        return self.request(f"textDocument/{method}", textDocument={"uri": uri}, position=position)
 
-    def mistakes(self, text: str) -> list[dict[str, Any]]:
-        """Return the mistakes that the server finds in a text."""
+    def list_diagnostics(self, text: str) -> list[dict[str, Any]]:
+        """Return the errors that the server reports for a text."""
         uri = self.open(text)
-        while uri not in self._mistakes:
-            self._take()
-        return self._mistakes[uri]
+        while uri not in self._diagnostics:
+            self._read_message()
+        return self._diagnostics[uri]
 
-    def ask(self, method: str, **params: Any) -> Any:
-        self._asked += 1
-        self._send(id=self._asked, method=method, params=params)
+    def request(self, method: str, **params: Any) -> Any:
+        self._request_id += 1
+        self._send(id=self._request_id, method=method, params=params)
         while True:
-            message = self._take()
-            if message.get("id") == self._asked and "method" not in message:
+            message = self._read_message()
+            if message.get("id") == self._request_id and "method" not in message:
                 return message["result"]
 
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
 
-    def _take(self) -> dict[str, Any]:
-        """Read one message; a request of the server's is answered with nothing."""
+    def _read_message(self) -> dict[str, Any]:
+        """Read one message, and answer a request of the server with null."""
         assert self._process.stdout is not None
         length = 0
-        while head := self._process.stdout.readline().strip():
-            name, _, value = head.partition(b":")
+        while header := self._process.stdout.readline().strip():
+            name, _, value = header.partition(b":")
             length = int(value) if name.lower() == b"content-length" else length
         assert length, "the language server has ended"
         message: dict[str, Any] = json.loads(self._process.stdout.read(length))
         if message.get("method") == "textDocument/publishDiagnostics":
-            self._mistakes[message["params"]["uri"]] = message["params"]["diagnostics"]
+            self._diagnostics[message["params"]["uri"]] = message["params"]["diagnostics"]
         elif "method" in message and "id" in message:
-            asked = (message.get("params") or {}).get("items", [])
-            self._send(id=message["id"], result=[None] * len(asked))
+            items = (message.get("params") or {}).get("items", [])
+            self._send(id=message["id"], result=[None] * len(items))
         return message
 
     def _send(self, **message: Any) -> None:
@@ -105,70 +105,74 @@ class LanguageServer:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageServer]:
     folder = tmp_path_factory.mktemp("npm")
-    done = subprocess.run(
+    completed = subprocess.run(
         ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), PACKAGE],
         capture_output=True,
         text=True,
         check=False,
     )
-    if any(word in done.stderr for word in UNREACHABLE):
-        pytest.skip(f"no package registry has {PACKAGE} from here: {done.stderr.splitlines()[0]}")
-    assert done.returncode == 0, done.stderr
-    opened = LanguageServer(folder / "node_modules" / ".bin" / "yaml-language-server")
-    yield opened
-    opened.close()
+    if any(text in completed.stderr for text in UNREACHABLE):
+        pytest.skip(
+            f"no package registry has {PACKAGE} from here: {completed.stderr.splitlines()[0]}"
+        )
+    assert completed.returncode == 0, completed.stderr
+    client = LanguageServer(folder / "node_modules" / ".bin" / "yaml-language-server")
+    yield client
+    client.close()
 
 
-def labels(answer: Any) -> dict[str, str]:
-    """The words that a completion offers, each with its help."""
+def read_labels(answer: Any) -> dict[str, str]:
+    """Return the labels that a completion offers, each with its help."""
     items = answer["items"] if isinstance(answer, dict) else answer
     return {item["label"]: item.get("documentation", "") for item in items}
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_parameter_is_offered_with_its_help(server: LanguageServer, name: str) -> None:
+def test_completion_offers_parameters_with_help(server: LanguageServer, name: str) -> None:
     head = HEAD.replace("halo.exchange", name)
     params = BENCHMARKS[name].params
-    found = labels(server.ask_at("completion", f"{head}    params:\n      |\n"))
-    assert {param.name: param.help for param in params}.items() <= found.items()
-    found = labels(server.ask_at("completion", f"{head}    matrix:\n      |\n"))
+    labels = read_labels(server.request_at("completion", f"{head}    params:\n      |\n"))
+    assert {param.name: param.help for param in params}.items() <= labels.items()
+    labels = read_labels(server.request_at("completion", f"{head}    matrix:\n      |\n"))
     swept = {param.name: param.help for param in params if param.kind not in UNSWEPT_KINDS}
-    assert swept.items() <= found.items()
-    assert not {param.name for param in params} - set(swept) & set(found)
+    assert swept.items() <= labels.items()
+    assert not {param.name for param in params} - set(swept) & set(labels)
 
 
-def test_parameters_of_other_benchmarks_are_not_offered(server: LanguageServer) -> None:
-    found = labels(server.ask_at("completion", f"{HEAD}    params:\n      |\n"))
-    assert "halo_len" in found
-    assert "pairs" not in found
+def test_completion_omits_parameters_of_other_benchmarks(server: LanguageServer) -> None:
+    labels = read_labels(server.request_at("completion", f"{HEAD}    params:\n      |\n"))
+    assert "halo_len" in labels
+    assert "pairs" not in labels
 
 
-def test_choices_and_benchmarks_are_offered(server: LanguageServer) -> None:
-    found = labels(server.ask_at("completion", f"{HEAD}    params:\n      slice_method: |\n"))
-    assert {"vertical", "horizontal", "square"} <= set(found)
-    found = labels(server.ask_at("completion", HEAD.replace("halo.exchange", "|")))
-    assert {name: entry.summary for name, entry in BENCHMARKS.items()}.items() <= found.items()
+def test_completion_offers_choices_and_benchmarks(server: LanguageServer) -> None:
+    labels = read_labels(
+        server.request_at("completion", f"{HEAD}    params:\n      slice_method: |\n")
+    )
+    assert {"vertical", "horizontal", "square"} <= set(labels)
+    labels = read_labels(server.request_at("completion", HEAD.replace("halo.exchange", "|")))
+    assert {name: entry.summary for name, entry in BENCHMARKS.items()}.items() <= labels.items()
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("    params: {halo_|len: 3}\n", "pixels of halo on each side"),
         ("    matrix: {halo_|len: [3]}\n", "pixels of halo on each side"),
         ("    repe|at: 3\n", "how often each case runs"),
     ],
 )
-def test_a_key_is_explained(server: LanguageServer, line: str, told: str) -> None:
-    assert told in str(server.ask_at("hover", HEAD + line)["contents"])
+def test_hover_explains_a_key(server: LanguageServer, line: str, expected: str) -> None:
+    assert expected in str(server.request_at("hover", HEAD + line)["contents"])
 
 
-def test_a_benchmark_is_explained(server: LanguageServer) -> None:
-    answer = server.ask_at("hover", HEAD.replace("halo.ex", "halo.e|x"))
+def test_hover_explains_a_benchmark(server: LanguageServer) -> None:
+    answer = server.request_at("hover", HEAD.replace("halo.ex", "halo.e|x"))
     assert BENCHMARKS["halo.exchange"].summary in str(answer["contents"])
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("    params: {halo_le: 3}\n", "halo_le"),
         ("    params: {halo_len: 0}\n", "minimum"),
@@ -176,8 +180,8 @@ def test_a_benchmark_is_explained(server: LanguageServer) -> None:
         ("    matrix: {pairs: [all]}\n", "pairs"),
     ],
 )
-def test_a_mistake_is_marked_in_its_line(server: LanguageServer, line: str, told: str) -> None:
-    assert server.mistakes(HEAD) == []
-    (mistake,) = server.mistakes(HEAD + line)
-    assert told in mistake["message"]
-    assert mistake["range"]["start"]["line"] == HEAD.count("\n")
+def test_error_is_reported_in_its_line(server: LanguageServer, line: str, message: str) -> None:
+    assert server.list_diagnostics(HEAD) == []
+    (diagnostic,) = server.list_diagnostics(HEAD + line)
+    assert message in diagnostic["message"]
+    assert diagnostic["range"]["start"]["line"] == HEAD.count("\n")

@@ -1,4 +1,4 @@
-"""Wheel and sdist, as pip builds them: both hold what is needed, and run without the tree."""
+"""Wheel and sdist as built by pip: contents, and use without the tree."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NO_INDEX = ("Failed to establish a new connection", "Temporary failure in name r
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def did(*words: object, cwd: Path, **env: str) -> str:
-    """Run a command that must succeed, and return what it printed."""
-    done = subprocess.run(
-        [str(word) for word in words],
+def run_command(*command: object, cwd: Path, **env: str) -> str:
+    """Run a command that must succeed, and return its standard output."""
+    completed = subprocess.run(
+        [str(argument) for argument in command],
         cwd=cwd,
         env=os.environ | AS_ROOT | env,
         stdin=subprocess.DEVNULL,
@@ -35,136 +35,139 @@ def did(*words: object, cwd: Path, **env: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
-    return done.stdout
+    assert completed.returncode == 0, f"{command}\n{completed.stdout}{completed.stderr}"
+    return completed.stdout
 
 
-def wheel_of(source: Path, folder: Path) -> Path:
-    """The wheel that pip builds of a tree or an sdist, with the hatchling of this environment."""
-    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    did(sys.executable, *words, "--wheel-dir", folder, source, cwd=folder.parent)
+def build_wheel(source: Path, folder: Path) -> Path:
+    """Build the wheel of a tree or an sdist with pip and this environment's hatchling."""
+    arguments = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    run_command(sys.executable, *arguments, "--wheel-dir", folder, source, cwd=folder.parent)
     (wheel,) = folder.glob("spbench-*.whl")
     return wheel
 
 
-def files_in(wheel: Path) -> dict[str, bytes]:
+def read_files(wheel: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree's wheel."""
-    return wheel_of(ROOT, tmp_path_factory.mktemp("built") / "wheel")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of the tree."""
+    return build_wheel(ROOT, tmp_path_factory.mktemp("built") / "wheel")
 
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sdist")
-    did(sys.executable, "-m", "hatchling", "build", "--target", "sdist", "-d", folder, cwd=ROOT)
+    run_command(
+        sys.executable, "-m", "hatchling", "build", "--target", "sdist", "-d", folder, cwd=ROOT
+    )
     (archive,) = folder.glob("spbench-*.tar.gz")
     return archive
 
 
 @pytest.fixture(scope="module")
-def unpacked(built: Path) -> Path:
-    """The folder of the wheel's files."""
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(built.parent / "site")
-    return built.parent / "site"
+def unpacked_wheel(wheel: Path) -> Path:
+    """Return the folder of the wheel's files."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(wheel.parent / "site")
+    return wheel.parent / "site"
 
 
-def test_suites_hostfiles_schema_and_the_demo_are_in_it(unpacked: Path) -> None:
-    shipped = unpacked / "spbench" / "shipped"
-    for place in ("suites", "hostfiles"):
-        names = {path.name for path in (shipped / place).iterdir()}
-        assert names == {path.name for path in (ROOT / place).iterdir()}
-    assert (unpacked / "spbench" / "demo" / "events.jsonl").is_file()
-    assert (unpacked / "spbench" / "schemas" / "suite.schema.json").is_file()
+def test_wheel_has_suites_hostfiles_schema_and_demo(unpacked_wheel: Path) -> None:
+    shipped = unpacked_wheel / "spbench" / "shipped"
+    for folder in ("suites", "hostfiles"):
+        names = {path.name for path in (shipped / folder).iterdir()}
+        assert names == {path.name for path in (ROOT / folder).iterdir()}
+    assert (unpacked_wheel / "spbench" / "demo" / "events.jsonl").is_file()
+    assert (unpacked_wheel / "spbench" / "schemas" / "suite.schema.json").is_file()
 
 
-def test_a_shipped_suite_is_read_without_the_tree(unpacked: Path, tmp_path: Path) -> None:
-    words = (sys.executable, "-m", "spbench")
+def test_wheel_reads_a_shipped_suite_without_the_tree(unpacked_wheel: Path, tmp_path: Path) -> None:
+    module_command = (sys.executable, "-m", "spbench")
     for command in (["validate", "shipped:halo"], ["init", "here"], ["command", "shipped:smoke"]):
-        did(*words, *command, cwd=tmp_path, PYTHONPATH=str(unpacked))
+        run_command(*module_command, *command, cwd=tmp_path, PYTHONPATH=str(unpacked_wheel))
     text = (tmp_path / "here" / "suites" / "halo.yaml").read_text()
     assert text == (SUITES / "halo.yaml").read_text()
 
 
-def test_the_sdist_makes_the_same_wheel_where_no_git_is(
-    built: Path, sdist: Path, tmp_path: Path
-) -> None:
-    again = wheel_of(sdist, tmp_path / "again")
-    assert again.name == built.name
-    assert files_in(again) == files_in(built)
+def test_sdist_builds_the_same_wheel_without_git(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    rebuilt = build_wheel(sdist, tmp_path / "again")
+    assert rebuilt.name == wheel.name
+    assert read_files(rebuilt) == read_files(wheel)
 
 
-def test_the_sdist_has_what_git_has_and_nothing_more(sdist: Path) -> None:
+def test_sdist_has_exactly_the_files_of_git(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    tracked = did("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT)
+    tracked = run_command("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     assert names - {"PKG-INFO"} == set(tracked.splitlines())
 
 
 @pytest.fixture(scope="module")
-def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment, into which the README's line has put the wheel."""
+def installed_bin(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the programs of a fresh environment with the wheel.
+
+    The README's command installs it.
+    """
     folder = tmp_path_factory.mktemp("fresh")
     line = r"^pip install --constraint constraints.txt '\.(\[[a-z,]+\])'$"
     (extras,) = re.findall(line, (ROOT / "README.md").read_text(), re.M)
-    did(sys.executable, "-m", "venv", folder, cwd=folder)
-    words = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run_command(sys.executable, "-m", "venv", folder, cwd=folder)
+    arguments = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     try:
-        did(folder / "bin/python", *words, *CONSTRAINTS, f"{built}{extras}", cwd=folder)
+        run_command(folder / "bin/python", *arguments, *CONSTRAINTS, f"{wheel}{extras}", cwd=folder)
     except AssertionError as error:
-        if any(word in str(error) for word in NO_INDEX):
+        if any(text in str(error) for text in NO_INDEX):
             pytest.skip("no package index can be reached from here")
         raise
     return folder / "bin"
 
 
-def test_the_wheel_tells_the_version_that_the_tree_has(installed: Path, tmp_path: Path) -> None:
-    told = did(installed / "python", "-m", "spbench", "--version", cwd=tmp_path)
-    assert told == did(installed / "spbench", "--version", cwd=tmp_path)
+def test_wheel_has_the_version_of_the_tree(installed_bin: Path, tmp_path: Path) -> None:
+    version = run_command(installed_bin / "python", "-m", "spbench", "--version", cwd=tmp_path)
+    assert version == run_command(installed_bin / "spbench", "--version", cwd=tmp_path)
     program = "import importlib.metadata as it; print('spbench', it.version('spbench'))"
-    assert told == did(installed / "python", "-c", program, cwd=tmp_path)
-    release = re.match(r"spbench (\d+)\.(\d+)", told)
+    assert version == run_command(installed_bin / "python", "-c", program, cwd=tmp_path)
+    release = re.match(r"spbench (\d+)\.(\d+)", version)
     assert release is not None
     assert f"spbench {__version__}".startswith(release[0])
 
 
-def test_the_doctor_finds_every_extra_and_names_one_that_is_taken_away(
-    installed: Path, tmp_path: Path
-) -> None:
-    doctor = (installed / "spbench", "doctor")
-    assert "nothing is missing: workers, mpi, serve" in did(*doctor, cwd=tmp_path)
-    python = installed / "python"
-    did(python, "-m", "pip", "uninstall", "--quiet", "--yes", "textual-serve", cwd=tmp_path)
-    told = did(*doctor, cwd=tmp_path)
-    mend = re.search(r"extra serve .*\n +fix: (.*)", told)
-    assert mend is not None, told
-    assert mend[1] == f"{python} -m pip install 'spbench[serve]'"
+def test_doctor_finds_extras_and_reports_a_removed_one(installed_bin: Path, tmp_path: Path) -> None:
+    doctor = (installed_bin / "spbench", "doctor")
+    assert "nothing is missing: workers, mpi, serve" in run_command(*doctor, cwd=tmp_path)
+    python = installed_bin / "python"
+    run_command(python, "-m", "pip", "uninstall", "--quiet", "--yes", "textual-serve", cwd=tmp_path)
+    output = run_command(*doctor, cwd=tmp_path)
+    remedy = re.search(r"extra serve .*\n +fix: (.*)", output)
+    assert remedy is not None, output
+    assert remedy[1] == f"{python} -m pip install 'spbench[serve]'"
     # pip splits the variable at spaces, which the path of the tree may have.
     constraints = str(shutil.copy(CONSTRAINTS[1], tmp_path))
-    did("bash", "-c", mend[1], cwd=tmp_path, PIP_CONSTRAINT=constraints)
-    assert "nothing is missing: workers, mpi, serve" in did(*doctor, cwd=tmp_path)
+    run_command("bash", "-c", remedy[1], cwd=tmp_path, PIP_CONSTRAINT=constraints)
+    assert "nothing is missing: workers, mpi, serve" in run_command(*doctor, cwd=tmp_path)
 
 
 @pytest.mark.mpi
-def test_a_shipped_suite_runs_from_the_wheel_alone(installed: Path, tmp_path: Path) -> None:
-    did(installed / "spbench", "init", "bench", cwd=tmp_path)
+def test_shipped_suite_runs_from_the_wheel(installed_bin: Path, tmp_path: Path) -> None:
+    run_command(installed_bin / "spbench", "init", "bench", cwd=tmp_path)
     assert (tmp_path / "bench" / "hostfiles" / "local.hosts").is_file()
-    told = did(installed / "spbench", "run", "shipped:halo", "--headless", cwd=tmp_path)
-    assert "passed: 12 passed" in told
+    output = run_command(
+        installed_bin / "spbench", "run", "shipped:halo", "--headless", cwd=tmp_path
+    )
+    assert "passed: 12 passed" in output
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_the_demo_plays_from_the_wheel_alone(installed: Path, tmp_path: Path) -> None:
-    words = [str(installed / "spbench"), "tui", "--demo", "--home", str(tmp_path)]
-    terminal = Tmux(tmp_path, 120, 40, words)
+def test_demo_plays_from_the_wheel(installed_bin: Path, tmp_path: Path) -> None:
+    arguments = [str(installed_bin / "spbench"), "tui", "--demo", "--home", str(tmp_path)]
+    terminal = Tmux(tmp_path, 120, 40, arguments)
     try:
-        terminal.wait_for("sim01")
+        terminal.wait_for_text("sim01")
         terminal.press("q")
-        terminal.wait_for("left with 0")
+        terminal.wait_for_text("left with 0")
     finally:
         terminal.close()

@@ -10,12 +10,15 @@ import typer.main
 
 @pytest.fixture(scope="module", autouse=True)
 def no_profile(empty_home):
-    """Let programs that tests start read no profile of the user."""
+    """Keep programs that tests start from reading the user's profile."""
 
 
 @pytest.fixture
 def python_beside_mpirun(tmp_path):
-    """The path of an interpreter, beside which there is an mpirun that only tells its version."""
+    """Return the path of an interpreter next to an mpirun.
+
+    This mpirun only prints its version.
+    """
     mpirun = tmp_path / "venv/mpirun"
     mpirun.parent.mkdir()
     mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
@@ -24,8 +27,8 @@ def python_beside_mpirun(tmp_path):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def commands_made_once():
-    """A process makes its commands once, as a user's does; here it runs hundreds of them."""
+def cached_commands():
+    """Build the commands once per process, since tests run hundreds of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield

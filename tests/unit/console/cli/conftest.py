@@ -21,9 +21,9 @@ def home(tmp_path, monkeypatch):
 def spbench(home, capsys, monkeypatch):
     """Return a function that runs a command and returns its exit code and output."""
 
-    def command(*args):
+    def run(*args):
         monkeypatch.setattr(sys, "argv", ["spbench", *args])
         status = run_command_line(list(args))
         return CommandResult(status, *capsys.readouterr())
 
-    return command
+    return run
