@@ -42,42 +42,44 @@ def estimate_step(
         rounds: Stages per device.
     """
     if schedule == "gpipe":
-        return _two_flows(stages, micro_batches)
+        return _compute_gpipe_step(stages, micro_batches)
     if schedule == INTERLEAVED:
         groups = len(stages) // rounds
         return max(
-            _busiest_group(stages, groups, micro_batches),
-            _busiest_link(stages, groups, micro_batches),
+            _compute_busiest_group_path(stages, groups, micro_batches),
+            _compute_busiest_link_path(stages, groups, micro_batches),
         )
     if schedule == ZERO_BUBBLE:
-        return max(_zero_bubble_paths(stages, micro_batches))
-    return max(_one_f_one_b_paths(stages, schedule, micro_batches))
+        return max(_generate_zero_bubble_paths(stages, micro_batches))
+    return max(_generate_1f1b_paths(stages, schedule, micro_batches))
 
 
-def _exposed_all_reduce(stage: StageTimes) -> float:
+def _compute_exposed_all_reduce(stage: StageTimes) -> float:
     """Return the seconds of the all-reduce after the last backward pass."""
     return max(stage.all_reduce_s - stage.overlapped_s, 0.0)
 
 
-def _two_flows(stages: Sequence[StageTimes], count: int) -> float:
+def _compute_gpipe_step(stages: Sequence[StageTimes], count: int) -> float:
     """Return the time of all forward passes, followed by all backward passes.
 
     `count` equal jobs go through stages and links in turn. They take the sum of one job's times,
     plus ``count - 1`` times the longest of these.
     """
-    forward = [stage.forward_s for stage in stages] + [stage.send_s for stage in stages[:-1]]
-    turned = sum(forward) + (count - 1) * max(forward)
+    forward_s = [stage.forward_s for stage in stages] + [stage.send_s for stage in stages[:-1]]
+    all_forward_s = sum(forward_s) + (count - 1) * max(forward_s)
     total = longest = 0.0
     ends: list[float] = []
     for stage in reversed(stages):
         send_s = stage.send_s if ends else 0.0
         total += send_s + stage.backward_s
         longest = max(longest, send_s, stage.backward_s)
-        ends.append(turned + total + (count - 1) * longest + _exposed_all_reduce(stage))
+        ends.append(
+            all_forward_s + total + (count - 1) * longest + _compute_exposed_all_reduce(stage)
+        )
     return max(ends)
 
 
-def _one_f_one_b_paths(
+def _generate_1f1b_paths(
     stages: Sequence[StageTimes], schedule: StageSchedule, count: int
 ) -> Iterator[float]:
     """Yield the lengths of the known paths under ``1f1b`` and ``1f1b-deep``.
@@ -92,7 +94,7 @@ def _one_f_one_b_paths(
     down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
     up = list(accumulate((stage.backward_s + stage.send_s for stage in stages), initial=0.0))
     in_flight = [stage_in_flight(schedule, index, total, count) for index in range(total)]
-    tails = [_exposed_all_reduce(stage) for stage in stages]
+    tails = [_compute_exposed_all_reduce(stage) for stage in stages]
     for index, (stage, limit) in enumerate(zip(stages, in_flight, strict=True)):
         forward = stage.forward_s
         backward = stage.backward_s
@@ -108,7 +110,7 @@ def _one_f_one_b_paths(
             turns = in_flight[lower], in_flight[index] - in_flight[lower] + 1
             round_s = down[lower] - down[index] + stages[lower].forward_s
             round_s += up[lower] - up[index] + stages[lower].backward_s
-            last = max(last, _last_forward_of_rounds((forward, backward), turns, round_s, count))
+            last = max(last, _compute_last_forward((forward, backward), turns, round_s, count))
 
         early = forward + round_trip + steady + limit * backward
         end = max(last + max(limit * backward, round_trip + backward), early)
@@ -118,7 +120,7 @@ def _one_f_one_b_paths(
             yield down[index] + last + descent + up[-1] - up[lower] + tails[lower]
 
 
-def _last_forward_of_rounds(
+def _compute_last_forward(
     passes: tuple[float, float], turns: tuple[int, int], round_s: float, count: int
 ) -> float:
     """Return the end of a stage's last forward pass if it only waits for rounds.
@@ -137,7 +139,7 @@ def _last_forward_of_rounds(
     return first * passes[0] + rounds * round_s + left * sum(passes)
 
 
-def _zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
+def _generate_zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
     """Yield the lengths of the known paths under ``zb-h1``.
 
     A stage begins when the first micro-batch arrives. Until its last data gradients it is never
@@ -162,15 +164,15 @@ def _zero_bubble_paths(stages: Sequence[StageTimes], count: int) -> Iterator[flo
             round_s = down[lower] - down[index] + stages[lower].forward_s
             round_s += up[lower] - up[index] + data[lower]
             turns = in_flight[lower], in_flight[index] - in_flight[lower] + 1
-            last = max(last, _last_forward_of_rounds(passes, turns, round_s, count))
+            last = max(last, _compute_last_forward(passes, turns, round_s, count))
         # From the end of the last forward pass down to the last stage, and back up to this one.
         return_s = down[-1] - down[index] - stage.forward_s + up[-1] - up[index]
         longest = down[index] + max(busy, last + return_s if last else 0.0)
         end = max(end + stage.send_s + data[index], longest)
-        yield end + delayed[index] * weights[index] + _exposed_all_reduce(stage)
+        yield end + delayed[index] * weights[index] + _compute_exposed_all_reduce(stage)
 
 
-def _busiest_group(stages: Sequence[StageTimes], groups: int, count: int) -> float:
+def _compute_busiest_group_path(stages: Sequence[StageTimes], groups: int, count: int) -> float:
     """Return the longest path on which one group runs all its passes without a pause.
 
     Its first pass waits until one micro-batch arrives from the first stage. After its last pass the
@@ -187,7 +189,7 @@ def _busiest_group(stages: Sequence[StageTimes], groups: int, count: int) -> flo
     return longest
 
 
-def _busiest_link(stages: Sequence[StageTimes], groups: int, count: int) -> float:
+def _compute_busiest_link_path(stages: Sequence[StageTimes], groups: int, count: int) -> float:
     """Return the longest time in which the messages of one link follow each other.
 
     The first message waits for a forward pass, and a pass runs after the last one.
