@@ -115,8 +115,6 @@ class RunSpans:
         host = self._ranks[rank].host
         self.spans.append(Span(self._job[0], host, rank, name, kind, start, end, details))
 
-    # The console's events
-
     def _handle_console_run_start(self, event: Event) -> None:
         host = event["environment"].get("host")
         self.console = host if isinstance(host, str) else ""
@@ -147,8 +145,6 @@ class RunSpans:
         self._add(name, "job", started, max(time, started), **details)
         self._job = None
         self._ranks = {}
-
-    # The ranks' events
 
     def _handle_rank_ready(self, event: Event, rank: int, position: _RankPosition) -> None:
         if position.begin_time is not None:
