@@ -82,8 +82,8 @@ def test_budget_of_a_run_ends_before_its_step():
     assert "-k" not in arguments
 
 
-def test_rejects_unknown_step_and_lists_known_ones():
-    with pytest.raises(SystemExit, match="unknown step halo; choose from facts, doctor, probe-1"):
+def test_rejects_unknown_step_and_lists_known_ones(messages):
+    with messages.raises(SystemExit):
         command.main(["halo"])
 
 
@@ -103,15 +103,15 @@ def make_shell_step(name, text, seconds=10.0, **fields):
     return Step(name, seconds, ("sh", "-c", text), **fields)
 
 
-def test_continues_after_a_failed_step(session, tmp_path):
+def test_continues_after_a_failed_step(session, tmp_path, messages):
     session.run(make_shell_step("bad", "echo broken; exit 3"))
     session.run(make_shell_step("good", "echo whole"))
     assert [result.status for result in session.results] == [Status.FAILED, Status.PASSED]
-    assert session.results[0].detail == "exit 3, expected 0; "
+    messages.check(session.results[0].detail)
     log = (tmp_path / "output/log.txt").read_text()
     assert "broken\n" in log
     assert "whole\n" in log
-    assert "bad   failed" in (tmp_path / "output/summary.txt").read_text()
+    messages.check((tmp_path / "output/summary.txt").read_text())
 
 
 def test_time_limit_stops_a_step_and_its_children(session, tmp_path):
@@ -178,9 +178,9 @@ def test_interrupt_keeps_results_of_earlier_steps(tmp_path, monkeypatch):
         assert archive.getnames() == ["reports"]
 
 
-def test_failed_setup_ends_the_command_with_a_remedy(tmp_path, monkeypatch):
+def test_failed_setup_ends_the_command_with_a_remedy(tmp_path, monkeypatch, messages):
     monkeypatch.setattr(sessions, "SETUP", tmp_path / "none")
-    with pytest.raises(SystemExit, match=r"failed .help: run"):
+    with messages.raises(SystemExit):
         command.main(["facts", "--output", str(tmp_path)])
 
 
@@ -226,11 +226,10 @@ REPORT = {
         (0, -9, Status.FAILED),
     ],
 )
-def test_step_passes_only_with_the_expected_exit_code(expected, exit_code, status):
+def test_step_passes_only_with_the_expected_exit_code(expected, exit_code, status, messages):
     result = judge_step(Step("a", 1, exit_code=expected), exit_code, 1.0, REPORT)
     assert result.status == status
-    assert "1 passed, 1 failed" in result.detail
-    assert "links: check echo failed" in result.detail
+    messages.check(result.detail)
 
 
 def test_run_without_remaining_budget_is_a_timeout():
@@ -336,7 +335,7 @@ def test_delays_the_copy_stream_of_the_product(monkeypatch):
     assert streams.CudaStreams.use_copy_stream is not before
 
 
-def test_size_of_copied_files_is_limited(monkeypatch, capsys, tmp_path):
+def test_size_of_copied_files_is_limited(monkeypatch, capsys, tmp_path, messages):
     monkeypatch.setattr(command, "ROOT", tmp_path)
     (tmp_path / ".whl").mkdir()
     (tmp_path / ".whl/a.whl").write_bytes(bytes(3 << 20))
@@ -347,6 +346,6 @@ def test_size_of_copied_files_is_limited(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(subprocess, "run", run)
     assert command.prepare() == 0
-    assert capsys.readouterr().out == "to copy: tree 2 MiB, .whl 3 MiB\n"
+    messages.check(capsys.readouterr().out)
     monkeypatch.setattr(command, "CARRIED_BYTES", 4 << 20)
     assert command.prepare() == 1

@@ -510,9 +510,9 @@ def test_removing_an_entry_removes_its_comment():
     assert compose.remove_case(AROUND, 1).text == "\n".join([*lines[:10], *lines[14:], ""])
 
 
-def test_removing_the_only_entry_leaves_an_empty_list():
+def test_removing_the_only_entry_leaves_an_empty_list(messages):
     text = compose.insert_case("", TILES).text
-    assert compose.remove_case(text, 0).text == "schema: spbench.suite/1\nname: suite\ncases:\n"
+    messages.check(compose.remove_case(text, 0).text)
     assert compose.insert_case(compose.remove_case(text, 0).text, TILES).text == text
 
 
@@ -546,10 +546,10 @@ ANCHORED = suite_text(
 )
 
 
-def test_keeps_an_anchor_that_others_refer_to():
-    with pytest.raises(UsageError, match="without harm to the rest"):
+def test_keeps_an_anchor_that_others_refer_to(messages):
+    with messages.raises(UsageError):
         compose.remove_case(ANCHORED, 0)
-    with pytest.raises(UsageError, match="without harm to the rest"):
+    with messages.raises(UsageError):
         change_case(ANCHORED, 0, params={"halo_len": 2})
     assert change_case(ANCHORED, 1, params={"halo_len": 2}) == ANCHORED.replace(
         "*p", "{halo_len: 2}"
@@ -575,13 +575,13 @@ def test_rejects_an_edit_of_a_malformed_entry(entry, message):
 
 
 @pytest.mark.parametrize("index", [-1, 7])
-def test_rejects_an_index_out_of_range(index):
+def test_rejects_an_index_out_of_range(index, messages):
     for edit in (
         compose.read_draft,
         compose.remove_case,
         lambda text, index: compose.replace_case(text, index, LINK),
     ):
-        with pytest.raises(UsageError, match=r"there is no case entry .*; the text has 7"):
+        with messages.raises(UsageError):
             edit(HALO, index)
 
 

@@ -34,10 +34,10 @@ def test_reports_all_errors_with_their_lines():
     assert "duplicate" in checked.diagnostics[0].message
 
 
-def test_error_without_position_is_on_the_first_line():
+def test_error_without_position_is_on_the_first_line(messages):
     (error,) = check_text(HALO.read_text(), PATH, ["halo_lenn=1"]).diagnostics
     assert (error.file, error.line, error.column) == ("mine.yaml", 1, 1)
-    assert "did you mean halo_len?" in error.message
+    messages.check(error.message)
 
 
 @settings(max_examples=40)
@@ -49,9 +49,9 @@ def test_unfinished_text_never_raises(cursor, typed):
         assert (checked.suite is None) == bool(checked.diagnostics)
 
 
-def test_distinguishes_empty_broken_and_binary_text():
+def test_distinguishes_empty_broken_and_binary_text(messages):
     (empty,) = check_text("", PATH).diagnostics
-    assert "the file is empty" in empty.message
+    messages.check(empty.message)
     (broken,) = check_text("a: [", PATH).diagnostics
     assert "invalid YAML" in broken.message
     (binary,) = check_text("a: \0", PATH).diagnostics

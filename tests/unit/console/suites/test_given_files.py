@@ -41,15 +41,15 @@ def pipe(tmp_path, monkeypatch):
     ],
 )
 @pytest.mark.timeout(20)
-def test_pipe_without_writer_is_an_error(pipe, read, error):
-    with pytest.raises(error, match="no program opened it for writing") as caught:
+def test_pipe_without_writer_is_an_error(pipe, read, error, messages):
+    with messages.raises(error) as caught:
         read(pipe)
     assert str(pipe) in str(caught.value)
 
 
 @pytest.mark.timeout(20)
-def test_pipe_without_reader_is_an_error(pipe):
-    with pytest.raises(FailedRunError, match="no program opened it for reading"):
+def test_pipe_without_reader_is_an_error(pipe, messages):
+    with messages.raises(FailedRunError):
         write_file(pipe, "text")
 
 

@@ -4,8 +4,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from spbench.engine.plan import Request, plan_run
 from spbench.errors import FailedRunError, SuiteError, UsageError
 from spbench.suites import shipped
@@ -22,10 +20,10 @@ from spbench.suites.shipped import (
 from support.paths import ROOT, SUITES
 
 
-def test_finds_suite_by_name():
+def test_finds_suite_by_name(messages):
     assert require_suite_file(Path("shipped:halo")) == SUITES / "halo.yaml"
     assert require_suite_file(Path("suites/halo.yaml")) == Path("suites/halo.yaml")
-    with pytest.raises(UsageError, match=r"no suite 'hallo' comes .* \(did you mean halo\?\)"):
+    with messages.raises(UsageError):
         require_suite_file(Path("shipped:hallo"))
 
 
@@ -45,9 +43,9 @@ def test_copies_all_files_and_keeps_existing_ones(tmp_path):
     assert user_suite.read_text() == (SUITES / "halo.yaml").read_text()
 
 
-def test_unwritable_folder_is_an_error(tmp_path):
+def test_unwritable_folder_is_an_error(tmp_path, messages):
     (tmp_path / "suites").write_text("a file")
-    with pytest.raises(FailedRunError, match=r"cannot write .*suites"):
+    with messages.raises(FailedRunError):
         copy_shipped(tmp_path)
 
 
@@ -75,11 +73,11 @@ def test_shipped_name_is_the_same_in_each_folder(tmp_path):
     assert resolve_suite_path(tmp_path, Path("halo.yaml")) == tmp_path / "halo.yaml"
 
 
-def test_suite_loaded_by_name_keeps_the_name():
+def test_suite_loaded_by_name_keeps_the_name(messages):
     suite = load_suite_file(Path("shipped:links"))
     assert suite.path == Path("shipped:links")
     assert suite.text == (SUITES / "links.yaml").read_text()
-    with pytest.raises(SuiteError, match=r"shipped:links:\d+:\d+: error: .*--set iterations=0"):
+    with messages.raises(SuiteError):
         load_suite_file(Path("shipped:links"), ["iterations=0"])
 
 

@@ -72,8 +72,8 @@ def test_accepts_long_expressions_without_parentheses():
     assert select_matching(CASES, "not " * 5000 + "copy") == CASES[-1:]
 
 
-def test_selecting_no_case_is_an_error():
-    with pytest.raises(NothingSelected, match="-k 'nowhere' selects none of the 5 cases") as caught:
+def test_selecting_no_case_is_an_error(messages):
+    with messages.raises(NothingSelected) as caught:
         select_matching(CASES, "nowhere")
     assert caught.value.exit_code == ExitCode.NOTHING
 
@@ -148,8 +148,8 @@ def test_rejects_invalid_fault(text, message):
     assert message in str(caught.value)
 
 
-def test_fault_must_apply_to_a_selected_case():
-    with pytest.raises(UsageError, match="no selected case knows 'corrupt-halo'"):
+def test_fault_must_apply_to_a_selected_case(messages):
+    with messages.raises(UsageError):
         inject_fault(select_matching(CASES, "copy"), "corrupt-halo")
 
 
@@ -165,8 +165,8 @@ def test_injects_several_faults():
     "texts",
     [["kill@tiles", f"slow@{V1}"], ["kill", "raise@Copy"], ["slow@Copy", "slow@Copy"]],
 )
-def test_rejects_second_fault_of_a_case(texts):
-    with pytest.raises(UsageError, match=r"^--inject .* has the fault \w+ already, and takes one"):
+def test_rejects_second_fault_of_a_case(texts, messages):
+    with messages.raises(UsageError):
         inject_faults(CASES, texts)
 
 

@@ -199,17 +199,15 @@ def test_keys_of_the_benchmark_follow_the_swept_ones():
     assert ids == [f"a[algorithm={a},size={s}]" for a in ("ring", "flat", "chain") for s in (8, 64)]
 
 
-def test_expanded_cases_must_fit_the_ranks():
-    with pytest.raises(
-        SuiteError, match=r"np is 3, but .* with algorithm=muji_4,size=8 and 1 more"
-    ):
+def test_expanded_cases_must_fit_the_ranks(messages):
+    with messages.raises(SuiteError):
         load_ids(f"{{name: a, {SWEEP}, algorithm: [ring, muji_4]}}, np: 3}}")
 
 
 @pytest.mark.slow
-def test_expanded_cases_count_toward_the_limit():
+def test_expanded_cases_count_toward_the_limit(messages):
     many = "{min_bytes: 0, max_bytes: 1GiB, factor: 1.01}"
     seeds = ", ".join(map(str, range(10)))
     sweep = f"params: {many}, matrix: {{seed: [{seeds}]}}"
-    with pytest.raises(SuiteError, match="cases; one entry may make 10000"):
+    with messages.raises(SuiteError):
         load_ids(f"{{name: a, benchmark: allreduce.sweep, {sweep}}}")

@@ -400,26 +400,25 @@ def test_checks_batch_settings_and_allows_them_once_per_suite(tmp_path):
     ("text", "seconds"),
     [("45m", 2700), ("2h", 7200), ("1d", 86400), ("1:30:00", 5400), ("1-12:00:00", 129600)],
 )
-def test_parses_time_limit(text, seconds):
+def test_parses_time_limit(text, seconds, messages):
     assert parse_time_limit(text) == seconds
-    with pytest.raises(ValueError, match="is no time limit"):
+    with messages.raises(ValueError):
         parse_time_limit(f"{text}x")
 
 
 @pytest.mark.parametrize("keys", ["np: 1000000000", "matrix: {np: [2, 1000000000]}"])
-def test_rejects_more_ranks_than_any_machine_has(keys):
+def test_rejects_more_ranks_than_any_machine_has(keys, messages):
     [error] = load_errors(f"  - {{name: a, benchmark: compute.gemm, {keys}}}\n")
-    assert "np is 1000000000, but " in error
-    assert "runs on at most 1000000 ranks" in error
+    messages.check(error)
 
 
 @pytest.mark.parametrize("escape", [r"\0", r"\x00"])
 @pytest.mark.parametrize("setting", ["env: {A: TEXT}", "setup: [TEXT]", "python: TEXT"])
-def test_rejects_nul_characters_at_their_line(setting, escape):
+def test_rejects_nul_characters_at_their_line(setting, escape, messages):
     text = setting.replace("TEXT", f'"a{escape}b"')
     [error] = load_errors(f"  - {{name: a, benchmark: compute.gemm, np: 2, launch: {{{text}}}}}\n")
     assert error.startswith("s.yaml:4:")
-    assert "no program can be given a text with U+" in error
+    messages.check(error)
 
 
 def test_reports_only_the_first_of_many_errors():

@@ -83,16 +83,14 @@ def test_exclude_of_only_the_set_key_is_dropped():
     ]
 
 
-def test_error_in_an_exclude_keeps_its_column():
+def test_error_in_an_exclude_keeps_its_column(messages):
     text = TEXT.replace("exclude: [{", "exclude: [{halo_len: 1}, {halo_len: 3}, {colour: 3}, {")
     errors = load_errors("halo_len=3", "slice_method=square", text=text)
-    assert errors == [
-        "s.yaml:9:46: error: exclude names 'colour', which is not swept here",
-    ]
+    messages.check(errors)
 
 
-def test_rejects_a_key_that_is_set_twice():
-    with pytest.raises(UsageError, match="halo_len is set twice"):
+def test_rejects_a_key_that_is_set_twice(messages):
+    with messages.raises(UsageError):
         load_suite("halo_len=3", "halo_len=5")
 
 
@@ -178,12 +176,9 @@ def test_invalid_value_is_one_error_that_names_the_option(override, message):
     assert load_errors(override) == [message]
 
 
-def test_contradiction_names_the_option():
+def test_contradiction_names_the_option(messages):
     errors = load_errors("num_spatial_parts=3")
-    assert errors[0] == (
-        "s.yaml:5:5: error: swept[slice_method=square,halo_len=3]: slice_method square: 3 tiles "
-        "make no square (the nearest that do: 1, 4) (with --set num_spatial_parts=3)"
-    )
+    messages.check(errors[0])
 
 
 @pytest.mark.parametrize(
@@ -209,11 +204,9 @@ def test_rejects_unknown_or_malformed_override(override, message):
     assert message in str(caught.value)
 
 
-def test_errors_of_the_file_precede_an_unknown_key():
+def test_errors_of_the_file_precede_an_unknown_key(messages):
     errors = load_errors("halo_le=3", text=TEXT.replace("memory.copy", "memory.cop"))
-    assert errors == [
-        "s.yaml:15:16: error: unknown benchmark 'memory.cop' (did you mean memory.copy?)"
-    ]
+    messages.check(errors)
 
 
 @pytest.mark.parametrize("cases", ["3", "[3, {name: a}]", "[{benchmark: 3, params: 4, zip: 5}]"])

@@ -174,11 +174,11 @@ def test_rejects_invalid_yaml_at_its_position(text, position, message):
     assert message in str(caught.value)
 
 
-def test_rejects_an_alias_bomb():
+def test_rejects_an_alias_bomb(messages):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     refs = [", ".join([f"*a{i}"] * 9) for i in range(9)]
     lines += [f"a{i + 1}: &a{i + 1} [{ref}]" for i, ref in enumerate(refs)]
-    with pytest.raises(YamlError, match="aliases expand to more than"):
+    with messages.raises(YamlError):
         parse_yaml("\n".join(lines))
 
 
@@ -189,8 +189,8 @@ def test_expansion_limit_applies_at_the_root():
 
 
 @pytest.mark.parametrize("start", ["[", "[&a x,*a,"])
-def test_rejects_too_many_values(start):
-    with pytest.raises(YamlError, match="the file has more than 100000 values; split it"):
+def test_rejects_too_many_values(start, messages):
+    with messages.raises(YamlError):
         parse_yaml("a:\n  - b: " + start + "x," * 100_001 + "]\n")
 
 
