@@ -158,7 +158,7 @@ async def test_readonly_does_not_save_the_theme(tmp_path):
 
 
 class FakeRunStart:
-    """A start of a run that gets a folder, or ends without one, when a test says so."""
+    """A start of a run that gets a folder, or ends without one, on a test's command."""
 
     def __init__(self, monkeypatch, home):
         self.starts = []

@@ -428,7 +428,7 @@ async def test_large_heat_map_scrolls():
         assert read_caption(chart).startswith("node59 -> node59: 118, ")
         assert render_lines(chart)[-2].startswith("node59 ")
         assert render_lines(chart)[-2].endswith("░◂")
-        chart.on_mouse_scroll_up(_wheel())
+        chart.on_mouse_scroll_up(make_scroll_event())
         await pilot.pause()
         assert render_lines(chart)[-2].startswith("node58 ")
         await pilot.resize_terminal(200, 60)
@@ -436,7 +436,7 @@ async def test_large_heat_map_scrolls():
         assert render_lines(chart)[-2].startswith("node59 ")
 
 
-def _wheel():
+def make_scroll_event():
     from textual.events import MouseScrollUp
 
     return MouseScrollUp(None, 1, 1, 0, -1, 0, False, False, False)

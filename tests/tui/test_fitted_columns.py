@@ -47,7 +47,7 @@ def test_dispensable_columns_make_room_for_whole_ids():
     _, widths, layout = choose_layout(
         FewRows("12.5 ms", "1.20 to 1.30", "", cases=cases), 40, cases
     )
-    assert [place.column.key for place in layout.placed] == ["case", "time"]
+    assert [placement.column.key for placement in layout.placed] == ["case", "time"]
     assert widths["case"] == len(cases[0])
     assert layout.width < 40, "the mark of the column that is left out has a cell of its own"
 

@@ -379,14 +379,14 @@ async def test_click_on_a_scrolled_heading_sorts_its_column():
 async def test_wheel_scrolls_without_moving_the_cursor():
     app = TableApp(NumberRows(range(50)))
     async with app.run_test(size=(80, 11)) as pilot:
-        app.table._on_mouse_scroll_down(_wheel(app.table))
+        app.table._on_mouse_scroll_down(make_scroll_event(app.table))
         await pilot.pause()
         assert app.table.scroll_offset.y > 0
         assert app.table.cursor_key == 0
         assert list_shown_ranks(app.table)[0] == app.table.scroll_offset.y
 
 
-def _wheel(widget):
+def make_scroll_event(widget):
     from textual.events import MouseScrollDown
 
     return MouseScrollDown(widget, 1, 1, 0, 1, 0, False, False, False)
@@ -428,18 +428,18 @@ def test_layout_leaves_out_only_dispensable_columns(shapes, width_limit, show_al
         for index, (width, rank, flexible) in enumerate(shapes)
     ]
     layout = lay_out(columns, width_limit, show_all)
-    placed = [place.column for place in layout.placed]
+    placed = [placement.column for placement in layout.placed]
     left_out = [column for column in columns if column not in placed]
     assert layout.left_out == len(left_out)
     assert not (show_all and left_out)
     assert all(column.rank for column in left_out)
     assert not left_out or max(c.rank for c in placed + left_out) == max(c.rank for c in left_out)
     assert layout.width <= width_limit or show_all or not any(column.rank for column in placed)
-    ends = [place.x + place.width for place in layout.placed]
-    assert all(place.width >= place.column.width for place in layout.placed)
-    assert all(end < place.x for end, place in zip(ends, layout.placed[1:], strict=False))
-    for place in layout.placed:
-        assert layout.find_column(place.x) is place.column
+    ends = [placement.x + placement.width for placement in layout.placed]
+    assert all(placement.width >= placement.column.width for placement in layout.placed)
+    assert all(end < placement.x for end, placement in zip(ends, layout.placed[1:], strict=False))
+    for placement in layout.placed:
+        assert layout.find_column(placement.x) is placement.column
 
 
 @given(st.text(max_size=30), st.integers(0, 20), st.sampled_from(["left", "right"]))

@@ -247,9 +247,9 @@ def record_plan_run(path, home):
         make.describe_metric(f"{name}_ms", "ms", part_of="time_ms")
         for name in ("forward", "backward")
     ]
-    places = [{"stage": 0}, {"stage": 1}]
+    coordinates = [{"stage": 0}, {"stage": 1}]
     start, *events = make.make_started_run(
-        make.describe_case("plan", metrics=[make.TIME, *phases], places=places)
+        make.describe_case("plan", metrics=[make.TIME, *phases], places=coordinates)
     )
     medians = {"time_ms": 2000.0, "forward_ms": 500.0, "backward_ms": 1000.0}
     return make.record_run(

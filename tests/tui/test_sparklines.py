@@ -17,11 +17,11 @@ def test_row_has_sparkline_and_number_of_each_quantity():
     for cpu in (0.1, 0.97):
         loads.add("node01", {"cpu": cpu, "memory": 0.5, "received": 1.5e6})
     rows = HostLoadRows(loads)
-    host, used, memory, received, sent, gpu = rows.cells("node01")
+    host, cpu_cell, memory_cell, received_cell, sent_cell, gpu_cell = rows.cells("node01")
     assert host == "node01"
-    assert used.text.endswith("▁█   97 %")
-    assert used.style == "slow"
-    assert memory.text.endswith("50 %")
-    assert received.text.endswith("1.50 MB/s")
-    assert (sent.text, gpu.text) == ("", "")
+    assert cpu_cell.text.endswith("▁█   97 %")
+    assert cpu_cell.style == "slow"
+    assert memory_cell.text.endswith("50 %")
+    assert received_cell.text.endswith("1.50 MB/s")
+    assert (sent_cell.text, gpu_cell.text) == ("", "")
     assert rows.sort_value("node01", "cpu") == 0.97

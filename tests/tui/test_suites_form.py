@@ -97,8 +97,8 @@ def test_alias_keeps_its_name_in_the_file():
         replace(benchmark, params=(size,)), CaseDraft("case", "memory.copy", {"size_of_image": 64})
     )
     assert form.initial_texts.by_name["image_size"] == "64"
-    read_form = read_draft(form, FormTexts({**form.initial_texts.by_name, "image_size": "128"}))
-    assert read_form.draft.params == {"size_of_image": 128}
+    changed_form = read_draft(form, FormTexts({**form.initial_texts.by_name, "image_size": "128"}))
+    assert changed_form.draft.params == {"size_of_image": 128}
 
 
 def test_reads_one_or_several_np():
@@ -124,8 +124,8 @@ def test_reads_launch_settings_and_variables():
 
 
 def test_reads_expectations():
-    read = read_changed(FULL, expect=[("time_ms", "", "1.5"), ("skew.max", "2", "")])
-    assert read.draft.expect == {"time_ms": {"min": 1.5}, "skew.max": {"max": 2}}
+    form = read_changed(FULL, expect=[("time_ms", "", "1.5"), ("skew.max", "2", "")])
+    assert form.draft.expect == {"time_ms": {"min": 1.5}, "skew.max": {"max": 2}}
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_reads_expectations():
     ],
 )
 def test_rejects_invalid_expectation(row, message):
-    read = read_changed(FULL, expect=[("skew", "1", ""), row])
-    assert read.draft is None
-    assert message in read.errors["expect.1"]
+    form = read_changed(FULL, expect=[("skew", "1", ""), row])
+    assert form.draft is None
+    assert message in form.errors["expect.1"]
 
 
 BIG = {"reference": 0.35, "lower": -0.1, "upper": 0.05}
@@ -169,9 +169,9 @@ def test_unchanged_references_keep_their_order():
 
 def test_reads_and_removes_references_of_systems():
     rows = [*ROWS[:2], ("time_ms", "laptop", "3", "", "1"), ("skew.max", "", "2", "-0.5", "")]
-    read = read_changed(WITH_REFERENCES, references=rows)
-    assert read.errors == {}
-    assert read.draft.expect == {
+    form = read_changed(WITH_REFERENCES, references=rows)
+    assert form.errors == {}
+    assert form.draft.expect == {
         "skew": {"max": 3},
         "time_ms": {"systems": {"big": BIG, "vm": VM, "laptop": {"reference": 3, "upper": 1}}},
         "skew.max": {"reference": 2, "lower": -0.5},
@@ -196,9 +196,9 @@ def test_reads_and_removes_references_of_systems():
     ],
 )
 def test_rejects_invalid_reference(row, message):
-    read = read_changed(WITH_REFERENCES, references=[*ROWS, row])
-    assert read.draft is None
-    assert message in read.errors["reference.3"]
+    form = read_changed(WITH_REFERENCES, references=[*ROWS, row])
+    assert form.draft is None
+    assert message in form.errors["reference.3"]
 
 
 @pytest.mark.parametrize(
@@ -213,10 +213,10 @@ def test_rejects_invalid_reference(row, message):
     ],
 )
 def test_rejects_values_with_the_message_of_the_loader(texts, message):
-    read = read_changed(FULL, **texts)
-    assert read.draft is None
-    assert list(read.errors) == list(texts)
-    assert message in next(iter(read.errors.values()))
+    form = read_changed(FULL, **texts)
+    assert form.draft is None
+    assert list(form.errors) == list(texts)
+    assert message in next(iter(form.errors.values()))
 
 
 def test_repeat_and_comment_can_be_removed():

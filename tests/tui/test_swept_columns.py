@@ -46,7 +46,9 @@ def test_dispensable_column_makes_room_for_ids():
     others = (*OTHERS, Column("unit", "unit", 30, rank=2), Column("note", "note", 20, rank=1))
     swept = choose_swept_columns(CASES, others, 80)
     assert "slice_method" in list_titles(swept)
-    assert [place.column.key for place in lay_out(swept.columns(others), 80).placed][-1] == "note"
+    assert [placement.column.key for placement in lay_out(swept.columns(others), 80).placed][
+        -1
+    ] == "note"
 
 
 def test_integers_are_sorted_by_value():
