@@ -50,19 +50,30 @@ def test_file_of_a_test_is_in_the_closest_folder_that_has_one():
 def test_each_text_belongs_to_a_test(path):
     texts = parse_messages(path.read_text())
     assert texts
-    assert [test for test in texts if not exists(path, test)] == []
+    assert [test for test in texts if not checks_messages(path, test)] == []
 
 
-def exists(path, test):
+def checks_messages(path, test):
+    """Return whether a test of a file of messages exists and checks messages."""
     file, _, name = test.partition("::")
     test_path = path.parent / file
     if not test_path.exists():
         return False
-    functions = ast.walk(ast.parse(test_path.read_text()))
-    return name.partition("[")[0] in {getattr(node, "name", None) for node in functions}
+    return any(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name == name.partition("[")[0]
+        and "messages" in [argument.arg for argument in node.args.args]
+        for node in ast.walk(ast.parse(test_path.read_text()))
+    )
 
 
-def test_texts_of_a_missing_test_are_found():
-    assert not exists(TESTS / "unit/messages.txt", "test_messages.py::test_absent")
-    assert not exists(TESTS / "unit/messages.txt", "test_absent.py::test_reads_what_it_writes")
-    assert exists(TESTS / "unit/messages.txt", "test_messages.py::test_reads_what_it_writes")
+@pytest.mark.parametrize(
+    "test",
+    [
+        "test_messages.py::test_absent",
+        "test_absent.py::test_reads_what_it_writes",
+        "test_messages.py::test_reads_what_it_writes",
+    ],
+)
+def test_detects_text_of_no_test(test):
+    assert not checks_messages(TESTS / "unit/messages.txt", test)

@@ -154,13 +154,13 @@ def test_describes_crossovers(messages):
     assert LinkCosts(0.0, 0.0).gamma == 0.0
 
 
-def test_prints_the_columns_of_nccl_tests(messages):
+def test_prints_the_columns_of_nccl_tests():
     first = RecordingSweepContext(last=False)
     second = RecordingSweepContext(first=False)
     print_row(first, make_sweep_row(2.0, native=90e-6))
     print_row(second, make_sweep_row(4.0, wrong=3))
     heading, _, names, units, line = first.lines
-    messages.check(heading)
+    assert heading == "# allreduce, blocking, in place, 2 ranks"
     columns = "size count type redop algorithm time algbw busbw #wrong p99 skew predicted native"
     assert names.split()[1:] == columns.split()
     figures = line.split()
@@ -170,5 +170,5 @@ def test_prints_the_columns_of_nccl_tests(messages):
     assert names.index("time") + 4 == units.index("(us)") + 4 == line.index("112.40") + 6
     bare, wrong, average = second.lines
     assert bare.split()[-1] == "100.00"
-    messages.check(wrong)
-    messages.check(average)
+    assert wrong == "# Wrong elements       : 3 FAILED"
+    assert average == "# Avg bus bandwidth    : 3 GB/s"

@@ -51,8 +51,8 @@ def test_one_device_has_no_bandwidth_by_the_formula():
     assert bandwidth_gb_s(RESNET_200, 1, 0.5) == 0.0
 
 
-def test_formats_the_lines_of_measure_py(messages):
-    messages.check(format_size_line(205, RESNET_200))
+def test_formats_the_lines_of_measure_py():
+    assert format_size_line(205, RESNET_200) == "num of arrays = 205, total size = 257.991328 MB"
     line = "iter 1, 0.023242 sec, 11.100222 GB/sec per gpu, error 0.000000"
     assert format_batch_line(1, 0.023242, 11.100222, 0.0) == line
     assert format_batch_line(3, 0.5, 1.0, -1).endswith("error -1.000000")

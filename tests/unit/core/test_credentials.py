@@ -94,11 +94,11 @@ def test_hides_a_known_value_wherever_it_is():
     assert hide_credentials(words, {"MY_AUTH": "s3cret-value"}) == ["--option", "before:***:after"]
 
 
-def test_hides_a_quoted_value_and_its_copy_in_a_script(messages):
+def test_hides_a_quoted_value_and_its_copy_in_a_script():
     script = """export HF_TOKEN='s3cret'\necho 'failed: export HF_TOKEN='"'"'s3cret'"'"''"""
     (hidden,) = hide_credentials([script])
     assert "s3cret" not in hidden
-    messages.check(hidden)
+    assert "failed: export HF_TOKEN=" in hidden
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Running statistics of mirrored pipelines: the share of each norm."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -33,6 +34,6 @@ def test_a_stage_without_norms_has_no_statistics():
     assert statistics.flat_tensor.numel() == 0
 
 
-def test_rejects_a_norm_without_momentum(messages):
-    with messages.raises(CannotRunError):
+def test_rejects_a_norm_without_momentum():
+    with pytest.raises(CannotRunError, match="which takes a momentum; give it one, or take scheme"):
         FlatStatistics(nn.BatchNorm2d(2, momentum=None))

@@ -109,10 +109,10 @@ def test_plan_has_the_system_and_its_references(args, system, limit, tmp_path, m
     assert (plan.system, expectation["limit"]) == (system, limit)
 
 
-def test_folder_contains_all_files_of_a_job(write, messages):
+def test_folder_contains_all_files_of_a_job(write):
     code, folder, stderr = write("batch: {nodes: 2}", *PBS)
     assert code == 0, stderr
-    messages.check(stderr)
+    assert "2 cases in 2 jobs for pbs" in stderr
     plan = read_plan(folder)
     assert (plan.suite, plan.scheduler, plan.mark[:12]) == ("Small.Suite", "pbs", "small-suite-")
     assert [(job.np, job.cases) for job in plan.jobs] == [(2, ("two",)), (4, ("four",))]
@@ -123,7 +123,7 @@ def test_folder_contains_all_files_of_a_job(write, messages):
         ("two", 0, 7, 120),
         ("two", 1, 7, 120),
     ]
-    messages.check(find_lines(folder, "#PBS -l select"))
+    assert find_lines(folder, "#PBS -l select") == ["#PBS -l select=2:ncpus=2:mpiprocs=2"]
     assert "-x SPBENCH_EVENTS_DIR -x SPBENCH_CASES" in find_lines(folder, "run 1 ")[0]
     assert os.access(folder / "job.sh", os.X_OK)
     subprocess.run(["bash", "-n", folder / "job.sh"], check=True)
@@ -191,10 +191,10 @@ def test_hosts_are_those_of_the_allocation(write):
     assert "hostfile" not in (folder / "job.sh").read_text()
 
 
-def test_script_writes_the_hostfile_of_mpirun_rsh(write, messages):
+def test_script_writes_the_hostfile_of_mpirun_rsh(write):
     code, folder, stderr = write("ranks_per_host: 2", *PBS, "--launcher", "mpirun_rsh")
     assert code == 0, stderr
-    messages.check(find_lines(folder, "hosts 2"))
+    assert find_lines(folder, "hosts 2") == ['hosts 2 2 >"$dir/jobs/1/hostfile"']
     assert f"-hostfile {folder}/jobs/1/hostfile " in find_lines(folder, "run 1 ")[0]
 
 

@@ -112,10 +112,12 @@ def test_only_slurm_has_qos(messages):
             list_directives(scheduler, qos="high")
 
 
-def test_script_sends_the_early_signal_under_pbs(messages):
+def test_script_sends_the_early_signal_under_pbs():
     settings = BatchSettings.model_validate({"time": "10m"})
     allocation = Allocation("n", 2, None, settings, Path("/b/job.log"))
-    messages.check(load_scheduler("pbs").early_signal(allocation))
+    assert load_scheduler("pbs").early_signal(allocation) == (
+        "{ timeout 540 tail --pid=$$ -f /dev/null; [ $? = 124 ] && kill -TERM $$; } &"
+    )
     assert load_scheduler("slurm").early_signal(allocation) is None
 
 
@@ -132,11 +134,14 @@ def test_scheduler_is_from_option_settings_or_path(tmp_path, messages):
         choose_scheduler("sge", BatchSettings(), "")
 
 
-def test_flux_run_command(messages):
+def test_flux_run_command():
     settings = LaunchSettings.model_validate(
         {"ranks_per_host": 2, "bind": "core", "env": {"A": "1"}, "args": ["-o", "x"]}
     )
     spec = JobSpec(5, (), settings, ("python", "-m", "w"), {"E": ""}, False, None, "openmpi")
     command = FluxRun().command(Path("flux"), spec, {"PATH": "/bin"})
-    messages.check(" ".join(command.argv))
+    assert " ".join(command.argv) == (
+        "flux run --ntasks=5 --nodes=3 --setopt=cpu-affinity=per-task --setopt=pmi=pmix "
+        "-o x python -m w"
+    )
     assert command.env == {"PATH": "/bin", "A": "1", "E": ""}

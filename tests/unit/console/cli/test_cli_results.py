@@ -55,9 +55,9 @@ def record_as(home, events, name, **changes):
     return name
 
 
-def test_columns_are_aligned(messages):
+def test_columns_are_aligned():
     rows = [("case", "a"), ("x", "10"), ("longer", "")]
-    messages.check(align_columns(rows, {1}))
+    assert align_columns(rows, {1}) == ["case     a", "x       10", "longer"]
 
 
 # results list

@@ -47,7 +47,7 @@ def ssh(monkeypatch, tmp_path):
     return tmp_path
 
 
-async def test_unreachable_hosts_have_a_reason(ssh, messages):
+async def test_unreachable_hosts_have_a_reason(ssh):
     # an alias in ssh's configuration counts as resolved, even if its host refuses
     reasons = await find_unreachable(
         ["good1", "locked", "alias", "nowhere", "mute", "good1", "localhost"]
@@ -58,7 +58,7 @@ async def test_unreachable_hosts_have_a_reason(ssh, messages):
         "nowhere": "its name does not resolve",
         "mute": "ssh ended with status 255",
     }
-    messages.check((ssh / "good1").read_text())
+    assert (ssh / "good1").read_text() == "-o BatchMode=yes -o ConnectTimeout=5 good1 true\n"
 
 
 @pytest.mark.usefixtures("ssh")

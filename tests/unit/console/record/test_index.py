@@ -230,7 +230,7 @@ print(len(list_summaries(home)), len(find_past_launches(home, "a", "time_ms")), 
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_read_only_home_is_listed(indexed, messages):
+def test_read_only_home_is_listed(indexed):
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         home = Path(folder)
         record_indexed_run(home)
@@ -242,7 +242,7 @@ def test_read_only_home_is_listed(indexed, messages):
         command = [sys.executable, "-c", SCRIPT_AS_NOBODY, folder]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
         home.chmod(0o755)
-        messages.check((process.stdout, process.stderr))
+        assert (process.stdout, process.stderr) == ("1 1 0\n", "")
         assert (home / "index.sqlite").exists() == indexed
 
 

@@ -40,7 +40,7 @@ def test_report_and_events_give_the_same_run(name, tmp_path):
     assert restrict_to(document["cases"], replayed) == document["cases"]
 
 
-def test_recorded_results_do_not_change(messages):
+def test_recorded_results_do_not_change():
     cases = load_run(RunFolder(RECORDED_RUNS / "schema-1")).cases
     assert {id: case.status for id, case in cases.items()} == {
         "gemm[n=32]": "passed",
@@ -49,6 +49,6 @@ def test_recorded_results_do_not_change(messages):
         "gem2[n=64]": "failed",
     }
     (expectation,) = cases["gem2[n=32]"].expectations
-    messages.check(expectation.expression)
+    assert expectation.expression == '0.001 * case("gemm[n=32]").time_ms.p50 / 3'
     assert expectation.limit == pytest.approx(1.83e-06, rel=1e-3)
     assert cases["gemm[n=32]"].metrics["time_ms"].p50 == pytest.approx(0.00549, rel=1e-3)

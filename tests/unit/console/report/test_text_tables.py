@@ -52,8 +52,8 @@ def test_drops_optional_column_before_ids_become_equal() -> None:
     assert max(map(len, narrow)) <= 34
 
 
-def test_drops_an_empty_optional_column(messages) -> None:
-    messages.check(render_table(COLUMNS, [("same", "a", "")], 60))
+def test_drops_an_empty_optional_column() -> None:
+    assert render_table(COLUMNS, [("same", "a", "")], 60) == ["outcome  case", "same     a"]
 
 
 def test_drops_the_optional_column_of_highest_rank_first() -> None:
@@ -68,6 +68,12 @@ def test_drops_the_optional_column_of_highest_rank_first() -> None:
     assert headings == [["case", "first", "second"], ["case", "second"], ["case", "second"]]
 
 
-def test_wraps_the_last_cell_below_itself(messages) -> None:
+def test_wraps_the_last_cell_below_itself() -> None:
     rows = [("way", "step", ""), ("a", "", "it takes 8.00 GB of memory"), ("b", "1", "")]
-    messages.check(align_and_wrap(rows, 26, (1,)))
+    assert align_and_wrap(rows, 26, (1,)) == [
+        "way  step",
+        "a          it takes",
+        "           8.00 GB of",
+        "           memory",
+        "b       1",
+    ]

@@ -59,7 +59,7 @@ def test_every_parameter_has_a_flag(entry):
         assert param.flag in text
 
 
-def test_prints_the_lines_of_the_reference_scripts(capsys, messages):
+def test_prints_the_lines_of_the_reference_scripts(capsys):
     channel = PrintingChannel(2)
     channel.send("samples", metric="time_ms", values=[1.0, 2.0])
     channel.send("samples", metric="time_ms", values=[3.0])
@@ -68,7 +68,12 @@ def test_prints_the_lines_of_the_reference_scripts(capsys, messages):
     channel.send("metric", name="time_ms", value=1 / 3, measured_by="ping-pong")
     channel.send("progress", phase="timing", done=1, total=2)
     channel.close()
-    messages.check(capsys.readouterr().out.splitlines())
+    assert capsys.readouterr().out.splitlines() == [
+        "Validation passed Rank:2",
+        "Rank:2 bytes_sent:12345678",
+        "Rank:2 time_ms:0.3333333 (limit, by ping-pong)",
+        "Rank:2 Time taken (ms):2.000000",
+    ]
     assert not channel.failed
 
 
