@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
-from spbench_workers.benchmarks.allreduce.verification import data
 from spbench_workers.benchmarks.allreduce.verification.data import (
     ExpectedPeriod,
     Numbers,
@@ -105,10 +104,9 @@ def test_the_seed_determines_the_input_of_a_rank():
     assert (values > 0).any()
 
 
-def test_a_long_vector_repeats_its_period(monkeypatch):
-    monkeypatch.setattr(data, "PERIOD", 7)
+def test_a_long_vector_repeats_its_period():
     numbers = Numbers("whole", "sum", torch.int32, 3)
-    values = numbers.draw_input(1, 0, 100)
+    values = numbers.draw_input(1, 0, 100, period_elements=7)
     assert len(values) == 7
     vector = torch.zeros(20, dtype=torch.int32)
     fill(vector, values, first=5)

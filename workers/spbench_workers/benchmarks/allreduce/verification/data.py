@@ -43,15 +43,18 @@ class Numbers:
     dtype: torch.dtype
     ranks: int
 
-    def draw_input(self, seed: int, rank: int, count: int) -> Values:
+    def draw_input(
+        self, seed: int, rank: int, count: int, *, period_elements: int = PERIOD
+    ) -> Values:
         """Return the first elements of a rank's input, at most one period.
 
         Args:
             seed: The rank's seed.
             rank: The rank.
             count: Elements of its vector.
+            period_elements: Elements after which values repeat.
         """
-        bits = _random_bits(seed, min(count, PERIOD))
+        bits = _random_bits(seed, min(count, period_elements))
         if self.op == "prod":
             return self._draw_factors(bits, rank)
         if self.dtype.is_floating_point and self.kind == "random":
