@@ -332,10 +332,9 @@ def test_detects_any_wrong_value_of_a_large_convolution(position, wrong):
     assert f"(image {position[0]}, channel {position[1]})" in detail
 
 
-def test_checks_a_large_convolution_by_rows(monkeypatch):
-    monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
+def test_checks_a_large_convolution_by_rows():
     context = make_context("compute.conv", image_size=16, iterations=1, device="cpu")
-    conv.run(context)
+    conv.run(context, max_compared_flop=1.0)
     assert get_choice(context, "checked")[0] == "every row"
     assert find_events(context, "check")[0]["passed"]
 
@@ -347,11 +346,10 @@ def test_checks_a_small_convolution_by_values():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_always_detects_the_fault_of_a_large_convolution(seed, monkeypatch):
-    monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
+def test_always_detects_the_fault_of_a_large_convolution(seed):
     params = {"image_size": 9, "in_channels": 4, "iterations": 1, "warmup": 0, "seed": seed}
     context = make_context("compute.conv", "corrupt-result", device="cpu", **params)
-    conv.run(context)
+    conv.run(context, max_compared_flop=1.0)
     assert not find_events(context, "check")[0]["passed"]
 
 

@@ -65,7 +65,7 @@ class Convolution:
         value.copy_(torch.where(value.abs() < 2, value + 4, torch.zeros_like(value)))
 
 
-def run(context: Context) -> None:
+def run(context: Context, *, max_compared_flop: float = MAX_COMPARED_FLOP) -> None:
     """Run the case."""
     # torch warns that even kernels need one more row of padding, for which it copies the images.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
@@ -73,18 +73,20 @@ def run(context: Context) -> None:
         torch.no_grad(),
         autotune_convolutions(tf32=context.read_params(ConvParams).dtype == "tf32"),
     ):
-        _run(context)
+        _run(context, max_compared_flop)
 
 
-def _run(context: Context) -> None:
+def _run(context: Context, max_compared_flop: float) -> None:
     convolution = _make_convolution(context)
+    compares_rows = convolution.flop > max_compared_flop
     planted = context.planted("corrupt-result")
     body = convolution.convolve_and_corrupt if planted else convolution.convolve
-    _report_choice(context, convolution)
-    before = _check(context, body, convolution, "before")
+    if compares_rows and context.world.rank == 0:
+        _report_row_checks(context, convolution, max_compared_flop)
+    before = _check(context, body, convolution, "before", compares_rows=compares_rows)
     fill_uniform(context, "conv", (convolution.images, convolution.kernels))
     times_ms = measure(context, body)
-    after = _check(context, body, convolution, "after")
+    after = _check(context, body, convolution, "after", compares_rows=compares_rows)
     error, detail = before if before[1] else after
     context.check("convolution", error, TOLERANCE, detail)
     gflop = convolution.flop / 1e9
@@ -113,7 +115,12 @@ def _make_convolution(context: Context) -> Convolution:
 
 
 def _check(
-    context: Context, body: Callable[[], object], convolution: Convolution, phase: str
+    context: Context,
+    body: Callable[[], object],
+    convolution: Convolution,
+    phase: str,
+    *,
+    compares_rows: bool,
 ) -> tuple[float, str]:
     """Convolve fresh images; return the largest error and a wrong value's position."""
     context.progress("check", 0, 1)
@@ -126,20 +133,20 @@ def _check(
     convolution.kernels.copy_(kernels)
     body()
     actual = convolution.result.cpu()
-    if convolution.flop > MAX_COMPARED_FLOP:
+    if compares_rows:
         return compare_rows(actual, images, kernels, seeds[2])
     return compare_values(actual, compute_reference(images, kernels))
 
 
-def _report_choice(context: Context, convolution: Convolution) -> None:
-    """Report that rows are checked if not every value is compared."""
-    if context.world.rank == 0 and convolution.flop > MAX_COMPARED_FLOP:
-        context.choice(
-            "checked",
-            "every row",
-            f"{convolution.flop:.2g} operations, more than {MAX_COMPARED_FLOP:.0e}; rows are "
-            "multiplied by a random vector",
-        )
+def _report_row_checks(
+    context: Context, convolution: Convolution, max_compared_flop: float
+) -> None:
+    context.choice(
+        "checked",
+        "every row",
+        f"{convolution.flop:.2g} operations, more than {max_compared_flop:.0e}; rows are "
+        "multiplied by a random vector",
+    )
 
 
 def draw_factors(
