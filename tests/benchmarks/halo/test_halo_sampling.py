@@ -1,5 +1,6 @@
 """Large tiles: the compared part of them, and detection of errors elsewhere."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
@@ -13,14 +14,22 @@ from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.verify.worst_error import WorstError
-from spbench_workers.benchmarks.halo import compare, compute, fused, sampling
+from spbench_workers.benchmarks.halo import compare, compute, fused
 from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
 from spbench_workers.benchmarks.halo.reference import Reference, compute_reach
-from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling, count_flop
+from spbench_workers.benchmarks.halo.sampling import (
+    Sampling,
+    SamplingLimits,
+    choose_sampling,
+    count_flop,
+)
 from standins.late_device import install
 from support.recording_context import find_events, get_choice, make_context
 
 install()
+SMALL_BOXES = SamplingLimits(min_border_pixels=3, box_side_pixels=5, boxes_per_tile=4)
+SAMPLED = replace(SMALL_BOXES, max_compared_flop=0.0)
+BORDERS = replace(SAMPLED, boxes_per_tile=0)
 
 
 def make_window(conv):
@@ -36,20 +45,15 @@ LAYERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    monkeypatch.setattr(sampling, "MIN_BORDER", 3)
-    monkeypatch.setattr(sampling, "BOX_SIDE", 5)
-    monkeypatch.setattr(sampling, "BOX_COUNT", 4)
-
-
 def make_sampling(name, grid="2x2", size=(90, 101)):
     layers = nn.Sequential(*LAYERS[name]).double()
     windows = [make_window(conv) for conv in layers]
     owned = produced = Partition.from_grid(Grid(*map(int, grid.split("x"))), *size)
     for window in windows:
         produced = produced.resize(*window.output_size(produced.height, produced.width))
-    sampler = Sampling(owned, produced, windows, lambda round_, rank: 97 * round_ + rank, 1.0)
+    sampler = Sampling(
+        owned, produced, windows, lambda round_, rank: 97 * round_ + rank, 1.0, SMALL_BOXES
+    )
     return layers, windows, sampler
 
 
@@ -175,11 +179,10 @@ SMALL = {"image_size": "40x53", "grid": "1x1", "in_channels": 2, "out_channels":
 RUNS = {"halo.compute": compute.run, "halo.fused": fused.run}
 
 
-def run_benchmark(name, monkeypatch, **params):
-    monkeypatch.setattr(sampling, "MAX_COMPARED_FLOP", 0.0)
+def run_sampled(name, limits=SAMPLED, **params):
     settings = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"} | params
     context = make_context(name, **settings)
-    RUNS[name](context)
+    RUNS[name](context, sampling_limits=limits)
     return context
 
 
@@ -188,8 +191,8 @@ def list_failed_checks(context):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_large_tile_passes_and_reports_the_compared_part(name, monkeypatch, messages):
-    context = run_benchmark(name, monkeypatch)
+def test_a_large_tile_passes_and_reports_the_compared_part(name, messages):
+    context = run_sampled(name)
     assert len(find_events(context, "check")) == 4
     assert not list_failed_checks(context)
     value, reason = get_choice(context, "checked")
@@ -218,7 +221,7 @@ def test_detects_any_wrong_value_at_the_border(seed, monkeypatch):
         return result
 
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
-    assert list_failed_checks(run_benchmark("halo.compute", monkeypatch, seed=seed)) == {"conv"}
+    assert list_failed_checks(run_sampled("halo.compute", seed=seed)) == {"conv"}
 
 
 @pytest.mark.parametrize("axis", ["row", "col"])
@@ -232,7 +235,7 @@ def test_detects_a_wrong_row_or_column(axis, monkeypatch):
         return result
 
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
-    assert "conv" in list_failed_checks(run_benchmark("halo.compute", monkeypatch))
+    assert "conv" in list_failed_checks(run_sampled("halo.compute"))
 
 
 OUTSIDE = {"NaN": float("nan"), "infinity": float("inf"), "fraction": 0.4}
@@ -257,12 +260,10 @@ def test_detects_large_errors_outside_of_boxes(wrong, name, seed, monkeypatch):
             result.data[0, 1, row, col] += OUTSIDE[wrong]
         return result
 
-    monkeypatch.setattr(sampling, "BOX_COUNT", 0)
     monkeypatch.setattr(fused, "_compare_outputs", lambda *_: WorstError())
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
-    assert "conv" in list_failed_checks(
-        run_benchmark(name, monkeypatch, seed=seed, image_size="80x90")
-    )
+    context = run_sampled(name, BORDERS, seed=seed, image_size="80x90")
+    assert "conv" in list_failed_checks(context)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -284,10 +285,9 @@ def test_detects_gradients_of_unreached_pixels(name, wrong, monkeypatch, message
         tiles[:] = [draw_tile(*args)]
         return tiles[0]
 
-    monkeypatch.setattr(sampling, "BOX_COUNT", 0)
     monkeypatch.setattr(OperatorCase, "draw_tile", draw_and_keep_tile)
     monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
-    context = run_benchmark(name, monkeypatch, image_size="80x90")
+    context = run_sampled(name, BORDERS, image_size="80x90")
     assert list_failed_checks(context) == {"grad"}
     (check,) = find_events(context, "check", name="grad")
     messages.check(check["detail"])
@@ -316,25 +316,27 @@ def test_pixels_without_a_reader_have_no_gradient(name):
 
 @pytest.mark.parametrize("device", ["cpu", "late"])
 @pytest.mark.parametrize("position", [(0, 0, 0, 0), (1, 2, 3, 4), (0, 1, 6, 7)])
-@pytest.mark.parametrize("chunk", [1, 60, 1 << 20])
-def test_reports_the_position_of_a_stray_value(device, position, chunk, monkeypatch):
-    monkeypatch.setattr(compare, "_PART", chunk)
+@pytest.mark.parametrize("values_at_once", [1, 60, 1 << 20])
+def test_reports_the_position_of_a_stray_value(device, position, values_at_once):
     tile = Box((10, 17), (20, 28))
     values = torch.zeros((2, 3, 7, 8))
     values[position] = 2.5
     image, channel, row, col = position
     location = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
     late_values = values.to(torch.device(device))
-    check_tile = partial(compare.check_whole_tile, late_values, tile)
+    check_tile = partial(compare.check_whole_tile, late_values, tile, values_at_once=values_at_once)
+    check_unreached = partial(
+        compare.check_unreached_pixels, late_values, tile, 0.25, values_at_once=values_at_once
+    )
     assert check_tile(0.25, whole_numbers=True) == WorstError.single(
         0.5, 0.25, location + "no whole number"
     )
     assert not check_tile(0.5, whole_numbers=True).exceeds
     assert not check_tile(0.0, whole_numbers=False).exceeds
-    stray = compare.check_unreached_pixels(late_values, tile, 0.25, [])
+    stray = check_unreached([])
     assert stray == WorstError.single(2.5, 0.25, location + "and nothing reaches it")
     own_box = Box((10 + row, 11 + row), (20 + col, 21 + col))
-    assert not compare.check_unreached_pixels(late_values, tile, 0.25, [own_box]).exceeds
+    assert not check_unreached([own_box]).exceeds
 
 
 def test_detects_wrong_gradients_of_parameters(monkeypatch):
@@ -348,11 +350,11 @@ def test_detects_wrong_gradients_of_parameters(monkeypatch):
     parameters = []
     open_case = compute._open_case
 
-    def open_and_keep(context):
-        convolution, case = open_case(context)
+    def open_and_keep(*args):
+        convolution, case = open_case(*args)
         parameters.append(convolution.module.bias)
         return convolution, case
 
     monkeypatch.setattr(compute, "_open_case", open_and_keep)
     monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
-    assert list_failed_checks(run_benchmark("halo.compute", monkeypatch)) == {"grad"}
+    assert list_failed_checks(run_sampled("halo.compute")) == {"grad"}

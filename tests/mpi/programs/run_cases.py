@@ -7,27 +7,22 @@ ranks, and its tiles count as large where ``sampled`` is true. A result is one l
 rank, an exception as ``{"event": "exception", "message": ...}``.
 """
 
-from contextlib import ExitStack
 from dataclasses import replace
-from unittest.mock import patch
 
-from spbench_workers.benchmarks.halo import sampling
+from spbench_workers.benchmarks.halo.sampling import SamplingLimits
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
 from support.rank_cases import read_cases, run_each_case
 from support.recording_context import make_rank_context, select_events
 
+SMALL_BOXES = SamplingLimits(max_compared_flop=0.0, min_border_pixels=3, box_side_pixels=5)
+
 
 def run_case(world, case, runners):
     context = make_rank_context(world, case["benchmark"], case["params"], case["inject"])
-    small = (
-        {"MAX_COMPARED_FLOP": 0.0, "MIN_BORDER": 3, "BOX_SIDE": 5} if case.get("sampled") else {}
-    )
+    kwargs = {"sampling_limits": SMALL_BOXES} if case.get("sampled") else {}
     try:
-        with ExitStack() as stack:
-            for name, value in small.items():
-                stack.enter_context(patch.object(sampling, name, value))
-            runners[case["benchmark"]](context)
+        runners[case["benchmark"]](context, **kwargs)
     except Exception as error:
         if world.size > 1:
             raise

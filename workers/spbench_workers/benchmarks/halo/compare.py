@@ -106,7 +106,7 @@ def find_max_error(expected: Sequence[tuple[Box, torch.Tensor]], tolerance: Tole
     return max((tolerance.max_error(values) for _, values in expected), default=0.0)
 
 
-_PART = 1 << 24
+VALUES_AT_ONCE = 1 << 24
 """Values checked at once, which bounds the memory of the check on the device."""
 
 Distance = Callable[[torch.Tensor], torch.Tensor]
@@ -114,7 +114,12 @@ Distance = Callable[[torch.Tensor], torch.Tensor]
 
 
 def check_whole_tile(
-    actual: torch.Tensor, tile: Box, tolerance: float, *, whole_numbers: bool
+    actual: torch.Tensor,
+    tile: Box,
+    tolerance: float,
+    *,
+    whole_numbers: bool,
+    values_at_once: int = VALUES_AT_ONCE,
 ) -> WorstError:
     """Find values that are not finite, or not whole numbers.
 
@@ -123,14 +128,23 @@ def check_whole_tile(
         tile: The box of their pixels.
         tolerance: The allowed distance from a whole number.
         whole_numbers: Whether values must be whole numbers instead of only finite.
+        values_at_once: Values checked at once.
     """
-    if whole_numbers:
-        return _find_farthest(actual, tile, tolerance, _distance_to_whole, "no whole number")
-    return _find_farthest(actual, tile, tolerance, _distance_to_finite, "no finite number")
+    distance, problem = (
+        (_distance_to_whole, "no whole number")
+        if whole_numbers
+        else (_distance_to_finite, "no finite number")
+    )
+    return _find_farthest(actual, tile, tolerance, distance, problem, values_at_once)
 
 
 def check_unreached_pixels(
-    actual: torch.Tensor, tile: Box, tolerance: float, reached: Sequence[Box]
+    actual: torch.Tensor,
+    tile: Box,
+    tolerance: float,
+    reached: Sequence[Box],
+    *,
+    values_at_once: int = VALUES_AT_ONCE,
 ) -> WorstError:
     """Find values outside given boxes that are not zero.
 
@@ -140,6 +154,7 @@ def check_unreached_pixels(
         tolerance: The allowed distance from zero: fast algorithms leave residues in pixels
             next to a box.
         reached: Boxes in which values may be anything.
+        values_at_once: Values checked at once.
     """
     is_reached = torch.zeros((1, 1, *tile.shape), dtype=torch.bool)
     for box in reached:
@@ -151,7 +166,8 @@ def check_unreached_pixels(
     def from_zero(values: torch.Tensor) -> torch.Tensor:
         return values.abs() * is_unreached
 
-    return _find_farthest(actual, tile, tolerance, from_zero, "and nothing reaches it")
+    problem = "and nothing reaches it"
+    return _find_farthest(actual, tile, tolerance, from_zero, problem, values_at_once)
 
 
 def _distance_to_whole(values: torch.Tensor) -> torch.Tensor:
@@ -163,11 +179,16 @@ def _distance_to_finite(values: torch.Tensor) -> torch.Tensor:
 
 
 def _find_farthest(
-    actual: torch.Tensor, tile: Box, tolerance: float, distance: Distance, problem: str
+    actual: torch.Tensor,
+    tile: Box,
+    tolerance: float,
+    distance: Distance,
+    problem: str,
+    values_at_once: int,
 ) -> WorstError:
     if actual.numel() == 0:
         return WorstError.single(0.0, tolerance)
-    channels_at_once = max(1, _PART // (tile.height * tile.width))
+    channels_at_once = max(1, values_at_once // (tile.height * tile.width))
     channel_groups = [
         (image_index, first_channel, image[first_channel : first_channel + channels_at_once])
         for image_index, image in enumerate(actual.detach())

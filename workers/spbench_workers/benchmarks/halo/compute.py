@@ -30,6 +30,7 @@ from spbench_workers.benchmarks.halo.operator_checks import (
 )
 from spbench_workers.benchmarks.halo.params import ComputeParams
 from spbench_workers.benchmarks.halo.report import report_choice, time_waits
+from spbench_workers.benchmarks.halo.sampling import LIMITS, SamplingLimits
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.exact_numbers import (
@@ -50,10 +51,10 @@ MAX_GRADIENTS = 1 << 14
 inputs at most 128, so the sum of their products stays far below the largest number of fp16."""
 
 
-def run(context: Context) -> None:
+def run(context: Context, *, sampling_limits: SamplingLimits = LIMITS) -> None:
     """Run the case."""
     with autotune_convolutions():
-        convolution, case = _open_case(context)
+        convolution, case = _open_case(context, sampling_limits)
         report_choice(context, convolution.gather.forward)
         case.report_choice()
         tolerances = _compute_tolerances(context, case)
@@ -70,7 +71,9 @@ def run(context: Context) -> None:
         convolution.module.free()
 
 
-def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
+def _open_case(
+    context: Context, sampling_limits: SamplingLimits = LIMITS
+) -> tuple[TiledConvolution, OperatorCase]:
     """Return the timed convolution with its input, and the case that checks it."""
     tiling = make_tiling(context)
     device = choose_device(context)
@@ -103,6 +106,7 @@ def _open_case(context: Context) -> tuple[TiledConvolution, OperatorCase]:
         template=tile,
         room=room,
         whole_numbers=True,
+        sampling_limits=sampling_limits,
     )
     return TiledConvolution(module, execution, tile, gather, device), case
 

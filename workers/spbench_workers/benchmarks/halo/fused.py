@@ -27,6 +27,7 @@ from spbench_workers.benchmarks.halo.operator_checks import (
 )
 from spbench_workers.benchmarks.halo.params import FusedParams
 from spbench_workers.benchmarks.halo.report import report_choice, time_waits
+from spbench_workers.benchmarks.halo.sampling import LIMITS, SamplingLimits
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.timing import measure
@@ -38,10 +39,10 @@ WINOGRAD_FACTOR = 8
 2.5 times the tolerance without it."""
 
 
-def run(context: Context) -> None:
+def run(context: Context, *, sampling_limits: SamplingLimits = LIMITS) -> None:
     """Run the case."""
     with autotune_convolutions():
-        fused, case = _open_case(context)
+        fused, case = _open_case(context, sampling_limits)
         report_choice(context, case.gather.forward)
         case.report_choice()
         tolerances = estimate_tolerances(
@@ -95,7 +96,9 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
     return forward
 
 
-def _open_case(context: Context) -> tuple[FusedSequential, OperatorCase]:
+def _open_case(
+    context: Context, sampling_limits: SamplingLimits = LIMITS
+) -> tuple[FusedSequential, OperatorCase]:
     params = context.read_params(FusedParams)
     tiling = make_tiling(context)
     device = choose_device(context)
@@ -118,6 +121,7 @@ def _open_case(context: Context) -> tuple[FusedSequential, OperatorCase]:
         image=image,
         gradient=_make_image(context, "gradient", channels[-1], fused.output),
         template=tile,
+        sampling_limits=sampling_limits,
     )
     return fused, case
 

@@ -31,7 +31,12 @@ from spbench_workers.benchmarks.halo.compare import (
 from spbench_workers.benchmarks.halo.faults import inject_gradient_fault, inject_halo_fault
 from spbench_workers.benchmarks.halo.params import TileParams, TransportParams
 from spbench_workers.benchmarks.halo.reference import ExpectedValues, Reference
-from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling
+from spbench_workers.benchmarks.halo.sampling import (
+    LIMITS,
+    Sampling,
+    SamplingLimits,
+    choose_sampling,
+)
 from spbench_workers.context import Context
 
 OVERLAP_CHOICES = {"auto": None, "on": True, "off": False}
@@ -100,6 +105,7 @@ class OperatorCase:
         template: A tile with the dtype, device and memory format of all others.
         room: The box of a larger buffer around a tile; None without such a buffer.
         whole_numbers: Whether outputs and input gradients are whole numbers within the tolerance.
+        sampling_limits: The size from which the tile is sampled, and the sizes of the boxes.
     """
 
     context: Context
@@ -115,6 +121,7 @@ class OperatorCase:
     template: torch.Tensor
     room: Box | None = None
     whole_numbers: bool = False
+    sampling_limits: SamplingLimits = LIMITS
 
     @cached_property
     def sampling(self) -> Sampling | None:
@@ -126,6 +133,7 @@ class OperatorCase:
             self.input_tiling.partition,
             self.output_tiling.partition,
             lambda round_, rank: self.context.seed_for("boxes", round_, rank),
+            self.sampling_limits,
         )
 
     def report_choice(self) -> None:

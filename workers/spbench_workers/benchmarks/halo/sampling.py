@@ -22,15 +22,27 @@ from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.pixels import RandomImage
 from spbench_workers.benchmarks.halo.reference import compute_reach
 
-MAX_COMPARED_FLOP = 2e10
-"""The most floating-point operations of a tile's reference per round, forward and backward, for
-which all values are compared: some seconds of a core."""
-MIN_BORDER = 8
-"""Least rows or columns of a border."""
-BOX_SIDE = 64
-"""Rows and columns of a box inside the border."""
-BOX_COUNT = 8
-"""Boxes drawn per tile and round; a box that overlaps another is dropped."""
+
+@dataclass(frozen=True, slots=True)
+class SamplingLimits:
+    """The size from which tiles are sampled, and the sizes of the compared boxes.
+
+    Attributes:
+        max_compared_flop: The most floating-point operations of a tile's reference per round,
+            forward and backward, for which all values are compared: some seconds of a core.
+        min_border_pixels: Least rows or columns of a border.
+        box_side_pixels: Rows and columns of a box inside the border.
+        boxes_per_tile: Boxes drawn per tile and round; a box that overlaps another is dropped.
+    """
+
+    max_compared_flop: float = 2e10
+    min_border_pixels: int = 8
+    box_side_pixels: int = 64
+    boxes_per_tile: int = 8
+
+
+LIMITS = SamplingLimits()
+"""The limits of all cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,7 @@ class Sampling:
         windows: The windows of the layers between.
         seed: Returns the seed for a round and a rank.
         flop: Floating-point operations of a whole tile's reference per round.
+        limits: The sizes of the boxes.
     """
 
     owned: Partition
@@ -50,14 +63,17 @@ class Sampling:
     windows: Sequence[Window2d]
     seed: Callable[[int, int], int]
     flop: float
+    limits: SamplingLimits = LIMITS
 
     def select_outputs(self, round_: int, rank: int) -> list[Box]:
         """Return the compared boxes of a rank's outputs; they are disjoint."""
         rows, cols = self._axes
-        border = max(MIN_BORDER, -(-rows[1] // rows[0])), max(MIN_BORDER, -(-cols[1] // cols[0]))
+        least = self.limits.min_border_pixels
+        border = max(least, -(-rows[1] // rows[0])), max(least, -(-cols[1] // cols[0]))
         tile = self.produced.tile(rank)
         draw = random.Random(self.seed(round_, rank))
-        return _border_boxes(tile, border) + _draw_boxes(_remove_border(tile, border), draw)
+        inner = _remove_border(tile, border)
+        return _border_boxes(tile, border) + _draw_boxes(inner, draw, self.limits)
 
     def select_inputs(self, round_: int, rank: int) -> list[Box]:
         """Return the boxes of a rank's tile with compared gradients.
@@ -66,7 +82,8 @@ class Sampling:
         """
         tile = self.owned.tile(rank)
         (rows, cols) = self._axes
-        border = max(MIN_BORDER, rows[1]), max(MIN_BORDER, cols[1])
+        least = self.limits.min_border_pixels
+        border = max(least, rows[1]), max(least, cols[1])
         boxes_of_outputs = (
             tile.intersect(
                 Box(_scale_interval(box.rows, rows[0]), _scale_interval(box.cols, cols[0]))
@@ -108,7 +125,7 @@ class Sampling:
         return (
             f"borders and boxes, {100.0 * self.compared_share(1, rank):.2g} % of the values",
             f"a tile's reference takes {self.flop:.2g} operations a round, more than "
-            f"{MAX_COMPARED_FLOP:.0e}; what halos bring is compared whole",
+            f"{self.limits.max_compared_flop:.0e}; what halos bring is compared whole",
         )
 
     def compared_share(self, round_: int, rank: int) -> float:
@@ -133,12 +150,13 @@ def choose_sampling(
     owned: Partition,
     produced: Partition,
     seed: Callable[[int, int], int],
+    limits: SamplingLimits = LIMITS,
 ) -> Sampling | None:
     """Return the sampling of tiles too large to be compared completely, or None."""
     flop = count_flop(layers, batch, windows, owned)
-    if flop <= MAX_COMPARED_FLOP:
+    if flop <= limits.max_compared_flop:
         return None
-    return Sampling(owned, produced, windows, seed, flop)
+    return Sampling(owned, produced, windows, seed, flop, limits)
 
 
 def count_flop(
@@ -179,13 +197,12 @@ def _remove_border(tile: Box, border: tuple[int, int]) -> Box:
     return Box(rows, (tile.cols[0] + border[1], tile.cols[1] - border[1]))
 
 
-def _draw_boxes(inner: Box, draw: random.Random) -> list[Box]:
+def _draw_boxes(inner: Box, draw: random.Random, limits: SamplingLimits) -> list[Box]:
     """Draw boxes that do not overlap."""
     boxes: list[Box] = []
-    for _ in range(0 if inner.empty else BOX_COUNT):
-        box = Box(
-            _draw_interval(inner.rows, BOX_SIDE, draw), _draw_interval(inner.cols, BOX_SIDE, draw)
-        )
+    side = limits.box_side_pixels
+    for _ in range(0 if inner.empty else limits.boxes_per_tile):
+        box = Box(_draw_interval(inner.rows, side, draw), _draw_interval(inner.cols, side, draw))
         if all(box.intersect(other).empty for other in boxes):
             boxes.append(box)
     return boxes
