@@ -8,8 +8,7 @@ from spbench_core.layout.stages import build_layout
 from spbench_core.models.registry import make_model
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
-from spbench_workers.benchmarks.model import validation as validate
-from spbench_workers.benchmarks.model.validation import Validation
+from spbench_workers.benchmarks.model.validation import MAX_MOVE, Validation
 from support.single_rank_case import SingleRankCase
 
 pytestmark = pytest.mark.slow
@@ -19,14 +18,15 @@ AMOEBANET = make_model(
 RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
 
 
-def validate_model(network, optimizer, spoil=lambda *_: None):
+def validate_model(network, optimizer, spoil=lambda *_: None, max_change=MAX_MOVE):
     """Validate one process against itself with another order of additions."""
     context = SingleRankCase()
     batches = split_batch(1, 1, mirrored=False, times=1)
     layers = (len(network.layers),)
     cpu = torch.device("cpu")
     plan = ModelPlan(network, build_layout(1), layers, batches, device=cpu, precision=FP64)
-    Validation(context, plan, TrainingConfig(optimizer), spoil, lambda *_: None).run()
+    training = TrainingConfig(optimizer)
+    Validation(context, plan, training, spoil, lambda *_: None, max_change=max_change).run()
     return context
 
 
@@ -49,9 +49,8 @@ def test_compares_an_optimizer_that_is_robust_to_rounding():
     assert (context.choices, all(context.checks.values())) == ({}, True)
 
 
-def test_small_steps_detect_errors(monkeypatch):
-    monkeypatch.setattr(validate, "MAX_MOVE", 0.0)
-    context = validate_model(RESNET, "adam")
+def test_small_steps_detect_errors():
+    context = validate_model(RESNET, "adam", max_change=0.0)
     assert (list(context.choices), all(context.checks.values())) == (["compared_steps"], True)
-    wrong = validate_model(RESNET, "adam", zero_a_weight).checks
+    wrong = validate_model(RESNET, "adam", zero_a_weight, max_change=0.0).checks
     assert not any(wrong[kind] for kind in ("grad", "weights", "output"))

@@ -80,6 +80,8 @@ class Validation:
         training: None for inference.
         inject: Injects the fault of ``--inject``.
         prepare: Called with a new engine before it runs.
+        max_change: The largest change of results by rounding, relative to the largest value,
+            for which the optimizer's own steps are compared.
     """
 
     def __init__(
@@ -89,8 +91,11 @@ class Validation:
         training: TrainingConfig | None,
         inject: Callable[[Context, Engine], None],
         prepare: Callable[[Engine], None],
+        *,
+        max_change: float = MAX_MOVE,
     ) -> None:
         self._context = context
+        self._max_change = max_change
         self._training = training
         self._inject = inject
         self._prepare = prepare
@@ -148,7 +153,7 @@ class Validation:
         if not self._exact:
             return expected, self._make_tolerances(expected)
         change_by_kind = self._measure_noise_changes(expected)
-        if self._training is not None and max(change_by_kind.values()) > MAX_MOVE:
+        if self._training is not None and max(change_by_kind.values()) > self._max_change:
             self._training = self._choose_small_steps(expected, change_by_kind)
             self._progress.lengthen(self._rank_0_calls)
             self._rank_0_calls *= 2
