@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import (
     COMPRESSIONS,
     OneBit,
@@ -22,6 +21,8 @@ kinds = st.sampled_from(list(COMPRESSIONS))
 thresholds = st.sampled_from([0.5, 0.1, 2.0, 1e-3])
 finite = st.floats(-4, 4, width=32) | st.sampled_from([0.0, -0.0, 0.5, -0.5, 1.0, 0.1])
 counts = st.integers(0, 70)
+SMALL_BLOCKS = {"block_elements": 32}
+"""Blocks that a few elements fill."""
 
 
 @st.composite
@@ -29,14 +30,6 @@ def draw_rounds(draw):
     """Draw gradients of a few rounds, one row per round."""
     count = draw(counts)
     return draw(arrays(np.float32, (draw(st.integers(1, 4)), count), elements=finite))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_blocks():
-    """Shorten blocks so that a few elements fill several of them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compression, "_BLOCK", 32)
-        yield
 
 
 class PlainReference:
@@ -92,7 +85,7 @@ def list_deliveries(kind, gradient, times):
 @settings(max_examples=150)
 @given(kinds, thresholds, draw_rounds())
 def test_every_bit_follows_the_plain_rules(name, threshold, gradients):
-    kind = create_compression(name, threshold)
+    kind = create_compression(name, threshold, **SMALL_BLOCKS)
     count = gradients.shape[1]
     plain = PlainReference(name, threshold, count)
     residual = np.zeros(count, np.float32)
@@ -117,7 +110,7 @@ def is_conserved(delivered, residual, sums, scale):
 @settings(max_examples=100)
 @given(kinds, thresholds, draw_rounds(), st.data())
 def test_delivered_and_owed_values_equal_the_given(name, threshold, gradients, data):
-    kind = create_compression(name, threshold)
+    kind = create_compression(name, threshold, **SMALL_BLOCKS)
     count = gradients.shape[1]
     residual = np.zeros(count, np.float32)
     delivered = np.zeros(count, np.float32)
@@ -141,13 +134,13 @@ def test_delivered_and_owed_values_equal_the_given(name, threshold, gradients, d
 
 def test_two_bit_codes_start_at_the_top():
     gradient = np.array([1, -1, 0, 1, -1, 0.5, -0.5, 0.49] + [0] * 8 + [1], np.float32)
-    code = encode(TwoBit(), gradient, np.zeros(17, np.float32))
+    code = encode(TwoBit(**SMALL_BLOCKS), gradient, np.zeros(17, np.float32))
     assert code.tolist() == [0b11100011, 0b10111000, 0, 0, 0b11000000, 0, 0, 0]
 
 
 def test_one_bit_codes_start_at_the_top():
     gradient = np.array([1, 0.5, 0, 0.6, -1, 2, 2, -2] + [0] * 24 + [1], np.float32)
-    code = encode(OneBit(), gradient, np.zeros(33, np.float32))
+    code = encode(OneBit(**SMALL_BLOCKS), gradient, np.zeros(33, np.float32))
     assert code.tolist() == [0b10010110, 0, 0, 0, 0b10000000, 0, 0, 0]
 
 
@@ -183,7 +176,7 @@ def test_one_bit_alternates_around_zero():
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_a_gradient_above_the_step_saturates(name):
-    kind = create_compression(name, 0.5)
+    kind = create_compression(name, 0.5, **SMALL_BLOCKS)
     count = 100
     residual = np.zeros(count, np.float32)
     gradient = np.full(count, kind.step, np.float32)
@@ -240,8 +233,7 @@ def test_rejects_a_threshold_that_is_not_positive(threshold, messages):
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
-def test_no_call_allocates_more_than_views(name, monkeypatch):
-    monkeypatch.setattr(compression, "_BLOCK", 1 << 15)
+def test_no_call_allocates_more_than_views(name):
     kind = create_compression(name)
     count = 300_001
     gradient = np.random.default_rng(1).uniform(-1, 1, count).astype(np.float32)

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from spbench_workers.benchmarks.kvstore.optimizers import blocks
+from spbench_workers.benchmarks.kvstore.optimizers.blocks import BLOCK_ELEMENTS
 from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, create_optimizer
 from spbench_workers.benchmarks.kvstore.verification.expectation import Replica
 
@@ -70,9 +70,8 @@ def test_epsilon_is_outside_of_the_root_like_in_mxnet():
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("elements", [0, 1, 7, 1000])
-def test_optimizers_agree_with_the_reference(name, elements, monkeypatch):
-    monkeypatch.setattr(blocks, "_BLOCK", 64)
+@pytest.mark.parametrize("elements", [0, 1, 7, BLOCK_ELEMENTS + 1])
+def test_optimizers_agree_with_the_reference(name, elements):
     draw = np.random.default_rng(elements)
     gradients = [draw.uniform(-4, 4, elements).astype(np.float32) for _ in range(12)]
     values, expected = run(name, gradients)

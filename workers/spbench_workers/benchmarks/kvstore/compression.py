@@ -27,7 +27,7 @@ THRESHOLD = 0.5
 
 WORD_BYTES = 4
 
-_BLOCK = 1 << 15
+BLOCK_ELEMENTS = 1 << 15
 """Elements processed by all steps together: whole words that fit in a core's cache."""
 
 
@@ -39,6 +39,7 @@ class Compression(ABC):
 
     Args:
         threshold: The threshold t, above 0; it is rounded to float32.
+        block_elements: Elements processed by all steps together: whole words.
 
     Attributes:
         name: Its name in COMPRESSIONS.
@@ -50,15 +51,17 @@ class Compression(ABC):
     word: int
     step: float
 
-    def __init__(self, threshold: float = THRESHOLD) -> None:
+    def __init__(self, threshold: float = THRESHOLD, block_elements: int = BLOCK_ELEMENTS) -> None:
         if not 0 < threshold < float("inf"):
             raise ValueError(f"threshold {threshold} is not a number above 0")
         self.threshold = float(np.float32(threshold))
         self._per_byte = self.word // WORD_BYTES
-        self._above = np.zeros(_BLOCK, np.bool_)
-        self._below = np.zeros(_BLOCK, np.bool_)
-        self._bytes = np.zeros(_BLOCK // self._per_byte, np.intp)
-        self._values_scratch = np.zeros((_BLOCK // self._per_byte, self._per_byte), np.float32)
+        self._block_elements = block_elements
+        block_bytes = block_elements // self._per_byte
+        self._above = np.zeros(block_elements, np.bool_)
+        self._below = np.zeros(block_elements, np.bool_)
+        self._bytes = np.zeros(block_bytes, np.intp)
+        self._values_scratch = np.zeros((block_bytes, self._per_byte), np.float32)
         self._table = self._build_byte_table()
 
     def count_words(self, elements: int) -> int:
@@ -124,8 +127,8 @@ class Compression(ABC):
 
     def _blocks(self, count: int) -> Iterator[tuple[slice, slice]]:
         """Yield the elements of each block and the bytes of their words."""
-        for first in range(0, count, _BLOCK):
-            last = min(first + _BLOCK, count)
+        for first in range(0, count, self._block_elements):
+            last = min(first + self._block_elements, count)
             first_byte = first // self._per_byte
             yield slice(first, last), slice(first_byte, first_byte + self.nbytes(last - first))
 
@@ -175,8 +178,8 @@ class TwoBit(Compression):
     name = "2bit"
     word = 16
 
-    def __init__(self, threshold: float = THRESHOLD) -> None:
-        super().__init__(threshold)
+    def __init__(self, threshold: float = THRESHOLD, block_elements: int = BLOCK_ELEMENTS) -> None:
+        super().__init__(threshold, block_elements)
         self.step = self.threshold
         self._pluses = np.zeros(len(self._bytes), "<u4")
         self._minuses = np.zeros(len(self._bytes), "<u4")
@@ -214,8 +217,8 @@ class OneBit(Compression):
     word = 32
     step = 1.0
 
-    def __init__(self, threshold: float = THRESHOLD) -> None:
-        super().__init__(threshold)
+    def __init__(self, threshold: float = THRESHOLD, block_elements: int = BLOCK_ELEMENTS) -> None:
+        super().__init__(threshold, block_elements)
         self._flags = np.zeros(len(self._bytes), "<u8")
 
     def _code_values(self) -> tuple[float, ...]:
@@ -238,14 +241,16 @@ class OneBit(Compression):
         np.copyto(out, flags, casting="unsafe")
 
 
-COMPRESSIONS: dict[str, Callable[[float], Compression]] = {"2bit": TwoBit, "1bit": OneBit}
+COMPRESSIONS: dict[str, Callable[[float, int], Compression]] = {"2bit": TwoBit, "1bit": OneBit}
 
 
-def create_compression(name: str, threshold: float = THRESHOLD) -> Compression:
+def create_compression(
+    name: str, threshold: float = THRESHOLD, *, block_elements: int = BLOCK_ELEMENTS
+) -> Compression:
     """Return a new compression by name.
 
     Raises:
         KeyError: The name is not in COMPRESSIONS.
         ValueError: The threshold is not above 0.
     """
-    return COMPRESSIONS[name](threshold)
+    return COMPRESSIONS[name](threshold, block_elements)

@@ -16,7 +16,7 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 
-_BLOCK = 1 << 15
+BLOCK_ELEMENTS = 1 << 15
 """Elements processed by all steps of an update together, which fit in a core's cache."""
 
 
@@ -46,16 +46,16 @@ class BlockwiseOptimizer(ABC):
     def __init__(self, elements: int) -> None:
         self.elements = elements
         self._states = [np.zeros(elements, np.float32) for _ in range(self.states)]
-        block = min(elements, _BLOCK)
+        block = min(elements, BLOCK_ELEMENTS)
         self._scratch = [np.empty(block, np.float32) for _ in range(self.scratches)]
         self._updates = 0
 
     def update(self, weight: Float32Array, gradient: Float32Array) -> None:
         """Change the weight in place by a gradient."""
         self._updates += 1
-        for first in range(0, self.elements, _BLOCK):
-            part = slice(first, first + _BLOCK)
-            count = min(_BLOCK, self.elements - first)
+        for first in range(0, self.elements, BLOCK_ELEMENTS):
+            part = slice(first, first + BLOCK_ELEMENTS)
+            count = min(BLOCK_ELEMENTS, self.elements - first)
             states = [state[part] for state in self._states]
             scratch = [array[:count] for array in self._scratch]
             self._update(weight[part], gradient[part], states, scratch)
