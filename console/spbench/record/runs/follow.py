@@ -33,10 +33,15 @@ class EventTail:
 
     Lines that are not events of a run, such as a full disk or a kill may leave, are skipped and
     reported by `skipped`.
+
+    Args:
+        path: The log.
+        max_line_bytes: The longest line that is not skipped.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._path = path
+        self._max_line_bytes = max_line_bytes
         self._offset = 0
         self._lines = 0
         self._incomplete = bytearray()
@@ -88,7 +93,7 @@ class EventTail:
     def _add_incomplete(self, part: bytes) -> None:
         """Keep a part of a line, unless the line is too long."""
         self._incomplete_bytes += len(part)
-        if self._incomplete_bytes <= MAX_LINE_BYTES:
+        if self._incomplete_bytes <= self._max_line_bytes:
             self._incomplete += part
             return
         self._incomplete = bytearray(_TOO_LONG)
@@ -143,8 +148,8 @@ class RecordedEvents(Iterator[Event]):
     ``next`` raises a UsageError if the log cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._tail = EventTail(path)
+    def __init__(self, path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._tail = EventTail(path, max_line_bytes=max_line_bytes)
         self._events = self._read()
 
     @property

@@ -186,16 +186,22 @@ def find_past_runs(
 
 
 def find_past_durations(
-    home: Path, works: Collection[str], hosts: Collection[str], cores: int | None
+    home: Path,
+    works: Collection[str],
+    hosts: Collection[str],
+    cores: int | None,
+    *,
+    max_reports: int = MAX_REPORTS_READ,
 ) -> list[PastDuration]:
     """Return the durations of cases with any of these works, the newest run first.
 
     Args:
-        home: The folder of the runs. At most `MAX_REPORTS_READ` missing reports are added to
-            the index first, the newest ones, because a user may wait for the answer.
+        home: The folder of the runs.
         works: Hashes of `hash_work`.
         hosts: The hosts of the runs.
         cores: The number of CPUs of each host; None for any.
+        max_reports: The most missing reports that are added to the index first, the newest ones.
+            Not all are, because a user may wait for the answer.
     """
     machine = (join_hosts(hosts), cores, cores)
     durations: list[PastDuration] = []
@@ -207,7 +213,7 @@ def find_past_durations(
             "AND hosts = ? AND (? IS NULL OR cores = ?) "
             f"AND work IN ({', '.join('?' * len(queried_works))})"
         )
-        rows = _run_query(home, query, (*machine, *queried_works), MAX_REPORTS_READ)
+        rows = _run_query(home, query, (*machine, *queried_works), max_reports)
         durations += (PastDuration(*row) for row in rows)
     return sorted(durations, key=lambda duration: duration.run, reverse=True)
 

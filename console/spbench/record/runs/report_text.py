@@ -18,10 +18,10 @@ from spbench.record.runs.files import (
 )
 
 CASES = "cases"
-BLOCK = 1 << 20
+BLOCK_CHARACTERS = 1 << 20
 """The number of characters that are read at once."""
-MAX_CASE_LENGTH = 256 << 20
-"""The longest case in characters. A case on 64 ranks has 33,000. A longer one counts as damage."""
+MAX_CASE_CHARACTERS = 256 << 20
+"""The longest case. A case on 64 ranks has 33,000. A longer one counts as damage."""
 _AHEAD = 3
 """Characters after a number that show its end: in ``1.5e-7``, two after ``1.5`` do not."""
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -31,7 +31,11 @@ Case = TypeVar("Case")
 
 
 def read_report_file(
-    path: Path, convert_case: Callable[[Any], Case]
+    path: Path,
+    convert_case: Callable[[Any], Case],
+    *,
+    block_characters: int = BLOCK_CHARACTERS,
+    max_case_characters: int = MAX_CASE_CHARACTERS,
 ) -> tuple[dict[str, Any], list[Case]]:
     """Return a report without its cases, and its cases converted one by one.
 
@@ -41,6 +45,8 @@ def read_report_file(
     Args:
         path: The file.
         convert_case: Called with each item of ``cases``.
+        block_characters: The number of characters that are read at once.
+        max_case_characters: The longest case; a longer one counts as damage.
 
     Raises:
         TooLargeError: It is larger than a report may be.
@@ -52,7 +58,7 @@ def read_report_file(
         if size > MAX_REPORT_BYTES:
             raise TooLargeError(path, size, MAX_REPORT_BYTES)
         try:
-            return _ReportReader(file, convert_case).read()
+            return _ReportReader(file, convert_case, block_characters, max_case_characters).read()
         except RecursionError:
             raise ValueError(f"{path} is nested too deep") from None
 
@@ -63,9 +69,17 @@ class _ReportReader(Generic[Case]):
     Only a part of the text is in memory: the current value, and the rest of its block.
     """
 
-    def __init__(self, file: TextIO, convert_case: Callable[[Any], Case]) -> None:
+    def __init__(
+        self,
+        file: TextIO,
+        convert_case: Callable[[Any], Case],
+        block_characters: int,
+        max_case_characters: int,
+    ) -> None:
         self._file = file
         self._convert = convert_case
+        self._block_characters = block_characters
+        self._max_case_characters = max_case_characters
         self._text = ""
         self._position = 0
 
@@ -104,7 +118,8 @@ class _ReportReader(Generic[Case]):
                 value, end = _DECODER.raw_decode(self._text, self._position)
             except json.JSONDecodeError:
                 # The value may end in the next block, or never if the text is damaged.
-                if len(self._text) - self._position <= MAX_CASE_LENGTH and self._read_block():
+                characters = len(self._text) - self._position
+                if characters <= self._max_case_characters and self._read_block():
                     continue
                 raise
             # A number at the end of a block may continue in the next one.
@@ -139,7 +154,7 @@ class _ReportReader(Generic[Case]):
 
         At least as much is read as there is of a value.
         """
-        block = self._file.read(max(BLOCK, len(self._text) - self._position))
+        block = self._file.read(max(self._block_characters, len(self._text) - self._position))
         if not block:
             return False
         self._text = self._text[self._position :] + block

@@ -1,5 +1,7 @@
 """Durations of cases and of job starts, computed from the times in a report."""
 
+from functools import partial
+
 import pytest
 
 from spbench.record.runs.case_durations import CaseTimes, hash_work, measure_durations
@@ -107,11 +109,11 @@ def record_duration(home, seconds, **machine):
     return folder
 
 
-def test_empty_index_reads_only_the_newest_reports_first(home, monkeypatch):
+def test_empty_index_reads_only_the_newest_reports_first(home):
     runs = sorted(record_duration(home, seconds).id for seconds in (4, 5, 6))
-    monkeypatch.setattr("spbench.record.runs.index.MAX_REPORTS_READ", 2)
-    assert [row.run for row in find_past_durations(home, WORK_HASHES, ["node01"], 2)] == runs[:0:-1]
-    assert len(find_past_durations(home, WORK_HASHES, ["node01"], 2)) == 3, "the others follow"
+    find_durations = partial(find_past_durations, home, WORK_HASHES, ["node01"], 2, max_reports=2)
+    assert [row.run for row in find_durations()] == runs[:0:-1]
+    assert len(find_durations()) == 3, "the others follow"
 
 
 def test_past_durations_list_the_newest_run_first(home):

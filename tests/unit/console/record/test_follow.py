@@ -6,7 +6,6 @@ import os
 import pytest
 
 from spbench.errors import UsageError
-from spbench.record.runs import follow
 from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.runs.follow import EventTail, RecordedEvents
 from support.sample_events import (
@@ -203,10 +202,9 @@ def test_skips_events_before_the_start_of_the_run(path):
     assert recorded.skipped.startswith(f"{path}:1: ")
 
 
-def test_overlong_line_is_not_kept_in_memory(path, monkeypatch):
-    monkeypatch.setattr(follow, "MAX_LINE_BYTES", 1000)
+def test_overlong_line_is_not_kept_in_memory(path):
     path.write_bytes(encode_lines(0) + b"x" * 5000 + b"\n" + encode_lines(1))
-    tail = EventTail(path)
+    tail = EventTail(path, max_line_bytes=1000)
     numbers = []
     while not tail.at_end:
         numbers += read_numbers(tail, 300)

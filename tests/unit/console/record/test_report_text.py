@@ -2,29 +2,34 @@
 
 import json
 import tracemalloc
+from functools import partial
 
 import pytest
 
-from spbench.record.runs import report_text
 from spbench.record.runs.report_text import read_report_file
 
 
-@pytest.fixture(autouse=True, params=[1, 2, 7, 1 << 20], ids="blocks of {}".format)
-def block(request, monkeypatch):
-    """Number of characters per read: values may end anywhere in a block."""
-    monkeypatch.setattr(report_text, "BLOCK", request.param)
-    return request.param
+@pytest.fixture(params=[1, 2, 7, 1 << 20], ids="blocks of {}".format)
+def read_file(request):
+    """Return the reader with blocks of some characters: values may end anywhere in a block."""
+    return partial(read_report_file, block_characters=request.param)
 
 
-def read(tmp_path, text, convert=lambda case: case):
-    path = tmp_path / "report.json"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_report_file(path, convert)
+@pytest.fixture
+def read(read_file, tmp_path):
+    """Return a function that writes a report and reads it."""
+
+    def write_and_read(text, convert=lambda case: case):
+        path = tmp_path / "report.json"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_file(path, convert)
+
+    return write_and_read
 
 
 @pytest.mark.parametrize("indent", [None, 0, 1, 4])
 @pytest.mark.parametrize("cases", [[], [{}], [{"id": "a"}, {"id": "é\n", "x": [1.5, None]}, 3]])
-def test_reads_cases_apart_from_the_report(tmp_path, indent, cases):
+def test_reads_cases_apart_from_the_report(read, indent, cases):
     report = {
         "schema": "x",
         "n": 1234,
@@ -34,10 +39,10 @@ def test_reads_cases_apart_from_the_report(tmp_path, indent, cases):
         "run": {"cases": [1]},
         "y": 5e300,
     }
-    assert read(tmp_path, json.dumps(report, indent=indent)) == (report | {"cases": []}, cases)
+    assert read(json.dumps(report, indent=indent)) == (report | {"cases": []}, cases)
 
 
-def test_converts_each_case_before_reading_the_next(tmp_path):
+def test_converts_each_case_before_reading_the_next(read):
     converted = []
 
     def convert(case):
@@ -45,31 +50,29 @@ def test_converts_each_case_before_reading_the_next(tmp_path):
         return len(converted)
 
     with pytest.raises(ValueError, match="expected"):
-        read(tmp_path, '{"cases": [1, 2 3]}', convert)
+        read('{"cases": [1, 2 3]}', convert)
     assert converted == [1, 2]
 
 
-def test_rejects_a_value_without_end_in_bounded_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(report_text, "MAX_CASE_LENGTH", 1000)
+def test_rejects_a_value_without_end_in_bounded_memory(read_file, tmp_path):
     path = tmp_path / "report.json"
     path.write_text('{"a": "' + "x" * 100_000_000)
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="Unterminated string"):
-            read_report_file(path, lambda case: case)
+            read_file(path, lambda case: case, max_case_characters=1000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 20e6
 
 
-def test_keeps_only_part_of_the_text_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(report_text, "BLOCK", 1 << 16)
+def test_keeps_only_part_of_the_text_in_memory(tmp_path):
     path = tmp_path / "report.json"
     path.write_text(json.dumps({"cases": [{"id": "x" * 50_000}] * 200}))
     tracemalloc.start()
     try:
-        _, cases = read_report_file(path, lambda case: len(case["id"]))
+        _, cases = read_report_file(path, lambda case: len(case["id"]), block_characters=1 << 16)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -78,12 +81,12 @@ def test_keeps_only_part_of_the_text_in_memory(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ['"x"', "null", '{"a": 1}'])
-def test_cases_that_are_not_an_array_stay_in_the_report(tmp_path, value):
-    assert read(tmp_path, f'{{"cases": {value}}}') == ({"cases": json.loads(value)}, [])
+def test_cases_that_are_not_an_array_stay_in_the_report(read, value):
+    assert read(f'{{"cases": {value}}}') == ({"cases": json.loads(value)}, [])
 
 
-def test_last_of_two_cases_keys_wins(tmp_path):
-    assert read(tmp_path, '{"cases": [1], "cases": [2]}') == ({"cases": []}, [2])
+def test_last_of_two_cases_keys_wins(read):
+    assert read('{"cases": [1], "cases": [2]}') == ({"cases": []}, [2])
 
 
 INVALID_OBJECTS = [
@@ -104,11 +107,11 @@ NESTED = ['{"cases": ' + "[" * 100_000, '{"a": ' + "[" * 100_000]
 
 
 @pytest.mark.parametrize("text", [*INVALID_OBJECTS, *INVALID_CASES, *NESTED])
-def test_rejects_text_that_is_not_a_json_object(tmp_path, text):
+def test_rejects_text_that_is_not_a_json_object(read, text):
     with pytest.raises(ValueError, match=r"expected|Expecting|nested too deep|codec can't decode"):
-        read(tmp_path, text)
+        read(text)
 
 
-def test_replaces_control_characters_in_texts(tmp_path):
-    head, cases = read(tmp_path, '{"a": "x\\u001by", "cases": [{"id": "\\u009bz"}]}')
+def test_replaces_control_characters_in_texts(read):
+    head, cases = read('{"a": "x\\u001by", "cases": [{"id": "\\u009bz"}]}')
     assert (head["a"], cases) == ("x?y", [{"id": "?z"}])
