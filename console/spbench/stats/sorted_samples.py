@@ -6,17 +6,22 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import ClassVar
 
 from spbench.stats.summary import median, percentile
 
-BLOCK_SIZE = 1024
-"""The samples of a new block; a block with more than twice as many is split."""
-FEW_SAMPLES = 32
-"""Up to this many new samples are inserted one by one; with more, the block is sorted again."""
-
 
 class SortedSamples:
-    """Samples in ascending order, in blocks, so that adding samples moves only few."""
+    """Samples in ascending order, in blocks, so that adding samples moves only few.
+
+    Attributes:
+        block_samples: The samples of a new block; a block with more than twice as many is split.
+        few_samples: Up to this many new samples are inserted one by one; with more, the block is
+            sorted again.
+    """
+
+    block_samples: ClassVar[int] = 1024
+    few_samples: ClassVar[int] = 32
 
     def __init__(self, values: Iterable[float] = ()) -> None:
         self._blocks: list[array[float]] = []
@@ -78,19 +83,19 @@ class SortedSamples:
 
     def _merge(self, index: int, new_values: list[float]) -> None:
         block = self._blocks[index]
-        if len(new_values) <= FEW_SAMPLES:
+        if len(new_values) <= self.few_samples:
             for value in new_values:
                 insort(block, value)
         else:
             block = array("d", sorted([*block, *new_values]))
-        if block is self._blocks[index] and len(block) <= 2 * BLOCK_SIZE:
+        if block is self._blocks[index] and len(block) <= 2 * self.block_samples:
             self._block_maxima[index] = block[-1]
         else:
             self._replace_block(index, block)
 
     def _replace_block(self, index: int, block: array[float]) -> None:
         """Replace the block at ``index``, in pieces if the new one is too long."""
-        size = BLOCK_SIZE if len(block) > 2 * BLOCK_SIZE else len(block)
+        size = self.block_samples if len(block) > 2 * self.block_samples else len(block)
         pieces = [block[first : first + size] for first in range(0, len(block), size)]
         self._blocks[index : index + 1] = pieces
         self._block_maxima[index : index + 1] = [piece[-1] for piece in pieces]
@@ -99,14 +104,17 @@ class SortedSamples:
 class SortedRepeats:
     """Samples of several repeats, in the order of their arrival.
 
+    Args:
+        samples_type: The class of the samples of all repeats, and of each.
+
     Attributes:
         values: The samples of all repeats in ascending order.
     """
 
     __slots__ = ("_medians", "_repeats", "values")
 
-    def __init__(self) -> None:
-        self.values = SortedSamples()
+    def __init__(self, samples_type: type[SortedSamples] = SortedSamples) -> None:
+        self.values = samples_type()
         self._repeats: dict[int, SortedSamples] = {}
         self._medians: dict[int, float] = {}
 
@@ -118,9 +126,10 @@ class SortedRepeats:
         if not values:
             return
         if repeat not in self._repeats:
+            samples_type = type(self.values)
             if len(self._repeats) == 1:  # the first repeat shared its samples with `values`
-                self._repeats = {first: SortedSamples(self.values) for first in self._repeats}
-            self._repeats[repeat] = SortedSamples() if self._repeats else self.values
+                self._repeats = {first: samples_type(self.values) for first in self._repeats}
+            self._repeats[repeat] = samples_type() if self._repeats else self.values
         self.values.add(values)
         if len(self._repeats) > 1:
             self._repeats[repeat].add(values)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.stats import sorted_samples as ordered
 from spbench.stats.sorted_samples import SortedRepeats, SortedSamples
 from spbench.stats.summary import percentile, summarize, summarize_repeats
 
@@ -16,17 +15,15 @@ value = st.floats(-1e9, 1e9) | st.integers(0, 5).map(float)
 batches = st.lists(st.lists(value, max_size=12), max_size=12)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_blocks():
-    """Shorten the blocks, so that a few samples fill several."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordered, "BLOCK_SIZE", 4)
-        patch.setattr(ordered, "FEW_SAMPLES", 3)
-        yield
+class SmallBlocks(SortedSamples):
+    """Samples in blocks so short that a few samples fill several."""
+
+    block_samples = 4
+    few_samples = 3
 
 
 def build_samples(batches):
-    samples = SortedSamples()
+    samples = SmallBlocks()
     for batch in batches:
         samples.add(array("d", batch))
     return samples
@@ -39,7 +36,7 @@ def test_samples_are_sorted_in_any_order_of_arrival(batches):
     assert [samples[index] for index in range(len(samples))] == expected
     with pytest.raises(IndexError):
         samples[len(samples)]
-    assert all(0 < len(block) <= 2 * ordered.BLOCK_SIZE for block in samples._blocks)
+    assert all(0 < len(block) <= 2 * SmallBlocks.block_samples for block in samples._blocks)
 
 
 @given(batches.filter(any), value)
@@ -70,7 +67,7 @@ def test_empty_samples_have_length_zero():
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(value, max_size=12)), max_size=12))
 def test_repeats_are_summarized_exactly_at_any_time(batches):
-    samples = SortedRepeats()
+    samples = SortedRepeats(SmallBlocks)
     repeats = {}
     for repeat, values in batches:
         samples.add(repeat, array("d", values))
