@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spbench.record.state import RunState
     from spbench.report.links import LinkTable
 
-MOST_RANKS = 64
+MAX_MATRIX_RANKS = 64
 """The most ranks of a matrix of ranks; with more, only the matrix of hosts is printed."""
 _LOCATION_COLUMNS = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
 _MEDIAN_LEGEND = (
@@ -115,11 +115,11 @@ def _format_location(rank: CaseRank) -> list[str]:
     return [rank.host, local_rank, cpus, nodes, rank.device or "", facts.fabric or ""]
 
 
-def render_link_table(table: LinkTable) -> Iterator[str]:
+def render_link_table(table: LinkTable, *, max_ranks: int = MAX_MATRIX_RANKS) -> Iterator[str]:
     """Yield the matrix of ranks if it is small, and that of several hosts."""
     from spbench.record.findings import NOTABLE_LINK
 
-    if len(table.ranks) <= MOST_RANKS:
+    if len(table.ranks) <= max_ranks:
         rows = _build_rank_rows(table)
         yield from align_columns(rows, range(len(rows[0])))
     rows = _build_host_rows(table)

@@ -6,9 +6,12 @@ import json
 import jsonschema
 import pytest
 
+from spbench.cli.records.rank_tables import render_link_table
 from spbench.cli.runs.lines import replay_lines
 from spbench.report.build import build_report
+from spbench.report.links import build_link_matrices
 from spbench.report.model import report_schema
+from spbench.report.recorded import load_run
 from spbench.report.text_tables import align_columns
 from support.sample_events import (
     case_judged,
@@ -218,13 +221,16 @@ def test_slow_link_is_marked(spbench, home):
     )
 
 
-def test_many_ranks_show_only_the_matrix_of_hosts(spbench, home, monkeypatch):
-    monkeypatch.setattr("spbench.cli.records.rank_tables.MOST_RANKS", 2)
+def test_many_ranks_show_only_the_matrix_of_hosts(home):
     latency = {((0, "x"), (1, "y")): 2.0, ((1, "y"), (2, "y")): 3.0}
-    record_run(home, make_links_run(latency, {}))
-    _, out, _ = spbench("results", "show", "--links")
-    assert "rank  0" not in out
-    assert "host     x     y\nx           2.00\ny     2.00  3.00\n" in out
+    run = load_run(record_run(home, make_links_run(latency, {})))
+    [table] = [table for matrix in build_link_matrices(run) for table in matrix.tables]
+    assert list(render_link_table(table, max_ranks=2)) == [
+        "the worst pair of ranks on each two hosts",
+        "host     x     y",
+        "x           2.00",
+        "y     2.00  3.00",
+    ]
 
 
 def test_run_without_links_exits_with_5(spbench, home):
