@@ -21,8 +21,8 @@ from spbench.report.model import CasePart, RankPart, Report
 from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import RunStatus
 
-MOST_UNPACKED = 8 << 20
-"""The largest report, in bytes, with unpacked ranks; as objects, they take seven times as much."""
+MAX_UNPACKED_BYTES = 8 << 20
+"""The largest report with unpacked ranks; as objects, they take seven times as much."""
 _FASTEST = 1
 """zlib's level; higher levels save little, because ranks are similar."""
 
@@ -53,15 +53,19 @@ class RecordedRun:
         return fingerprint if isinstance(fingerprint, Mapping) else {}
 
 
-def load_run(folder: RunFolder) -> RecordedRun:
+def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES) -> RecordedRun:
     """Load the results of a run from report.json, or by replaying its events.
+
+    Args:
+        folder: The run.
+        max_unpacked_bytes: The largest report whose ranks are not packed.
 
     Raises:
         UsageError: There is no report and the event log cannot be read, or a file is too large.
     """
     folder.check_readable()
     summary = read_summary(folder)
-    report = read_report(folder)
+    report = read_report(folder, max_unpacked_bytes=max_unpacked_bytes)
     if report is not None:
         return _combine(report, summary)
     state = folder.replay()
@@ -87,7 +91,7 @@ def load_report(path: Path) -> RecordedRun:
     Raises:
         UsageError: The file cannot be read, or is not a report.
     """
-    report = _read(path)
+    report = _read(path, MAX_UNPACKED_BYTES)
     if report is None:
         raise UsageError(f"{path} is no report of spbench; name a report.json, or a run's id")
     return make_recorded_run(report, path)
@@ -124,13 +128,17 @@ def _combine(report: Report, summary: RunSummary) -> RecordedRun:
     )
 
 
-def read_report(folder: RunFolder) -> Report | None:
+def read_report(
+    folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES
+) -> Report | None:
     """Return the report of a run; None if it is missing or damaged.
+
+    A report of more than ``max_unpacked_bytes`` has `PackedRanks`.
 
     Raises:
         UsageError: The report is too large.
     """
-    return _read(folder.report)
+    return _read(folder.report, max_unpacked_bytes)
 
 
 def read_document(folder: RunFolder) -> ReportDocument | None:
@@ -153,8 +161,8 @@ def read_document(folder: RunFolder) -> ReportDocument | None:
         return None
 
 
-def _read(path: Path) -> Report | None:
-    large = file_stamp(path)[1] > MOST_UNPACKED
+def _read(path: Path, max_unpacked_bytes: int) -> Report | None:
+    large = file_stamp(path)[1] > max_unpacked_bytes
     try:
         head, cases = read_report_file(path, read_packed_case if large else CasePart.model_validate)
         return Report.model_validate(head).model_copy(update={"cases": cases})

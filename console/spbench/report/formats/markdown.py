@@ -21,25 +21,26 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.scaling import SCALING_COLUMNS, compute_scalings, scaling_remarks, scaling_rows
 from spbench.report.times import format_day_and_time
 
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 """The limit of the text, because GitHub drops a summary above 1 MiB completely."""
 _COLUMNS = ("case", "verdict", "time", "p95", "n", "reference", "efficiency")
 
 
-def render_markdown(run: RecordedRun) -> str:
-    """Return a run as Markdown; long tables are cut, with a note."""
+def render_markdown(run: RecordedRun, *, max_bytes: int = MAX_BYTES) -> str:
+    """Return a run as Markdown of at most ``max_bytes``; long tables are cut, with a note."""
     verdict = run.summary.verdict
     suite = escape_markdown(run.summary.suite)
+    all_metrics = _all_metrics(run, max_bytes // 4)
     parts = [
         f"## {_add_sign(verdict, verdict)}: {suite}",
         _head(run),
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
-        *_render_bad_cases(run),
+        *_render_bad_cases(run, max_bytes // 4),
         *map(escape_markdown, run.findings),
-        _render_table(_COLUMNS, map(_row, sort_by_urgency(run)), MOST_BYTES // 4),
+        _render_table(_COLUMNS, map(_row, sort_by_urgency(run)), max_bytes // 4),
         "\n".join(f"- {escape_markdown(line)}" for line in LEGEND),
-        *_scaling(run),
-        f"<details><summary>All metrics</summary>\n\n{_all_metrics(run)}\n\n</details>",
+        *_scaling(run, max_bytes // 8),
+        f"<details><summary>All metrics</summary>\n\n{all_metrics}\n\n</details>",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -54,7 +55,7 @@ def _head(run: RecordedRun) -> str:
     return ", ".join(parts)
 
 
-def _render_bad_cases(run: RecordedRun) -> Iterator[str]:
+def _render_bad_cases(run: RecordedRun, max_bytes: int) -> Iterator[str]:
     """Yield one list of the cases that did not pass, with reasons, if there are any.
 
     A long list is cut, with a note.
@@ -64,7 +65,7 @@ def _render_bad_cases(run: RecordedRun) -> Iterator[str]:
         f"- **{case.status}** {_code(case.id)}: {escape_markdown(explain_status(case))}"
         for case in cases
     )
-    shown = list(_cut_lines(lines, MOST_BYTES // 4))
+    shown = list(_cut_lines(lines, max_bytes))
     if shown:
         yield "\n".join([*shown, *_note_omitted(len(cases) - len(shown))])
 
@@ -76,17 +77,17 @@ def _row(case: CasePart) -> tuple[str, ...]:
     return (_code(case.id), _format_case_status(case), time, p95, count, reference, efficiency)
 
 
-def _scaling(run: RecordedRun) -> Iterator[str]:
+def _scaling(run: RecordedRun, max_bytes: int) -> Iterator[str]:
     """Yield the table of scaling and its remarks, if the run has any."""
     if scalings := compute_scalings(run):
         rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in scaling_rows(scalings))
-        yield _render_table(SCALING_COLUMNS, rows, MOST_BYTES // 8)
+        yield _render_table(SCALING_COLUMNS, rows, max_bytes)
         yield from map(escape_markdown, scaling_remarks(scalings))
 
 
-def _all_metrics(run: RecordedRun) -> str:
+def _all_metrics(run: RecordedRun, max_bytes: int) -> str:
     rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in run_rows(run))
-    return _render_table(RUN_COLUMNS, rows, MOST_BYTES // 4)
+    return _render_table(RUN_COLUMNS, rows, max_bytes)
 
 
 def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]], max_bytes: int) -> str:

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from spbench.report import recorded
 from spbench.report.build import build_report
 from spbench.report.export import export_text
 from spbench.report.formats.page.document import render_page
@@ -20,10 +19,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def packed_run(folder, monkeypatch):
+def packed_run(folder):
     """Load the run as if its report were large."""
-    monkeypatch.setattr(recorded, "MOST_UNPACKED", 0)
-    return load_run(folder)
+    return load_run(folder, max_unpacked_bytes=0)
 
 
 def test_packed_ranks_equal_those_of_the_report():
@@ -45,8 +43,7 @@ def test_rejects_invalid_ranks():
             read_packed_case(case | {"ranks": ranks})
 
 
-def test_only_a_large_report_has_packed_ranks(folder, packed_run, monkeypatch):
-    monkeypatch.undo()
+def test_only_a_large_report_has_packed_ranks(folder, packed_run):
     plain = load_run(folder)
     assert isinstance(plain.cases["a"].ranks, list)
     assert isinstance(packed_run.cases["a"].ranks, PackedRanks)
@@ -54,10 +51,8 @@ def test_only_a_large_report_has_packed_ranks(folder, packed_run, monkeypatch):
 
 
 @pytest.mark.parametrize("write", [render_page, lambda run: export_text(run, "csv")])
-def test_packed_ranks_do_not_change_formats(folder, packed_run, monkeypatch, write):
-    text = write(packed_run)
-    monkeypatch.undo()
-    assert text == write(load_run(folder))
+def test_packed_ranks_do_not_change_formats(folder, packed_run, write):
+    assert write(packed_run) == write(load_run(folder))
 
 
 def test_exports_a_report_as_written(folder, packed_run):

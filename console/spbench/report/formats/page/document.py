@@ -24,7 +24,7 @@ from spbench.report.formats.page.sweeps import sweeps_part
 from spbench.report.recorded import RecordedRun
 from spbench_core.number_text import format_quantity
 
-MOST_BYTES = 1_900_000
+MAX_BYTES = 1_900_000
 """The size of a page, below the limit of 2 MiB of mail systems and issue trackers."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The content security policy, which lets a browser load nothing for the page."""
@@ -47,12 +47,15 @@ class PagePart:
         return tag("section", tag("h2", self.heading), self.content, id=self.anchor)
 
 
-def render_page(run: RecordedRun, comparison: RunComparison | None = None) -> str:
+def render_page(
+    run: RecordedRun, comparison: RunComparison | None = None, *, max_bytes: int = MAX_BYTES
+) -> str:
     """Return a run as a page of HTML.
 
     Args:
         run: The run.
         comparison: The comparison with a baseline, shown in a separate part.
+        max_bytes: The size from which details of cases are left out.
     """
     cases = sort_by_urgency(run)
     rows = case_rows(cases)
@@ -68,7 +71,7 @@ def render_page(run: RecordedRun, comparison: RunComparison | None = None) -> st
     ]
     used_bytes = sum(len(part.content.encode()) for part in parts) + _LINK * len(cases)
     all_details = map(case_details, cases, range(len(cases)))
-    details = list(_limit_size(all_details, MOST_BYTES - used_bytes))
+    details = list(_limit_size(all_details, max_bytes - used_bytes))
     parts[0] = PagePart("cases", "Cases", case_table(rows, len(cases), len(details)))
     parts[-2] = PagePart("details", "Details", _details(details, len(cases)))
     head = render_head(run, [part for part in parts if part.content], comparison)

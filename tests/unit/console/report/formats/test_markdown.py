@@ -2,7 +2,6 @@
 
 import pytest
 
-from spbench.report.formats import markdown as module
 from spbench.report.formats.markdown import render_markdown
 from spbench.report.model import ExpectationPart, LimitPart
 from support.sample_runs import make_case, make_metric, make_run
@@ -46,11 +45,10 @@ def test_reasons_are_escaped():
     assert "- **error** `a`: \\*x\\* \\<b\\> \\[y\\](z) \\_w\\_" in text
 
 
-def test_long_summary_is_cut_below_the_limit_of_github(monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 20_000)
+def test_long_summary_is_cut_below_the_limit_of_github():
     lost = [make_case(f"lost[{n}]", {}, status="error", reason="x" * 90) for n in range(200)]
     fine = [make_case(f"fine[{n}]", {"time_ms": make_metric(1.0)}) for n in range(300)]
-    text = render_markdown(make_run(*fine, *lost))
+    text = render_markdown(make_run(*fine, *lost), max_bytes=20_000)
     assert len(text.encode()) < 20_000
     assert text.count("left out here for their length") == 3
     assert text.count("- **error**") + int(text.split("... and ")[1].split()[0]) == 200

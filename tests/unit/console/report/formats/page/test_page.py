@@ -10,7 +10,6 @@ from benchmarks.made_up_run import write_cases
 from spbench.record.number_formatting import replace_controls
 from spbench.record.runs.folder import RunFolder
 from spbench.report.comparison.compare import compare
-from spbench.report.formats.page import document
 from spbench.report.formats.page.document import render_page
 from spbench.report.formats.page.markup import Markup, tag
 from spbench.report.model import LimitPart, RankPart, TimePart
@@ -228,11 +227,10 @@ def test_judged_comparison_does_not_change_the_verdict():
     assert "not judged against" not in render_page(judged, compare(judged, judged))
 
 
-def test_details_stop_at_the_maximum_size(monkeypatch):
+def test_details_stop_at_the_maximum_size():
     lost = make_case("lost", {}, status="error", reason="died")
     many = [make_case(f"fine[n={n}]", params={"n": n}) for n in range(60)]
-    monkeypatch.setattr(document, "MOST_BYTES", 40_000)
-    text = render_page(make_run(*many, lost))
+    text = render_page(make_run(*many, lost), max_bytes=40_000)
     count = text.count('class="tile" id="c')
     assert 0 < count < 60
     assert f"{count} of 61 cases, those first that did not pass" in text
