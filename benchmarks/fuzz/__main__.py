@@ -4,7 +4,7 @@
 
 Rank events, recorded runs, reports, suites, hostfiles, clusters and profiles are mutated at random
 and read with the product's code. The outcome must be a consistent result or an error of a few
-lines, within `PATIENCE` seconds. Each mutation depends only on seed, target and number: a defect is
+lines, within `MAX_SECONDS`. Each mutation depends only on seed, target and number: a defect is
 printed with the command that repeats it. The exit code is 1 if there are defects.
 """
 
@@ -20,6 +20,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -28,7 +29,8 @@ from benchmarks.goals import argument_parser
 
 from spbench.errors import SpbenchError
 
-PATIENCE = 5.0
+MAX_SECONDS = 5.0
+"""The time for one input; one that takes longer is a defect."""
 MAX_ERROR_LETTERS = 100_000
 MAX_RESULT_LETTERS = 2_000_000
 MEMORY = 2 << 30
@@ -37,22 +39,21 @@ MAX_SHOWN_DEFECTS = 10
 
 
 class Hang(BaseException):
-    """An input that took longer than `PATIENCE`; the product must not catch it."""
+    """An input that took longer than its time; the product must not catch it."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, max_seconds: float = MAX_SECONDS) -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutations", type=int, default=100_000)
     parser.add_argument("--only", choices=TARGETS, help="one target alone")
     parser.add_argument("--first", type=int, default=0, help="the first mutation's number")
     options = parser.parse_args(argv)
-    signal.signal(signal.SIGALRM, _raise_hang)
+    signal.signal(signal.SIGALRM, partial(_raise_hang, max_seconds))
     defects: list[str] = []
     for target, count in _count_mutations(options.mutations, options.only).items():
-        defects += asyncio.run(
-            _fuzz_target(target, options.seed, range(options.first, options.first + count))
-        )
+        numbers = range(options.first, options.first + count)
+        defects += asyncio.run(_fuzz_target(target, options.seed, numbers, max_seconds))
     for defect in defects[:MAX_SHOWN_DEFECTS]:
         print(f"\n{defect}")
     print(f"{len(defects)} defects")
@@ -65,7 +66,7 @@ def _count_mutations(mutations: int, only: str | None) -> dict[str, int]:
     return {name: max(1, mutations * share // 1000) for name, (_, share) in TARGETS.items()}
 
 
-async def _fuzz_target(target: str, seed: int, numbers: range) -> list[str]:
+async def _fuzz_target(target: str, seed: int, numbers: range, max_seconds: float) -> list[str]:
     """Run a target's mutations; return the defects, each with command and traceback.
 
     Some targets make connections in an event loop, so all of them run in one.
@@ -77,7 +78,7 @@ async def _fuzz_target(target: str, seed: int, numbers: range) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
             generator = random.Random(f"{seed}:{target}:{number}")
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+            signal.setitimer(signal.ITIMER_REAL, max_seconds)
             try:
                 text = run(generator, Path(folder))
                 _check_text(text, MAX_RESULT_LETTERS)
@@ -115,8 +116,8 @@ def _check_text(text: str, limit: int) -> None:
             raise UnsafeError(text[max(0, position - 100) : position + 300])
 
 
-def _raise_hang(number: int, frame: FrameType | None) -> None:
-    raise Hang(f"not through after {PATIENCE:g} s")
+def _raise_hang(max_seconds: float, number: int, frame: FrameType | None) -> None:
+    raise Hang(f"not through after {max_seconds:g} s")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from benchmarks.gpu_once.steps import FOLDER, Step
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = Path(".whl/setup")
-LEAST_SECONDS = 12.0
+MIN_STEP_SECONDS = 12.0
 """A step is not started with less time than this."""
 REHEARSAL_SECONDS = 240.0
 """The time limit of a step in a rehearsal, where ranks share a few cores."""
@@ -74,10 +74,22 @@ class Session:
         output: The folder of the results.
         seconds: The time for all steps.
         rehearse: Whether ranks use the stand-in instead of a GPU.
+        min_step_seconds: A step is not started with less time than this.
+        kill_seconds: The time from SIGTERM to SIGKILL.
     """
 
-    def __init__(self, output: Path, seconds: float, *, rehearse: bool) -> None:
+    def __init__(
+        self,
+        output: Path,
+        seconds: float,
+        *,
+        rehearse: bool,
+        min_step_seconds: float = MIN_STEP_SECONDS,
+        kill_seconds: float = KILL_SECONDS,
+    ) -> None:
         self._output = output
+        self._min_step_seconds = min_step_seconds
+        self._kill_seconds = kill_seconds
         self._seconds = seconds
         self._rehearse = rehearse
         self._started = time.monotonic()
@@ -140,9 +152,9 @@ class Session:
         if program and not self._rehearse and not shutil.which(program, path=self._search_path):
             return StepResult(step.name, Status.SKIPPED, 0, f"{program} is not installed")
         limit = REHEARSAL_SECONDS if self._rehearse else step.seconds
-        available = self.remaining - KILL_SECONDS
+        available = self.remaining - self._kill_seconds
         seconds = min(limit, available)
-        if available < LEAST_SECONDS:
+        if available < self._min_step_seconds:
             return StepResult(step.name, Status.SKIPPED, 0, "no time is left")
         report = self._reports / f"{step.name}.json"
         command = self._build_command(step, seconds, report)
@@ -217,7 +229,7 @@ class Session:
         finally:
             self.stop()
             # A process that left the group may keep the pipe open.
-            output.join(KILL_SECONDS)
+            output.join(self._kill_seconds)
 
     def _copy_output(self) -> None:
         process = self._process
@@ -234,7 +246,7 @@ class Session:
             return
         os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(KILL_SECONDS)
+            process.wait(self._kill_seconds)
         with suppress(ProcessLookupError):  # all processes of the group have ended
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -48,9 +48,9 @@ def report_limit_of_python(draw, folder):
     [raise_unexpected, run_forever, report_too_much, report_defect, report_limit_of_python],
 )
 def test_finds_defects_with_a_command_to_repeat_them(monkeypatch, capsys, target):
-    monkeypatch.setattr("benchmarks.fuzz.__main__.PATIENCE", 0.05)
     monkeypatch.setitem(TARGETS, "suite", (target, 100))
-    assert main(["--seed", "3", "--only", "suite", "--first", "5", "--mutations", "1"]) == 1
+    arguments = ["--seed", "3", "--only", "suite", "--first", "5", "--mutations", "1"]
+    assert main(arguments, max_seconds=0.05) == 1
     stdout = capsys.readouterr().out
     assert "python -m benchmarks.fuzz --seed 3 --only suite --first 5 --mutations 1" in stdout
     assert stdout.endswith("1 defects\n")

@@ -91,10 +91,10 @@ def test_rejects_unknown_step_and_lists_known_ones(messages):
 
 
 @pytest.fixture
-def session(tmp_path, monkeypatch):
-    monkeypatch.setattr(sessions, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(sessions, "KILL_SECONDS", 0.5)
-    session = Session(tmp_path / "output", 30, rehearse=False)
+def session(tmp_path):
+    session = Session(
+        tmp_path / "output", 30, rehearse=False, min_step_seconds=0.1, kill_seconds=0.5
+    )
     yield session
     session.close()
 
@@ -347,5 +347,4 @@ def test_size_of_copied_files_is_limited(monkeypatch, capsys, tmp_path, messages
     monkeypatch.setattr(subprocess, "run", run)
     assert command.prepare() == 0
     messages.check(capsys.readouterr().out)
-    monkeypatch.setattr(command, "CARRIED_BYTES", 4 << 20)
-    assert command.prepare() == 1
+    assert command.prepare(max_bytes=4 << 20) == 1
