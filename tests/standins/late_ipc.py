@@ -35,14 +35,14 @@ _OVERWRITTEN = b"\xff"
 """Each byte of memory that is gone: NaN as a floating-point number."""
 _RECORDED, _DONE, _WANTED = range(3)
 """The numbers of an event: records asked for, records done, and the one that is waited for."""
-LIMIT = 1000
+_MAX_OPEN = 1000
 """The most events, and the most mappings, that a process can have open; a driver has more."""
 _SEGMENT = 2 << 20
 _SMALL = 1 << 20
 """Bytes of a segment of small pieces, and of the largest small piece, as torch's allocator has."""
 _BLOCK = 512
 """Bytes at whose multiples pieces start, as in torch's allocator."""
-_MOST_EVENTS = 1000
+_MAX_EVENT_HANDLES = 1000
 """Live handles with an event: torch has no event for later ones, and waits for the stream."""
 
 
@@ -169,6 +169,10 @@ class OpenedEvent:
 class LateIpc:
     """What the device shares, as `spbench_parallel.device.ipc` has it.
 
+    Args:
+        max_open: The most events, and the most mappings, that a process can have open.
+        max_event_handles: The most live handles with an event.
+
     Attributes:
         open_events: The number of events of other processes that are open.
         mappings: The memory of other processes that is mapped, by the handle of its segment.
@@ -176,7 +180,9 @@ class LateIpc:
 
     open_memory = ipc.CudaIpc.open_memory
 
-    def __init__(self):
+    def __init__(self, max_open=_MAX_OPEN, max_event_handles=_MAX_EVENT_HANDLES):
+        self._max_open = max_open
+        self._max_event_handles = max_event_handles
         self.packed = OwnEvent()
         self.read = OwnEvent()
         self.open_events = 0
@@ -201,7 +207,8 @@ class LateIpc:
     def share(self, memory):
         """Return a handle with the fields of torch's ``_share_cuda_``."""
         piece = self._piece_of(elem_of(memory))
-        has_event = sum(piece.handles for piece in list(self._pieces.values())) < _MOST_EVENTS
+        handles = sum(piece.handles for piece in list(self._pieces.values()))
+        has_event = handles < self._max_event_handles
         if not has_event:
             install().streams.synchronize()
         piece.handles += 1
@@ -251,7 +258,7 @@ class LateIpc:
         self.open_events += 1
 
     def _check_limit(self, count):
-        if count >= LIMIT:
+        if count >= self._max_open:
             raise RuntimeError("CUDA error: mapping of buffer object failed")
 
     def end(self):

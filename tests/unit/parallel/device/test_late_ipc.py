@@ -1,9 +1,10 @@
 """The stand-in for CUDA IPC: other tests rely on its limits."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
-from standins import late_ipc
 from standins.late_device import elem_of, install
 from standins.late_ipc import LateIpc
 
@@ -12,16 +13,23 @@ pytestmark = pytest.mark.usefixtures("late")
 LARGE = (1 << 20) + 1
 
 
-@pytest.fixture
-def ipc():
-    shares = LateIpc()
+@contextmanager
+def open_ipc(**limits):
+    shares = LateIpc(**limits)
     yield shares
     shares.end()
 
 
 @pytest.fixture
-def _limit_of_two(monkeypatch):
-    monkeypatch.setattr(late_ipc, "LIMIT", 2)
+def ipc():
+    with open_ipc() as shares:
+        yield shares
+
+
+@pytest.fixture
+def limited_ipc():
+    with open_ipc(max_open=2) as shares:
+        yield shares
 
 
 def new_memory(nbytes=512):
@@ -40,36 +48,34 @@ def test_small_pieces_share_a_mapping_until_all_are_closed(ipc):
     assert len(ipc.mappings) == 0
 
 
-@pytest.mark.usefixtures("_limit_of_two")
-def test_fails_to_map_more_segments_than_the_limit(ipc, messages):
+def test_fails_to_map_more_segments_than_the_limit(limited_ipc, messages):
     memory = [new_memory(LARGE) for _ in range(3)]
-    handles = [ipc.share(piece) for piece in memory]
-    opened = [ipc.open_memory(handle) for handle in handles[:2]]
+    handles = [limited_ipc.share(piece) for piece in memory]
+    opened = [limited_ipc.open_memory(handle) for handle in handles[:2]]
     with messages.raises(RuntimeError):
-        ipc.open_memory(handles[2])
+        limited_ipc.open_memory(handles[2])
     opened.pop()
-    ipc.open_memory(handles[2])
+    limited_ipc.open_memory(handles[2])
 
 
-@pytest.mark.usefixtures("_limit_of_two")
-def test_fails_to_open_more_events_than_the_limit(ipc, messages):
+def test_fails_to_open_more_events_than_the_limit(limited_ipc, messages):
     memory = new_memory()
-    _, *fields, has_event = ipc.share(memory)
+    _, *fields, has_event = limited_ipc.share(memory)
     assert has_event is True
-    ipc._open_storage_memory(*fields, True)
-    ipc._open_storage_memory(*fields, True)
+    limited_ipc._open_storage_memory(*fields, True)
+    limited_ipc._open_storage_memory(*fields, True)
     with messages.raises(RuntimeError):
-        ipc._open_storage_memory(*fields, True)
-    ipc._open_storage_memory(*fields, False)
+        limited_ipc._open_storage_memory(*fields, True)
+    limited_ipc._open_storage_memory(*fields, False)
 
 
-def test_handles_above_the_limit_have_no_event(ipc, monkeypatch):
-    monkeypatch.setattr(late_ipc, "_MOST_EVENTS", 1)
-    memory = new_memory()
-    install().streams.synchronize()
-    assert [ipc.share(memory)[-1] for _ in range(2)] == [True, False]
-    del memory
-    assert ipc.share(new_memory())[-1] is True
+def test_handles_above_the_limit_have_no_event():
+    with open_ipc(max_event_handles=1) as ipc:
+        memory = new_memory()
+        install().streams.synchronize()
+        assert [ipc.share(memory)[-1] for _ in range(2)] == [True, False]
+        del memory
+        assert ipc.share(new_memory())[-1] is True
 
 
 def test_freed_memory_is_overwritten_in_open_handles(ipc):
