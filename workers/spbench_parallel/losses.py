@@ -20,7 +20,7 @@ from spbench_parallel.spatial.gradients import differentiable_sum
 CROSS_ENTROPY = "cross_entropy"
 DICE = "dice"
 MAX_PENDING_VALUES = 512
-"""Values that a running sum keeps: added in one call, they cost no launch per step."""
+"""Values that a running sum keeps before it adds them: one call then, and no launch per step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,19 @@ class RunningSum:
     """The sum of single values of a device, in float64.
 
     It waits for the device only when it is read.
+
+    Args:
+        max_pending: The number of values above which those so far are added up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_pending: int = MAX_PENDING_VALUES) -> None:
+        self._max_pending = max_pending
         self._values: list[torch.Tensor] = []
 
     def add(self, values: Iterable[torch.Tensor]) -> None:
         """Add values without axes, on their device."""
         self._values.extend(values)
-        if len(self._values) > MAX_PENDING_VALUES:
+        if len(self._values) > self._max_pending:
             self._values = [self._sum()]
 
     def clear(self) -> None:

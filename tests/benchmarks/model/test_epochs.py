@@ -5,16 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spbench_parallel import losses
 from spbench_parallel.losses import RunningSum
 from spbench_workers.benchmarks.model.epochs import count_epoch_steps
 from support.single_rank_engine import make_engine
 from support.typed_params import fill_params
 
 
-def test_a_running_sum_keeps_few_values(monkeypatch):
-    monkeypatch.setattr(losses, "MAX_PENDING_VALUES", 4)
-    total = RunningSum()
+def test_a_running_sum_keeps_few_values():
+    total = RunningSum(max_pending=4)
     assert total.read() == 0
     for number in range(23):
         total.add([torch.tensor(0.5), torch.tensor(number)])

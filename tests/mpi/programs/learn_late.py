@@ -9,6 +9,7 @@ there before. Its numbers are those of the host, to the last digit. In NCCL's pl
 import json
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,6 +41,7 @@ from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.training import gradients
 from spbench_parallel.training import master_comm as mirrors
 from spbench_parallel.training.gradients import create_sharings
+from spbench_parallel.training.trainer import Trainer
 from standins.late_device import install
 from standins.late_weights import LateFlatWeights
 from support.trained_models import cut_tile, make_plan
@@ -133,7 +135,11 @@ def sums(device, comm, dtype, *, grouped=False):
 
     layout = build_layout(1, replicas=2)
     (sharing,) = create_sharings(
-        comm, layout, [(layout.locate_rank(comm.rank), Copy)], grouped=grouped
+        comm,
+        layout,
+        [(layout.locate_rank(comm.rank), Copy)],
+        grouped=grouped,
+        bucket_numbers=1000,
     )
     for _ in range(ROUNDS):
         sharing.sum()
@@ -228,8 +234,7 @@ def main():
     torch.set_num_threads(1)
     comm = MPI.COMM_WORLD
     with (
-        patch.object(gradients, "BUCKET", 1000),
-        patch.object(mirrors, "BUCKET", 1000),
+        patch.object(engine, "Trainer", partial(Trainer, bucket_numbers=1000)),
         patch.object(mirrors, "FlatWeights", LateFlatWeights),
     ):
         errors = {name: error_of(found, wanted) for name, found, wanted in answers(comm)}

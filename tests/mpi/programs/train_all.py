@@ -195,7 +195,7 @@ def planted(fault, comm):
 def main():
     torch.set_num_threads(1)
     # So small that a stage has several, the last of them not full.
-    with patch.object(gradients, "BUCKET", 1000), patch.object(master_comm, "BUCKET", 1000):
+    with patch.object(engine, "Trainer", partial(trainer.Trainer, bucket_numbers=1000)):
         run_each_case(lambda case: make_layout(case).ranks, return_exceptions(compare))
 
 

@@ -46,9 +46,9 @@ def network(make_network):
     return make_network()
 
 
-@pytest.fixture
-def take_long_steps(make_network, monkeypatch):
-    return lambda: monkeypatch.setattr(finite_differences, "STEPS", LONG_STEPS[make_network])
+@pytest.fixture(scope="module")
+def long_steps(make_network):
+    return {"step_lengths": LONG_STEPS[make_network]}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,9 @@ def gradients(plan, images):
 
 @pytest.fixture
 def slope_error(plan, images):
-    return lambda gradients: finite_differences.compare_slopes(plan, images, gradients).error
+    return lambda gradients, **lengths: (
+        finite_differences.compare_slopes(plan, images, gradients, **lengths).error
+    )
 
 
 def test_differences_agree_with_correct_gradients(gradients, slope_error, monkeypatch):
@@ -79,33 +81,25 @@ def test_differences_agree_with_correct_gradients(gradients, slope_error, monkey
     assert slope_error(gradients) < finite_differences.TOLERANCE
 
 
-def test_forward_mode_decides_if_relus_change_sign(
-    gradients, slope_error, take_long_steps, monkeypatch
-):
-    take_long_steps()
-    assert slope_error(gradients) < finite_differences.TOLERANCE
-    monkeypatch.setattr(finite_differences, "DIFFERENCE_TOLERANCE", 0.0)
-    assert slope_error(gradients) > finite_differences.TOLERANCE
+def test_forward_mode_decides_if_relus_change_sign(gradients, slope_error, long_steps):
+    assert slope_error(gradients, **long_steps) < finite_differences.TOLERANCE
+    without_forward_mode = slope_error(gradients, difference_tolerance=0.0, **long_steps)
+    assert without_forward_mode > finite_differences.TOLERANCE
 
 
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("factor", [1.002, 1.1, -1.0])
-def test_detects_wrong_gradients(gradients, slope_error, factor, long, take_long_steps):
-    if long:
-        take_long_steps()
+def test_detects_wrong_gradients(gradients, slope_error, factor, long, long_steps):
     wrong = {name: factor * gradient for name, gradient in gradients.items()}
-    assert slope_error(wrong) > finite_differences.TOLERANCE
+    assert slope_error(wrong, **(long_steps if long else {})) > finite_differences.TOLERANCE
 
 
-def test_differences_decide_without_forward_mode(
-    gradients, slope_error, take_long_steps, monkeypatch
-):
+def test_differences_decide_without_forward_mode(gradients, slope_error, long_steps, monkeypatch):
     def relu(_, values):
         return WithoutForwardMode.apply(values)
 
     monkeypatch.setattr(torch.nn.ReLU, "forward", relu)
-    take_long_steps()
-    assert slope_error(gradients) > finite_differences.TOLERANCE
+    assert slope_error(gradients, **long_steps) > finite_differences.TOLERANCE
 
 
 class WithoutForwardMode(torch.autograd.Function):

@@ -6,8 +6,7 @@ from torch.distributed import ReduceOp
 
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_parallel.training import gradients
-from spbench_parallel.training.gradients import BUCKET, WeightSharing
+from spbench_parallel.training.gradients import BUCKET_NUMBERS, WeightSharing
 from spbench_parallel.training.master_comm import MasterComm, mirror_pairs
 from standins.twin import Twin
 
@@ -71,7 +70,7 @@ class Copy:
         (4, 100, torch.float32, 600, 1),
         (4, 100, torch.float64, 1200, 1),
         (4, 100, torch.bfloat16, 600, 1),
-        (2, BUCKET + 1, torch.float32, 4 * (BUCKET + 1), 2),
+        (2, BUCKET_NUMBERS + 1, torch.float32, 4 * (BUCKET_NUMBERS + 1), 2),
     ],
 )
 def test_a_sum_sends_bytes_and_messages(ranks, numbers, dtype, sent_bytes, messages):
@@ -103,13 +102,12 @@ class Group:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_a_group_sums_all_formats_except_16_bits(dtype, monkeypatch):
+def test_a_group_sums_all_formats_except_16_bits(dtype):
     """Numbers of 16 bits are added in fp32, in the same order on all ranks."""
-    monkeypatch.setattr(gradients, "BUCKET", 4)
     copy = Copy(0)
     group = Group()
     copy.flat_tensor = torch.arange(10, dtype=dtype)
-    WeightSharing(Twin(), (copy,), 2, group).sum()
+    WeightSharing(Twin(), (copy,), 2, group, bucket_numbers=4).sum()
     assert copy.flat_tensor.tolist() == list(range(10))
     buckets = [] if dtype.itemsize == 2 else [4, 4, 2]
     assert group.summed == [(size, dtype, ReduceOp.SUM) for size in buckets]

@@ -15,6 +15,7 @@ GPUs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -29,7 +30,7 @@ from spbench_parallel.groups import create_group
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.spatial.gradients import allreduce_sum
 
-BUCKET = 1 << 22
+BUCKET_NUMBERS = 1 << 22
 """Numbers in one message: 16 MiB of fp32. Larger messages are hardly faster."""
 
 Key = tuple[int, int]
@@ -100,17 +101,21 @@ class WeightSharing:
         replicas: The number of replicas over which the mean is taken.
         group: The same ranks in torch.distributed, which then sums by NCCL among GPUs; None if MPI
             sums.
+        bucket_numbers: The most numbers in one message.
     """
 
     comm: MPI.Intracomm
     local_copies: tuple[FlatTensor, ...]
     replicas: int
     group: torch_group.TorchGroup | None = None
+    bucket_numbers: int = BUCKET_NUMBERS
 
     @property
     def messages(self) -> int:
         """Allreduces of one `sum`: one per bucket, and none on a single rank."""
-        return -(-self.local_copies[0].flat_tensor.numel() // BUCKET) if self.comm.size > 1 else 0
+        if self.comm.size == 1:
+            return 0
+        return math.ceil(self.local_copies[0].flat_tensor.numel() / self.bucket_numbers)
 
     @property
     def bytes(self) -> int:
@@ -134,7 +139,7 @@ class WeightSharing:
         for other in others:
             first.add_(other)
         if self.comm.size > 1:
-            self._sum_over_ranks(first.split(BUCKET))
+            self._sum_over_ranks(first.split(self.bucket_numbers))
         if self.replicas > 1:
             first.div_(self.replicas)
         for other in others:
@@ -162,6 +167,7 @@ def create_sharings(
     local_copies: Sequence[tuple[RankCoordinates, FlatTensor]],
     *,
     grouped: bool = False,
+    bucket_numbers: int = BUCKET_NUMBERS,
 ) -> tuple[WeightSharing, ...]:
     """Return this rank's groups with summed gradients, in the order of their keys.
 
@@ -172,6 +178,7 @@ def create_sharings(
         layout: The layout.
         local_copies: This rank's coordinates, with the gradients there.
         grouped: Whether torch.distributed sums: NCCL on GPUs, gloo on the host.
+        bucket_numbers: The most numbers in one message.
 
     Raises:
         GroupError: A rank of the group could not join it; raised on all its ranks.
@@ -185,6 +192,7 @@ def create_sharings(
         keys_and_copies,
         lambda key: ranks_sharing_weights(layout, key, directions),
         layout.replicas,
+        bucket_numbers,
     )
     return tuple(map(_join_group, sharings)) if grouped else sharings
 
@@ -193,10 +201,12 @@ def create_mirror_sharings(
     world: MPI.Intracomm,
     layout: ModelLayout,
     local_copies: Sequence[tuple[RankCoordinates, FlatTensor]],
+    *,
+    bucket_numbers: int = BUCKET_NUMBERS,
 ) -> tuple[WeightSharing, ...]:
     """Return the pairs of a stage's copies in both directions of a mirrored layout.
 
-    All ranks must call it.
+    All ranks must call it. A message has at most ``bucket_numbers`` numbers.
     """
 
     def ranks(key: Key) -> tuple[int, ...]:
@@ -211,7 +221,7 @@ def create_mirror_sharings(
         ((coordinates.stage, coordinates.tile + coordinates.member), copy)
         for coordinates, copy in local_copies
     ]
-    return _create_groups(world, keys_and_copies, ranks, 1)
+    return _create_groups(world, keys_and_copies, ranks, 1, bucket_numbers)
 
 
 def _join_group(sharing: WeightSharing) -> WeightSharing:
@@ -227,6 +237,7 @@ def _create_groups(
     local_copies: Sequence[tuple[Key, FlatTensor]],
     ranks: Callable[[Key], tuple[int, ...]],
     replicas: int,
+    bucket_numbers: int,
 ) -> tuple[WeightSharing, ...]:
     # Lesser keys first: ranks of two groups create their communicators, and later sum, in the same
     # order. Otherwise each could wait for the other.
@@ -234,6 +245,11 @@ def _create_groups(
     for key, copy in local_copies:
         copies_by_key.setdefault(key, []).append(copy)
     return tuple(
-        WeightSharing(create_group(world, ranks(key)), tuple(copies_by_key[key]), replicas)
+        WeightSharing(
+            create_group(world, ranks(key)),
+            tuple(copies_by_key[key]),
+            replicas,
+            bucket_numbers=bucket_numbers,
+        )
         for key in sorted(copies_by_key)
     )

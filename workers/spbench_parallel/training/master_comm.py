@@ -28,7 +28,7 @@ from spbench_parallel.device.host_memory import HostMemory
 from spbench_parallel.device.streams import get_streams, is_gpu
 from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.plan import MIRROR, OWNER
-from spbench_parallel.training.gradients import BUCKET, FlatGradients
+from spbench_parallel.training.gradients import BUCKET_NUMBERS, FlatGradients
 
 _GRADIENTS = 0
 _WEIGHTS = 1
@@ -75,6 +75,7 @@ class MasterComm:
         layout: Two mirrored pipelines.
         stages: This rank's coordinates and modules, by direction.
         gradients: The gradients of each.
+        bucket_numbers: The most numbers in one message.
 
     Attributes:
         bytes: Bytes sent since the start: gradients of this rank's mirror, and weights that it
@@ -91,11 +92,13 @@ class MasterComm:
         layout: ModelLayout,
         stages: Sequence[tuple[RankCoordinates, nn.Module]],
         gradients: Sequence[FlatGradients],
+        bucket_numbers: int = BUCKET_NUMBERS,
     ) -> None:
         if not layout.mirrored:
             raise ValueError("one way is between mirrored pipelines, and the layout has but one")
         self.bytes = self.messages = 0
         self._comm = world.Dup()
+        self._bucket_numbers = bucket_numbers
         self._gradients = [stage_gradients.flat_tensor for stage_gradients in gradients]
         self._weights = [FlatWeights(module).flat_tensor for _, module in stages]
         mirrored, owned = (
@@ -139,7 +142,7 @@ class MasterComm:
             on_host = weights if memory is None else memory.reserve(weights.shape, weights.dtype)
             receives = [
                 self._comm.Irecv([mpi_buffer(bucket), MPI.BYTE], self._owner, _WEIGHTS)
-                for bucket in on_host.split(BUCKET)
+                for bucket in on_host.split(self._bucket_numbers)
             ]
             MPI.Request.Waitall(receives)
             if memory is not None:
@@ -152,14 +155,14 @@ class MasterComm:
 
     def _send(self, values: torch.Tensor, rank: int, tag: int) -> None:
         on_host = values if self._memory is None else self._memory.fetch(values)
-        for bucket in on_host.split(BUCKET):
+        for bucket in on_host.split(self._bucket_numbers):
             message = mpi_buffer(bucket)
             self._sends.append(self._comm.Isend([message, MPI.BYTE], rank, tag))
             self.bytes += message.nbytes
             self.messages += 1
 
     def _receive_gradients(self, total: torch.Tensor) -> None:
-        buckets = total.split(BUCKET)
+        buckets = total.split(self._bucket_numbers)
         memory = self._receive_memory(len(buckets[0]), total)
         read = [get_streams(total.device).event() for _ in range(_AHEAD)]
         receives: list[MPI.Request] = []

@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.writes import list_counters
-from spbench_parallel.training.gradients import create_mirror_sharings
+from spbench_parallel.training.gradients import BUCKET_NUMBERS, create_mirror_sharings
 
 
 class FlatStatistics:
@@ -90,6 +90,7 @@ class MirroredStatistics:
         layout: Two mirrored pipelines.
         stages: This rank's coordinates and modules, by direction.
         count: Micro-batches of a step, in both directions.
+        bucket_numbers: The most numbers in one message.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class MirroredStatistics:
         layout: ModelLayout,
         stages: Sequence[tuple[RankCoordinates, nn.Module]],
         count: int,
+        bucket_numbers: int = BUCKET_NUMBERS,
     ) -> None:
         self._count = count
         self._stage_statistics = [FlatStatistics(module) for _, module in stages]
@@ -112,6 +114,7 @@ class MirroredStatistics:
                 (coordinates, statistics)
                 for (coordinates, _), statistics in zip(stages, self._stage_statistics, strict=True)
             ],
+            bucket_numbers=bucket_numbers,
         )
 
     def begin(self) -> None:

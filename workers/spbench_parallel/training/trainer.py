@@ -14,7 +14,7 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.plan import MIRROR, OWNER, TrainingConfig
 from spbench_parallel.precision.loss_scale import LossScale
-from spbench_parallel.training.gradients import FlatGradients, create_sharings
+from spbench_parallel.training.gradients import BUCKET_NUMBERS, FlatGradients, create_sharings
 from spbench_parallel.training.master_comm import MasterComm
 from spbench_parallel.training.running_statistics import MirroredStatistics
 from spbench_parallel.training.updates import State, Updates
@@ -54,6 +54,7 @@ class Trainer:
         master_comm: Whether one of two mirrored copies owns the weights, like in GEMS-MASTER.
         grouped: Whether torch.distributed sums gradients over members and replicas, by NCCL on
             GPUs. Otherwise MPI does.
+        bucket_numbers: The most numbers in one message.
 
     Attributes:
         optimizer: The name of the optimizer.
@@ -73,6 +74,7 @@ class Trainer:
         *,
         master_comm: bool = False,
         grouped: bool = False,
+        bucket_numbers: int = BUCKET_NUMBERS,
     ) -> None:
         self._loss_scale = loss_scale
         self._skips = False
@@ -94,14 +96,20 @@ class Trainer:
         )
         # Each of these creates communicators: sharings, GEMS-MASTER's exchange and mirrored
         # statistics, in the same order on all ranks.
-        self._sharings = create_sharings(world, layout, list(owned_gradients), grouped=grouped)
+        self._sharings = create_sharings(
+            world, layout, list(owned_gradients), grouped=grouped, bucket_numbers=bucket_numbers
+        )
         self._sums = 0
         self._master_comm = (
-            MasterComm(world, layout, stages, self._gradients) if master_comm else None
+            MasterComm(world, layout, stages, self._gradients, bucket_numbers)
+            if master_comm
+            else None
         )
         self._last = {batch.direction: index for index, batch in enumerate(batches)}
         self._statistics = (
-            MirroredStatistics(world, layout, stages, len(batches)) if layout.mirrored else None
+            MirroredStatistics(world, layout, stages, len(batches), bucket_numbers)
+            if layout.mirrored
+            else None
         )
 
     def begin(self) -> None:

@@ -30,8 +30,8 @@ from spbench_parallel.verify.worst_error import WorstError
 
 DIRECTIONS = 4
 """Random directions along which slopes are compared."""
-STEPS = (1e-9, 1e-10)
-"""Lengths of the steps, relative to the weights.
+STEP_LENGTHS = (1e-9, 1e-10)
+"""Lengths of steps along a direction, relative to the weights.
 
 The loss is not smooth where a ReLU or a maximum switches. So steps are as short as rounding at
 1e-16 allows. There are two lengths, because a switch hardly ever lies within both.
@@ -43,14 +43,19 @@ DIFFERENCE_TOLERANCE = 1e-2
 
 
 def compare_slopes(
-    plan: ModelPlan, images: SyntheticImages, gradients: dict[str, torch.Tensor]
+    plan: ModelPlan,
+    images: SyntheticImages,
+    gradients: dict[str, torch.Tensor],
+    *,
+    step_lengths: tuple[float, ...] = STEP_LENGTHS,
+    difference_tolerance: float = DIFFERENCE_TOLERANCE,
 ) -> WorstError:
     """Compare the gradients of a step's loss with its slopes along random directions.
 
     Along each of `DIRECTIONS` directions d, random in every weight, the loss is computed at w + h d
     and at w - h d. Their difference over 2 h should be the gradient times d. Among the slopes with
-    the steps h in `STEPS`, the nearest counts. If its error is between `TOLERANCE` and
-    `DIFFERENCE_TOLERANCE`, the slope by forward-mode differentiation counts instead. That slope
+    the step lengths h, the nearest counts. If its error is between `TOLERANCE` and
+    ``difference_tolerance``, the slope by forward-mode differentiation counts instead. That slope
     must be as near to the difference. If an operator of the network does not support it, the
     difference counts.
 
@@ -58,6 +63,8 @@ def compare_slopes(
         plan: The model and the micro-batches, on one process.
         images: The images, in float64.
         gradients: The gradients of every parameter, in float64.
+        step_lengths: The steps h, relative to the weights.
+        difference_tolerance: The relative error above which a difference is wrong.
 
     Returns:
         The largest error relative to the mean slope, and its direction in words.
@@ -75,14 +82,14 @@ def compare_slopes(
         size = math.sqrt(sum(float(product.square().sum()) for product in products))
 
         loss = partial(_displaced_loss, plan, images, model, vectors)
-        slopes = [(loss(step) - loss(-step)) / (2 * step) for step in STEPS]
+        slopes = [(loss(length) - loss(-length)) / (2 * length) for length in step_lengths]
         distances = [abs(slope - expected) for slope in slopes]
         slope = slopes[distances.index(min(distances))]
         error = abs(slope - expected) / size if size else math.inf
 
-        if TOLERANCE < error < DIFFERENCE_TOLERANCE:
+        if TOLERANCE < error < difference_tolerance:
             exact = _forward_slope(plan, images, model, vectors)
-            if exact is not None and abs(exact - slope) < DIFFERENCE_TOLERANCE * size:
+            if exact is not None and abs(exact - slope) < difference_tolerance * size:
                 slope = exact
                 error = abs(exact - expected) / size
         detail = f"direction {direction}: slope {slope:.9g}, not {expected:.9g}"

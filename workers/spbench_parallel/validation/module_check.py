@@ -380,10 +380,12 @@ def _free_memory() -> None:
 
 
 @contextmanager
-def announce(comm: MPI.Intracomm, network: str) -> Iterator[None]:
-    """Print on rank 0 that a network is compared, if that takes a while."""
+def announce(
+    comm: MPI.Intracomm, network: str, quiet_seconds: float = QUIET_SECONDS
+) -> Iterator[None]:
+    """Print on rank 0 that a network is compared, after ``quiet_seconds`` of it."""
     line = f"spbench: comparing two training steps of {network} with one process (verify)"
-    timer = threading.Timer(QUIET_SECONDS, print, [line], {"file": sys.stderr, "flush": True})
+    timer = threading.Timer(quiet_seconds, print, [line], {"file": sys.stderr, "flush": True})
     timer.daemon = True
     if comm.rank == 0:
         timer.start()
