@@ -76,7 +76,7 @@ def test_parts_of_large_images_equal_the_complete_image():
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("image", [IMAGE, WHOLE_NUMBERS], ids=["random", "whole"])
 def test_a_device_computes_the_values_of_the_host(image, dtype, monkeypatch):
-    monkeypatch.setattr(pixels, "_CHUNK", 100)  # several parts
+    monkeypatch.setattr(pixels, "_CHUNK_VALUES", 100)  # several parts
     late_image = image.make_box(WHOLE, 3, dtype, GPU)
     assert late_image.device.type == GPU.type
     assert torch.equal(late_image.cpu(), image.make_box(WHOLE, 3, dtype))

@@ -111,9 +111,14 @@ class Exchange:
             channels_last=channels_last,
         )
         self._bytes_per_pixel = batch * channels * dtype.itemsize
-        self._sizes = [view.numel() * view.element_size() for view in outgoing]
-        self._buffer_bytes = sum(self._sizes) + sum(map(self.piece_bytes, self.incoming))
-        self.transport, self._transport, self.tried_ms = open_transport(transport, spec)
+        self._sent_bytes_by_piece = [view.numel() * view.element_size() for view in outgoing]
+        self._buffer_bytes = sum(self._sent_bytes_by_piece) + sum(
+            map(self.count_piece_bytes, self.incoming)
+        )
+        opened = open_transport(transport, spec)
+        self.transport = opened.name
+        self._transport = opened.transport
+        self.tried_ms = opened.tried_ms
         self.memory_path = self._transport.memory_path
         # Bound methods, to save a call per step of an exchange.
         self.bind = self._transport.bind
@@ -134,9 +139,9 @@ class Exchange:
     @property
     def traffic(self) -> Traffic:
         """Messages and bytes that this rank sends in one exchange."""
-        return Traffic(len(self._sizes), sum(self._sizes))
+        return Traffic(len(self._sent_bytes_by_piece), sum(self._sent_bytes_by_piece))
 
-    def piece_bytes(self, piece: Piece) -> int:
+    def count_piece_bytes(self, piece: Piece) -> int:
         """Return the size of a piece in a message, in bytes."""
         return piece.box.height * piece.box.width * self._bytes_per_pixel
 

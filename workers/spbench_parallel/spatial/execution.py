@@ -15,7 +15,7 @@ from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_parallel.spatial.exchange import is_channels_last, view_box
 from spbench_parallel.spatial.gather_cache import GatherCache
-from spbench_parallel.spatial.interior_split import InteriorSplit, find_own_read
+from spbench_parallel.spatial.interior_split import InteriorSplit, find_input_of_own_tile
 from spbench_parallel.spatial.tiling import Tiling
 
 LocalFunction = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
@@ -29,13 +29,13 @@ class LocalOperator:
 
     Attributes:
         local: Computes a box of its outputs.
-        channels: Channels of the output.
+        output_channels: Channels of the output.
         parameters: Further tensors that the outputs depend on. A rank without outputs gives them
             zero gradients.
     """
 
     local: LocalFunction
-    channels: int
+    output_channels: int
     parameters: Sequence[torch.Tensor]
 
 
@@ -66,7 +66,7 @@ class TiledExecution:
         self.gathers = GatherCache(tiling, halo, split.strip_inputs, fill, owns_gradients=True)
         self._window = window
         self._tile = tiling.tile
-        self._bands = split.bands(window)
+        self._bands = split.cut_bands(window)
 
     def run(self, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> torch.Tensor:
         """Return this rank's outputs.
@@ -76,21 +76,27 @@ class TiledExecution:
         gather = self.gathers.get(tile)
         pending = gather.start(tile)
         if overlap:
-            inner = self._compute_inner(pending.tile, operator.local, gather.forward.progress)
-            return self._join_outputs(tile, inner, gather.finish(pending), operator)
+            inner_outputs = self._compute_inner(
+                pending.tile, operator.local, gather.forward.progress
+            )
+            return self._join_outputs(tile, inner_outputs, gather.finish(pending), operator)
         return self.compute(pending.tile, gather.finish(pending), operator)
 
     def run_without_halo(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
         """Return this rank's outputs if no rank reads pixels beyond its own tile."""
-        read = find_own_read(self._window, self.split, self._tile)
-        part = tile if read in (self._tile, EMPTY_BOX) else view_box(tile, self._tile, read)
-        return self._join_outputs(tile, (), [part], operator)
+        read_box = find_input_of_own_tile(self._window, self.split, self._tile)
+        pixels = (
+            tile if read_box in (self._tile, EMPTY_BOX) else view_box(tile, self._tile, read_box)
+        )
+        return self._join_outputs(tile, (), [pixels], operator)
 
     def compute(
-        self, tile: torch.Tensor, parts: Sequence[torch.Tensor], operator: LocalOperator
+        self, tile: torch.Tensor, strip_pixels: Sequence[torch.Tensor], operator: LocalOperator
     ) -> torch.Tensor:
         """Return this rank's outputs from its tile and the pixels that the strips read."""
-        return self._join_outputs(tile, self._compute_inner(tile, operator.local), parts, operator)
+        return self._join_outputs(
+            tile, self._compute_inner(tile, operator.local), strip_pixels, operator
+        )
 
     def _compute_inner(
         self,
@@ -99,32 +105,32 @@ class TiledExecution:
         progress: Callable[[], object] = lambda: None,
     ) -> Sequence[torch.Tensor]:
         """Return the outputs that need no halo, band by band; empty if there are none."""
-        pieces = []
+        band_outputs = []
         # Between two bands MPI can make progress on the halos.
         for band in self._bands:
-            crop = view_box(tile, self._tile, band.crop)
-            pieces.append(local(crop, self.split.padding, band.outputs))
+            band_pixels = view_box(tile, self._tile, band.input_box)
+            band_outputs.append(local(band_pixels, self.split.inner_padding, band.output_box))
             progress()
-        return pieces
+        return band_outputs
 
     def _join_outputs(
         self,
         tile: torch.Tensor,
-        inner: Sequence[torch.Tensor],
-        parts: Sequence[torch.Tensor],
+        inner_outputs: Sequence[torch.Tensor],
+        strip_pixels: Sequence[torch.Tensor],
         operator: LocalOperator,
     ) -> torch.Tensor:
         """Return all outputs: the inner ones and the strips, computed from the parts."""
         split = self.split
         if split.outputs.empty:
-            shape = (tile.shape[0], operator.channels, *split.outputs.shape)
-            return make_empty_output(shape, tile, *parts, *operator.parameters)
-        outer = [
+            shape = (tile.shape[0], operator.output_channels, *split.outputs.shape)
+            return make_empty_output(shape, tile, *strip_pixels, *operator.parameters)
+        strip_outputs = [
             operator.local(part, split.strip_padding, strip)
-            for part, strip in zip(parts, split.strips, strict=True)
+            for part, strip in zip(strip_pixels, split.strips, strict=True)
         ]
-        boxes = [*(band.outputs for band in self._bands), *split.strips]
-        return _join_boxes(split.outputs, boxes, [*inner, *outer])
+        boxes = [*(band.output_box for band in self._bands), *split.strips]
+        return _join_boxes(split.outputs, boxes, [*inner_outputs, *strip_outputs])
 
 
 def make_empty_output(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
@@ -133,10 +139,12 @@ def make_empty_output(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Te
     return output
 
 
-def _join_boxes(outputs: Box, boxes: Sequence[Box], pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+def _join_boxes(
+    joined_box: Box, boxes: Sequence[Box], pieces: Sequence[torch.Tensor]
+) -> torch.Tensor:
     if len(pieces) == 1:
         return pieces[0]
-    joined: torch.Tensor = _JoinBoxes.apply(outputs, boxes, *pieces)
+    joined: torch.Tensor = _JoinBoxes.apply(joined_box, boxes, *pieces)
     return joined
 
 
@@ -145,26 +153,26 @@ class _JoinBoxes(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, outputs: Box, boxes: Sequence[Box], *pieces: torch.Tensor
+        ctx: Any, joined_box: Box, boxes: Sequence[Box], *pieces: torch.Tensor
     ) -> torch.Tensor:
-        ctx.outputs = outputs
+        ctx.joined_box = joined_box
         ctx.boxes = boxes
-        first = pieces[0]
-        layout = torch.channels_last if is_channels_last(first) else torch.contiguous_format
+        first_piece = pieces[0]
+        layout = torch.channels_last if is_channels_last(first_piece) else torch.contiguous_format
         joined = torch.empty(
-            (*first.shape[:2], outputs.height, outputs.width),
-            dtype=first.dtype,
-            device=first.device,
+            (*first_piece.shape[:2], joined_box.height, joined_box.width),
+            dtype=first_piece.dtype,
+            device=first_piece.device,
             memory_format=layout,
         )
         for box, piece in zip(boxes, pieces, strict=True):
-            view_box(joined, outputs, box).copy_(piece)
+            view_box(joined, joined_box, box).copy_(piece)
         return joined
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return None, None, *(view_box(gradient, ctx.outputs, box) for box in ctx.boxes)
+        return None, None, *(view_box(gradient, ctx.joined_box, box) for box in ctx.boxes)
 
 
 class _EmptyOutput(Function):

@@ -57,13 +57,13 @@ class PendingGather:
         tile: This rank's tile, to compute on during the exchange.
         token: Ties the gathered parts to the tile in the autograd graph; holds no values.
         gradients: Receives the gradients of the parts in the backward pass.
-        padded: The buffer that contains the tile, if there is one.
+        tile_buffer: The buffer that contains the tile, if there is one.
     """
 
     tile: torch.Tensor
     token: torch.Tensor
     gradients: PartGradients
-    padded: TileBuffer | None
+    tile_buffer: TileBuffer | None
 
 
 class Gather:
@@ -73,7 +73,7 @@ class Gather:
         comm: The ranks that share the image.
         table: The box that each rank needs. It must contain the pixels of this rank's parts that
             are in the image.
-        parts: The boxes to gather; they may reach beyond the image and may overlap.
+        part_boxes: The boxes to gather; they may reach beyond the image and may overlap.
         fill: The value outside the image.
         sample: A tile. All other tiles must have its batch, channels, dtype, device and memory
             format.
@@ -94,7 +94,7 @@ class Gather:
         self,
         comm: MPI.Intracomm,
         table: Transfers,
-        parts: Sequence[Box],
+        part_boxes: Sequence[Box],
         *,
         sample: torch.Tensor,
         fill: float = 0.0,
@@ -104,10 +104,10 @@ class Gather:
         self._owns_gradients = owns_gradients
         self.comm = comm
         self.table = table
-        self.parts = tuple(parts)
+        self.part_boxes = tuple(part_boxes)
         self.fill = fill
         self.tile = table.owned.tile(comm.rank)
-        self._sources = [find_sources(box, table, comm.rank) for box in self.parts]
+        self._part_sources = [find_sources(box, table, comm.rank) for box in self.part_boxes]
         self._sent_indices = [
             box_index(self.tile, piece.box) for piece in table.list_sent(comm.rank)
         ]
@@ -120,27 +120,27 @@ class Gather:
     @cached_property
     def backward(self) -> Exchange:
         """The adjoint exchange of gradients, created at the first backward pass."""
-        self._gradients = [self.allocate(piece.box) for piece in self.forward.incoming]
-        return self._make_exchange(self._gradients, self.forward.transport, adjoint=True)
+        self._gradient_pieces = [self.allocate(piece.box) for piece in self.forward.incoming]
+        return self._make_exchange(self._gradient_pieces, self.forward.transport, adjoint=True)
 
     def start(self, tile: torch.Tensor) -> PendingGather:
         """Start to send this tile's pieces; the tile must not change before `finish`."""
-        gradients = PartGradients()
-        padded = get_buffer(tile)
+        part_gradients = PartGradients()
+        tile_buffer = get_buffer(tile)
         if not (tile.requires_grad and torch.is_grad_enabled()):
             self.send(tile)
-            return PendingGather(tile, self.token, gradients, padded)
-        tile, token = _StartGather.apply(tile, self, gradients)
-        return PendingGather(tile, token, gradients, padded)
+            return PendingGather(tile, self.token, part_gradients, tile_buffer)
+        tile, token = _StartGather.apply(tile, self, part_gradients)
+        return PendingGather(tile, token, part_gradients, tile_buffer)
 
     def finish(self, pending: PendingGather) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces that this rank needs, and return the parts."""
         if not pending.token.requires_grad:
-            return self.assemble(pending.tile, pending.padded)
-        parts: tuple[torch.Tensor, ...] = _FinishGather.apply(
-            pending.token, pending.tile.detach(), self, pending.gradients, pending.padded
+            return self.assemble(pending.tile, pending.tile_buffer)
+        part_boxes: tuple[torch.Tensor, ...] = _FinishGather.apply(
+            pending.token, pending.tile.detach(), self, pending.gradients, pending.tile_buffer
         )
-        return parts
+        return part_boxes
 
     def free(self) -> None:
         """Free buffers and requests. All ranks must call it."""
@@ -155,7 +155,7 @@ class Gather:
             self._start_exchange(self.forward)
 
     def assemble(
-        self, tile: torch.Tensor, padded: TileBuffer | None = None
+        self, tile: torch.Tensor, tile_buffer: TileBuffer | None = None
     ) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces and assemble the parts, in the tile's buffer if it fits."""
         with COMM_STATS.time_exchange():
@@ -163,57 +163,59 @@ class Gather:
             if Gather.fault_hook is not None:
                 Gather.fault_hook(self.forward.received)
             pieces = self.forward.received
-            if padded is not None and self._fits_buffer(padded):
-                completed = self._sources[0].complete(padded, pieces, self.fill)
-                parts: tuple[torch.Tensor, ...] = (completed,)
+            if tile_buffer is not None and self._fits_buffer(tile_buffer):
+                completed = self._part_sources[0].complete(tile_buffer, pieces, self.fill)
+                part_boxes: tuple[torch.Tensor, ...] = (completed,)
             else:
-                parts = tuple(
+                part_boxes = tuple(
                     sources.assemble(self.allocate(sources.box), tile, pieces, self.fill)
-                    for sources in self._sources
+                    for sources in self._part_sources
                 )
             self.forward.release()
             self.forward.unbind()  # release the views, so that the tile can be freed
-        return parts
+        return part_boxes
 
-    def send_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
+    def send_gradients(self, part_gradients: Sequence[torch.Tensor | None]) -> None:
         """Start to send the gradients of received pixels back to their owners."""
         exchange = self.backward
         with COMM_STATS.time_exchange():
-            for piece, total in zip(exchange.outgoing, self._gradients, strict=True):
-                total.zero_()
-                for box, gradient in zip(self.parts, gradients, strict=True):
-                    add_overlap(total, piece.box, gradient, box)
+            for piece, piece_gradient in zip(exchange.outgoing, self._gradient_pieces, strict=True):
+                piece_gradient.zero_()
+                for box, gradient in zip(self.part_boxes, part_gradients, strict=True):
+                    add_overlap(piece_gradient, piece.box, gradient, box)
             self._start_exchange(exchange)
 
-    def compute_gradient(self, gradients: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    def compute_gradient(self, part_gradients: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Return the gradient of the tile: those of the parts, and those received.
 
         If possible it is a view of the only part's gradient, without a copy.
         """
-        first = gradients[0] if self._owns_gradients and len(gradients) == 1 else None
-        contains_tile = self.tile.intersect(self.parts[0]) == self.tile
-        if first is not None and contains_tile and _is_dense(first):
-            return self._add_received(view_box(first, self.parts[0], self.tile))
-        return self.add_gradients(self.allocate(self.tile).zero_(), gradients)
+        only_gradient = (
+            part_gradients[0] if self._owns_gradients and len(part_gradients) == 1 else None
+        )
+        contains_tile = self.tile.intersect(self.part_boxes[0]) == self.tile
+        if only_gradient is not None and contains_tile and _is_dense(only_gradient):
+            return self._add_received(view_box(only_gradient, self.part_boxes[0], self.tile))
+        return self.add_gradients(self.allocate(self.tile).zero_(), part_gradients)
 
     def add_gradients(
-        self, total: torch.Tensor, gradients: Sequence[torch.Tensor | None]
+        self, tile_gradient: torch.Tensor, part_gradients: Sequence[torch.Tensor | None]
     ) -> torch.Tensor:
         """Add the gradients of the parts, and those received, to the tile's gradient."""
         with COMM_STATS.time_exchange():
-            for box, gradient in zip(self.parts, gradients, strict=True):
-                add_overlap(total, self.tile, gradient, box)
-        return self._add_received(total)
+            for box, gradient in zip(self.part_boxes, part_gradients, strict=True):
+                add_overlap(tile_gradient, self.tile, gradient, box)
+        return self._add_received(tile_gradient)
 
-    def _add_received(self, total: torch.Tensor) -> torch.Tensor:
+    def _add_received(self, tile_gradient: torch.Tensor) -> torch.Tensor:
         with COMM_STATS.time_exchange():
             self.backward.wait()
             if Gather.gradient_fault_hook is not None:
                 Gather.gradient_fault_hook(self.backward.received)
             for piece, gradient in zip(self.backward.incoming, self.backward.received, strict=True):
-                add_overlap(total, self.tile, gradient, piece.box)
+                add_overlap(tile_gradient, self.tile, gradient, piece.box)
             self.backward.release()
-        return total
+        return tile_gradient
 
     def _start_exchange(self, exchange: Exchange) -> None:
         exchange.start()
@@ -224,12 +226,12 @@ class Gather:
     def _views_to_send(self, tile: torch.Tensor) -> list[torch.Tensor]:
         return [tile[index] for index in self._sent_indices]
 
-    def _fits_buffer(self, padded: TileBuffer) -> bool:
+    def _fits_buffer(self, tile_buffer: TileBuffer) -> bool:
         return (
-            (padded.box,) == self.parts
-            and self._sources[0].covered
-            and padded.buffer.shape[:2] == (self._batch, self._channels)
-            and is_channels_last(padded.buffer) == self._channels_last
+            (tile_buffer.box,) == self.part_boxes
+            and self._part_sources[0].is_covered
+            and tile_buffer.buffer.shape[:2] == (self._batch, self._channels)
+            and is_channels_last(tile_buffer.buffer) == self._channels_last
         )
 
     def allocate(self, box: Box) -> torch.Tensor:
@@ -264,28 +266,28 @@ class _StartGather(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, tile: torch.Tensor, gather: Gather, gradients: PartGradients
+        ctx: Any, tile: torch.Tensor, gather: Gather, part_gradients: PartGradients
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.set_materialize_grads(False)
         ctx.gather = gather
-        ctx.gradients = gradients
+        ctx.part_gradients = part_gradients
         gather.send(tile)
         return tile.view_as(tile), gather.token.clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor | None, _: torch.Tensor | None) -> Any:
+    def backward(ctx: Any, tile_gradient: torch.Tensor | None, _: torch.Tensor | None) -> Any:
         gather = ctx.gather
-        parts = ctx.gradients.tensors
-        if parts is None:
+        part_gradients = ctx.part_gradients.tensors
+        if part_gradients is None:
             # This rank has no parts, or does not use them. Others may have gradients for its tile.
-            parts = (None,) * len(gather.parts)
-            gather.send_gradients(parts)
-        ctx.gradients.tensors = None
-        if gradient is None:
+            part_gradients = (None,) * len(gather.part_boxes)
+            gather.send_gradients(part_gradients)
+        ctx.part_gradients.tensors = None
+        if tile_gradient is None:
             # The tile itself was not used: all gradients come through the parts.
-            return gather.compute_gradient(parts), None, None
-        return gather.add_gradients(gradient, parts), None, None
+            return gather.compute_gradient(part_gradients), None, None
+        return gather.add_gradients(tile_gradient, part_gradients), None, None
 
 
 class _FinishGather(Function):
@@ -301,18 +303,18 @@ class _FinishGather(Function):
         token: torch.Tensor,
         tile: torch.Tensor,
         gather: Gather,
-        gradients: PartGradients,
-        padded: TileBuffer | None,
+        part_gradients: PartGradients,
+        tile_buffer: TileBuffer | None,
     ) -> Any:
         ctx.set_materialize_grads(False)
         ctx.gather = gather
-        ctx.gradients = gradients
-        return gather.assemble(tile, padded)
+        ctx.part_gradients = part_gradients
+        return gather.assemble(tile, tile_buffer)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        ctx.gradients.tensors = gradients
+        ctx.part_gradients.tensors = gradients
         ctx.gather.send_gradients(gradients)
         return ctx.gather.token, None, None, None, None
 

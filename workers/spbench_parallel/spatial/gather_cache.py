@@ -18,8 +18,8 @@ class GatherCache:
 
     Args:
         tiling: The tiles of the image.
-        table: See `Gather`.
-        parts: See `Gather`.
+        transfers: See `Gather`.
+        part_boxes: See `Gather`.
         fill: The value outside the image.
         owns_gradients: See `Gather`.
     """
@@ -27,15 +27,15 @@ class GatherCache:
     def __init__(
         self,
         tiling: Tiling,
-        table: Transfers,
-        parts: Sequence[Box],
+        transfers: Transfers,
+        part_boxes: Sequence[Box],
         fill: float = 0.0,
         *,
         owns_gradients: bool = False,
     ) -> None:
         self._tiling = tiling
-        self._table = table
-        self._parts = parts
+        self._transfers = transfers
+        self._part_boxes = part_boxes
         self._fill = fill
         self._owns_gradients = owns_gradients
         self._gathers: dict[Any, Gather] = {}
@@ -49,8 +49,8 @@ class GatherCache:
         if key not in self._gathers:
             self._gathers[key] = Gather(
                 self._tiling.comm,
-                self._table,
-                self._parts,
+                self._transfers,
+                self._part_boxes,
                 sample=tile,
                 fill=self._fill,
                 transport=self._tiling.transport,

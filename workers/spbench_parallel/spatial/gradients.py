@@ -27,18 +27,18 @@ _MPI_TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
 
 
 def share_parameters(
-    comm: MPI.Intracomm, parameters: Sequence[torch.Tensor], wire: torch.dtype | None = None
+    comm: MPI.Intracomm, parameters: Sequence[torch.Tensor], wire_dtype: torch.dtype | None = None
 ) -> tuple[torch.Tensor, ...]:
     """Return the parameters with gradients that are summed over the ranks.
 
     Args:
         comm: The ranks, each with a tile. All must use the returned tensors and call backward.
         parameters: The parameters, equal on all ranks.
-        wire: The number format in which gradients are sent; None: their own.
+        wire_dtype: The number format in which gradients are sent; None: their own.
     """
     if not torch.is_grad_enabled():
         return tuple(parameters)
-    shared: tuple[torch.Tensor, ...] = _ShareParameters.apply(comm, wire, *parameters)
+    shared: tuple[torch.Tensor, ...] = _ShareParameters.apply(comm, wire_dtype, *parameters)
     return shared
 
 
@@ -62,18 +62,20 @@ def differentiable_sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tenso
 
 
 def allreduce_sum(
-    comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None = None
+    comm: MPI.Intracomm, tensor: torch.Tensor, wire_dtype: torch.dtype | None = None
 ) -> None:
     """Sum a tensor over the ranks in place, in one message; all get equal values."""
-    if comm.size == 1 and wire in (None, tensor.dtype):
+    if comm.size == 1 and wire_dtype in (None, tensor.dtype):
         return
     with COMM_STATS.time_exchange():
         if is_gpu(tensor.device):
             memory = get_host_memory(tensor.device)
-            memory.copy_to_gpu(_sum_on_host(comm, memory.fetch(tensor, wire)), tensor)
+            memory.copy_to_gpu(_sum_on_host(comm, memory.fetch(tensor, wire_dtype)), tensor)
             return
-        values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
-        tensor.copy_(_sum_on_host(comm, values))
+        values_on_host = (
+            tensor.detach().to(device="cpu", dtype=wire_dtype or tensor.dtype).contiguous()
+        )
+        tensor.copy_(_sum_on_host(comm, values_on_host))
 
 
 class PixelwiseOperator(nn.Module):
@@ -114,9 +116,9 @@ def _sum_on_host(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
         comm.Allreduce(MPI.IN_PLACE, [_mpi_buffer(values), _MPI_TYPES[values.dtype]])
         return values
     # 16-bit numbers are sent unchanged and added in fp32, on all ranks in the same order.
-    gathered = values.new_empty((comm.size, *values.shape))
-    comm.Allgather([_mpi_buffer(values), MPI.BYTE], [_mpi_buffer(gathered), MPI.BYTE])
-    return gathered.float().sum(0)
+    values_by_rank = values.new_empty((comm.size, *values.shape))
+    comm.Allgather([_mpi_buffer(values), MPI.BYTE], [_mpi_buffer(values_by_rank), MPI.BYTE])
+    return values_by_rank.float().sum(0)
 
 
 def _mpi_buffer(values: torch.Tensor) -> MPI.buffer:
@@ -142,17 +144,20 @@ class _SumOverRanks(Function):
 class _ShareParameters(Function):
     @staticmethod
     def forward(
-        ctx: Any, comm: MPI.Intracomm, wire: torch.dtype | None, *parameters: torch.Tensor
+        ctx: Any, comm: MPI.Intracomm, wire_dtype: torch.dtype | None, *parameters: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         ctx.comm = comm
-        ctx.wire = wire
+        ctx.wire_dtype = wire_dtype
         return tuple(parameter.view_as(parameter) for parameter in parameters)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-        allreduce_sum(ctx.comm, flat, ctx.wire)
-        parts = flat.split([gradient.numel() for gradient in gradients])
-        sums = [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
+        flat_gradients = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        allreduce_sum(ctx.comm, flat_gradients, ctx.wire_dtype)
+        flat_sums = flat_gradients.split([gradient.numel() for gradient in gradients])
+        sums = [
+            flat_sum.view(gradient.shape)
+            for flat_sum, gradient in zip(flat_sums, gradients, strict=True)
+        ]
         return None, None, *sums

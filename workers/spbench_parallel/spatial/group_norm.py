@@ -50,12 +50,17 @@ class SpatialGroupNorm(nn.GroupNorm):
         (images, channels, rows, cols) = tile.shape
         wide_tile = tile.to(torch.promote_types(tile.dtype, torch.float32))
         groups = wide_tile.reshape(images, self.num_groups, -1)
-        area = self.tiling.partition.height * self.tiling.partition.width
-        count = area * channels // self.num_groups
+        image_pixels = self.tiling.partition.height * self.tiling.partition.width
+        values_per_group = image_pixels * channels // self.num_groups
         # In two passes: squares of distances from the mean do not lose digits.
-        distances = groups - differentiable_sum(comm, groups.sum(2, keepdim=True)) / count
-        variance = differentiable_sum(comm, distances.square().sum(2, keepdim=True)) / count
-        normalised = (distances * (variance + self.eps).rsqrt()).reshape(
+        distances_from_mean = (
+            groups - differentiable_sum(comm, groups.sum(2, keepdim=True)) / values_per_group
+        )
+        variance = (
+            differentiable_sum(comm, distances_from_mean.square().sum(2, keepdim=True))
+            / values_per_group
+        )
+        normalised = (distances_from_mean * (variance + self.eps).rsqrt()).reshape(
             images, channels, rows, cols
         )
         if self.affine:

@@ -67,13 +67,15 @@ def compute_moments(tiling: Tiling, pixels: torch.Tensor, box: Box) -> Moments:
             "training needs more than 1: give it a larger batch or image, or call eval()"
         )
     tiles = [partition.tile(rank) for rank in range(partition.size)]
-    counts = [batch * tile.height * tile.width for tile in tiles]
-    means, squares = _gather_moments(
-        tiling.comm, _own_moments(view_box(pixels, box, tiling.tile))
+    values_by_rank = [batch * tile.height * tile.width for tile in tiles]
+    mean_by_rank, squares_by_rank = _gather_moments(
+        tiling.comm, _compute_own_moments(view_box(pixels, box, tiling.tile))
     ).unbind(1)
-    shares = torch.tensor(counts, dtype=torch.float64).unsqueeze(1) / count
-    mean = (shares * means).sum(0)
-    variance = squares.sum(0) / count + (shares * (means - mean).square()).sum(0)
+    share_by_rank = torch.tensor(values_by_rank, dtype=torch.float64).unsqueeze(1) / count
+    mean = (share_by_rank * mean_by_rank).sum(0)
+    variance = squares_by_rank.sum(0) / count + (
+        share_by_rank * (mean_by_rank - mean).square()
+    ).sum(0)
     wide_dtype = torch.promote_types(pixels.dtype, torch.float32)
     mean, variance = mean.to(wide_dtype), variance.to(wide_dtype)
     if is_gpu(pixels.device):
@@ -81,7 +83,7 @@ def compute_moments(tiling: Tiling, pixels: torch.Tensor, box: Box) -> Moments:
     return Moments(mean, variance, count)
 
 
-def _own_moments(pixels: torch.Tensor) -> torch.Tensor:
+def _compute_own_moments(pixels: torch.Tensor) -> torch.Tensor:
     """Return mean and sum of squared distances of own pixels, ``2 x channels``."""
     wide_dtype = torch.promote_types(pixels.dtype, torch.float32)
     if pixels.numel() == 0:
@@ -96,9 +98,11 @@ def _gather_moments(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     with COMM_STATS.time_exchange():
         on_gpu = is_gpu(values.device)
         values_on_host = get_host_memory(values.device).fetch(values) if on_gpu else values
-        received = values_on_host.new_empty((comm.size, *values_on_host.shape))
-        comm.Allgather([mpi_buffer(values_on_host), MPI.BYTE], [mpi_buffer(received), MPI.BYTE])
-    return received.double()
+        values_by_rank = values_on_host.new_empty((comm.size, *values_on_host.shape))
+        comm.Allgather(
+            [mpi_buffer(values_on_host), MPI.BYTE], [mpi_buffer(values_by_rank), MPI.BYTE]
+        )
+    return values_by_rank.double()
 
 
 @runtime_checkable
@@ -188,7 +192,7 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
         if self.training and mean is not None and variance is not None:
             self._update_running_stats(mean, variance, moments)
         normalised: torch.Tensor = _Normalise.apply(
-            pixels, self.weight, self.bias, moments, (box, self.tiling), self.eps
+            pixels, self.weight, self.bias, moments, box, self.tiling, self.eps
         )
         return normalised
 
@@ -199,14 +203,14 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
         return weight, bias
 
     def _update_running_stats(
-        self, mean: torch.Tensor, variance: torch.Tensor, moments: Moments
+        self, running_mean: torch.Tensor, running_variance: torch.Tensor, moments: Moments
     ) -> None:
         batches = self.num_batches_tracked
         assert batches is not None, "running statistics come with their count"
         batches.add_(1)
-        weight = 1.0 / float(batches) if self.momentum is None else self.momentum
-        mean.mul_(1.0 - weight).add_(moments.mean, alpha=weight)
-        variance.mul_(1.0 - weight).add_(moments.unbiased_variance, alpha=weight)
+        batch_share = 1.0 / float(batches) if self.momentum is None else self.momentum
+        running_mean.mul_(1.0 - batch_share).add_(moments.mean, alpha=batch_share)
+        running_variance.mul_(1.0 - batch_share).add_(moments.unbiased_variance, alpha=batch_share)
 
 
 class _Normalise(Function):
@@ -227,48 +231,63 @@ class _Normalise(Function):
         weight: torch.Tensor | None,
         bias: torch.Tensor | None,
         moments: Moments,
-        boxes: tuple[Box, Tiling],
+        box: Box,
+        tiling: Tiling,
         eps: float,
     ) -> torch.Tensor:
         ctx.save_for_backward(pixels, weight)
         ctx.moments = moments
-        ctx.boxes = boxes
+        ctx.box = box
+        ctx.tiling = tiling
         ctx.eps = eps
         mean = moments.mean
         variance = moments.variance
         return functional.batch_norm(
-            pixels, mean, variance, _convert(mean, weight), _convert(mean, bias), eps=eps
+            pixels,
+            mean,
+            variance,
+            _convert_dtype(mean, weight),
+            _convert_dtype(mean, bias),
+            eps=eps,
         )
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, output_gradient: torch.Tensor) -> Any:
         pixels, weight = ctx.saved_tensors
         moments: Moments = ctx.moments
-        box, tiling = ctx.boxes
-        inverse = (moments.variance + ctx.eps).rsqrt()
-        sums = _sum_gradients(gradient, pixels, moments.mean, inverse)
+        box: Box = ctx.box
+        tiling: Tiling = ctx.tiling
+        inverse_deviation = (moments.variance + ctx.eps).rsqrt()
+        sums = _sum_gradients(output_gradient, pixels, moments.mean, inverse_deviation)
         allreduce_sum(tiling.comm, sums)
-        wide_weight = _convert(inverse, weight)
+        wide_weight = _convert_dtype(inverse_deviation, weight)
         dweight, dbias = sums
-        parameters = (None, None) if weight is None else sums.to(weight.dtype).unbind()
+        parameter_gradients = (None, None) if weight is None else sums.to(weight.dtype).unbind()
         if not ctx.needs_input_grad[0]:
-            return None, *parameters, None, None, None
-        scale = inverse if wide_weight is None else inverse * wide_weight
-        share = -scale / moments.count
+            return None, *parameter_gradients, None, None, None, None
+        scale = inverse_deviation if wide_weight is None else inverse_deviation * wide_weight
+        correction_scale = -scale / moments.count
         correction = functional.batch_norm(
             view_box(pixels, box, tiling.tile),
             moments.mean,
             moments.variance,
-            share * dweight,
-            share * dbias,
+            correction_scale * dweight,
+            correction_scale * dbias,
             eps=ctx.eps,
         )
         if box == tiling.tile:
-            return _add_scaled(correction, gradient, scale), *parameters, None, None, None
-        gradient_in = (gradient * scale[:, None, None]).to(pixels.dtype)
-        view_box(gradient_in, box, tiling.tile).add_(correction)
-        return gradient_in, *parameters, None, None, None
+            return (
+                _add_scaled(correction, output_gradient, scale),
+                *parameter_gradients,
+                None,
+                None,
+                None,
+                None,
+            )
+        input_gradient = (output_gradient * scale[:, None, None]).to(pixels.dtype)
+        view_box(input_gradient, box, tiling.tile).add_(correction)
+        return input_gradient, *parameter_gradients, None, None, None, None
 
 
 def _add_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -282,12 +301,15 @@ def _add_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tensor
     zeros = torch.zeros_like(scale)
     ones = torch.ones_like(scale)
     # Not `functional.batch_norm`, which rejects an eps of 0 in some versions of torch (2.11).
-    scaled = torch.batch_norm(gradient, scale, zeros, zeros, ones, False, 0.0, 0.0, True)
-    return total.add_(scaled)
+    scaled_gradient = torch.batch_norm(gradient, scale, zeros, zeros, ones, False, 0.0, 0.0, True)
+    return total.add_(scaled_gradient)
 
 
 def _sum_gradients(
-    gradient: torch.Tensor, pixels: torch.Tensor, mean: torch.Tensor, inverse: torch.Tensor
+    output_gradient: torch.Tensor,
+    pixels: torch.Tensor,
+    mean: torch.Tensor,
+    inverse_deviation: torch.Tensor,
 ) -> torch.Tensor:
     """Return sum dy h and sum dy of this rank's pixels, ``2 x channels``.
 
@@ -298,10 +320,19 @@ def _sum_gradients(
         return mean.new_zeros((2, len(mean)))
     ones = torch.ones_like(mean)
     _, products, sums = torch.ops.aten.native_batch_norm_backward(
-        gradient, pixels, ones, None, None, mean, inverse, True, 0.0, [False, True, True]
+        output_gradient,
+        pixels,
+        ones,
+        None,
+        None,
+        mean,
+        inverse_deviation,
+        True,
+        0.0,
+        [False, True, True],
     )
     return torch.stack((products, sums))
 
 
-def _convert(like: torch.Tensor, tensor: torch.Tensor | None) -> torch.Tensor | None:
+def _convert_dtype(like: torch.Tensor, tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.to(like.dtype)

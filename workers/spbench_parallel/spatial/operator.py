@@ -9,9 +9,9 @@ from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_parallel.spatial.execution import LocalOperator, TiledExecution
 from spbench_parallel.spatial.interior_split import (
-    make_interior_split,
-    make_whole_split,
-    window_transfers,
+    compute_window_transfers,
+    split_interior,
+    split_whole,
 )
 from spbench_parallel.spatial.overlap import (
     WITHIN_HOST,
@@ -46,23 +46,23 @@ class TiledWindow:
     def __init__(self, tiling: Tiling, window: Window2d, fill: float = 0.0) -> None:
         self.tiling = tiling
         self.window = window
-        owned = tiling.partition
-        self.output = tiling.resized(*window.output_size(owned.height, owned.width))
-        produced = self.output.partition
+        input_tiles = tiling.partition
+        self.output = tiling.resized(*window.output_size(input_tiles.height, input_tiles.width))
+        output_tiles = self.output.partition
         rank = tiling.comm.rank
-        halo = window_transfers(window, owned, produced)
+        halo = compute_window_transfers(window, input_tiles, output_tiles)
         self.executions = {
             overlap: TiledExecution(
-                tiling, window, split(window, owned, produced, rank), halo, fill
+                tiling, window, split(window, input_tiles, output_tiles, rank), halo, fill
             )
-            for overlap, split in ((True, make_interior_split), (False, make_whole_split))
+            for overlap, split in ((True, split_interior), (False, split_whole))
         }
         self.last_choice: OverlapChoice | None = None
-        self._exchanges = any(halo.list_received(peer) for peer in range(owned.size))
+        self._exchanges = any(halo.list_received(peer) for peer in range(input_tiles.size))
         self._reads_own_tile = not self._exchanges and all(
-            read.intersect(owned.tile(peer)) == read
-            for peer in range(owned.size)
-            for read in make_whole_split(window, owned, produced, peer).strip_inputs
+            read_box.intersect(input_tiles.tile(peer)) == read_box
+            for peer in range(input_tiles.size)
+            for read_box in split_whole(window, input_tiles, output_tiles, peer).strip_inputs
         )
 
     def run(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
@@ -97,7 +97,7 @@ class TiledWindow:
         cost_key = (
             self.window,
             self.tiling.partition,
-            *(tile.shape[0], tile.shape[1], operator.channels),
+            *(tile.shape[0], tile.shape[1], operator.output_channels),
             *(tile.dtype, tile.device.type),
         )
         self.last_choice = choose_faster(comm, self.executions, tile, operator, cost_key)
@@ -110,9 +110,9 @@ class TiledWindow:
         A tile in a buffer of these pixels is not copied.
         """
         tile = self.tiling.tile
-        (read,) = self.executions[False].split.strip_inputs
-        has_halo = not self._reads_own_tile and not tile.empty and read.intersect(tile) == tile
-        return read if has_halo else None
+        (read_box,) = self.executions[False].split.strip_inputs
+        has_halo = not self._reads_own_tile and not tile.empty and read_box.intersect(tile) == tile
+        return read_box if has_halo else None
 
     def make_preceding_relu(self) -> nn.ReLU:
         """Return a ReLU for the input that leaves space for the halo around the tile."""

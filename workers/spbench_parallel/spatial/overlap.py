@@ -20,7 +20,7 @@ from spbench_parallel.spatial.tile_buffer import attach_buffer, get_buffer
 ROUNDS = 5  # of interleaved passes
 MAX_SECONDS = 0.5
 """Time after which no further round starts."""
-_CHOICES: dict[Hashable, OverlapChoice] = {}
+_CHOICE_BY_KEY: dict[Hashable, OverlapChoice] = {}
 _ON_ONE_HOST: dict[tuple[int, ...], bool] = {}
 
 
@@ -74,13 +74,17 @@ def summarize_overlap(choices: Sequence[OverlapChoice]) -> tuple[str, str] | Non
         return None
     if all(choice is WITHIN_HOST for choice in choices):
         return "off", WITHIN_HOST.explanation
-    timed = list({id(choice): choice for choice in choices}.values())
-    faster = sum(choice.overlap for choice in timed)
-    summary = "on and off" if faster else "off"
-    if faster == len(timed):
+    timed_choices = list({id(choice): choice for choice in choices}.values())
+    overlapping_count = sum(choice.overlap for choice in timed_choices)
+    summary = "on and off" if overlapping_count else "off"
+    if overlapping_count == len(timed_choices):
         summary = "on"
-    shapes = "1 shape" if len(timed) == 1 else f"{len(timed)} shapes"
-    return summary, f"timed for {shapes} of {len(choices)} operators; {faster} faster with overlap"
+    shapes_text = "1 shape" if len(timed_choices) == 1 else f"{len(timed_choices)} shapes"
+    return (
+        summary,
+        f"timed for {shapes_text} of {len(choices)} operators; "
+        f"{overlapping_count} faster with overlap",
+    )
 
 
 def choose_faster(
@@ -103,12 +107,12 @@ def choose_faster(
         cost_key: Equal for operators that take the same time; the same on all ranks.
     """
     key = (_world_ranks(comm), torch.is_grad_enabled(), tile.requires_grad, cost_key)
-    if key not in _CHOICES:
+    if key not in _CHOICE_BY_KEY:
         seconds_on, seconds_off = _time_executions(comm, executions, tile, operator)
-        _CHOICES[key] = OverlapChoice(
+        _CHOICE_BY_KEY[key] = OverlapChoice(
             seconds_on < seconds_off, (seconds_on * 1000.0, seconds_off * 1000.0)
         )
-    return _CHOICES[key]
+    return _CHOICE_BY_KEY[key]
 
 
 def _time_executions(
@@ -141,10 +145,10 @@ def _time_pass(
 ) -> float:
     synchronize_stream(tile.device)
     comm.Barrier()
-    start = perf_counter()
+    start_seconds = perf_counter()
     _run_pass(execution, tile, operator, overlap=overlap)
     synchronize_stream(tile.device)
-    return perf_counter() - start
+    return perf_counter() - start_seconds
 
 
 def _run_pass(

@@ -21,8 +21,8 @@ from spbench_parallel.spatial.tile_buffer import TileBuffer
 class SharedPixels:
     """Pixels that a part shares with another tensor, as indices into both."""
 
-    part: Index
-    other: Index
+    part_index: Index
+    other_index: Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class PartSources:
 
     Attributes:
         box: The box of the part.
-        covered: Whether every pixel has a source; no output reads the others.
-        outside: The strips outside the image.
+        is_covered: Whether every pixel has a source; no output reads the others.
+        outside_indices: The strips outside the image.
         own_pixels: The pixels from the rank's tile; None if there are none.
         pieces: The index of a received piece, and the pixels from it.
     """
 
     box: Box
-    covered: bool
-    outside: tuple[Index, ...]
+    is_covered: bool
+    outside_indices: tuple[Index, ...]
     own_pixels: SharedPixels | None
     pieces: tuple[tuple[int, SharedPixels], ...]
 
@@ -47,48 +47,50 @@ class PartSources:
         self, part: torch.Tensor, tile: torch.Tensor, pieces: Sequence[torch.Tensor], fill: float
     ) -> torch.Tensor:
         """Write all pixels of a part, and return it."""
-        if not self.covered:
+        if not self.is_covered:
             part.fill_(fill)
         if self.own_pixels is not None:
-            part[self.own_pixels.part].copy_(tile[self.own_pixels.other])
+            part[self.own_pixels.part_index].copy_(tile[self.own_pixels.other_index])
         self._fill_outside(part, fill)
         return self._copy_pieces(part, pieces)
 
     def complete(
-        self, padded: TileBuffer, pieces: Sequence[torch.Tensor], fill: float
+        self, tile_buffer: TileBuffer, pieces: Sequence[torch.Tensor], fill: float
     ) -> torch.Tensor:
         """Write the halo around a tile into the tile's buffer, and return the buffer.
 
         The write bypasses autograd's version counter. That is safe, because autograd keeps only the
         values of the tile, which do not change.
         """
-        part = padded.buffer.data
-        if padded.outside_fill != fill:
+        part = tile_buffer.buffer.data
+        if tile_buffer.outside_fill != fill:
             self._fill_outside(part, fill)
-            padded.outside_fill = fill
+            tile_buffer.outside_fill = fill
         return self._copy_pieces(part, pieces)
 
     def _fill_outside(self, part: torch.Tensor, fill: float) -> None:
-        for strip in self.outside:
-            part[strip].fill_(fill)
+        for strip_index in self.outside_indices:
+            part[strip_index].fill_(fill)
 
     def _copy_pieces(self, part: torch.Tensor, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
-        for number, shared in self.pieces:
-            part[shared.part].copy_(pieces[number][shared.other])
+        for piece_index, shared in self.pieces:
+            part[shared.part_index].copy_(pieces[piece_index][shared.other_index])
         return part
 
 
-def find_sources(box: Box, table: Transfers, rank: int) -> PartSources:
+def find_sources(box: Box, transfers: Transfers, rank: int) -> PartSources:
     """Return the sources of a part on a rank; pieces are in the order of `Transfers`."""
-    image = table.owned.image
+    image = transfers.owned.image
     inside = box.intersect(image)
-    pieces = [_share_pixels(box, piece.box) for piece in table.list_received(rank)]
+    shared_by_piece = [_share_pixels(box, piece.box) for piece in transfers.list_received(rank)]
     return PartSources(
         box,
-        covered=inside.intersect(table.needed[rank]) == inside,
-        outside=tuple(box_index(box, strip) for strip in strips_outside(box, image)),
-        own_pixels=_share_pixels(box, table.owned.tile(rank)),
-        pieces=tuple((index, shared) for index, shared in enumerate(pieces) if shared is not None),
+        is_covered=inside.intersect(transfers.needed[rank]) == inside,
+        outside_indices=tuple(box_index(box, strip) for strip in strips_outside(box, image)),
+        own_pixels=_share_pixels(box, transfers.owned.tile(rank)),
+        pieces=tuple(
+            (index, shared) for index, shared in enumerate(shared_by_piece) if shared is not None
+        ),
     )
 
 

@@ -10,8 +10,8 @@ from spbench_core.layout.tiles import Box
 
 # Values per step, by device type; each needs an integer of eight bytes. On a CPU they fit into a
 # cache: measured, 16 times as many take twice the time.
-_CHUNKS = {"cpu": 1 << 16}
-_CHUNK = 1 << 22  # values per step on any other device
+_CHUNK_VALUES_BY_DEVICE = {"cpu": 1 << 16}
+_CHUNK_VALUES = 1 << 22  # values per step on any other device
 _CPU = torch.device("cpu")
 _MULTIPLIERS = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
 """The multipliers of splitmix64, as signed numbers."""
@@ -39,15 +39,19 @@ class RandomImage:
 
         All devices return the same values.
         """
-        planes = torch.arange(self.batch * self.channels, device=device).unsqueeze(1) * self.height
-        rows = (planes + torch.arange(*box.rows, device=device)).flatten() * self.width
+        plane_starts = (
+            torch.arange(self.batch * self.channels, device=device).unsqueeze(1) * self.height
+        )
+        row_starts = (plane_starts + torch.arange(*box.rows, device=device)).flatten() * self.width
         cols = torch.arange(*box.cols, device=device)
-        values = torch.empty((rows.numel(), box.width), dtype=dtype, device=device)
-        step = max(1, _CHUNKS.get(device.type, _CHUNK) // max(1, box.width))
-        for first in range(0, rows.numel(), step):
-            positions = rows[first : first + step].unsqueeze(1) + cols
+        values = torch.empty((row_starts.numel(), box.width), dtype=dtype, device=device)
+        rows_per_chunk = max(
+            1, _CHUNK_VALUES_BY_DEVICE.get(device.type, _CHUNK_VALUES) // max(1, box.width)
+        )
+        for first_row in range(0, row_starts.numel(), rows_per_chunk):
+            positions = row_starts[first_row : first_row + rows_per_chunk].unsqueeze(1) + cols
             bits = _hash(_hash(positions, self.seed), round_)
-            values[first : first + step] = self.values(bits, round_)
+            values[first_row : first_row + rows_per_chunk] = self.values(bits, round_)
         return values.view(self.batch, self.channels, box.height, box.width)
 
     def values(self, bits: torch.Tensor, round_: int) -> torch.Tensor:
@@ -58,8 +62,8 @@ class RandomImage:
         sign = bits & (1 << 9)
         exponent = 123 + ((bits >> 6) & 7)
         mantissa = ((bits & 63) << 1) | (round_ & 1)
-        pattern = (sign << 22) | (exponent << 23) | (mantissa << 16)
-        return pattern.to(torch.int32).view(torch.float32)
+        float_bits = (sign << 22) | (exponent << 23) | (mantissa << 16)
+        return float_bits.to(torch.int32).view(torch.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +85,14 @@ class IntegerImage(RandomImage):
         return torch.where((bits & 0xFFFF) < self.share, numbers, 0).float()
 
 
-def _hash(numbers: torch.Tensor, key: int) -> torch.Tensor:
+def _hash(integers: torch.Tensor, key: int) -> torch.Tensor:
     """Mix like splitmix64, which relies on torch's wrapping 64-bit integers."""
-    mixed = (numbers + 1 + key) * _MULTIPLIERS[0]
-    for shift, factor in ((30, _MULTIPLIERS[1]), (27, _MULTIPLIERS[2])):
-        mixed = (mixed ^ _shift(mixed, shift)) * factor
+    mixed = (integers + 1 + key) * _MULTIPLIERS[0]
+    for shift, multiplier in ((30, _MULTIPLIERS[1]), (27, _MULTIPLIERS[2])):
+        mixed = (mixed ^ _shift(mixed, shift)) * multiplier
     return mixed ^ _shift(mixed, 31)
 
 
-def _shift(numbers: torch.Tensor, count: int) -> torch.Tensor:
+def _shift(integers: torch.Tensor, count: int) -> torch.Tensor:
     """Shift right by ``count`` bits, filling with zeros."""
-    return (numbers >> count) & ((1 << (64 - count)) - 1)
+    return (integers >> count) & ((1 << (64 - count)) - 1)

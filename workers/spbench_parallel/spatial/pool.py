@@ -120,7 +120,7 @@ class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
         self.window = _make_pool_window(kernel_size, stride, padding)
         self.tiled = TiledWindow(tiling, self.window, self.fill)
         self.output = self.tiled.output
-        self._factors: dict[Any, torch.Tensor | None] = {}
+        self._correction_by_key: dict[Any, torch.Tensor | None] = {}
 
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
         """Pool pixels with their halos.
@@ -139,22 +139,28 @@ class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
         )
         if self.count_include_pad:
             return means
-        factor = self._factor(means, padding, outputs)
-        return means if factor is None else means * factor
+        correction = self._make_mean_correction(means, padding, outputs)
+        return means if correction is None else means * correction
 
-    def _factor(
+    def _make_mean_correction(
         self, means: torch.Tensor, padding: tuple[int, int], outputs: Box
     ) -> torch.Tensor | None:
         """Return the factor from window means to means of image pixels; None if it is 1."""
         key = (padding, outputs, means.dtype, means.device)
-        if key not in self._factors:
+        if key not in self._correction_by_key:
             partition = self.tiled.tiling.partition
-            rows = _scale_to_counted(self.window.rows, padding[0], outputs.rows, partition.height)
-            cols = _scale_to_counted(self.window.cols, padding[1], outputs.cols, partition.width)
-            factor = rows[:, None] * cols
-            has_effect = bool((factor != 1.0).any())
-            self._factors[key] = factor.to(means.device, means.dtype) if has_effect else None
-        return self._factors[key]
+            row_correction = _make_axis_correction(
+                self.window.rows, padding[0], outputs.rows, partition.height
+            )
+            col_correction = _make_axis_correction(
+                self.window.cols, padding[1], outputs.cols, partition.width
+            )
+            correction = row_correction[:, None] * col_correction
+            has_effect = bool((correction != 1.0).any())
+            self._correction_by_key[key] = (
+                correction.to(means.device, means.dtype) if has_effect else None
+            )
+        return self._correction_by_key[key]
 
 
 def _make_pool_window(
@@ -175,17 +181,19 @@ def _make_pool_window(
     return window
 
 
-def _scale_to_counted(window: Window, padding: int, outputs: Interval, length: int) -> torch.Tensor:
+def _make_axis_correction(
+    window: Window, padding: int, outputs: Interval, image_length: int
+) -> torch.Tensor:
     """Return, per output along an axis, the window's taps over its taps in the image.
 
     If torch adds the padding, it excludes the padding from the mean, and the factor is 1.
     """
     if padding:
         return torch.ones(outputs[1] - outputs[0], dtype=torch.float64)
-    first = torch.arange(*outputs) * window.stride - window.padding
-    counted = (first + window.kernel).clamp(max=length) - first.clamp(min=0)
+    first_taps = torch.arange(*outputs) * window.stride - window.padding
+    taps_in_image = (first_taps + window.kernel).clamp(max=image_length) - first_taps.clamp(min=0)
     # Fused layers compute outputs outside the image too. Their value is not used, so any will do.
-    return window.kernel / counted.clamp(min=1).double()
+    return window.kernel / taps_in_image.clamp(min=1).double()
 
 
 def _reject_empty_windows(window: Window2d, tiling: Tiling) -> None:
@@ -200,8 +208,8 @@ def _reject_empty_windows(window: Window2d, tiling: Tiling) -> None:
     width = tiling.partition.width
     for axis, length in ((window.rows, height), (window.cols, width)):
         for output in range(axis.count_outputs(length)):
-            first = axis.find_inputs((output, output + 1))[0]
-            taps = range(first, first + axis.span, axis.dilation)
+            first_tap = axis.find_inputs((output, output + 1))[0]
+            taps = range(first_tap, first_tap + axis.span, axis.dilation)
             if not any(0 <= tap < length for tap in taps):
                 raise ValueError(
                     f"output {output} of the maximum pool has no pixel of the {length} of its "

@@ -90,9 +90,9 @@ class _Mean(Function):
         ctx.area = tiling.partition.height * tiling.partition.width
         # 16-bit numbers are added in fp32, because their format cannot represent the sum.
         sum_dtype = torch.promote_types(tile.dtype, torch.float32)
-        total = tile.sum((2, 3), keepdim=True, dtype=sum_dtype)
-        allreduce_sum(tiling.comm, total)
-        mean: torch.Tensor = total / ctx.area
+        pixel_sums = tile.sum((2, 3), keepdim=True, dtype=sum_dtype)
+        allreduce_sum(tiling.comm, pixel_sums)
+        mean: torch.Tensor = pixel_sums / ctx.area
         return mean.to(tile.dtype)
 
     @staticmethod

@@ -10,10 +10,10 @@ from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.fused.graph import (
     OperatorGraph,
     OperatorStep,
+    compute_input_transfers,
+    compute_value_boxes,
     cut_input,
-    graph_boxes,
-    graph_transfers,
-    last_uses,
+    find_freeable_values,
 )
 
 brute_force = settings(max_examples=40)
@@ -61,7 +61,7 @@ def draw_graphs(draw):
                 # The window is larger than the remaining image.
                 continue
             steps.append(OperatorStep((reads,), output, window))
-        values.append(steps[-1].output)
+        values.append(steps[-1].output_tiles)
     more_results = draw(st.lists(st.integers(0, len(values) - 1), max_size=1))
     return OperatorGraph(
         inputs, tuple(steps), tuple(dict.fromkeys([len(values) - 1, *more_results]))
@@ -80,15 +80,15 @@ def list_window_positions(axis, output):
 
 def find_needed_pixels(graph, rank):
     """Return the pixels of each value that a rank needs, followed one by one."""
-    values = graph.values
+    values = graph.value_tiles
     needed = [set() for _ in values]
-    for value in graph.results:
+    for value in graph.output_indices:
         needed[value] |= list_pixels(values[value].tile(rank))
     for index, step in reversed(list(enumerate(graph.steps))):
-        pixels = needed[len(graph.inputs) + index]
+        pixels = needed[len(graph.input_tiles) + index]
         if step.statistics:
-            pixels |= list_pixels(step.output.tile(rank))
-        for value in step.reads:
+            pixels |= list_pixels(step.output_tiles.tile(rank))
+        for value in step.input_indices:
             needed[value] |= (
                 pixels if step.window is None else find_read_pixels(step, pixels, values[value])
             )
@@ -107,10 +107,10 @@ def find_read_pixels(step, pixels, owned):
 @brute_force
 @given(draw_graphs())
 def test_boxes_are_the_smallest_with_all_needed_pixels(graph):
-    for rank in range(graph.inputs[0].size):
-        boxes = graph_boxes(graph, rank)
+    for rank in range(graph.input_tiles[0].size):
+        boxes = compute_value_boxes(graph, rank)
         for pixels, box, owned in zip(
-            find_needed_pixels(graph, rank), boxes, graph.values, strict=True
+            find_needed_pixels(graph, rank), boxes, graph.value_tiles, strict=True
         ):
             assert pixels <= list_pixels(box)
             assert box.intersect(owned.image) == box
@@ -163,7 +163,7 @@ def apply_step(step, reads, weights):
 @given(draw_graphs(), st.integers(0, 2**32 - 1))
 def test_ranks_on_boxes_equal_one_rank_on_the_image(graph, seed):
     generator = np.random.default_rng(seed)
-    complete = [generator.normal(size=(value.height, value.width)) for value in graph.inputs]
+    complete = [generator.normal(size=(value.height, value.width)) for value in graph.input_tiles]
     weights = [
         None
         if step.window is None
@@ -171,19 +171,21 @@ def test_ranks_on_boxes_equal_one_rank_on_the_image(graph, seed):
         for step in graph.steps
     ]
     for step, taps_ in zip(graph.steps, weights, strict=True):
-        complete.append(apply_step(step, [complete[index] for index in step.reads], taps_))
-    for rank in range(graph.inputs[0].size):
-        boxes = graph_boxes(graph, rank)
+        complete.append(apply_step(step, [complete[index] for index in step.input_indices], taps_))
+    for rank in range(graph.input_tiles[0].size):
+        boxes = compute_value_boxes(graph, rank)
         values = [
             cut_box(value, Box((0, value.shape[0]), (0, value.shape[1])), box)
-            for value, box in zip(complete[: len(graph.inputs)], boxes, strict=False)
+            for value, box in zip(complete[: len(graph.input_tiles)], boxes, strict=False)
         ]
-        for step, taps_, box in zip(graph.steps, weights, boxes[len(graph.inputs) :], strict=True):
+        for step, taps_, box in zip(
+            graph.steps, weights, boxes[len(graph.input_tiles) :], strict=True
+        ):
             values.append(compute_step(graph, step, taps_, values, boxes, box))
-        for index in graph.results:
-            tile = graph.values[index].tile(rank)
+        for index in graph.output_indices:
+            tile = graph.value_tiles[index].tile(rank)
             if not tile.empty:
-                expected = cut_box(complete[index], graph.values[index].image, tile)
+                expected = cut_box(complete[index], graph.value_tiles[index].image, tile)
                 assert np.allclose(cut_box(values[index], boxes[index], tile), expected)
 
 
@@ -192,10 +194,10 @@ def compute_step(graph, step, weights, values, boxes, box):
         return np.zeros((0, 0))
     if step.window is None:
         return apply_step(
-            step, [cut_box(values[value], boxes[value], box) for value in step.reads], None
+            step, [cut_box(values[value], boxes[value], box) for value in step.input_indices], None
         )
-    (value,) = step.reads
-    part = cut_input(step.window, graph.values[value], box)
+    (value,) = step.input_indices
+    part = cut_input(step.window, graph.value_tiles[value], box)
     left, right, top, bottom = part.uneven_padding
     pixels = np.pad(cut_box(values[value], boxes[value], part.box), [(top, bottom), (left, right)])
     output = convolve(pixels, replace_padding(step.window, part.padding), weights)
@@ -206,9 +208,9 @@ def compute_step(graph, step, weights, values, boxes, box):
 @brute_force
 @given(draw_graphs())
 def test_one_exchange_delivers_all_missing_pixels(graph):
-    for number, table in enumerate(graph_transfers(graph)):
+    for number, table in enumerate(compute_input_transfers(graph)):
         for rank in range(table.owned.size):
-            expected = list_pixels(graph_boxes(graph, rank)[number])
+            expected = list_pixels(compute_value_boxes(graph, rank)[number])
             retained = table.needed[rank].intersect(table.owned.tile(rank))
             parts = [retained, *(piece.box for piece in table.list_received(rank))]
             assert expected == set().union(*map(list_pixels, parts))
@@ -219,12 +221,12 @@ def test_one_exchange_delivers_all_missing_pixels(graph):
 @given(draw_graphs())
 def test_keeps_a_value_until_its_last_use(graph):
     freed = set()
-    for step, freed_by_step in zip(graph.steps, last_uses(graph), strict=True):
-        assert not freed & set(step.reads)
-        assert not set(freed_by_step) & set(graph.results)
+    for step, freed_by_step in zip(graph.steps, find_freeable_values(graph), strict=True):
+        assert not freed & set(step.input_indices)
+        assert not set(freed_by_step) & set(graph.output_indices)
         freed |= set(freed_by_step)
-    read = {value for step in graph.steps for value in step.reads}
-    assert freed == read - set(graph.results)
+    read = {value for step in graph.steps for value in step.input_indices}
+    assert freed == read - set(graph.output_indices)
 
 
 def test_halos_of_residual_blocks_follow_the_formula():
@@ -250,6 +252,6 @@ def test_halos_of_residual_blocks_follow_the_formula():
                     steps.append(OperatorStep((len(values) - 1,), output, window2d))
                     values.append(output)
             graph = OperatorGraph((image,), tuple(steps), (len(steps),))
-            lower_right = graph_boxes(graph, 3)[0]
+            lower_right = compute_value_boxes(graph, 3)[0]
             halo = 64 - lower_right.rows[0]
             assert halo == 2 * before + 4 * (blocks - before) - 1

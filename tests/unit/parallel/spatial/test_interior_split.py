@@ -11,10 +11,10 @@ from spbench_parallel.spatial.interior_split import (
     MAX_BANDS,
     MIN_BAND,
     MIN_INNER_SHARE,
-    find_own_read,
-    make_interior_split,
-    make_whole_split,
-    window_transfers,
+    compute_window_transfers,
+    find_input_of_own_tile,
+    split_interior,
+    split_whole,
 )
 
 brute_force = settings(max_examples=80)
@@ -60,12 +60,16 @@ def make_mask(image, box):
 def make_splits(layer):
     """Return the split of each rank."""
     window, owned, produced = layer
-    return [make_interior_split(window, owned, produced, rank) for rank in range(owned.size)]
+    return [split_interior(window, owned, produced, rank) for rank in range(owned.size)]
 
 
 def make_inner_splits(layer):
     """Return the ranks and splits with an inner part."""
-    return [(rank, split) for rank, split in enumerate(make_splits(layer)) if not split.inner.empty]
+    return [
+        (rank, split)
+        for rank, split in enumerate(make_splits(layer))
+        if not split.inner_outputs.empty
+    ]
 
 
 def list_taps(axis, outputs):
@@ -87,7 +91,7 @@ def test_inner_and_strips_cover_the_outputs_once(layer):
     _, _, produced = layer
     for rank, frame in enumerate(make_splits(layer)):
         assert frame.outputs == produced.tile(rank)
-        total = sum(make_mask(produced, box) for box in (frame.inner, *frame.strips))
+        total = sum(make_mask(produced, box) for box in (frame.inner_outputs, *frame.strips))
         assert (total == make_mask(produced, frame.outputs)).all()
 
 
@@ -98,13 +102,13 @@ def test_inner_outputs_read_only_the_tile(layer):
     window, owned, _ = layer
     for rank, frame in make_inner_splits(layer):
         tile = owned.tile(rank)
-        read = window.find_inputs(frame.inner)
-        assert contains(tile, frame.crop)
+        read = window.find_inputs(frame.inner_outputs)
+        assert contains(tile, frame.inner_input)
         for parts, axis, padding, crop, needed, tile_range in zip(
             (owned.grid.rows, owned.grid.cols),
             (window.rows, window.cols),
-            frame.padding,
-            (frame.crop.rows, frame.crop.cols),
+            frame.inner_padding,
+            (frame.inner_input.rows, frame.inner_input.cols),
             (read.rows, read.cols),
             (tile.rows, tile.cols),
             strict=True,
@@ -124,17 +128,17 @@ def test_the_crop_gives_exactly_the_inner_outputs(layer):
     for _, frame in make_inner_splits(layer):
         rows, cols = (
             Window(axis.kernel, axis.stride, padding, axis.dilation)
-            for axis, padding in zip((window.rows, window.cols), frame.padding, strict=True)
+            for axis, padding in zip((window.rows, window.cols), frame.inner_padding, strict=True)
         )
-        size = Window2d(rows, cols).output_size(frame.crop.height, frame.crop.width)
-        assert size == (frame.inner.height, frame.inner.width)
+        size = Window2d(rows, cols).output_size(frame.inner_input.height, frame.inner_input.width)
+        assert size == (frame.inner_outputs.height, frame.inner_outputs.width)
 
 
 @brute_force
 @given(draw_layers())
 def test_the_halo_contains_the_inputs_of_strips(layer):
     window, owned, produced = layer
-    halo = window_transfers(window, owned, produced)
+    halo = compute_window_transfers(window, owned, produced)
     for rank, frame in enumerate(make_splits(layer)):
         for strip in frame.strips:
             assert contains(halo.needed[rank], window.find_inputs(strip).intersect(owned.image))
@@ -145,9 +149,9 @@ def test_the_halo_contains_the_inputs_of_strips(layer):
 def test_a_split_without_overlap_reads_all_inputs(layer):
     window, owned, produced = layer
     for rank in range(owned.size):
-        split = make_whole_split(window, owned, produced, rank)
+        split = split_whole(window, owned, produced, rank)
         (read,) = split.strip_inputs
-        assert split.inner.empty
+        assert split.inner_outputs.empty
         assert split.strips == (produced.tile(rank),)
         if split.outputs.empty:
             assert read.empty
@@ -165,7 +169,7 @@ def test_a_split_without_overlap_reads_all_inputs(layer):
             )
             assert count == outputs[1] - outputs[0]
         if owned.tile(rank).intersect(read) == read:
-            own_read = find_own_read(window, split, owned.tile(rank))
+            own_read = find_input_of_own_tile(window, split, owned.tile(rank))
             rows, cols = (
                 Window(axis.kernel, axis.stride, padding, axis.dilation)
                 for axis, padding in zip(
@@ -180,7 +184,7 @@ def test_a_split_without_overlap_reads_all_inputs(layer):
 @given(draw_layers())
 def test_the_halo_extends_from_the_first_tap_to_the_last(layer):
     window, owned, produced = layer
-    halo = window_transfers(window, owned, produced)
+    halo = compute_window_transfers(window, owned, produced)
     for rank in range(owned.size):
         outputs = produced.tile(rank)
         pixels = make_mask(owned, halo.needed[rank])
@@ -202,7 +206,7 @@ def test_the_halo_extends_from_the_first_tap_to_the_last(layer):
 def test_an_inner_part_is_large_enough_or_absent(layer):
     for frame in make_splits(layer):
         output_count = frame.outputs.height * frame.outputs.width
-        inner_count = frame.inner.height * frame.inner.width
+        inner_count = frame.inner_outputs.height * frame.inner_outputs.width
         if inner_count:
             assert inner_count >= MIN_INNER_SHARE * output_count
         else:
@@ -215,7 +219,7 @@ def test_stride_two_receives_only_from_above_and_left(rows, cols, tile_height, t
     """The reference sends both sides: twice the bytes that are read."""
     owned = Partition.from_grid(Grid(rows, cols), 2 * tile_height * rows, 2 * tile_width * cols)
     axis = Window(kernel=3, stride=2, padding=1)
-    halo = window_transfers(
+    halo = compute_window_transfers(
         Window2d(axis, axis), owned, owned.resize(tile_height * rows, tile_width * cols)
     )
     for rank in range(owned.size):
@@ -238,10 +242,10 @@ def test_the_operator_pads_an_undivided_axis():
     axis = Window(kernel=3, padding=1)
     window = Window2d(axis, axis)
     owned = Partition.from_grid(Grid(1, 2), 8, 16)
-    frame = make_interior_split(window, owned, owned, rank=0)
-    assert frame.inner == Box((0, 8), (1, 7))
-    assert frame.crop == Box((0, 8), (0, 8))
-    assert frame.padding == (1, 0)
+    frame = split_interior(window, owned, owned, rank=0)
+    assert frame.inner_outputs == Box((0, 8), (1, 7))
+    assert frame.inner_input == Box((0, 8), (0, 8))
+    assert frame.inner_padding == (1, 0)
     assert frame.strips == (Box((0, 8), (0, 1)), Box((0, 8), (7, 8)))
 
 
@@ -249,8 +253,8 @@ def test_a_small_tile_has_no_inner_part():
     axis = Window(kernel=5, padding=2)
     window = Window2d(axis, axis)
     owned = Partition.from_grid(Grid(2, 2), 8, 8)
-    frame = make_interior_split(window, owned, owned, rank=3)
-    assert frame.inner.empty
+    frame = split_interior(window, owned, owned, rank=3)
+    assert frame.inner_outputs.empty
     assert frame.strips == (Box((4, 8), (4, 8)),)
 
 
@@ -258,8 +262,8 @@ def test_a_single_tile_needs_no_strip():
     axis = Window(kernel=3, stride=2, padding=1)
     window = Window2d(axis, axis)
     owned = Partition.from_grid(Grid(1, 1), 9, 9)
-    frame = make_interior_split(window, owned, owned.resize(5, 5), rank=0)
-    assert frame.inner == frame.outputs
+    frame = split_interior(window, owned, owned.resize(5, 5), rank=0)
+    assert frame.inner_outputs == frame.outputs
     assert frame.strips == ()
 
 
@@ -270,15 +274,19 @@ def test_bands_cover_the_inner_outputs_once(height, width, rows, cols):
     owned = Partition.from_grid(Grid(rows, cols), height, width)
     produced = owned.resize(*window.output_size(height, width))
     for rank in range(rows * cols):
-        frame = make_interior_split(window, owned, produced, rank)
-        bands = frame.bands(window)
-        total = sum((make_mask(produced, band.outputs) for band in bands), np.zeros(1, dtype=int))
-        assert (total == make_mask(produced, frame.inner)).all()
+        frame = split_interior(window, owned, produced, rank)
+        bands = frame.cut_bands(window)
+        total = sum(
+            (make_mask(produced, band.output_box) for band in bands), np.zeros(1, dtype=int)
+        )
+        assert (total == make_mask(produced, frame.inner_outputs)).all()
         assert len(bands) <= MAX_BANDS
         for band in bands:
-            need = window.find_inputs(band.outputs)
-            assert contains(frame.crop, band.crop)
-            assert contains(band.crop, need.intersect(owned.image))
+            need = window.find_inputs(band.output_box)
+            assert contains(frame.inner_input, band.input_box)
+            assert contains(band.input_box, need.intersect(owned.image))
             if len(bands) > 1:
-                sides = band.outputs.height if frame.padding[0] == 0 else band.outputs.width
+                sides = (
+                    band.output_box.height if frame.inner_padding[0] == 0 else band.output_box.width
+                )
                 assert sides >= MIN_BAND

@@ -14,7 +14,7 @@ from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import SpatialBuilder
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.fused.graph_blocks import FusedGraph
-from spbench_parallel.spatial.fused.tracing import trace
+from spbench_parallel.spatial.fused.tracing import trace_operators
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.tiling import Tiling
 
@@ -31,7 +31,7 @@ def make_layers(name, first, last, **config):
 
 def test_traces_a_residual_block_with_a_stride():
     layers, tilings = make_layers("resnet", 2, 3, version=1, depth=8)
-    graph, operators = trace(layers, tilings)
+    graph, operators = trace_operators(layers, tilings)
     names = [
         getattr(step_operator, "__name__", type(step_operator).__name__)
         for step_operator in operators
@@ -41,7 +41,7 @@ def test_traces_a_residual_block_with_a_stride():
     relu = "ReLU"
     padded = "PaddedReLU"  # a convolution with a window reads it
     assert names == [conv, norm, padded, conv, norm, conv, "add", relu]
-    assert [step.reads for step in graph.steps] == [
+    assert [step.input_indices for step in graph.steps] == [
         (0,),
         (1,),
         (2,),
@@ -51,17 +51,17 @@ def test_traces_a_residual_block_with_a_stride():
         (5, 6),
         (7,),
     ]
-    assert graph.results == (8,)
+    assert graph.output_indices == (8,)
     assert [step.statistics for step in graph.steps].count(True) == 2
-    assert {step_operator.height for step_operator in graph.values[1:]} == {32}
+    assert {step_operator.height for step_operator in graph.value_tiles[1:]} == {32}
 
 
 def test_a_normal_cell_has_two_inputs_and_two_results():
     layers, tilings = make_layers("amoebanet", 5, 6, num_layers=3, num_filters=8)
-    graph, operators = trace(layers, tilings)
-    assert len(graph.inputs) == len(graph.results) == 2
+    graph, operators = trace_operators(layers, tilings)
+    assert len(graph.input_tiles) == len(graph.output_indices) == 2
     # The second result is the unchanged input: no operator works on it.
-    assert graph.results[1] == 0
+    assert graph.output_indices[1] == 0
     # One of the concatenations is in the operator that halves the older input.
     assert [operators.count(function) for function in (operator.add, torch.cat)] == [5, 2]
     windowed = [step for step in graph.steps if step.window and not step.window.is_pointwise]
@@ -75,7 +75,7 @@ def test_a_normal_cell_has_two_inputs_and_two_results():
 )
 def test_rejects_layers_that_cannot_be_fused(layer, messages):
     with messages.raises(TypeError):
-        trace({"layer": layer}, [TILING])
+        trace_operators({"layer": layer}, [TILING])
 
 
 class Double(nn.Module):
@@ -85,7 +85,7 @@ class Double(nn.Module):
 
 def test_rejects_an_unknown_operation():
     with pytest.raises(TypeError, match="mul"):
-        trace({"layer": Double()}, [TILING])
+        trace_operators({"layer": Double()}, [TILING])
 
 
 @pytest.mark.parametrize("operator_type", [SpatialConv2d, SpatialBatchNorm2d])
@@ -93,7 +93,7 @@ def test_rejects_an_operator_for_other_tiles(operator_type, messages):
     arguments = (3, 3, 3) if operator_type is SpatialConv2d else (3,)
     layer = operator_type(*arguments, tiling=TILING.resized(32, 32))
     with messages.raises(ValueError):
-        trace({"layer": layer}, [TILING])
+        trace_operators({"layer": layer}, [TILING])
 
 
 @pytest.mark.parametrize(

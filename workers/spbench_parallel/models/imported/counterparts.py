@@ -24,9 +24,9 @@ from spbench_parallel.spatial.fetched.padded import (
 from spbench_parallel.spatial.fetched.transposed_conv import SpatialConvTranspose2d
 from spbench_parallel.spatial.fetched.weighted import (
     SpatialWeightedSums,
-    adaptive_taps,
-    pooling_taps,
-    resizing_taps,
+    make_adaptive_taps,
+    make_pooling_taps,
+    make_resizing_taps,
 )
 from spbench_parallel.spatial.gradients import PixelwiseOperator
 from spbench_parallel.spatial.group_norm import SpatialGroupNorm
@@ -214,7 +214,7 @@ def _make_avg_pool(spec: ConversionSpec) -> nn.Module:
     if not pool.ceil_mode and pool.divisor_override is None:
         return SpatialAvgPool2d(*sizes, pool.count_include_pad, tiling=spec.tiling)
     rows, cols = (
-        pooling_taps(
+        make_pooling_taps(
             *axis,
             counts_padding=pool.count_include_pad,
             divisor=None if pool.divisor_override is None else pool.divisor_override ** (1 - index),
@@ -228,7 +228,7 @@ def _make_avg_pool(spec: ConversionSpec) -> nn.Module:
 
 def _make_adaptive_pool(spec: ConversionSpec) -> nn.Module:
     rows, cols = (
-        adaptive_taps(*axis) for axis in zip(spec.input_sides, spec.output_sides, strict=True)
+        make_adaptive_taps(*axis) for axis in zip(spec.input_sides, spec.output_sides, strict=True)
     )
     return SpatialWeightedSums(rows, cols, tiling=spec.tiling)
 
@@ -250,7 +250,9 @@ def _resize_factory(mode: str, align_corners: bool | None, factor: Any) -> Count
 
     def make(spec: ConversionSpec) -> nn.Module:
         rows, cols = (
-            resizing_taps(inputs, outputs, mode, align_corners=align_corners, scale_factor=scale)
+            make_resizing_taps(
+                inputs, outputs, mode, align_corners=align_corners, scale_factor=scale
+            )
             for inputs, outputs, scale in zip(
                 spec.input_sides, spec.output_sides, factors, strict=True
             )

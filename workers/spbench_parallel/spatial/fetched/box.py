@@ -32,13 +32,15 @@ class FetchedBox:
     """
 
     def __init__(self, tiling: Tiling, rank_box: RankBox, fill: float = 0.0) -> None:
-        owned = tiling.partition
+        image_tiles = tiling.partition
         self._tiling = tiling
-        needs = [rank_box(rank) for rank in range(tiling.comm.size)]
-        inside = (need.intersect(owned.image) for need in needs)
-        table = Transfers(owned, tuple(EMPTY_BOX if box.empty else box for box in inside))
-        self.box = needs[tiling.comm.rank]
-        self._gathers = GatherCache(tiling, table, [self.box], fill)
+        box_by_rank = [rank_box(rank) for rank in range(tiling.comm.size)]
+        boxes_in_image = (needed_box.intersect(image_tiles.image) for needed_box in box_by_rank)
+        transfers = Transfers(
+            image_tiles, tuple(EMPTY_BOX if box.empty else box for box in boxes_in_image)
+        )
+        self.box = box_by_rank[tiling.comm.rank]
+        self._gathers = GatherCache(tiling, transfers, [self.box], fill)
 
     def fetch(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's box, ``batch x channels x rows x cols``."""
@@ -83,16 +85,19 @@ class PaddedBox:
         image = tiling.partition.image
         self._box = rank_box(tiling.comm.rank)
         self._mode = mode
-        self._sides = image.height, image.width
+        self._image_sides = image.height, image.width
         if mode == "constant":
             self._fetches = {(0, 0): FetchedBox(tiling, rank_box, value)}
             return
-        parts = range(3 if mode == "circular" else 1)
+        part_indices = range(3 if mode == "circular" else 1)
         self._fetches = {
-            (row, col): FetchedBox(tiling, self._part_box(rank_box, row, col))
-            for row in parts
-            for col in parts
-            if any(not self._part_box(rank_box, row, col)(rank).empty for rank in _ranks(tiling))
+            (row, col): FetchedBox(tiling, self._make_part_box_function(rank_box, row, col))
+            for row in part_indices
+            for col in part_indices
+            if any(
+                not self._make_part_box_function(rank_box, row, col)(rank).empty
+                for rank in _ranks(tiling)
+            )
         }
 
     @property
@@ -102,56 +107,61 @@ class PaddedBox:
 
     def fetch(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's box, ``batch x channels x rows x cols``."""
-        parts = {key: fetch.fetch(tile) for key, fetch in self._fetches.items()}
+        part_by_key = {key: fetch.fetch(tile) for key, fetch in self._fetches.items()}
         if self._mode == "constant":
-            return parts[0, 0]
+            return part_by_key[0, 0]
         if self._mode == "circular":
             # Include empty parts, so that this rank takes part in the exchange of their gradients.
-            rows, cols = (
-                [last - first for first, last in _source_intervals(interval, length, self._mode)]
+            part_heights, part_widths = (
+                [
+                    last - first
+                    for first, last in _find_source_intervals(interval, length, self._mode)
+                ]
                 for interval, length in self._axes()
             )
             rows_of_parts = (
                 [
-                    parts.get((row, col), tile.new_empty(*tile.shape[:2], height, width))
-                    for col, width in enumerate(cols)
+                    part_by_key.get((row, col), tile.new_empty(*tile.shape[:2], height, width))
+                    for col, width in enumerate(part_widths)
                 ]
-                for row, height in enumerate(rows)
+                for row, height in enumerate(part_heights)
             )
             return torch.cat([torch.cat(row_parts, 3) for row_parts in rows_of_parts], 2)
-        (part,) = parts.values()
+        (part,) = part_by_key.values()
         for axis, (interval, length) in enumerate(self._axes()):
-            sources = _source_indices(interval, length, self._mode)
-            first = min(sources, default=0)
-            if sources != list(range(first, first + len(sources))):
-                indices = torch.tensor([index - first for index in sources], device=part.device)
+            source_indices = _find_source_indices(interval, length, self._mode)
+            first = min(source_indices, default=0)
+            if source_indices != list(range(first, first + len(source_indices))):
+                indices = torch.tensor(
+                    [index - first for index in source_indices], device=part.device
+                )
                 part = part.index_select(2 + axis, indices)
         return part
 
     def _axes(self) -> Iterable[tuple[Interval, int]]:
-        return zip((self._box.rows, self._box.cols), self._sides, strict=True)
+        return zip((self._box.rows, self._box.cols), self._image_sides, strict=True)
 
-    def _part_box(self, rank_box: RankBox, row: int, col: int) -> RankBox:
+    def _make_part_box_function(self, rank_box: RankBox, row: int, col: int) -> RankBox:
         """Return the source box of one part of each rank's box."""
 
-        def part(rank: int) -> Box:
+        def find_part_box(rank: int) -> Box:
             box = rank_box(rank)
             rows, cols = (
-                _source_intervals(interval, length, self._mode)[index]
+                _find_source_intervals(interval, length, self._mode)[index]
                 for interval, length, index in zip(
-                    (box.rows, box.cols), self._sides, (row, col), strict=True
+                    (box.rows, box.cols), self._image_sides, (row, col), strict=True
                 )
             )
             return Box(rows, cols)
 
-        return part
+        return find_part_box
 
 
 def _ranks(tiling: Tiling) -> range:
     return range(tiling.comm.size)
 
 
-def _source_intervals(interval: Interval, length: int, mode: str) -> list[Interval]:
+def _find_source_intervals(interval: Interval, length: int, mode: str) -> list[Interval]:
     """Return the source intervals of an interval: one, or three if circular."""
     first, last = interval
     if mode == "circular":
@@ -160,11 +170,11 @@ def _source_intervals(interval: Interval, length: int, mode: str) -> list[Interv
             (max(first, 0), max(min(last, length), max(first, 0))),
             (max(first, length) - length, last - length) if last > length else (0, 0),
         ]
-    sources = _source_indices(interval, length, mode)
-    return [(min(sources), max(sources) + 1) if sources else (0, 0)]
+    source_indices = _find_source_indices(interval, length, mode)
+    return [(min(source_indices), max(source_indices) + 1) if source_indices else (0, 0)]
 
 
-def _source_indices(interval: Interval, length: int, mode: str) -> list[int]:
+def _find_source_indices(interval: Interval, length: int, mode: str) -> list[int]:
     """Return the source index of each position of an interval."""
     last = length - 1
     if mode == "replicate":

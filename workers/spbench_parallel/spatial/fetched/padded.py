@@ -41,13 +41,16 @@ class SpatialPad2d(FetchingOperator):
     ) -> None:
         super().__init__()
         left, right, top, bottom = pads
-        owned = tiling.partition
-        self.output = tiling.resized(owned.height + top + bottom, owned.width + left + right)
-        tile_of = self.output.partition.tile
+        image_tiles = tiling.partition
+        self.output = tiling.resized(
+            image_tiles.height + top + bottom, image_tiles.width + left + right
+        )
+        find_output_tile = self.output.partition.tile
         self._padded = PaddedBox(
             tiling,
             lambda rank: Box(
-                _shift_back(tile_of(rank).rows, top), _shift_back(tile_of(rank).cols, left)
+                _shift_back(find_output_tile(rank).rows, top),
+                _shift_back(find_output_tile(rank).cols, left),
             ),
             mode,
             value,
@@ -65,7 +68,7 @@ class _PaddedWindows:
     Args:
         window: The window over the padded image, without its own padding.
         pads: The pixels around the image.
-        sides: Height and width of the output.
+        output_sides: Height and width of the output.
         mode: See `SpatialPad2d`.
         value: See `SpatialPad2d`.
         tiling: The tiles of the input.
@@ -75,16 +78,16 @@ class _PaddedWindows:
         self,
         window: Window2d,
         pads: Pads,
-        sides: tuple[int, int],
+        output_sides: tuple[int, int],
         mode: str,
         value: float,
         tiling: Tiling,
     ) -> None:
-        self.output = tiling.resized(*sides)
-        tile_of = self.output.partition.tile
+        self.output = tiling.resized(*output_sides)
+        find_output_tile = self.output.partition.tile
 
         def find_read_box(rank: int) -> Box:
-            box = window.find_inputs(tile_of(rank))
+            box = window.find_inputs(find_output_tile(rank))
             return Box(_shift_back(box.rows, pads[2]), _shift_back(box.cols, pads[0]))
 
         self.box = PaddedBox(tiling, find_read_box, mode, value)
@@ -115,23 +118,23 @@ class SpatialPaddedConv2d(FetchingOperator):
             Window(conv.kernel_size[axis], conv.stride[axis], 0, conv.dilation[axis])
             for axis in (0, 1)
         )
-        owned = tiling.partition
-        sides = (
-            rows.count_outputs(owned.height + pads[2] + pads[3]),
-            cols.count_outputs(owned.width + pads[0] + pads[1]),
+        image_tiles = tiling.partition
+        output_sides = (
+            rows.count_outputs(image_tiles.height + pads[2] + pads[3]),
+            cols.count_outputs(image_tiles.width + pads[0] + pads[1]),
         )
         mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
-        windows = _PaddedWindows(Window2d(rows, cols), pads, sides, mode, 0.0, tiling)
-        self.output = windows.output
-        self._padded = windows.box
+        padded_windows = _PaddedWindows(Window2d(rows, cols), pads, output_sides, mode, 0.0, tiling)
+        self.output = padded_windows.output
+        self._padded = padded_windows.box
         self.fetches = self._padded.fetches
         self._comm = tiling.comm
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
         weight, bias = share_weights(self._comm, self.weight, self.bias)
-        settings = self._stride, (0, 0), self._dilation, self._groups
-        return convolve(self._padded.fetch(tile), weight, bias, *settings)
+        window_arguments = self._stride, (0, 0), self._dilation, self._groups
+        return convolve(self._padded.fetch(tile), weight, bias, *window_arguments)
 
 
 def get_pads(conv: nn.Conv2d) -> Pads:
@@ -169,18 +172,18 @@ class SpatialCeilMaxPool2d(FetchingOperator):
         tiling: Tiling,
     ) -> None:
         super().__init__()
-        self._settings = kernel_size, stride, 0, dilation
+        self._window_arguments = kernel_size, stride, 0, dilation
         padded_window = make_window(kernel_size, stride, padding, dilation)
         pads = padded_window.cols.padding, 0, padded_window.rows.padding, 0
-        window = make_window(kernel_size, stride, 0, dilation)
-        windows = _PaddedWindows(window, pads, sides, "constant", -math.inf, tiling)
-        self.output = windows.output
-        self._padded = windows.box
+        unpadded_window = make_window(kernel_size, stride, 0, dilation)
+        padded_windows = _PaddedWindows(unpadded_window, pads, sides, "constant", -math.inf, tiling)
+        self.output = padded_windows.output
+        self._padded = padded_windows.box
         self.fetches = self._padded.fetches
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        return functional.max_pool2d(self._padded.fetch(tile), *self._settings)
+        return functional.max_pool2d(self._padded.fetch(tile), *self._window_arguments)
 
 
 def _shift_back(interval: Interval, offset: int) -> Interval:

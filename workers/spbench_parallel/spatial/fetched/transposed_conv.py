@@ -48,22 +48,23 @@ class SpatialConvTranspose2d(FetchingOperator):
             for axis in (0, 1)
         ]
         image = tiling.partition.image
-        tile_of = self.output.partition.tile
+        find_output_tile = self.output.partition.tile
 
         def find_read_box(rank: int) -> Box:
-            tile = tile_of(rank)
+            tile = find_output_tile(rank)
             if tile.empty:
                 return Box((0, 0), (0, 0))
             return Box(
-                axes[0].reads(tile.rows, image.height), axes[1].reads(tile.cols, image.width)
+                axes[0].find_inputs(tile.rows, image.height),
+                axes[1].find_inputs(tile.cols, image.width),
             )
 
         self._fetch = FetchedBox(tiling, find_read_box)
         self.fetches = (self._fetch,)
         box = self._fetch.box
         tile = self.output.tile
-        self._shifts = [
-            (interval[0] - axis.first(inputs[0]), interval[1] - interval[0])
+        self._output_ranges = [
+            (interval[0] - axis.find_first_output(inputs[0]), interval[1] - interval[0])
             for axis, interval, inputs in zip(
                 axes, (tile.rows, tile.cols), (box.rows, box.cols), strict=True
             )
@@ -80,7 +81,7 @@ class SpatialConvTranspose2d(FetchingOperator):
             groups=self._groups,
             dilation=self._dilation,
         )
-        for axis, (first, count) in enumerate(self._shifts, start=2):
+        for axis, (first, count) in enumerate(self._output_ranges, start=2):
             outputs = _take_outputs(outputs, axis, first, count)
         return outputs if bias is None else outputs + bias.to(outputs.dtype)[:, None, None]
 
@@ -93,19 +94,19 @@ class _Axis:
         self._stride = stride
         self._padding = padding
 
-    def first(self, inputs: int) -> int:
+    def find_first_output(self, input_index: int) -> int:
         """Return the first output that an input contributes to."""
-        return inputs * self._stride - self._padding
+        return input_index * self._stride - self._padding
 
-    def reads(self, outputs: Interval, length: int) -> Interval:
+    def find_inputs(self, outputs: Interval, input_length: int) -> Interval:
         """Return the inputs that contribute to outputs.
 
         There is at least one; its contribution may be dropped later.
         """
         first = -(-(outputs[0] + self._padding - self._span) // self._stride)
         last = (outputs[1] - 1 + self._padding) // self._stride
-        first = min(max(first, 0), length - 1)
-        return first, max(min(last + 1, length), first + 1)
+        first = min(max(first, 0), input_length - 1)
+        return first, max(min(last + 1, input_length), first + 1)
 
 
 def _take_outputs(values: torch.Tensor, axis: int, first: int, count: int) -> torch.Tensor:

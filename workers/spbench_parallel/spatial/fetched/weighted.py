@@ -61,11 +61,12 @@ class SpatialWeightedSums(FetchingOperator):
     def __init__(self, rows: Taps, cols: Taps, *, tiling: Tiling) -> None:
         super().__init__()
         self.output = tiling.resized(len(rows), len(cols))
-        tile_of = self.output.partition.tile
+        find_output_tile = self.output.partition.tile
         self._fetch = FetchedBox(
             tiling,
             lambda rank: Box(
-                rows.read_interval(tile_of(rank).rows), cols.read_interval(tile_of(rank).cols)
+                rows.read_interval(find_output_tile(rank).rows),
+                cols.read_interval(find_output_tile(rank).cols),
             ),
         )
         self.fetches = (self._fetch,)
@@ -99,14 +100,14 @@ class _AxisSum:
             matrix = self._convert(values, "matrix", self._matrix)
             return matrix @ values if self._axis == 2 else values @ matrix.T
         indices = self._indices.to(values.device)
-        parts = [values.index_select(self._axis, index) for index in indices.T]
-        if len(parts) == 1 and bool((self._weights == 1.0).all()):
-            return parts[0]
+        values_by_tap = [values.index_select(self._axis, index) for index in indices.T]
+        if len(values_by_tap) == 1 and bool((self._weights == 1.0).all()):
+            return values_by_tap[0]
         weights = self._convert(values, "weights", lambda: self._weights)
         shape = (-1, 1) if self._axis == 2 else (-1,)
-        total = parts[0] * weights[:, 0].reshape(shape)
-        for tap, part in enumerate(parts[1:], start=1):
-            total = total + part * weights[:, tap].reshape(shape)
+        total = values_by_tap[0] * weights[:, 0].reshape(shape)
+        for tap, tap_values in enumerate(values_by_tap[1:], start=1):
+            total = total + tap_values * weights[:, tap].reshape(shape)
         return total
 
     def _matrix(self) -> torch.Tensor:
@@ -123,7 +124,7 @@ class _AxisSum:
         return self._converted[key]
 
 
-def resizing_taps(
+def make_resizing_taps(
     length: int,
     outputs: int,
     mode: str,
@@ -148,24 +149,24 @@ def resizing_taps(
     else:
         arguments |= {"scale_factor": (scale_factor, 1.0), "recompute_scale_factor": False}
     positions = functional.interpolate(ramp, **arguments).flatten()
-    first = positions.floor().long()
+    lower_indices = positions.floor().long()
     if mode != "bilinear":
-        return Taps(first[:, None], torch.ones(outputs, 1, dtype=torch.float64))
-    share = positions - first
-    neighbours = torch.stack((first, (first + 1).clamp(max=length - 1)), 1)
-    return Taps(neighbours, torch.stack((1.0 - share, share), 1))
+        return Taps(lower_indices[:, None], torch.ones(outputs, 1, dtype=torch.float64))
+    upper_share = positions - lower_indices
+    neighbours = torch.stack((lower_indices, (lower_indices + 1).clamp(max=length - 1)), 1)
+    return Taps(neighbours, torch.stack((1.0 - upper_share, upper_share), 1))
 
 
-def adaptive_taps(length: int, outputs: int) -> Taps:
+def make_adaptive_taps(length: int, outputs: int) -> Taps:
     """Return the taps of torch's ``adaptive_avg_pool2d`` along an axis."""
-    windows = [
+    read_intervals = [
         (output * length // outputs, -(-(output + 1) * length // outputs))
         for output in range(outputs)
     ]
-    return _make_mean_taps(windows, [last - first for first, last in windows])
+    return _make_mean_taps(read_intervals, [last - first for first, last in read_intervals])
 
 
-def pooling_taps(
+def make_pooling_taps(
     length: int,
     outputs: int,
     kernel: int,
@@ -188,22 +189,22 @@ def pooling_taps(
         counts_padding: Whether padding counts in the mean.
         divisor: The divisor of the sums; None: the number of pixels that count.
     """
-    windows = []
-    counts = []
+    read_intervals = []
+    divisors = []
     for output in range(outputs):
         first = output * stride - padding
         last = min(first + kernel, length + padding)
         inside = max(first, 0), min(last, length)
-        windows.append(inside)
+        read_intervals.append(inside)
         counted = last - first if counts_padding else inside[1] - inside[0]
-        counts.append(divisor or counted)
-    return _make_mean_taps(windows, counts)
+        divisors.append(divisor or counted)
+    return _make_mean_taps(read_intervals, divisors)
 
 
-def _make_mean_taps(windows: Sequence[Interval], counts: Sequence[int]) -> Taps:
-    taps = max(last - first for first, last in windows)
-    steps = torch.arange(taps)
-    first, last = (torch.tensor(ends)[:, None] for ends in zip(*windows, strict=True))
-    indices = torch.minimum(first + steps, last - 1)
-    weights = (first + steps < last).double() / torch.tensor(counts)[:, None]
+def _make_mean_taps(read_intervals: Sequence[Interval], divisors: Sequence[int]) -> Taps:
+    tap_count = max(last - first for first, last in read_intervals)
+    tap_offsets = torch.arange(tap_count)
+    first, last = (torch.tensor(ends)[:, None] for ends in zip(*read_intervals, strict=True))
+    indices = torch.minimum(first + tap_offsets, last - 1)
+    weights = (first + tap_offsets < last).double() / torch.tensor(divisors)[:, None]
     return Taps(indices, weights)

@@ -20,9 +20,9 @@ from spbench_parallel.spatial.execution import make_empty_output
 from spbench_parallel.spatial.fused.boundary_fill import PIXELWISE, fill_outside, find_fills
 from spbench_parallel.spatial.fused.chain import (
     ChainLayer,
-    chain_boxes,
-    chain_transfers,
-    redundant_share,
+    compute_chain_boxes,
+    compute_chain_transfers,
+    compute_redundant_share,
 )
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.gather_cache import GatherCache
@@ -60,14 +60,16 @@ class FusedBlock(nn.Sequential):
     def __init__(self, layers: Sequence[nn.Module], tiling: Tiling) -> None:
         super().__init__(*layers)
         self.tiling = tiling
-        self._links, self.output = _make_chain(layers, tiling)
+        self._chain, self.output = _make_chain(layers, tiling)
         rank = tiling.comm.rank
-        produced = self.output.partition
-        self.redundant_share = redundant_share(self._links, produced)
-        self._boxes = chain_boxes(self._links, produced, rank)
-        self._fills = find_fills(layers)
-        table = chain_transfers(self._links, produced)
-        self.gathers = GatherCache(tiling, table, self._boxes[:1], self._fills.pop(0, 0.0))
+        output_tiles = self.output.partition
+        self.redundant_share = compute_redundant_share(self._chain, output_tiles)
+        self._boxes = compute_chain_boxes(self._chain, output_tiles, rank)
+        self._fill_by_layer = find_fills(layers)
+        transfers = compute_chain_transfers(self._chain, output_tiles)
+        self.gathers = GatherCache(
+            tiling, transfers, self._boxes[:1], self._fill_by_layer.pop(0, 0.0)
+        )
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output.
@@ -76,13 +78,13 @@ class FusedBlock(nn.Sequential):
             ValueError: The tile does not have the shape of this rank's tile in the tiling.
         """
         check_tile(self.tiling, tile)
-        shared = [
+        parameters_by_layer = [
             layer.shared_parameters() if isinstance(layer, SpatialConv2d) else () for layer in self
         ]
         gather = self.gathers.get(tile)
         (pixels,) = gather.finish(gather.start(tile))
         box = self._boxes[0]
-        for index, parameters in enumerate(shared):
+        for index, parameters in enumerate(parameters_by_layer):
             pixels = self._fill_boundary(index, pixels, box)
             pixels = _crop(pixels, box, self._boxes[index])
             pixels, box = self._compute_layer(index, pixels, parameters)
@@ -94,13 +96,13 @@ class FusedBlock(nn.Sequential):
 
     def _fill_boundary(self, index: int, pixels: torch.Tensor, box: Box) -> torch.Tensor:
         """Return the input of a layer with its boundary fill, if it has one."""
-        if index not in self._fills:
+        if index not in self._fill_by_layer:
             return pixels
-        strips = strips_outside(box, self._links[index].owned.image)
+        strips = strips_outside(box, self._chain[index].input_tiles.image)
         if strips and isinstance(self[index - 1], PIXELWISE):
             # The previous layer may need its outputs unchanged for backward.
             pixels = pixels.clone()
-        return fill_outside(pixels, box, strips, self._fills[index])
+        return fill_outside(pixels, box, strips, self._fill_by_layer[index])
 
     def _compute_layer(
         self, index: int, pixels: torch.Tensor, parameters: tuple[torch.Tensor, ...]
@@ -116,7 +118,7 @@ class FusedBlock(nn.Sequential):
             channels = layer.out_channels if parameters else pixels.shape[1]
             shape = (pixels.shape[0], channels, output_box.height, output_box.width)
             return make_empty_output(shape, pixels, *parameters), output_box
-        padding = self._links[index].padding
+        padding = self._chain[index].padding
         if isinstance(layer, SpatialConv2d):
             return layer.local(pixels, padding, *parameters), output_box
         return layer.local(pixels, padding, output_box), output_box
@@ -186,32 +188,32 @@ def fuse(layers: Sequence[nn.Module], tiling: Tiling, fused_layers: int) -> Fuse
 
 def _make_chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[ChainLayer], Tiling]:
     """Return the chain of the layers, and the tiles of the last one's output."""
-    links = []
+    chain = []
     for index, layer in enumerate(layers):
         name = f"layer {index} ({type(layer).__name__})"
-        expected = tiling
+        layer_tiling = tiling
         if isinstance(layer, WINDOWED):
-            expected = layer.tiled.tiling
-            links.append(ChainLayer(tiling.partition, layer.window))
+            layer_tiling = layer.tiled.tiling
+            chain.append(ChainLayer(tiling.partition, layer.window))
         elif isinstance(layer, SpatialBatchNorm2d):
-            expected = layer.tiling
-            links.append(ChainLayer(tiling.partition, statistics=True))
+            layer_tiling = layer.tiling
+            chain.append(ChainLayer(tiling.partition, statistics=True))
         elif isinstance(layer, PIXELWISE):
-            links.append(ChainLayer(tiling.partition))
+            chain.append(ChainLayer(tiling.partition))
         else:
             raise TypeError(
                 f"{name} cannot be fused; it must be a spatial convolution, pool or batch norm, or "
                 "a module without parameters that works on each value alone"
             )
-        if expected.partition != tiling.partition:
+        if layer_tiling.partition != tiling.partition:
             raise ValueError(
                 f"{name} was made for other tiles than it gets; give it the output of the layer "
                 "before it as its tiling"
             )
         tiling = layer.output if isinstance(layer, WINDOWED) else tiling
-    if not any(link.window for link in links):
+    if not any(chain_layer.window for chain_layer in chain):
         raise ValueError("no layer of the fused block has a window; give it one that has")
-    return links, tiling
+    return chain, tiling
 
 
 def _crop(pixels: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:

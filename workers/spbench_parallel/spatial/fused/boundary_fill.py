@@ -48,24 +48,24 @@ def find_fills(layers: Sequence[nn.Module]) -> dict[int, float]:
     A fill is applied as early as possible without changing its value. A ReLU maps a convolution's
     zeros to zeros, and its backward needs its outputs unchanged.
     """
-    fills = {}
+    fill_by_layer = {}
     for index, layer in enumerate(layers):
         fill = getattr(layer, "fill", None)
         if fill is None:
             continue
-        position = index
-        while position > 0 and _preserves(layers[position - 1], fill):
-            position -= 1
-        fills[position] = float(fill)
+        earliest = index
+        while earliest > 0 and _preserves(layers[earliest - 1], fill):
+            earliest -= 1
+        fill_by_layer[earliest] = float(fill)
         if math.isinf(fill):
             # Outputs of a max pool outside the image are infinite, with NaN gradients (0 * inf).
-            fills.setdefault(index + 1, 0.0)
-    return fills
+            fill_by_layer.setdefault(index + 1, 0.0)
+    return fill_by_layer
 
 
-def _preserves(layer: nn.Module, fill: float) -> bool:
+def _preserves(layer: nn.Module, value: float) -> bool:
     """Return whether a layer maps a value to itself."""
-    return isinstance(layer, PIXELWISE) and float(layer(torch.tensor(fill))) == fill
+    return isinstance(layer, PIXELWISE) and float(layer(torch.tensor(value))) == value
 
 
 def fill_outside(

@@ -20,13 +20,13 @@ class ChainLayer:
     """A layer of a chain.
 
     Attributes:
-        owned: The tiles of its input.
+        input_tiles: The tiles of its input.
         window: None for a pixelwise layer.
         statistics: Whether it computes statistics, and therefore reads all pixels that the rank
             owns.
     """
 
-    owned: Partition
+    input_tiles: Partition
     window: Window2d | None = None
     statistics: bool = False
 
@@ -35,57 +35,76 @@ class ChainLayer:
         """Rows and columns that the layer itself adds around its input."""
         if self.window is None:
             return 0, 0
-        grid = self.owned.grid
+        grid = self.input_tiles.grid
         return (
             self.window.rows.padding if grid.rows == 1 else 0,
             self.window.cols.padding if grid.cols == 1 else 0,
         )
 
-    def need(self, outputs: Box, rank: int) -> Box:
+    def find_input_box(self, output_box: Box, rank: int) -> Box:
         """Return the input box from which a rank computes outputs."""
         if self.statistics:
-            return hull(outputs, self.owned.tile(rank))
+            return hull(output_box, self.input_tiles.tile(rank))
         if self.window is None:
-            return outputs
-        if outputs.empty:
+            return output_box
+        if output_box.empty:
             return EMPTY_BOX
-        owned = self.owned
+        input_tiles = self.input_tiles
         return Box(
-            _need_interval(self.window.rows, outputs.rows, owned.grid.rows, owned.height),
-            _need_interval(self.window.cols, outputs.cols, owned.grid.cols, owned.width),
+            _find_input_interval(
+                self.window.rows, output_box.rows, input_tiles.grid.rows, input_tiles.height
+            ),
+            _find_input_interval(
+                self.window.cols, output_box.cols, input_tiles.grid.cols, input_tiles.width
+            ),
         )
 
 
-def chain_boxes(links: Sequence[ChainLayer], produced: Partition, rank: int) -> tuple[Box, ...]:
+def compute_chain_boxes(
+    chain: Sequence[ChainLayer], output_tiles: Partition, rank: int
+) -> tuple[Box, ...]:
     """Return the input box of each layer on a rank, and last its owned outputs."""
-    boxes = [produced.tile(rank)]
-    for link in reversed(links):
-        boxes.append(link.need(boxes[-1], rank))
+    boxes = [output_tiles.tile(rank)]
+    for layer in reversed(chain):
+        boxes.append(layer.find_input_box(boxes[-1], rank))
     return tuple(reversed(boxes))
 
 
-def chain_transfers(links: Sequence[ChainLayer], produced: Partition) -> Transfers:
+def compute_chain_transfers(chain: Sequence[ChainLayer], output_tiles: Partition) -> Transfers:
     """Return the transfers of all pixels that the chain reads, in one exchange."""
-    owned = links[0].owned
-    needs = (chain_boxes(links, produced, rank)[0] for rank in range(owned.size))
-    return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
+    input_tiles = chain[0].input_tiles
+    input_boxes = (
+        compute_chain_boxes(chain, output_tiles, rank)[0] for rank in range(input_tiles.size)
+    )
+    return Transfers(
+        input_tiles, tuple(input_box.intersect(input_tiles.image) for input_box in input_boxes)
+    )
 
 
-def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
+def compute_redundant_share(chain: Sequence[ChainLayer], output_tiles: Partition) -> float:
     """Return the redundant computation: 0.1 is a tenth more than the ranks own.
 
     It counts the outputs of layers with a window, including those outside the image. It is negative
     if a layer skips pixels that no later layer reads.
     """
-    results = [*(link.owned for link in links[1:]), produced]
-    ranks = [chain_boxes(links, produced, rank) for rank in range(produced.size)]
-    windowed = [index for index, link in enumerate(links) if link.window is not None]
-    computed = sum(_area(boxes[index + 1]) for boxes in ranks for index in windowed)
-    return computed / sum(_area(results[index].image) for index in windowed) - 1.0
+    tiles_by_layer = [*(layer.input_tiles for layer in chain[1:]), output_tiles]
+    boxes_by_rank = [
+        compute_chain_boxes(chain, output_tiles, rank) for rank in range(output_tiles.size)
+    ]
+    windowed_indices = [index for index, layer in enumerate(chain) if layer.window is not None]
+    computed_outputs = sum(
+        _area(boxes[index + 1]) for boxes in boxes_by_rank for index in windowed_indices
+    )
+    return (
+        computed_outputs / sum(_area(tiles_by_layer[index].image) for index in windowed_indices)
+        - 1.0
+    )
 
 
-def _need_interval(window: Window, outputs: Interval, tiles: int, length: int) -> Interval:
-    return (0, length) if tiles == 1 else window.find_inputs(outputs)
+def _find_input_interval(
+    window: Window, outputs: Interval, tile_count: int, length: int
+) -> Interval:
+    return (0, length) if tile_count == 1 else window.find_inputs(outputs)
 
 
 def hull(a: Box, b: Box) -> Box:

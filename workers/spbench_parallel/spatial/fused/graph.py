@@ -21,15 +21,15 @@ class OperatorStep:
     """An operator of a graph, with one output.
 
     Attributes:
-        reads: The indices of the values that it reads.
-        output: The tiles of its output.
+        input_indices: The indices of the values that it reads.
+        output_tiles: The tiles of its output.
         window: None for a pixelwise operator.
         statistics: Whether it computes statistics, and therefore reads all pixels that the rank
             owns.
     """
 
-    reads: tuple[int, ...]
-    output: Partition
+    input_indices: tuple[int, ...]
+    output_tiles: Partition
     window: Window2d | None = None
     statistics: bool = False
 
@@ -41,19 +41,19 @@ class OperatorGraph:
     Values are numbered: first the inputs, then the outputs of the steps.
 
     Attributes:
-        inputs: The tiles of each input.
+        input_tiles: The tiles of each input.
         steps: The operators; each reads values with lower indices.
-        results: The indices of the values that are outputs.
+        output_indices: The indices of the values that are outputs.
     """
 
-    inputs: tuple[Partition, ...]
+    input_tiles: tuple[Partition, ...]
     steps: tuple[OperatorStep, ...]
-    results: tuple[int, ...]
+    output_indices: tuple[int, ...]
 
     @property
-    def values(self) -> tuple[Partition, ...]:
+    def value_tiles(self) -> tuple[Partition, ...]:
         """The tiles of each value."""
-        return *self.inputs, *(step.output for step in self.steps)
+        return *self.input_tiles, *(step.output_tiles for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,16 @@ class InputCut:
     uneven_padding: tuple[int, int, int, int]
 
 
-def cut_input(window: Window2d, owned: Partition, outputs: Box) -> InputCut:
+def cut_input(window: Window2d, input_tiles: Partition, output_box: Box) -> InputCut:
     """Return the part of the input from which outputs are computed.
 
     Args:
         window: The operator's window.
-        owned: The tiles of its input.
-        outputs: Pixels of its output; not empty.
+        input_tiles: The tiles of its input.
+        output_box: Pixels of its output; not empty.
     """
-    rows = _cut_axis(window.rows, owned.grid.rows > 1, outputs.rows, owned.height)
-    cols = _cut_axis(window.cols, owned.grid.cols > 1, outputs.cols, owned.width)
+    rows = _cut_axis(window.rows, input_tiles.grid.rows > 1, output_box.rows, input_tiles.height)
+    cols = _cut_axis(window.cols, input_tiles.grid.cols > 1, output_box.cols, input_tiles.width)
     return InputCut(
         Box(rows.inside, cols.inside),
         (rows.padding, cols.padding),
@@ -89,48 +89,52 @@ def cut_input(window: Window2d, owned: Partition, outputs: Box) -> InputCut:
     )
 
 
-def graph_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
+def compute_value_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
     """Return the box of each value on a rank."""
-    values = graph.values
-    boxes = [EMPTY_BOX] * len(values)
-    for value in graph.results:
-        boxes[value] = hull(boxes[value], values[value].tile(rank))
-    first = len(graph.inputs)
-    for index in reversed(range(len(graph.steps))):
-        step = graph.steps[index]
-        output = first + index
+    tiles_by_value = graph.value_tiles
+    boxes = [EMPTY_BOX] * len(tiles_by_value)
+    for index in graph.output_indices:
+        boxes[index] = hull(boxes[index], tiles_by_value[index].tile(rank))
+    input_count = len(graph.input_tiles)
+    for step_index in reversed(range(len(graph.steps))):
+        step = graph.steps[step_index]
+        output_index = input_count + step_index
         if step.statistics:
-            boxes[output] = hull(boxes[output], step.output.tile(rank))
-        if boxes[output].empty:
+            boxes[output_index] = hull(boxes[output_index], step.output_tiles.tile(rank))
+        if boxes[output_index].empty:
             continue
-        for value in step.reads:
-            box = boxes[output]
+        for index in step.input_indices:
+            input_box = boxes[output_index]
             if step.window is not None:
-                box = cut_input(step.window, values[value], box).box
-            boxes[value] = hull(boxes[value], box)
+                input_box = cut_input(step.window, tiles_by_value[index], input_box).box
+            boxes[index] = hull(boxes[index], input_box)
     return tuple(EMPTY_BOX if box.empty else box for box in boxes)
 
 
-def graph_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
+def compute_input_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
     """Return, per input, the transfers of all pixels that the ranks need."""
-    ranks = [graph_boxes(graph, rank) for rank in range(graph.inputs[0].size)]
+    boxes_by_rank = [compute_value_boxes(graph, rank) for rank in range(graph.input_tiles[0].size)]
     return tuple(
-        Transfers(owned, tuple(boxes[value] for boxes in ranks))
-        for value, owned in enumerate(graph.inputs)
+        Transfers(tiles, tuple(boxes[input_index] for boxes in boxes_by_rank))
+        for input_index, tiles in enumerate(graph.input_tiles)
     )
 
 
-def last_uses(graph: OperatorGraph) -> tuple[tuple[int, ...], ...]:
+def find_freeable_values(graph: OperatorGraph) -> tuple[tuple[int, ...], ...]:
     """Return, per step, the values that can be freed after it.
 
     No later step reads them, and they are not results.
     """
-    last: dict[int, int] = {}
-    for index, step in enumerate(graph.steps):
-        last |= dict.fromkeys(step.reads, index)
+    last_step_by_value: dict[int, int] = {}
+    for step_index, step in enumerate(graph.steps):
+        last_step_by_value |= dict.fromkeys(step.input_indices, step_index)
     return tuple(
-        tuple(value for value, use in last.items() if use == index and value not in graph.results)
-        for index in range(len(graph.steps))
+        tuple(
+            value
+            for value, last_step in last_step_by_value.items()
+            if last_step == step_index and value not in graph.output_indices
+        )
+        for step_index in range(len(graph.steps))
     )
 
 
@@ -141,13 +145,13 @@ class _AxisCut:
     uneven_padding: tuple[int, int]
 
 
-def _cut_axis(window: Window, divided: bool, outputs: Interval, length: int) -> _AxisCut:
+def _cut_axis(window: Window, divided: bool, outputs: Interval, image_length: int) -> _AxisCut:
     if not divided:
-        return _AxisCut((0, length), window.padding, (0, 0))
-    first, last = window.find_inputs(outputs)
-    inside = max(first, 0), min(last, length)
-    before = inside[0] - first
-    after = last - inside[1]
+        return _AxisCut((0, image_length), window.padding, (0, 0))
+    first_read, end_read = window.find_inputs(outputs)
+    inside = max(first_read, 0), min(end_read, image_length)
+    before = inside[0] - first_read
+    after = end_read - inside[1]
     if before == after:
         return _AxisCut(inside, before, (0, 0))
     return _AxisCut(inside, 0, (before, after))

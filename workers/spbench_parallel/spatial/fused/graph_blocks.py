@@ -20,12 +20,12 @@ from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.execution import make_empty_output
 from spbench_parallel.spatial.fused.graph import (
     InputCut,
+    compute_input_transfers,
+    compute_value_boxes,
     cut_input,
-    graph_boxes,
-    graph_transfers,
-    last_uses,
+    find_freeable_values,
 )
-from spbench_parallel.spatial.fused.tracing import trace
+from spbench_parallel.spatial.fused.tracing import trace_operators
 from spbench_parallel.spatial.gather import Gather, PendingGather
 from spbench_parallel.spatial.gather_cache import GatherCache
 from spbench_parallel.spatial.gradients import share_parameters
@@ -57,20 +57,31 @@ class FusedGraph:
     """
 
     def __init__(self, layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]) -> None:
-        self.graph, self._operators = trace(layers, tilings)
-        self.tables = graph_transfers(self.graph)
+        self.graph, self._operators = trace_operators(layers, tilings)
+        self.tables = compute_input_transfers(self.graph)
         self._tilings = tuple(tilings)
-        self._first = len(tilings)
+        self._input_count = len(tilings)
         self._comm = tilings[0].comm
-        self._exchanged = tuple(
-            any(table.list_received(rank) for rank in range(self._comm.size))
-            for table in self.tables
+        self._input_is_exchanged = tuple(
+            any(transfers.list_received(rank) for rank in range(self._comm.size))
+            for transfers in self.tables
         )
-        self._boxes = self._value_boxes(graph_boxes(self.graph, self._comm.rank))
-        self._cuts = tuple(self._cut_step(index) for index in range(len(self._operators)))
-        self._last_uses = last_uses(self.graph)
-        inputs = zip(self._tilings, self.tables, self._boxes[: self._first], strict=True)
-        self._gathers = [GatherCache(tiling, table, [box]) for tiling, table, box in inputs]
+        self._box_by_value = self._keep_unexchanged_tiles(
+            compute_value_boxes(self.graph, self._comm.rank)
+        )
+        self._cut_by_step = tuple(
+            self._make_input_cut(step_index) for step_index in range(len(self._operators))
+        )
+        self._freeable_after_step = find_freeable_values(self.graph)
+        input_properties = zip(
+            self._tilings,
+            self.tables,
+            self._box_by_value[: self._input_count],
+            strict=True,
+        )
+        self._gathers = [
+            GatherCache(tiling, transfers, [box]) for tiling, transfers, box in input_properties
+        ]
 
     def __call__(self, *tiles: torch.Tensor) -> TensorTuple:
         """Return this rank's tiles of the outputs.
@@ -78,17 +89,22 @@ class FusedGraph:
         Raises:
             ValueError: A tile does not have the shape of this rank's tile in its tiling.
         """
-        pending = [self._start(number, tile) for number, tile in enumerate(tiles)]
+        pending = [self._start_gather(input_index, tile) for input_index, tile in enumerate(tiles)]
         # After the start, so that backward sums over the tiles while gradients of halos travel.
-        parameters = self._parameters()
-        values = {number: self._finish(number, gather) for number, gather in enumerate(pending)}
-        for index in range(len(self._operators)):
-            values[self._first + index] = self._compute_step(
-                index, values, parameters.get(index, ())
+        parameters_by_step = self._share_parameters()
+        tensor_by_value = {
+            input_index: self._finish_gather(input_index, gather)
+            for input_index, gather in enumerate(pending)
+        }
+        for step_index in range(len(self._operators)):
+            tensor_by_value[self._input_count + step_index] = self._compute_step(
+                step_index, tensor_by_value, parameters_by_step.get(step_index, ())
             )
-            for value in self._last_uses[index]:
-                del values[value]
-        return tuple(self._crop_result(value, values[value]) for value in self.graph.results)
+            for value in self._freeable_after_step[step_index]:
+                del tensor_by_value[value]
+        return tuple(
+            self._crop_to_tile(value, tensor_by_value[value]) for value in self.graph.output_indices
+        )
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
@@ -100,87 +116,103 @@ class FusedGraph:
         """The halo gathers created so far."""
         return [gather for cache in self._gathers for gather in cache]
 
-    def _value_boxes(self, needed: tuple[Box, ...]) -> tuple[Box, ...]:
+    def _keep_unexchanged_tiles(self, needed_boxes: tuple[Box, ...]) -> tuple[Box, ...]:
         """Return the box of each value; an input without exchange keeps its tile."""
-        inputs = zip(needed[: self._first], self._exchanged, self._tilings, strict=True)
-        boxes = (box if exchanged else tiling.tile for box, exchanged, tiling in inputs)
-        return *boxes, *needed[self._first :]
+        input_properties = zip(
+            needed_boxes[: self._input_count], self._input_is_exchanged, self._tilings, strict=True
+        )
+        boxes = (box if exchanged else tiling.tile for box, exchanged, tiling in input_properties)
+        return *boxes, *needed_boxes[self._input_count :]
 
-    def _cut_step(self, index: int) -> InputCut | None:
+    def _make_input_cut(self, step_index: int) -> InputCut | None:
         """Return the cut of a step's input; None without a window or outputs."""
-        step = self.graph.steps[index]
-        outputs = self._boxes[self._first + index]
-        if step.window is None or outputs.empty:
+        step = self.graph.steps[step_index]
+        output_box = self._box_by_value[self._input_count + step_index]
+        if step.window is None or output_box.empty:
             return None
-        return cut_input(step.window, self.graph.values[step.reads[0]], outputs)
+        return cut_input(step.window, self.graph.value_tiles[step.input_indices[0]], output_box)
 
-    def _start(self, number: int, tile: torch.Tensor) -> torch.Tensor | PendingGather:
-        check_tile(self._tilings[number], tile)
-        if not self._exchanged[number]:
+    def _start_gather(self, input_index: int, tile: torch.Tensor) -> torch.Tensor | PendingGather:
+        check_tile(self._tilings[input_index], tile)
+        if not self._input_is_exchanged[input_index]:
             return tile
-        return self._gathers[number].get(tile).start(tile)
+        return self._gathers[input_index].get(tile).start(tile)
 
-    def _finish(self, number: int, pending: torch.Tensor | PendingGather) -> torch.Tensor:
+    def _finish_gather(
+        self, input_index: int, pending: torch.Tensor | PendingGather
+    ) -> torch.Tensor:
         if isinstance(pending, torch.Tensor):
             return pending
-        (pixels,) = self._gathers[number].get(pending.tile).finish(pending)
+        (pixels,) = self._gathers[input_index].get(pending.tile).finish(pending)
         return pixels
 
-    def _parameters(self) -> dict[int, TensorTuple]:
+    def _share_parameters(self) -> dict[int, TensorTuple]:
         """Return the convolutions' parameters, by step."""
-        parameters = {
-            index: (operator.weight,) if operator.bias is None else (operator.weight, operator.bias)
-            for index, operator in enumerate(self._operators)
+        parameters_by_step = {
+            step_index: (operator.weight,)
+            if operator.bias is None
+            else (operator.weight, operator.bias)
+            for step_index, operator in enumerate(self._operators)
             if isinstance(operator, SpatialConv2d)
         }
-        if not parameters:
+        if not parameters_by_step:
             return {}
-        flat = [parameter for tensors in parameters.values() for parameter in tensors]
-        shared = iter(share_parameters(self._comm, flat))
+        all_parameters = [
+            parameter
+            for step_parameters in parameters_by_step.values()
+            for parameter in step_parameters
+        ]
+        shared = iter(share_parameters(self._comm, all_parameters))
         return {
-            index: tuple(next(shared) for _ in tensors) for index, tensors in parameters.items()
+            step_index: tuple(next(shared) for _ in step_parameters)
+            for step_index, step_parameters in parameters_by_step.items()
         }
 
     def _compute_step(
-        self, index: int, values: Mapping[int, torch.Tensor], parameters: TensorTuple
+        self, step_index: int, tensor_by_value: Mapping[int, torch.Tensor], parameters: TensorTuple
     ) -> torch.Tensor:
         """Return the output of a step."""
-        operator: Any = self._operators[index]
-        step = self.graph.steps[index]
-        box = self._boxes[self._first + index]
+        operator: Any = self._operators[step_index]
+        step = self.graph.steps[step_index]
+        output_box = self._box_by_value[self._input_count + step_index]
         if step.window is not None:
-            return self._compute_windowed(index, values[step.reads[0]], parameters)
-        pixels = [_crop(values[value], self._boxes[value], box) for value in step.reads]
+            return self._compute_windowed(
+                step_index, tensor_by_value[step.input_indices[0]], parameters
+            )
+        inputs = [
+            _crop(tensor_by_value[value], self._box_by_value[value], output_box)
+            for value in step.input_indices
+        ]
         output: torch.Tensor
         if step.statistics:
-            output = operator.normalise(pixels[0], box)
+            output = operator.normalise(inputs[0], output_box)
         elif operator is torch.cat:
-            output = torch.cat(pixels, dim=1)
+            output = torch.cat(inputs, dim=1)
         else:
-            output = operator(*pixels)
+            output = operator(*inputs)
         return output
 
     def _compute_windowed(
-        self, index: int, pixels: torch.Tensor, parameters: TensorTuple
+        self, step_index: int, pixels: torch.Tensor, parameters: TensorTuple
     ) -> torch.Tensor:
-        operator: Any = self._operators[index]
-        cut = self._cuts[index]
-        outputs = self._boxes[self._first + index]
+        operator: Any = self._operators[step_index]
+        cut = self._cut_by_step[step_index]
+        output_box = self._box_by_value[self._input_count + step_index]
         if cut is None:
             channels = operator.out_channels if parameters else pixels.shape[1]
             return make_empty_output((pixels.shape[0], channels, 0, 0), pixels, *parameters)
-        (read,) = self.graph.steps[index].reads
-        pixels = _crop(pixels, self._boxes[read], cut.box)
+        (input_index,) = self.graph.steps[step_index].input_indices
+        pixels = _crop(pixels, self._box_by_value[input_index], cut.box)
         if any(cut.uneven_padding):
             pixels = pad(pixels, cut.uneven_padding, value=operator.fill)
-        result: torch.Tensor = operator.local(pixels, cut.padding, *(parameters or (outputs,)))
-        return result
+        output: torch.Tensor = operator.local(pixels, cut.padding, *(parameters or (output_box,)))
+        return output
 
-    def _crop_result(self, value: int, pixels: torch.Tensor) -> torch.Tensor:
-        tile = self.graph.values[value].tile(self._comm.rank)
+    def _crop_to_tile(self, value: int, pixels: torch.Tensor) -> torch.Tensor:
+        tile = self.graph.value_tiles[value].tile(self._comm.rank)
         if tile.empty:
             return make_empty_output((*pixels.shape[:2], *tile.shape), pixels)
-        return _crop(pixels, self._boxes[value], tile)
+        return _crop(pixels, self._box_by_value[value], tile)
 
 
 def _crop(pixels: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:

@@ -29,7 +29,7 @@ WINDOWED = (SpatialConv2d, SpatialMaxPool2d, SpatialAvgPool2d)
 _OPERATORS = (*WINDOWED, TileNorm, *PIXELWISE)
 
 
-def trace(
+def trace_operators(
     layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]
 ) -> tuple[OperatorGraph, tuple[Operator, ...]]:
     """Return the graph of a sequence of layers, and the operator of each step.
@@ -56,10 +56,10 @@ class _LayerSequence(nn.Module):
         super().__init__()
         self.layers = nn.ModuleDict(layers)
 
-    def forward(self, data: Any) -> Any:
+    def forward(self, tensors: Any) -> Any:
         for layer in self.layers.values():
-            data = layer(data)
-        return data
+            tensors = layer(tensors)
+        return tensors
 
 
 class _LayerSequenceOfTwo(nn.Module):
@@ -67,7 +67,7 @@ class _LayerSequenceOfTwo(nn.Module):
 
     def __init__(self, layers: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.row = _LayerSequence(layers)
+        self.row = _LayerSequence(layers)  # part of the names in messages
 
     def forward(self, before: Any, older: Any) -> Any:
         return self.row((before, older))
@@ -83,53 +83,53 @@ class _GraphBuilder:
     """Builds an `OperatorGraph` from the nodes of torch's graph.
 
     Attributes:
-        row: The layers.
-        inputs: The tiles of each input.
+        sequence: The layers.
+        input_tiles: The tiles of each input.
         operators: The operators of the steps.
     """
 
-    row: nn.Module
-    inputs: Sequence[Partition]
+    sequence: nn.Module
+    input_tiles: Sequence[Partition]
     operators: list[Operator] = field(default_factory=list)
     _steps: list[OperatorStep] = field(default_factory=list)
-    _values: list[Partition] = field(default_factory=list)
-    _indices: dict[fx.Node, int] = field(default_factory=dict)
-    _results: tuple[int, ...] = ()
+    _value_tiles: list[Partition] = field(default_factory=list)
+    _index_by_node: dict[fx.Node, int] = field(default_factory=dict)
+    _output_indices: tuple[int, ...] = ()
 
     @property
     def graph(self) -> OperatorGraph:
         """The graph, after all nodes have been added."""
-        return OperatorGraph(tuple(self.inputs), tuple(self._steps), self._results)
+        return OperatorGraph(tuple(self.input_tiles), tuple(self._steps), self._output_indices)
 
     def add_node(self, node: fx.Node) -> None:
         """Add the operator of a node of torch's graph."""
         if node.op == "placeholder":
-            self._add_value(node, self.inputs[len(self._values)])
+            self._add_value(node, self.input_tiles[len(self._value_tiles)])
         elif node.op == "call_module":
-            module = self.row.get_submodule(str(node.target))
+            module = self.sequence.get_submodule(str(node.target))
             self._add_module(node, module)
         elif node.op == "output":
-            (inputs,) = node.args
-            nodes = inputs if isinstance(inputs, tuple) else (inputs,)
-            self._results = self._find_indices(nodes)
+            (outputs,) = node.args
+            nodes = outputs if isinstance(outputs, tuple) else (outputs,)
+            self._output_indices = self._find_indices(nodes)
         elif node.target is operator.add:
             self._add_step(node, operator.add, node.args)
         elif node.target is torch.cat and node.kwargs == {"dim": 1}:
-            (inputs,) = node.args
-            self._add_step(node, torch.cat, inputs)
+            (joined_nodes,) = node.args
+            self._add_step(node, torch.cat, joined_nodes)
         else:
             raise TypeError(f"{node.format_node()} cannot be fused")
 
     def _add_module(self, node: fx.Node, module: nn.Module) -> None:
         (index,) = self._find_indices(node.args)
-        tiles = self._values[index]
+        input_tiles = self._value_tiles[index]
         if isinstance(module, nn.Identity):
-            self._indices[node] = index
+            self._index_by_node[node] = index
         elif isinstance(module, WINDOWED):
-            _check_tiles(node, module.tiled.tiling.partition, tiles)
+            _check_tiles(node, module.tiled.tiling.partition, input_tiles)
             self._add_step(node, module, node.args, module.output.partition, window=module.window)
         elif isinstance(module, TileNorm):
-            _check_tiles(node, module.tiling.partition, tiles)
+            _check_tiles(node, module.tiling.partition, input_tiles)
             self._add_step(node, module, node.args, statistics=True)
         elif isinstance(module, PIXELWISE):
             self._add_step(node, module, node.args)
@@ -140,22 +140,22 @@ class _GraphBuilder:
         self,
         node: fx.Node,
         operator_: Operator,
-        inputs: Any,
-        output: Partition | None = None,
-        **kind: Any,
+        input_nodes: Any,
+        output_tiles: Partition | None = None,
+        **step_options: Any,
     ) -> None:
-        indices = self._find_indices(inputs)
-        output = output or self._values[indices[0]]
+        indices = self._find_indices(input_nodes)
+        output_tiles = output_tiles or self._value_tiles[indices[0]]
         self.operators.append(operator_)
-        self._steps.append(OperatorStep(indices, output, **kind))
-        self._add_value(node, output)
+        self._steps.append(OperatorStep(indices, output_tiles, **step_options))
+        self._add_value(node, output_tiles)
 
-    def _add_value(self, node: fx.Node, partition: Partition) -> None:
-        self._indices[node] = len(self._values)
-        self._values.append(partition)
+    def _add_value(self, node: fx.Node, tiles: Partition) -> None:
+        self._index_by_node[node] = len(self._value_tiles)
+        self._value_tiles.append(tiles)
 
     def _find_indices(self, nodes: Any) -> tuple[int, ...]:
-        return tuple(self._indices[node] for node in nodes)
+        return tuple(self._index_by_node[node] for node in nodes)
 
 
 def _check_tiles(node: fx.Node, expected: Partition, actual: Partition) -> None:

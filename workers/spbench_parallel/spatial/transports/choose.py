@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
+from typing import NamedTuple
 
 from mpi4py import MPI
 
@@ -41,10 +42,18 @@ _DEVICE_TYPES = {**TRANSPORT_DEVICES, "cuda-pinned": TRANSPORT_DEVICES["cuda"]}
 _DEVICE_NAMES = {"cpu": "the host", "cuda": "a GPU"}
 SizeKey = tuple[tuple[int, ...], str, int]
 """Ranks, device type, and the logarithm of the most bytes that a rank sends."""
-_CHOICES: dict[SizeKey, str] = {}
-ROUNDS = 9
-BATCH = 3
+_NAME_BY_SIZE_KEY: dict[SizeKey, str] = {}
+TIMED_ROUNDS = 9
+EXCHANGES_PER_TIMING = 3
 """Exchanges per timing: a single one is too short for the clock and the barrier."""
+
+
+class OpenedTransport(NamedTuple):
+    """A transport; with ``auto``, also the ms of an exchange over each one tried."""
+
+    name: str
+    transport: Transport
+    tried_ms: dict[str, float]
 
 
 def find_refusals(spec: TransportSpec) -> dict[str, str]:
@@ -53,24 +62,24 @@ def find_refusals(spec: TransportSpec) -> dict[str, str]:
     Collective; all ranks get the same answer.
     """
     device = spec.device
-    reasons = {
+    reason_by_transport = {
         name: f"is for memory of {_DEVICE_NAMES[device_type]}, and the device is {device.type}"
         for name, device_type in _DEVICE_TYPES.items()
         if device_type != device.type
     }
-    within_a_host = "shm" if device.type == "cpu" else "cuda-ipc"
+    within_host_transport = "shm" if device.type == "cpu" else "cuda-ipc"
     if not is_on_one_host(spec.comm):
-        reasons[within_a_host] = "needs all ranks on one host"
+        reason_by_transport[within_host_transport] = "needs all ranks on one host"
     if device.type == "cuda":
         if reason := nccl_refusal(spec.comm, device):
-            reasons["nccl"] = reason
-        accepts, evidence = query_device_pointers(spec.comm)
-        if not accepts:
-            reasons["cuda-pinned"] = f"is what cuda is here: {evidence}"
-    return reasons
+            reason_by_transport["nccl"] = reason
+        accepts_pointers, evidence = query_device_pointers(spec.comm)
+        if not accepts_pointers:
+            reason_by_transport["cuda-pinned"] = f"is what cuda is here: {evidence}"
+    return reason_by_transport
 
 
-def open_transport(name: str, spec: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
+def open_transport(name: str, spec: TransportSpec) -> OpenedTransport:
     """Create a transport; ``auto`` creates all that apply and keeps the fastest.
 
     ``once`` measures at the first exchange of its size between the same ranks, and reuses the
@@ -78,49 +87,49 @@ def open_transport(name: str, spec: TransportSpec) -> tuple[str, Transport, dict
 
     Collective; all ranks get the same answer.
 
-    Returns:
-        The name, the transport, and the ms of an exchange over each transport that was tried.
-
     Raises:
         TransportError: The transport cannot carry this specification.
     """
     if name == "once":
         return _open_once(spec)
-    refusals = find_refusals(spec)
-    names = [candidate for candidate in TRANSPORTS if candidate not in refusals]
+    reason_by_transport = find_refusals(spec)
+    applicable = [candidate for candidate in TRANSPORTS if candidate not in reason_by_transport]
     if name != "auto":
-        if name not in names:
-            reason = refusals.get(name, "is not known")
-            raise TransportError(f"transport {name} {reason}; those that apply: {', '.join(names)}")
-        return name, TRANSPORTS[name](spec), {}
-    transports = _open_all(names, spec)
+        if name not in applicable:
+            reason = reason_by_transport.get(name, "is not known")
+            raise TransportError(
+                f"transport {name} {reason}; those that apply: {', '.join(applicable)}"
+            )
+        return OpenedTransport(name, TRANSPORTS[name](spec), {})
+    transports = _open_all(applicable, spec)
     ms_by_transport = _time_transports(spec, transports)
-    fastest = min(ms_by_transport, key=ms_by_transport.__getitem__)
+    fastest_name = min(ms_by_transport, key=ms_by_transport.__getitem__)
     for candidate, transport in transports.items():
-        if candidate != fastest:
+        if candidate != fastest_name:
             transport.free()
-    return fastest, transports[fastest], ms_by_transport
+    return OpenedTransport(fastest_name, transports[fastest_name], ms_by_transport)
 
 
-def _open_once(spec: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
+def _open_once(spec: TransportSpec) -> OpenedTransport:
     key = _make_size_key(spec)
-    if key in _CHOICES:
-        return _CHOICES[key], TRANSPORTS[_CHOICES[key]](spec), {}
+    if key in _NAME_BY_SIZE_KEY:
+        name = _NAME_BY_SIZE_KEY[key]
+        return OpenedTransport(name, TRANSPORTS[name](spec), {})
     opened = open_transport("auto", spec)
-    _CHOICES[key] = opened[0]
+    _NAME_BY_SIZE_KEY[key] = opened.name
     return opened
 
 
 def _make_size_key(spec: TransportSpec) -> SizeKey:
     """Return a key for similar exchanges: ranks, device type, and size."""
-    size = sum(view.numel() * view.element_size() for view in spec.outgoing)
-    largest: int = spec.comm.allreduce(size, op=MPI.MAX)
+    sent_bytes = sum(view.numel() * view.element_size() for view in spec.outgoing)
+    most_sent_bytes: int = spec.comm.allreduce(sent_bytes, op=MPI.MAX)
     group = spec.comm.Get_group()
     world = MPI.COMM_WORLD.Get_group()
     ranks = tuple(group.Translate_ranks(None, world))
     group.Free()
     world.Free()
-    return ranks, spec.device.type, largest.bit_length()
+    return ranks, spec.device.type, most_sent_bytes.bit_length()
 
 
 def _open_all(names: Sequence[str], spec: TransportSpec) -> dict[str, Transport]:
@@ -158,7 +167,7 @@ def _time_transports(spec: TransportSpec, transports: Mapping[str, Transport]) -
     }
     # Not interleaved: a case also exchanges in a loop over one transport, with buffers in cache.
     seconds_by_transport = time_alternatives(
-        alternatives, rounds=ROUNDS, warm_up=1, comm=spec.comm, interleaved=False
+        alternatives, rounds=TIMED_ROUNDS, warm_up=1, comm=spec.comm, interleaved=False
     )
     return {name: 1000.0 * seconds for name, seconds in seconds_by_transport.items()}
 
@@ -167,8 +176,8 @@ def _time_exchange(spec: TransportSpec, transport: Transport) -> float:
     # Only the current stream: others may hold NCCL receives from senders that wait for this rank.
     synchronize_stream(spec.device)
     spec.comm.Barrier()
-    start = perf_counter()
-    for _ in range(BATCH):
+    start_seconds = perf_counter()
+    for _ in range(EXCHANGES_PER_TIMING):
         exchange_once(transport)
     synchronize_stream(spec.device)
-    return (perf_counter() - start) / BATCH
+    return (perf_counter() - start_seconds) / EXCHANGES_PER_TIMING

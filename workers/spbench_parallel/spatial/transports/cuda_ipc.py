@@ -18,13 +18,13 @@ from spbench_parallel.spatial.transports.slots import (
     SlotLayout,
     SlotMessage,
     SlotTransport,
-    flag_bytes,
-    lay_out_slots,
+    count_flag_bytes,
+    plan_slots,
     view_as_piece,
 )
 
 _ALIGNMENT = 256  # bytes; slots are aligned like blocks of a GPU allocator
-_FILL_VALUES = 255  # ranks fill their memory with values 1 to 255, in turn
+_MARKERS = 255  # ranks fill their memory with values 1 to 255, in turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,16 @@ class _Offer:
     """Memory and events that a rank offers to others.
 
     Attributes:
-        packed: The handle of its event for packed pieces.
-        read: The handle of its event for read pieces.
-        memory: A handle of the memory of its slots, for each rank that it sends to.
-        layouts: The slot layout of the message to each of these ranks.
+        packed_event: The handle of its event for packed pieces.
+        read_event: The handle of its event for read pieces.
+        memory_by_target: A handle of the memory of its slots, for each rank that it sends to.
+        layout_by_target: The slot layout of the message to each of these ranks.
     """
 
-    packed: bytes
-    read: bytes
-    memory: dict[int, Handle]
-    layouts: dict[int, SlotLayout]
+    packed_event: bytes
+    read_event: bytes
+    memory_by_target: dict[int, Handle]
+    layout_by_target: dict[int, SlotLayout]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class _OpenedMemory:
     """Memory and events of other ranks that a rank has opened.
 
     Attributes:
-        memory: The memory of each source.
-        packed: The event of each source for packed pieces.
-        read: The event of each target for read pieces.
+        source_memories: The memory of each source.
+        packed_events: The event of each source for packed pieces.
+        read_events: The event of each target for read pieces.
     """
 
-    memory: list[torch.Tensor]
-    packed: list[OpenedEvent]
-    read: list[OpenedEvent]
+    source_memories: list[torch.Tensor]
+    packed_events: list[OpenedEvent]
+    read_events: list[OpenedEvent]
 
 
 class CudaIpcTransport(SlotTransport):
@@ -79,66 +79,68 @@ class CudaIpcTransport(SlotTransport):
         ipc = create_on_all_ranks(comm, lambda: get_device_ipc(spec.device), _refusal_error)
         self._ipc = ipc
         self._streams = get_streams(spec.device)
-        layouts, nbytes = lay_out_slots(spec, 0, _ALIGNMENT)
-        memory = create_on_all_ranks(
-            comm, lambda: _allocate_marked(spec, nbytes, ipc), _refusal_error
+        layouts, memory_bytes = plan_slots(spec, 0, _ALIGNMENT)
+        slot_memory = create_on_all_ranks(
+            comm, lambda: _allocate_marked(spec, memory_bytes, ipc), _refusal_error
         )
         offer = create_on_all_ranks(
-            comm, lambda: _make_offer(spec, memory, layouts, ipc), _refusal_error
+            comm, lambda: _make_offer(spec, slot_memory, layouts, ipc), _refusal_error
         )
-        offers: list[_Offer] = comm.allgather(offer)
+        offer_by_rank: list[_Offer] = comm.allgather(offer)
         self._opened = create_on_all_ranks(
-            comm, lambda: _open_offers(spec, offers, ipc), _refusal_error
+            comm, lambda: _open_offers(spec, offer_by_rank, ipc), _refusal_error
         )
-        self._window = SegmentWindow(comm, flag_bytes(spec))
+        self._window = SegmentWindow(comm, count_flag_bytes(spec))
 
         def make_message(
             sender: int, sender_memory: torch.Tensor, layout: SlotLayout, shape: Sequence[int]
         ) -> SlotMessage:
-            starts = (layout.offset + slot * layout.nbytes for slot in range(SLOTS))
-            slots = [_view_slot(sender_memory, start, shape, spec) for start in starts]
+            slot_offsets = (layout.offset + slot * layout.slot_bytes for slot in range(SLOTS))
+            slots = [_view_slot(sender_memory, offset, shape, spec) for offset in slot_offsets]
             return SlotMessage(self._window.get_segment(sender), layout, slots)
 
         super().__init__(
             spec,
             [
-                make_message(comm.rank, memory, layout, view.shape)
+                make_message(comm.rank, slot_memory, layout, view.shape)
                 for layout, view in zip(layouts, spec.outgoing, strict=True)
             ],
             [
-                make_message(source, source_memory, offers[source].layouts[comm.rank], shape)
+                make_message(
+                    source, source_memory, offer_by_rank[source].layout_by_target[comm.rank], shape
+                )
                 for source, source_memory, shape in zip(
-                    spec.sources, self._opened.memory, spec.shapes, strict=True
+                    spec.sources, self._opened.source_memories, spec.shapes, strict=True
                 )
             ],
         )
 
     def start(self) -> None:
-        self._exchange += 1
-        exchange = self._exchange
-        slot = self._exchange % SLOTS
+        self._exchange_number += 1
+        exchange_number = self._exchange_number
+        slot_index = self._exchange_number % SLOTS
         for message in self._outgoing:
-            message.wait_taken(exchange - SLOTS)
+            message.wait_taken(exchange_number - SLOTS)
         self._window.sync()
         self._streams.fork_copy_stream()
         with self._streams.use_copy_stream():
-            for message, view, read in zip(
-                self._outgoing, self._views, self._opened.read, strict=True
+            for message, view, read_event in zip(
+                self._outgoing, self._views, self._opened.read_events, strict=True
             ):
-                read.wait()  # the flag only means that the reader's copy was launched
-                message.slots[slot].copy_(view)
+                read_event.wait()  # the flag only means that the reader's copy was launched
+                message.slots[slot_index].copy_(view)
             # Record before the flags are set: readers wait for the latest record.
             self._ipc.packed.record()
         self._window.sync()
         for message in self._outgoing:
-            message.mark_ready(exchange)
+            message.mark_ready(exchange_number)
 
     def wait(self) -> None:
         for message in self._incoming:
-            message.wait_ready(self._exchange)
+            message.wait_ready(self._exchange_number)
         self._window.sync()
-        for packed in self._opened.packed:
-            packed.wait()
+        for packed_event in self._opened.packed_events:
+            packed_event.wait()
         self._streams.join_copy_stream()
 
     def release(self) -> None:
@@ -146,12 +148,12 @@ class CudaIpcTransport(SlotTransport):
         self._ipc.read.record()
         self._window.sync()
         for message in self._incoming:
-            message.mark_taken(self._exchange)
+            message.mark_taken(self._exchange_number)
 
     def poison(self) -> None:
         """Fill the own outgoing slots; a barrier must precede the next `start`."""
-        for message, read in zip(self._outgoing, self._opened.read, strict=True):
-            read.wait()
+        for message, read_event in zip(self._outgoing, self._opened.read_events, strict=True):
+            read_event.wait()
             for slot in message.slots:
                 slot.fill_(float("nan"))
 
@@ -159,18 +161,18 @@ class CudaIpcTransport(SlotTransport):
         # Wait first, because torch unmaps memory before it waits. If an exception skips `free`,
         # memory may stay mapped until exit.
         synchronize_stream(self._spec.device)
-        own_slots = self._outgoing
+        own_messages = self._outgoing
         self._opened = _OpenedMemory([], [], [])
         self._drop_views()
         self._comm.Barrier()
-        del own_slots  # after the barrier no rank has this memory open
+        del own_messages  # after the barrier no rank has this memory open
         self._window.free()
 
 
-def _allocate_marked(spec: TransportSpec, nbytes: int, ipc: DeviceIpc) -> torch.Tensor:
+def _allocate_marked(spec: TransportSpec, memory_bytes: int, ipc: DeviceIpc) -> torch.Tensor:
     """Return memory for slots, filled with a value that identifies the rank."""
-    memory = torch.empty(max(nbytes, _ALIGNMENT), dtype=torch.uint8, device=spec.device)
-    memory.fill_(_fill_value(spec.comm.rank))
+    memory = torch.empty(max(memory_bytes, _ALIGNMENT), dtype=torch.uint8, device=spec.device)
+    memory.fill_(_marker_of_rank(spec.comm.rank))
     # Readers wait for the latest record only, so it must cover pieces packed on the copy stream.
     get_streams(spec.device).join_copy_stream()
     ipc.packed.record()
@@ -180,35 +182,42 @@ def _allocate_marked(spec: TransportSpec, nbytes: int, ipc: DeviceIpc) -> torch.
 def _make_offer(
     spec: TransportSpec, memory: torch.Tensor, layouts: Sequence[SlotLayout], ipc: DeviceIpc
 ) -> _Offer:
-    packed, read = ipc.event_handles()
+    packed_event, read_event = ipc.event_handles()
     return _Offer(
-        packed,
-        read,
+        packed_event,
+        read_event,
         {target: ipc.share(memory) for target in spec.targets},
         dict(zip(spec.targets, layouts, strict=True)),
     )
 
 
-def _open_offers(spec: TransportSpec, offers: Sequence[_Offer], ipc: DeviceIpc) -> _OpenedMemory:
+def _open_offers(
+    spec: TransportSpec, offer_by_rank: Sequence[_Offer], ipc: DeviceIpc
+) -> _OpenedMemory:
     """Open the offers of other ranks, and check the values in their memory.
 
     Raises:
         RuntimeError: Memory or an event cannot be opened, or the memory belongs to another rank.
     """
     opened = _OpenedMemory(
-        [ipc.open_memory(offers[source].memory[spec.comm.rank]) for source in spec.sources],
-        [ipc.open_event(offers[source].packed) for source in spec.sources],
-        [ipc.open_event(offers[target].read) for target in spec.targets],
+        [
+            ipc.open_memory(offer_by_rank[source].memory_by_target[spec.comm.rank])
+            for source in spec.sources
+        ],
+        [ipc.open_event(offer_by_rank[source].packed_event) for source in spec.sources],
+        [ipc.open_event(offer_by_rank[target].read_event) for target in spec.targets],
     )
-    for source, memory, packed in zip(spec.sources, opened.memory, opened.packed, strict=True):
-        packed.wait()
-        if not bool((memory == _fill_value(source)).all()):
+    for source, memory, packed_event in zip(
+        spec.sources, opened.source_memories, opened.packed_events, strict=True
+    ):
+        packed_event.wait()
+        if not bool((memory == _marker_of_rank(source)).all()):
             raise RuntimeError(f"reads other bytes than rank {source} has in its GPU's memory")
     return opened
 
 
-def _fill_value(rank: int) -> int:
-    return 1 + rank % _FILL_VALUES
+def _marker_of_rank(rank: int) -> int:
+    return 1 + rank % _MARKERS
 
 
 def _refusal_error(rank: int, reason: str) -> TransportError:
@@ -219,7 +228,7 @@ def _refusal_error(rank: int, reason: str) -> TransportError:
 
 
 def _view_slot(
-    memory: torch.Tensor, start: int, shape: Sequence[int], spec: TransportSpec
+    memory: torch.Tensor, first_byte: int, shape: Sequence[int], spec: TransportSpec
 ) -> torch.Tensor:
-    flat = memory[start : start + prod(shape) * spec.dtype.itemsize].view(spec.dtype)
-    return view_as_piece(flat, shape, channels_last=spec.channels_last)
+    vector = memory[first_byte : first_byte + prod(shape) * spec.dtype.itemsize].view(spec.dtype)
+    return view_as_piece(vector, shape, channels_last=spec.channels_last)

@@ -35,10 +35,14 @@ class NcclTransport(ReceiveBuffers):
         self.bind(spec.outgoing)
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
-        views = list(zip(self._send_buffers, outgoing, strict=True))
-        self._packs = [(buffer, view) for buffer, view in views if not self._spec.is_dense(view)]
-        pieces = [view if self._spec.is_dense(view) else buffer for buffer, view in views]
-        self._sends = _make_messages(pieces, self._spec.targets)
+        buffers_and_views = list(zip(self._send_buffers, outgoing, strict=True))
+        self._packs = [
+            (buffer, view) for buffer, view in buffers_and_views if not self._spec.is_dense(view)
+        ]
+        dense_pieces = [
+            view if self._spec.is_dense(view) else buffer for buffer, view in buffers_and_views
+        ]
+        self._sends = _make_messages(dense_pieces, self._spec.targets)
 
     def unbind(self) -> None:
         self._packs = []

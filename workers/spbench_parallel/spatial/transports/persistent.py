@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from mpi4py import MPI
@@ -45,7 +46,7 @@ class PackedTransport(PersistentRequests):
         self._buffers = [spec.allocate(view.shape) for view in spec.outgoing]
         self._sends: list[MPI.Prequest] = []
         self._sent_addresses: dict[int, int] = {}
-        self._packs: list[tuple[torch.Tensor, torch.Tensor] | None] = []
+        self._pack_by_message: list[tuple[torch.Tensor, torch.Tensor] | None] = []
         super().__init__(spec, [spec.allocate_receive(index) for index in range(len(spec.shapes))])
         self._receives = [
             spec.comm.Recv_init([mpi_buffer(piece), MPI.BYTE], source=source, tag=spec.tag)
@@ -56,13 +57,13 @@ class PackedTransport(PersistentRequests):
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         pairs = list(zip(self._buffers, outgoing, strict=True))
         dense = self._spec.is_dense
-        self._packs = [None if dense(view) else (buffer, view) for buffer, view in pairs]
+        self._pack_by_message = [None if dense(view) else (buffer, view) for buffer, view in pairs]
         for index, (buffer, view) in enumerate(pairs):
             self._bind_send(index, view if dense(view) else buffer)
         self._requests = [*self._sends, *self._receives]
 
     def unbind(self) -> None:
-        self._packs = []
+        self._pack_by_message = []
 
     def _bind_send(self, index: int, piece: torch.Tensor) -> None:
         """Create the request of a message, unless it already sends from that address."""
@@ -80,16 +81,23 @@ class PackedTransport(PersistentRequests):
 
     def start(self) -> None:
         MPI.Prequest.Startall(self._receives)
-        for pack, request in zip(self._packs, self._sends, strict=True):
+        for pack, request in zip(self._pack_by_message, self._sends, strict=True):
             if pack is not None:
-                pack[0].copy_(pack[1])
+                buffer, view = pack
+                buffer.copy_(view)
             request.Start()
 
 
 _UNSIGNED_TYPES = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 """MPI's types by size in bytes; values are sent bit by bit in any number format."""
 
-_Layout = tuple[tuple[int, ...], tuple[int, ...], int]
+
+class _ViewLayout(NamedTuple):
+    """Shape and strides of a view in values, and the bytes of a value."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    value_bytes: int
 
 
 class DatatypeTransport(PersistentRequests):
@@ -97,7 +105,7 @@ class DatatypeTransport(PersistentRequests):
 
     def __init__(self, spec: TransportSpec) -> None:
         self._spec = spec.drop_views()
-        self._types: dict[_Layout, MPI.Datatype] = {}
+        self._types: dict[_ViewLayout, MPI.Datatype] = {}
         self._sends: list[MPI.Prequest] = []
         # MPI writes the pieces directly into their targets: there is nothing to unpack.
         into = spec.into
@@ -131,20 +139,19 @@ class DatatypeTransport(PersistentRequests):
             datatype.Free()
 
     def _describe_view(self, view: torch.Tensor) -> tuple[MPI.buffer, int, MPI.Datatype]:
-        layout = (tuple(view.shape), view.stride(), view.element_size())
+        layout = _ViewLayout(tuple(view.shape), view.stride(), view.element_size())
         if layout not in self._types:
-            self._types[layout] = self._make_datatype(*layout)
+            self._types[layout] = self._make_datatype(layout)
         return mpi_buffer(view), 1, self._types[layout]
 
-    def _make_datatype(
-        self, shape: tuple[int, ...], strides: tuple[int, ...], size: int
-    ) -> MPI.Datatype:
+    def _make_datatype(self, layout: _ViewLayout) -> MPI.Datatype:
         """Describe a strided view, with its axes in the order of the message."""
-        order = (0, 2, 3, 1) if self._spec.channels_last else (0, 1, 2, 3)
-        datatype = _UNSIGNED_TYPES[size].Dup()
-        for axis in reversed(order):
+        shape, strides, value_bytes = layout
+        axes = (0, 2, 3, 1) if self._spec.channels_last else (0, 1, 2, 3)
+        datatype = _UNSIGNED_TYPES[value_bytes].Dup()
+        for axis in reversed(axes):
             if shape[axis] > 1:
-                outer = datatype.Create_hvector(shape[axis], 1, strides[axis] * size)
+                outer = datatype.Create_hvector(shape[axis], 1, strides[axis] * value_bytes)
                 datatype.Free()
                 datatype = outer
         return datatype.Commit()

@@ -30,42 +30,44 @@ class SlotLayout:
     """The position of a message's slots in its sender's memory.
 
     Attributes:
-        index: The index of its flags.
+        message_index: The index of its flags.
         offset: The first byte of its slots.
-        nbytes: The bytes from one slot to the next.
+        slot_bytes: The bytes from one slot to the next.
     """
 
-    index: int
+    message_index: int
     offset: int
-    nbytes: int
+    slot_bytes: int
 
 
-def lay_out_slots(
-    spec: TransportSpec, start: int, unit: int = LINE
+def plan_slots(
+    spec: TransportSpec, offset: int, alignment: int = LINE
 ) -> tuple[list[SlotLayout], int]:
     """Return the slot layouts of a rank's messages, and the end of the last slot.
 
-    The first slot begins at byte ``start``; slots are aligned to ``unit`` bytes.
+    The first slot begins at byte ``offset``; slots are aligned to ``alignment`` bytes.
     """
     layouts = []
     for index, view in enumerate(spec.outgoing):
-        nbytes = -(-view.numel() * view.element_size() // unit) * unit
-        layouts.append(SlotLayout(index, start, nbytes))
-        start += SLOTS * nbytes
-    return layouts, start
+        slot_bytes = -(-view.numel() * view.element_size() // alignment) * alignment
+        layouts.append(SlotLayout(index, offset, slot_bytes))
+        offset += SLOTS * slot_bytes
+    return layouts, offset
 
 
-def flag_bytes(spec: TransportSpec) -> int:
+def count_flag_bytes(spec: TransportSpec) -> int:
     """Return the size of the flags of a rank's messages."""
     return 2 * LINE * len(spec.outgoing)
 
 
-def view_as_piece(flat: torch.Tensor, shape: Sequence[int], *, channels_last: bool) -> torch.Tensor:
+def view_as_piece(
+    vector: torch.Tensor, shape: Sequence[int], *, channels_last: bool
+) -> torch.Tensor:
     """Return a vector as a piece in its shape and memory format."""
     batch, channels, rows, cols = shape
     if channels_last:
-        return flat.view(batch, rows, cols, channels).permute(0, 3, 1, 2)
-    return flat.view(batch, channels, rows, cols)
+        return vector.view(batch, rows, cols, channels).permute(0, 3, 1, 2)
+    return vector.view(batch, channels, rows, cols)
 
 
 class SegmentWindow:
@@ -74,11 +76,11 @@ class SegmentWindow:
     All ranks must create and free it. It is initially filled with zeros.
     """
 
-    def __init__(self, comm: MPI.Intracomm, nbytes: int) -> None:
-        self._window = MPI.Win.Allocate_shared(max(nbytes, LINE), 1, comm=comm)
+    def __init__(self, comm: MPI.Intracomm, segment_bytes: int) -> None:
+        self._window = MPI.Win.Allocate_shared(max(segment_bytes, LINE), 1, comm=comm)
         self._window.Lock_all()
         self.sync = self._window.Sync
-        self.get_segment(comm.rank)[:] = bytes(max(nbytes, LINE))
+        self.get_segment(comm.rank)[:] = bytes(max(segment_bytes, LINE))
         self.sync()
         comm.Barrier()  # no rank may read a flag before all segments are cleared
 
@@ -106,32 +108,32 @@ class SlotMessage:
         self, segment: memoryview, layout: SlotLayout, slots: Sequence[torch.Tensor]
     ) -> None:
         self._flags = segment[: segment.nbytes // 8 * 8].cast("q")
-        self._ready_flag = 2 * layout.index * _FLAG_STRIDE
-        self._taken_flag = self._ready_flag + _FLAG_STRIDE
+        self._ready_index = 2 * layout.message_index * _FLAG_STRIDE
+        self._taken_index = self._ready_index + _FLAG_STRIDE
         self.slots = slots
 
-    def wait_ready(self, exchange: int) -> None:
+    def wait_ready(self, exchange_number: int) -> None:
         """Wait until the piece of this exchange has been packed."""
-        self._wait_for_flag(self._ready_flag, exchange)
+        self._wait_for_flag(self._ready_index, exchange_number)
 
-    def wait_taken(self, exchange: int) -> None:
+    def wait_taken(self, exchange_number: int) -> None:
         """Wait until the piece of this exchange has been read."""
-        self._wait_for_flag(self._taken_flag, exchange)
+        self._wait_for_flag(self._taken_index, exchange_number)
 
-    def mark_ready(self, exchange: int) -> None:
+    def mark_ready(self, exchange_number: int) -> None:
         """Signal the reader that the piece of this exchange has been packed."""
-        self._flags[self._ready_flag] = exchange
+        self._flags[self._ready_index] = exchange_number
 
-    def mark_taken(self, exchange: int) -> None:
+    def mark_taken(self, exchange_number: int) -> None:
         """Signal the sender that the piece of this exchange has been read."""
-        self._flags[self._taken_flag] = exchange
+        self._flags[self._taken_index] = exchange_number
 
-    def _wait_for_flag(self, flag: int, exchange: int) -> None:
+    def _wait_for_flag(self, flag_index: int, exchange_number: int) -> None:
         flags = self._flags
         for _ in range(_SPINS):
-            if flags[flag] >= exchange:
+            if flags[flag_index] >= exchange_number:
                 return
-        while flags[flag] < exchange:
+        while flags[flag_index] < exchange_number:
             os.sched_yield()
 
 
@@ -155,7 +157,7 @@ class SlotTransport:
         self._spec = spec.drop_views()
         self._outgoing = outgoing
         self._incoming = incoming
-        self._exchange = 0
+        self._exchange_number = 0
         self._received_by_slot = [
             [message.slots[slot] for message in incoming] for slot in range(SLOTS)
         ]
@@ -163,7 +165,7 @@ class SlotTransport:
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
-        return self._received_by_slot[self._exchange % SLOTS]
+        return self._received_by_slot[self._exchange_number % SLOTS]
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         self._views = list(outgoing)
@@ -197,15 +199,17 @@ class SharedTransport(SlotTransport):
         comm = spec.comm
         if not is_on_one_host(comm):
             raise TransportError("transport shm: the ranks are not all on one host; use auto")
-        layouts, nbytes = lay_out_slots(spec, flag_bytes(spec))
-        self._window = SegmentWindow(comm, nbytes)
-        all_layouts = comm.allgather(dict(zip(spec.targets, layouts, strict=True)))
+        layouts, segment_bytes = plan_slots(spec, count_flag_bytes(spec))
+        self._window = SegmentWindow(comm, segment_bytes)
+        layout_by_target_by_rank = comm.allgather(dict(zip(spec.targets, layouts, strict=True)))
 
         def make_message(sender: int, layout: SlotLayout, shape: Sequence[int]) -> SlotMessage:
             segment = self._window.get_segment(sender)
-            starts = (layout.offset + slot * layout.nbytes for slot in range(SLOTS))
+            slot_offsets = (layout.offset + slot * layout.slot_bytes for slot in range(SLOTS))
             return SlotMessage(
-                segment, layout, [_view_slot(segment, start, shape, spec) for start in starts]
+                segment,
+                layout,
+                [_view_slot(segment, offset, shape, spec) for offset in slot_offsets],
             )
 
         super().__init__(
@@ -215,30 +219,30 @@ class SharedTransport(SlotTransport):
                 for layout, view in zip(layouts, spec.outgoing, strict=True)
             ],
             [
-                make_message(source, all_layouts[source][comm.rank], shape)
+                make_message(source, layout_by_target_by_rank[source][comm.rank], shape)
                 for source, shape in zip(spec.sources, spec.shapes, strict=True)
             ],
         )
 
     def start(self) -> None:
-        self._exchange += 1
-        exchange = self._exchange
-        slot = self._exchange % SLOTS
+        self._exchange_number += 1
+        exchange_number = self._exchange_number
+        slot_index = self._exchange_number % SLOTS
         for message, view in zip(self._outgoing, self._views, strict=True):
-            message.wait_taken(exchange - SLOTS)
-            message.slots[slot].copy_(view)
+            message.wait_taken(exchange_number - SLOTS)
+            message.slots[slot_index].copy_(view)
             self._window.sync()  # the piece must be visible before its flag
-            message.mark_ready(exchange)
+            message.mark_ready(exchange_number)
 
     def wait(self) -> None:
         for message in self._incoming:
-            message.wait_ready(self._exchange)
+            message.wait_ready(self._exchange_number)
         self._window.sync()
 
     def release(self) -> None:
         self._window.sync()
         for message in self._incoming:
-            message.mark_taken(self._exchange)
+            message.mark_taken(self._exchange_number)
 
     def poison(self) -> None:
         """Fill the own outgoing slots; a barrier must precede the next `start`."""
@@ -252,7 +256,7 @@ class SharedTransport(SlotTransport):
 
 
 def _view_slot(
-    segment: memoryview, start: int, shape: Sequence[int], spec: TransportSpec
+    segment: memoryview, first_byte: int, shape: Sequence[int], spec: TransportSpec
 ) -> torch.Tensor:
-    flat = torch.frombuffer(segment, dtype=spec.dtype, offset=start, count=prod(shape))
-    return view_as_piece(flat, shape, channels_last=spec.channels_last)
+    vector = torch.frombuffer(segment, dtype=spec.dtype, offset=first_byte, count=prod(shape))
+    return view_as_piece(vector, shape, channels_last=spec.channels_last)

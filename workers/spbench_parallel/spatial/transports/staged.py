@@ -54,14 +54,14 @@ class StagedTransport(ReceiveBuffers):
             for memory, target in zip(self._send_memory, spec.targets, strict=True)
         ]
         self._requests = [*self._receives, *self._sends]
-        self._receive_read = self._streams.event()
-        self._send_filled = [self._streams.event() for _ in self._send_memory]
+        self._receive_memory_read = self._streams.event()
+        self._send_memory_filled = [self._streams.event() for _ in self._send_memory]
         # A request may start after its event: its memory has been read (receive) or filled (send).
         self._request_events = [
-            *((self._receive_read, request) for request in self._receives),
-            *zip(self._send_filled, self._sends, strict=True),
+            *((self._receive_memory_read, request) for request in self._receives),
+            *zip(self._send_memory_filled, self._sends, strict=True),
         ]
-        self._pending = self._request_events[:0]
+        self._pending_requests = self._request_events[:0]
         self.bind(spec.outgoing)
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
@@ -74,13 +74,13 @@ class StagedTransport(ReceiveBuffers):
         self._streams.fork_copy_stream()
         with self._streams.use_copy_stream():
             if self._direct:
-                self._receive_read.record()
+                self._receive_memory_read.record()
             for index, (view, filled) in enumerate(
-                zip(self._views, self._send_filled, strict=True)
+                zip(self._views, self._send_memory_filled, strict=True)
             ):
                 self._pack(view, index)
                 filled.record()
-        self._pending = self._request_events
+        self._pending_requests = self._request_events
         self._start_ready_requests()
 
     def _pack(self, view: torch.Tensor, index: int) -> None:
@@ -92,30 +92,30 @@ class StagedTransport(ReceiveBuffers):
             self._send_memory[index].copy_(self._packed[index], non_blocking=True)
 
     def _start_ready_requests(self) -> None:
-        pending = self._pending
-        self._pending = []
-        for event, request in pending:
+        previously_pending = self._pending_requests
+        self._pending_requests = []
+        for event, request in previously_pending:
             if event.query():
                 request.Start()
             else:
-                self._pending.append((event, request))
+                self._pending_requests.append((event, request))
 
     def progress(self) -> None:
         self._start_ready_requests()
         MPI.Request.Testall(self._requests)
 
     def wait(self) -> None:
-        for event, request in self._pending:
+        for event, request in self._pending_requests:
             event.synchronize()
             request.Start()
-        self._pending = []
+        self._pending_requests = []
         MPI.Request.Waitall(self._requests)
         if self._direct:
             return
         with self._streams.use_copy_stream():
             for piece, memory in zip(self.received, self._receive_memory, strict=True):
                 piece.copy_(memory, non_blocking=True)
-            self._receive_read.record()
+            self._receive_memory_read.record()
         self._streams.join_copy_stream()
 
     def unpack(self) -> None:
@@ -129,7 +129,7 @@ class StagedTransport(ReceiveBuffers):
         """Do nothing: the next `start` makes the copy stream wait for the readers."""
 
     def poison(self) -> None:
-        self._receive_read.synchronize()
+        self._receive_memory_read.synchronize()
         for piece in (*self.received, *self._receive_memory):
             piece.fill_(float("nan"))
 
@@ -146,16 +146,16 @@ def query_device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
     Raises:
         CannotRunError: ``SPBENCH_CUDA_AWARE`` of a rank is neither 0 nor 1; raised on all ranks.
     """
-    answer: mpi_memory.CudaAwareness
+    awareness: mpi_memory.CudaAwareness
     try:
-        answer = mpi_memory.detect_cuda_awareness()
+        awareness = mpi_memory.detect_cuda_awareness()
     except CannotRunError as error:
-        answer = None, str(error)
-    answers = comm.allgather(answer)
-    for rank, (accepts, evidence) in enumerate(answers):
+        awareness = None, str(error)
+    awareness_by_rank = comm.allgather(awareness)
+    for rank, (accepts, evidence) in enumerate(awareness_by_rank):
         if accepts is None:
             raise CannotRunError(f"rank {rank}: {evidence}")
-    for rank, (accepts, evidence) in enumerate(answers):
+    for rank, (accepts, evidence) in enumerate(awareness_by_rank):
         if not accepts:
             return False, f"{evidence}{f' on rank {rank}' if rank else ''}"
-    return True, str(answers[0][1])
+    return True, str(awareness_by_rank[0][1])

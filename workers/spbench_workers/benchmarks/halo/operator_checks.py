@@ -224,7 +224,7 @@ class OperatorCase:
         with torch.no_grad():
             tile = self.draw_tile(image, round_)
             parts = self.gather.finish(self.gather.start(tile))
-        for box, part in zip(self.gather.parts, parts, strict=True):
+        for box, part in zip(self.gather.part_boxes, parts, strict=True):
             needed_box = box.intersect(self.gather.table.needed[self.input_tiling.comm.rank])
             expected = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
             if not needed_box.empty:

@@ -144,7 +144,9 @@ def report_limits(
     comm = context.world.comm
     rank = context.world.rank
     # The lowest rank and the lowest peer win a tie.
-    bytes_and_peers = [(exchange.piece_bytes(piece), -piece.peer) for piece in exchange.outgoing]
+    bytes_and_peers = [
+        (exchange.count_piece_bytes(piece), -piece.peer) for piece in exchange.outgoing
+    ]
     sent_bytes = sum(nbytes for nbytes, _ in bytes_and_peers)
     peer = -max(bytes_and_peers)[1] if bytes_and_peers else -1
     max_bytes, negative_rank, target = max(comm.allgather((sent_bytes, -rank, peer)))
