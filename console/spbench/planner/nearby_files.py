@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 MOST_FILES = 200
 """The most files of a kind that are listed."""
 _FOLDERS = (".", "profiles", "clusters", "docs/examples")
 _ENDINGS = frozenset({".json", ".txt", ".yaml", ".yml"})
-_HEAD = 4096
+_HEAD_BYTES = 4096
 _JSON = re.compile(rb'"schema"\s*:\s*"spbench\.profile/')
 _TORCHGRAPH = re.compile(rb"^\S+ -- .* -- forward_compute_time=", re.MULTILINE)
 _CLUSTER = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.cluster/", re.MULTILINE)
@@ -36,12 +37,12 @@ class NearbyFiles:
 
 def find_nearby_files(folder: Path) -> NearbyFiles:
     """Return the profiles and clusters of a folder and of its usual subfolders."""
-    files: dict[str, list[str]] = {"profile": [], "torchgraph": [], "cluster": []}
+    paths_by_format: dict[str, list[str]] = {"profile": [], "torchgraph": [], "cluster": []}
     for path in sorted(_candidate_files(folder), key=_modification_time, reverse=True):
-        kind = _detect_kind(path)
-        if kind is not None and len(files[kind]) < MOST_FILES:
-            files[kind].append(str(path.relative_to(folder)))
-    return NearbyFiles(*(tuple(names) for names in files.values()))
+        file_format = _detect_format(path)
+        if file_format is not None and len(paths_by_format[file_format]) < MOST_FILES:
+            paths_by_format[file_format].append(str(path.relative_to(folder)))
+    return NearbyFiles(*(tuple(paths) for paths in paths_by_format.values()))
 
 
 def complete_path(folder: Path, text: str) -> str | None:
@@ -54,7 +55,7 @@ def complete_path(folder: Path, text: str) -> str | None:
     stem, slash, prefix = text.rpartition("/")
     parent = folder / Path(f"{stem}{slash}").expanduser()
     try:
-        names = sorted(
+        is_file_and_names = sorted(
             (path.is_file(), path.name)
             for path in parent.iterdir()
             if path.name.startswith(prefix)
@@ -63,9 +64,9 @@ def complete_path(folder: Path, text: str) -> str | None:
         )
     except (OSError, RuntimeError, ValueError):
         return None
-    if not names or not prefix:
+    if not is_file_and_names or not prefix:
         return None
-    is_file, name = max(names, key=lambda pair: pair[0])
+    is_file, name = max(is_file_and_names, key=itemgetter(0))
     return f"{stem}{slash}{name}{'' if is_file else '/'}"
 
 
@@ -86,11 +87,14 @@ def _modification_time(path: Path) -> float:
         return 0.0
 
 
-def _detect_kind(path: Path) -> str | None:
+def _detect_format(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
-            head = file.read(_HEAD)
+            head = file.read(_HEAD_BYTES)
     except OSError:
         return None
-    kinds = {"profile": _JSON, "torchgraph": _TORCHGRAPH, "cluster": _CLUSTER}
-    return next((kind for kind, pattern in kinds.items() if pattern.search(head)), None)
+    pattern_by_format = {"profile": _JSON, "torchgraph": _TORCHGRAPH, "cluster": _CLUSTER}
+    return next(
+        (file_format for file_format, pattern in pattern_by_format.items() if pattern.search(head)),
+        None,
+    )

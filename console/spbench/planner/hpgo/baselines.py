@@ -60,24 +60,33 @@ def _estimate_data_parallel(
     states: States, cluster: Cluster, work: HpgoWork, links: HpgoLinks
 ) -> tuple[Baseline, ...]:
     all_devices = DeviceGroup((0,) * len(links.sizes), links.sizes)
-    rate = links.all_reduce(all_devices)
-    shared_s = work.total / sum(links.sizes)
-    plain = _baseline_of_time(work, DP_PLAIN, shared_s + rate * float(work.parameters[-1]))
-    share = compute_iteration_share(states, cluster, work.training)
-    if share is None:
+    all_reduce_s_per_byte = links.all_reduce_s_per_byte(all_devices)
+    passes_s = work.total_s / sum(links.sizes)
+    without_overlap = _make_baseline(
+        work, DP_PLAIN, passes_s + all_reduce_s_per_byte * float(work.parameters_so_far[-1])
+    )
+    iteration_share = compute_iteration_share(states, cluster, work.training)
+    if iteration_share is None:
         reason = "one sample does not fit on a device"
-        return plain, *(Baseline(name, None, None, reason) for name in (DP_OVERLAP, DP_P3))
-    hidden = (
-        _baseline_of_time(
-            work, name, shared_s + compute_exposed_all_reduce(work, rate, share, across_steps)
+        return without_overlap, *(
+            Baseline(name, None, None, reason) for name in (DP_OVERLAP, DP_P3)
+        )
+    with_overlap = (
+        _make_baseline(
+            work,
+            name,
+            passes_s
+            + compute_exposed_all_reduce_s(
+                work, all_reduce_s_per_byte, iteration_share, across_steps
+            ),
         )
         for name, across_steps in ((DP_OVERLAP, False), (DP_P3, True))
     )
-    return plain, *hidden
+    return without_overlap, *with_overlap
 
 
-def _baseline_of_time(work: HpgoWork, name: str, seconds: float) -> Baseline:
-    return Baseline(name, seconds, work.total / seconds)
+def _make_baseline(work: HpgoWork, name: str, seconds: float) -> Baseline:
+    return Baseline(name, seconds, work.total_s / seconds)
 
 
 def compute_iteration_share(states: States, cluster: Cluster, training: Training) -> float | None:
@@ -87,56 +96,58 @@ def compute_iteration_share(states: States, cluster: Cluster, training: Training
     leaves a part that fits on one device next to the parameters. None if no sample fits.
     """
     batch = training.global_batch_size
-    memory = cluster.kinds[0].memory_bytes
-    if memory is None:
+    memory_bytes = cluster.kinds[0].memory_bytes
+    if memory_bytes is None:
         return 1.0
-    peak = training.peak_activation_bytes
-    if peak is None:
-        peak = states.activation_bytes[-1] / states.profile.batch_size
-    free = memory - training.optimizer_memory_scaling * states.parameter_bytes[-1]
-    max_samples = math.floor(free / peak) if peak else batch
+    bytes_per_sample = training.peak_activation_bytes
+    if bytes_per_sample is None:
+        bytes_per_sample = states.activation_bytes[-1] / states.profile.batch_size
+    free_bytes = memory_bytes - training.optimizer_memory_scaling * states.parameter_bytes[-1]
+    max_samples = math.floor(free_bytes / bytes_per_sample) if bytes_per_sample else batch
     if max_samples >= batch:
         return 1.0
     if max_samples < 1:
         return None
-    count = math.ceil(batch / max_samples)
-    while count < batch // 2 + 1 and batch % count:
-        count += 1
-    return batch // count / batch
+    iterations = math.ceil(batch / max_samples)
+    while iterations < batch // 2 + 1 and batch % iterations:
+        iterations += 1
+    return batch // iterations / batch
 
 
-def compute_exposed_all_reduce(
-    work: HpgoWork, rate: float, share: float, across_steps: bool
+def compute_exposed_all_reduce_s(
+    work: HpgoWork, seconds_per_byte: float, batch_share: float, across_steps: bool
 ) -> float:
     """Return the seconds of all-reduce behind the backward pass of an iteration.
 
     Args:
         work: The model.
-        rate: Seconds of an all-reduce for each byte.
-        share: The share of the global batch that an iteration takes.
+        seconds_per_byte: Seconds of an all-reduce for each byte.
+        batch_share: The share of the global batch that an iteration takes.
         across_steps: Whether the next step's forward pass hides it as well (P3).
 
     The backward pass of the layer before hides the all-reduce of a layer. With P3, HPGO adds the
     forward pass of the layer that is as far from the other end of the model as that one.
     """
-    compute = _differences(work.compute.tolist())
-    sizes = _differences(work.parameters.tolist())[::-1]
-    half = [seconds * share / 2.0 for seconds in compute]
-    offset = rate * sizes[-1]
-    excess = 0.0
-    for layer in range(len(half) - 2, -1, -1):
-        hidden_s = half[::-1][layer + 1] + (half[layer + 1] if across_steps else 0.0)
-        lack = rate * sizes[layer] - hidden_s
-        if lack <= 0 or lack < excess:
-            excess -= lack
+    layer_s = _compute_differences(work.compute_s.tolist())
+    bytes_from_last = _compute_differences(work.parameters_so_far.tolist())[::-1]
+    pass_s = [seconds * batch_share / 2.0 for seconds in layer_s]
+    exposed_s = seconds_per_byte * bytes_from_last[-1]
+    spare_s = 0.0
+    for layer in range(len(pass_s) - 2, -1, -1):
+        hidden_s = pass_s[::-1][layer + 1] + (pass_s[layer + 1] if across_steps else 0.0)
+        uncovered_s = seconds_per_byte * bytes_from_last[layer] - hidden_s
+        if uncovered_s <= 0 or uncovered_s < spare_s:
+            spare_s -= uncovered_s
         else:
-            offset += lack - excess
-            excess = 0.0
-    return offset
+            exposed_s += uncovered_s - spare_s
+            spare_s = 0.0
+    return exposed_s
 
 
-def _differences(sums: Sequence[float]) -> list[float]:
-    return [after - before for before, after in zip([0.0, *sums], sums, strict=False)]
+def _compute_differences(sums: Sequence[float]) -> list[float]:
+    return [
+        sum_after - sum_before for sum_before, sum_after in zip([0.0, *sums], sums, strict=False)
+    ]
 
 
 def _estimate_straight(
@@ -146,7 +157,7 @@ def _estimate_straight(
         return _too_few_states(STRAIGHT, work, links)
     seconds = estimate_hpgo_step(work, links, candidate)
     return Baseline(
-        STRAIGHT, seconds, work.total / seconds, stages=_pipeline_stages(candidate, links)
+        STRAIGHT, seconds, work.total_s / seconds, stages=_list_pipeline_stages(candidate, links)
     )
 
 
@@ -154,7 +165,7 @@ def _too_few_states(name: str, work: HpgoWork, links: HpgoLinks) -> Baseline:
     return Baseline(name, None, None, explain_too_few_states(work, links))
 
 
-def _pipeline_stages(
+def _list_pipeline_stages(
     candidate: HpgoCandidate, links: HpgoLinks
 ) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     ends = [cut + 1 for cut in candidate.cuts]
@@ -167,25 +178,27 @@ def _estimate_gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baselin
     candidate = find_straight_pipeline(work, free_links)
     if candidate is None:
         return _too_few_states(GPIPE, work, links)
-    micro = work.training.micro_batch_size
-    count = work.micro_batches(1)
-    samples_share = micro / states.profile.batch_size
-    stages = _pipeline_stages(candidate, links)
-    forward = [samples_share * states.range_sum(states.forward_s, a, b) for a, b, _ in stages]
-    backward = [
+    micro_batch = work.training.micro_batch_size
+    micro_batches = work.micro_batches(1)
+    samples_share = micro_batch / states.profile.batch_size
+    stages = _list_pipeline_stages(candidate, links)
+    forward_s_by_stage = [
+        samples_share * states.range_sum(states.forward_s, a, b) for a, b, _ in stages
+    ]
+    backward_s_by_stage = [
         samples_share * states.range_sum(states.backward_s, a, b) + forward_s
-        for (a, b, _), forward_s in zip(stages, forward, strict=True)
+        for (a, b, _), forward_s in zip(stages, forward_s_by_stage, strict=True)
     ]
     message_s = [
-        samples_share * states.crossing_bytes[cut] * links.transfer(a, b)
+        samples_share * states.crossing_bytes[cut] * links.transfer_s_per_byte(a, b)
         for cut, a, b in zip(candidate.cuts, candidate.groups, candidate.groups[1:], strict=False)
     ]
-    seconds = _flow_seconds([*forward, *message_s], count) + _flow_seconds(
-        [*backward, *message_s], count
+    seconds = _compute_flow_s([*forward_s_by_stage, *message_s], micro_batches) + _compute_flow_s(
+        [*backward_s_by_stage, *message_s], micro_batches
     )
-    return Baseline(GPIPE, seconds, work.total / seconds, stages=stages)
+    return Baseline(GPIPE, seconds, work.total_s / seconds, stages=stages)
 
 
-def _flow_seconds(times: Sequence[float], count: int) -> float:
-    """Return the seconds of `count` equal jobs that go through steps in turn."""
-    return math.fsum(times) + (count - 1) * max(times)
+def _compute_flow_s(seconds_by_step: Sequence[float], jobs: int) -> float:
+    """Return the seconds of `jobs` equal jobs that go through steps in turn."""
+    return math.fsum(seconds_by_step) + (jobs - 1) * max(seconds_by_step)

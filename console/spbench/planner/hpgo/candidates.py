@@ -22,7 +22,7 @@ from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork
 from spbench.planner.hpgo.straight import build_unsplit
 from spbench.planner.hpgo.table import Table
 
-_KEEP = 8
+_MAX_CELLS = 8
 """Cells that are extended among splits that share the work exactly."""
 
 
@@ -50,7 +50,7 @@ def generate_candidates(
     if devices > 2 and devices % 2 == 0:
         yield from _generate_on_halves(work, links, placements)
     if straight is not None:
-        yield _find_straight(work, links, placements, straight.block) or straight
+        yield _find_straight(work, links, placements, straight.block_s) or straight
     yield from _generate_splits_in_two(work, links, placements)
 
 
@@ -60,20 +60,20 @@ def _find_even_split(
     """Return the best split that shares the work exactly; None if there is none."""
     import numpy as np
 
-    share = work.compute * (workers / work.total)
-    is_whole = np.abs(share - np.rint(share)) <= workers * (SLACK - 1.0)
-    is_cut = is_whole & (np.rint(share) >= 1) & (np.rint(share) < workers)
+    work_in_workers = work.compute_s * (workers / work.total_s)
+    is_whole = np.abs(work_in_workers - np.rint(work_in_workers)) <= workers * (SLACK - 1.0)
+    is_cut = is_whole & (np.rint(work_in_workers) >= 1) & (np.rint(work_in_workers) < workers)
     is_cut[-1] = True
-    states = np.flatnonzero(is_cut)
-    if len(states) == 1 or not work.micro_batches(pipelines):
+    cut_states = np.flatnonzero(is_cut)
+    if len(cut_states) == 1 or not work.micro_batches(pipelines):
         return None
-    bound = work.total / (workers * pipelines)
-    limits = SearchLimits(workers, pipelines, bound, keep=_KEEP)
+    bound_s = work.total_s / (workers * pipelines)
+    limits = SearchLimits(workers, pipelines, bound_s, max_cells=_MAX_CELLS)
 
-    def following(used: Counts, need: int) -> tuple[Counts, ...]:
+    def place_next(used: Counts, need: int) -> tuple[Counts, ...]:
         return placements.place_groups(used, need, pipelines)
 
-    return Table(work, links, limits, states, following).search(placements.place_first)
+    return Table(work, links, limits, cut_states, place_next).search(placements.place_first)
 
 
 def _generate_on_halves(
@@ -85,35 +85,42 @@ def _generate_on_halves(
     """
     import numpy as np
 
-    half = sum(links.sizes) // 2
-    used = placements.place_first(half)
-    groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
-    head = work.compute[:-1]
-    rate = 2.0 * links.transfer(*groups)
-    block = np.maximum(np.maximum(head, work.total - head) / half, rate * work.crossing[:-1])
-    block[~work.before[-1, :-1]] = np.inf
-    for cut in np.flatnonzero(block <= block.min(initial=np.inf) * SLACK):  # HPGO takes any of them
-        if np.isfinite(block[cut]):
-            yield HpgoCandidate((int(cut), work.last), groups, half, float(block[cut]))
+    half_devices = sum(links.sizes) // 2
+    first_half = placements.place_first(half_devices)
+    groups = DeviceGroup(placements.empty, first_half), DeviceGroup(first_half, placements.full)
+    head_s = work.compute_s[:-1]
+    round_trip_s_per_byte = 2.0 * links.transfer_s_per_byte(*groups)
+    block_s = np.maximum(
+        np.maximum(head_s, work.total_s - head_s) / half_devices,
+        round_trip_s_per_byte * work.crossing_bytes[:-1],
+    )
+    block_s[~work.can_precede[-1, :-1]] = np.inf
+    for cut in np.flatnonzero(
+        block_s <= block_s.min(initial=np.inf) * SLACK
+    ):  # HPGO takes any of them
+        if np.isfinite(block_s[cut]):
+            yield HpgoCandidate((int(cut), work.last), groups, half_devices, float(block_s[cut]))
 
 
 def _find_straight(
-    work: HpgoWork, links: HpgoLinks, placements: Placements, bound: float
+    work: HpgoWork, links: HpgoLinks, placements: Placements, bound_s: float
 ) -> HpgoCandidate | None:
     """Return the pipeline of one device per stage, in any order of the placements."""
     import numpy as np
 
     all_states = np.arange(work.last + 1)
 
-    def search(bound: float, min_block: float) -> HpgoCandidate | None:
-        limits = SearchLimits(sum(links.sizes), 1, bound, single=True, floor=min_block)
+    def search(bound_s: float, min_block_s: float) -> HpgoCandidate | None:
+        limits = SearchLimits(
+            sum(links.sizes), 1, bound_s, is_one_worker_per_stage=True, min_block_s=min_block_s
+        )
         return Table(work, links, limits, all_states, placements.place_by_each_policy).search(
             placements.place_first
         )
 
-    candidate = search(bound, 0.0)
+    candidate = search(bound_s, 0.0)
     # The second search takes blocks up to the least one as equal, so it finds the least messages.
-    return candidate and search(candidate.block, candidate.block)
+    return candidate and search(candidate.block_s, candidate.block_s)
 
 
 def _generate_splits_in_two(
@@ -123,32 +130,41 @@ def _generate_splits_in_two(
     if work.last == 0 or not work.micro_batches(1):
         return
     devices = sum(links.sizes)
-    for first in range(1, devices):
-        for used in placements.place_by_each_policy(placements.empty, first):
+    for first_devices in range(1, devices):
+        for used in placements.place_by_each_policy(placements.empty, first_devices):
             groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
-            cut, block = _find_best_cut(work, links, groups, first, devices - first)
-            yield HpgoCandidate((cut, work.last), groups, 1, block)
+            cut, block_s = _find_best_cut(
+                work, links, groups, first_devices, devices - first_devices
+            )
+            yield HpgoCandidate((cut, work.last), groups, 1, block_s)
 
 
 def _find_best_cut(
     work: HpgoWork,
     links: HpgoLinks,
     groups: tuple[DeviceGroup, DeviceGroup],
-    first: int,
-    second: int,
+    first_devices: int,
+    second_devices: int,
 ) -> tuple[int, float]:
     """Return the cut of a split in two with the least step, and its block."""
     import numpy as np
 
-    count = work.micro_batches(1)
-    head = work.compute[:-1]
-    send_s = work.crossing[:-1] * links.transfer(*groups)
-    block = np.maximum(np.maximum(head / first, (work.total - head) / second), send_s)
-    total_bytes = work.parameters[-1]
-    tail_s = np.maximum(
-        links.all_reduce(groups[0]) * work.parameters[1:],
-        links.all_reduce(groups[1]) * (total_bytes - work.parameters[:-1]) - block / count,
+    micro_batches = work.micro_batches(1)
+    head_s = work.compute_s[:-1]
+    send_s = work.crossing_bytes[:-1] * links.transfer_s_per_byte(*groups)
+    block_s = np.maximum(
+        np.maximum(head_s / first_devices, (work.total_s - head_s) / second_devices), send_s
     )
-    step_s = block / count * (count - 1) + send_s / count + np.maximum(tail_s, 0.0)
+    total_bytes = work.parameters_so_far[-1]
+    exposed_s = np.maximum(
+        links.all_reduce_s_per_byte(groups[0]) * work.parameters_so_far[1:],
+        links.all_reduce_s_per_byte(groups[1]) * (total_bytes - work.parameters_so_far[:-1])
+        - block_s / micro_batches,
+    )
+    step_s = (
+        block_s / micro_batches * (micro_batches - 1)
+        + send_s / micro_batches
+        + np.maximum(exposed_s, 0.0)
+    )
     cut = len(step_s) - 1 - int(step_s[::-1].argmin())  # HPGO takes the last of equals
-    return cut, float(block[cut])
+    return cut, float(block_s[cut])

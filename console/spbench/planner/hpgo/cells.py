@@ -26,23 +26,23 @@ class SearchLimits:
     Attributes:
         workers: The parts into which a pipeline's devices are divided; a stage has one or more.
         pipelines: Pipelines side by side, each with one device per worker.
-        bound: The largest block of interest, in seconds for the whole batch.
-        single: Whether each stage has exactly one worker.
-        keep: The number of cells to extend at each number of workers; None for all.
-        floor: Blocks below it count as equal to it.
+        bound_s: The largest block of interest, in seconds for the whole batch.
+        is_one_worker_per_stage: Whether each stage has exactly one worker.
+        max_cells: The number of cells to extend at each number of workers; None for all.
+        min_block_s: Blocks below it count as equal to it.
     """
 
     workers: int
     pipelines: int
-    bound: float
-    single: bool = False
-    keep: int | None = None
-    floor: float = 0.0
+    bound_s: float
+    is_one_worker_per_stage: bool = False
+    max_cells: int | None = None
+    min_block_s: float = 0.0
 
     @property
-    def limit(self) -> float:
+    def bound_with_slack_s(self) -> float:
         """The bound with an allowance for rounding."""
-        return self.bound * SLACK
+        return self.bound_s * SLACK
 
 
 class TableStep(NamedTuple):
@@ -57,17 +57,17 @@ class Trial(NamedTuple):
 
     Attributes:
         ends: These states.
-        block: The least block of the pipeline up to it, in seconds.
+        block_s: The least block of the pipeline up to it, in seconds.
         message_s: Seconds of all messages so far, for one micro-batch.
-        tail: Seconds by which an all-reduce outlasts the pipeline.
+        tail_s: Seconds by which an all-reduce outlasts the pipeline.
         cut: The end of the stage before; -1 for the first stage.
         depth: The number of stages before it.
     """
 
     ends: Indices
-    block: Floats
+    block_s: Floats
     message_s: Floats
-    tail: Floats
+    tail_s: Floats
     cut: Indices
     depth: Indices
 
@@ -80,41 +80,43 @@ class SearchCell:
         count: The number of states.
 
     Attributes:
-        block: The least block by the last state; infinite if there is no split.
-        message_s, tail, cut, depth: The fields of `Trial`, by the last state.
+        block_s: The least block by the last state; infinite if there is no split.
+        message_s, tail_s, cut, depth: The fields of `Trial`, by the last state.
         step: The index in ``steps`` of the last stage.
     """
 
-    def __init__(self, used: Counts, count: int) -> None:
+    def __init__(self, used: Counts, state_count: int) -> None:
         import numpy as np
 
         self._np = np
         self.used = used
-        self.block = np.full(count, np.inf)
-        self.message_s = np.full(count, np.inf)
-        self.tail = np.zeros(count)
-        self.cut = np.full(count, -1, dtype=np.int64)
-        self.depth = np.zeros(count, dtype=np.int64)
-        self.step = np.zeros(count, dtype=np.int64)
+        self.block_s = np.full(state_count, np.inf)
+        self.message_s = np.full(state_count, np.inf)
+        self.tail_s = np.zeros(state_count)
+        self.cut = np.full(state_count, -1, dtype=np.int64)
+        self.depth = np.zeros(state_count, dtype=np.int64)
+        self.step = np.zeros(state_count, dtype=np.int64)
         self.steps: list[TableStep] = []
 
     @property
     def ends(self) -> Indices:
         """The states with a split."""
-        return self._np.flatnonzero(self._np.isfinite(self.block))
+        return self._np.flatnonzero(self._np.isfinite(self.block_s))
 
     def keep_better(self, step: TableStep, trial: Trial) -> None:
         """Keep the better pipelines: smaller block, then less message and all-reduce time."""
         ends = trial.ends
-        is_less = trial.message_s + trial.tail < self.message_s[ends] + self.tail[ends]
-        is_equal = trial.block == self.block[ends]
-        is_better = (trial.block < self.block[ends]) | (is_equal & is_less)
+        has_less_overhead = (
+            trial.message_s + trial.tail_s < self.message_s[ends] + self.tail_s[ends]
+        )
+        is_equal_block = trial.block_s == self.block_s[ends]
+        is_better = (trial.block_s < self.block_s[ends]) | (is_equal_block & has_less_overhead)
         if not is_better.any():
             return
         ends = ends[is_better]
-        self.block[ends] = trial.block[is_better]
+        self.block_s[ends] = trial.block_s[is_better]
         self.message_s[ends] = trial.message_s[is_better]
-        self.tail[ends] = trial.tail[is_better]
+        self.tail_s[ends] = trial.tail_s[is_better]
         self.cut[ends] = trial.cut[is_better]
         self.depth[ends] = trial.depth[is_better]
         self.step[ends] = len(self.steps)
@@ -133,4 +135,4 @@ def trace_candidate(cell: SearchCell, states: Indices, pipelines: int) -> HpgoCa
         groups.append(group)
         index = int(current.cut[index])
         current = before
-    return HpgoCandidate(tuple(cuts[::-1]), tuple(groups[::-1]), pipelines, float(cell.block[-1]))
+    return HpgoCandidate(tuple(cuts[::-1]), tuple(groups[::-1]), pipelines, float(cell.block_s[-1]))

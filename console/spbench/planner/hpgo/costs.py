@@ -26,28 +26,28 @@ class HpgoWork:
     """A model as arrays over its ``L`` states, for the whole batch on one device.
 
     Attributes:
-        compute: Seconds of both passes up to each state.
-        parameters: Bytes of parameters up to each state.
-        crossing: Bytes that cross a cut after each state.
-        before: ``before[j, k]``: whether state ``k`` can end the stage before one that ends
-            with ``j``; ``(L, L)``.
+        compute_s: Seconds of both passes up to each state.
+        parameters_so_far: Bytes of parameters up to each state.
+        crossing_bytes: Bytes that cross a cut after each state.
+        can_precede: ``can_precede[j, k]``: whether state ``k`` can end the stage before one that
+            ends with ``j``; ``(L, L)``.
     """
 
-    compute: Floats
-    parameters: Floats
-    crossing: Floats
-    before: NDArray[np.bool_]
+    compute_s: Floats
+    parameters_so_far: Floats
+    crossing_bytes: Floats
+    can_precede: NDArray[np.bool_]
     training: Training
 
     @property
-    def total(self) -> float:
+    def total_s(self) -> float:
         """Seconds of the whole model."""
-        return float(self.compute[-1])
+        return float(self.compute_s[-1])
 
     @property
     def last(self) -> int:
         """The last state."""
-        return len(self.compute) - 1
+        return len(self.compute_s) - 1
 
     def micro_batches(self, pipelines: int) -> int:
         """Return the micro-batches of each of some pipelines, rounded down."""
@@ -55,25 +55,25 @@ class HpgoWork:
 
     def parameter_bytes(self, start: int, end: int) -> float:
         """Return the bytes of parameters from state `start` to `end`, inclusive."""
-        before = self.parameters[start - 1] if start else 0.0
-        return float(self.parameters[end] - before)
+        before = self.parameters_so_far[start - 1] if start else 0.0
+        return float(self.parameters_so_far[end] - before)
 
 
 def build_hpgo_work(states: States, training: Training) -> HpgoWork:
     """Return a model at the global batch size, by linear scaling."""
     import numpy as np
 
-    factor = training.global_batch_size / states.profile.batch_size
-    width = (len(states) + 7) // 8
-    packed = np.frombuffer(
-        b"".join(mask.to_bytes(width, "little") for mask in states.ancestors), dtype=np.uint8
-    ).reshape(len(states), width)
-    before = np.unpackbits(packed, axis=1, count=len(states), bitorder="little")
+    batch_ratio = training.global_batch_size / states.profile.batch_size
+    mask_bytes = (len(states) + 7) // 8
+    packed_masks = np.frombuffer(
+        b"".join(mask.to_bytes(mask_bytes, "little") for mask in states.ancestors), dtype=np.uint8
+    ).reshape(len(states), mask_bytes)
+    can_precede = np.unpackbits(packed_masks, axis=1, count=len(states), bitorder="little")
     return HpgoWork(
-        compute=(np.array(states.forward_s) + np.array(states.backward_s)) * factor,
-        parameters=np.array(states.parameter_bytes),
-        crossing=np.array(states.crossing_bytes) * factor,
-        before=before.astype(np.bool_),
+        compute_s=(np.array(states.forward_s) + np.array(states.backward_s)) * batch_ratio,
+        parameters_so_far=np.array(states.parameter_bytes),
+        crossing_bytes=np.array(states.crossing_bytes) * batch_ratio,
+        can_precede=can_precede.astype(np.bool_),
         training=training,
     )
 
@@ -94,26 +94,26 @@ class HpgoLinks:
     between: float
     collective: float
 
-    def all_reduce(self, group: DeviceGroup) -> float:
+    def all_reduce_s_per_byte(self, group: DeviceGroup) -> float:
         """Return the seconds in which a group sums one byte per device."""
         counts = group.devices_per_machine
-        count = sum(counts)
-        if count == 1:
+        devices = sum(counts)
+        if devices == 1:
             return 0.0
-        share = 2.0 * (count - 1) / count
-        if max(counts) < count:
-            return share / self.collective
-        return share / self.within / (count // 2)
+        bytes_sent = 2.0 * (devices - 1) / devices
+        if max(counts) < devices:
+            return bytes_sent / self.collective
+        return bytes_sent / self.within / (devices // 2)
 
-    def transfer(self, source: DeviceGroup, target: DeviceGroup) -> float:
+    def transfer_s_per_byte(self, source: DeviceGroup, target: DeviceGroup) -> float:
         """Return the seconds in which a byte, split over a group, reaches the next one."""
         target_counts = target.devices_per_machine
         source_counts = source.devices_per_machine
         if max(target_counts) < sum(target_counts):
             return 1.0 / self.collective
-        count = sum(source_counts)
-        remote = count - source_counts[target_counts.index(max(target_counts))]
-        return remote / count / self.between if remote else 1.0 / self.within
+        sources = sum(source_counts)
+        remote_sources = sources - source_counts[target_counts.index(max(target_counts))]
+        return remote_sources / sources / self.between if remote_sources else 1.0 / self.within
 
 
 def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
@@ -125,8 +125,8 @@ def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
     if len(set(cluster.kinds)) > 1:
         raise _several_kinds_error(cluster, "devices")
     inner_links = {machine.link for machine in cluster.machines if machine.link is not None}
-    count = len(cluster.machines)
-    outer_links = {cluster.find_machine_link(a, b) for a in range(count) for b in range(a)}
+    machines = len(cluster.machines)
+    outer_links = {cluster.find_machine_link(a, b) for a in range(machines) for b in range(a)}
     within = _require_single_kind(cluster, inner_links)
     between = _require_single_kind(cluster, outer_links)
     # Without links of one sort, no message needs them, so the other sort's values are used.
@@ -144,9 +144,9 @@ def _require_single_kind(cluster: Cluster, links: set[Link]) -> Link | None:
     return next(iter(links), None)
 
 
-def _several_kinds_error(cluster: Cluster, parts: str) -> PlannerError:
+def _several_kinds_error(cluster: Cluster, sort: str) -> PlannerError:
     return PlannerError(
-        f"the cluster {cluster.name} has {parts} of several kinds, which mode hpgo cannot tell"
+        f"the cluster {cluster.name} has {sort} of several kinds, which mode hpgo cannot tell"
         " apart; use mode best"
     )
 
@@ -159,13 +159,13 @@ class HpgoCandidate:
         cuts: The last state of each stage, rising; the last one is the model's last state.
         groups: The devices of each stage.
         pipelines: The number of pipelines side by side.
-        block: Seconds of the slowest stage or message for the whole batch.
+        block_s: Seconds of the slowest stage or message for the whole batch.
     """
 
     cuts: tuple[int, ...]
     groups: tuple[DeviceGroup, ...]
     pipelines: int
-    block: float
+    block_s: float
 
 
 def estimate_hpgo_step(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate) -> float:
@@ -179,20 +179,22 @@ def estimate_hpgo_step(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidat
     Returns:
         Seconds; infinite if a pipeline has no micro-batch.
     """
-    count = work.micro_batches(candidate.pipelines)
+    micro_batches = work.micro_batches(candidate.pipelines)
     pipelines = candidate.pipelines
-    if count == 0:
+    if micro_batches == 0:
         return float("inf")
-    block = candidate.block / count
-    length = block * (count - 1) + work.total / pipelines / count
+    block_s = candidate.block_s / micro_batches
+    step_s = block_s * (micro_batches - 1) + work.total_s / pipelines / micro_batches
     for cut, source, target in zip(
         candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
     ):
-        sent_bytes = float(work.crossing[cut]) / pipelines / count
-        length += sent_bytes * links.transfer(source, target)
+        sent_bytes = float(work.crossing_bytes[cut]) / pipelines / micro_batches
+        step_s += sent_bytes * links.transfer_s_per_byte(source, target)
     starts = [0, *(cut + 1 for cut in candidate.cuts)]
-    tail = 0.0
+    exposed_s = 0.0
     for stage, (cut, group) in enumerate(zip(candidate.cuts, candidate.groups, strict=True)):
         parameter_bytes = work.parameter_bytes(starts[stage], min(cut + 1, work.last))
-        tail = max(tail, links.all_reduce(group) * parameter_bytes - stage * block)
-    return length + tail
+        exposed_s = max(
+            exposed_s, links.all_reduce_s_per_byte(group) * parameter_bytes - stage * block_s
+        )
+    return step_s + exposed_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.hpgo.baselines import estimate_baselines
 from spbench.planner.hpgo.candidates import generate_candidates
@@ -33,12 +35,12 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
     """
     problem = build_problem(states, cluster, training)
     work, links, straight = problem
-    scored = [
+    timed_candidates = [
         (estimate_hpgo_step(work, links, candidate), candidate)
         for candidate in generate_candidates(work, links, straight)
     ]
     # HPGO takes the last of equally fast plans.
-    step_s, best = min(reversed(scored), key=lambda pair: pair[0])
+    step_s, best = min(reversed(timed_candidates), key=itemgetter(0))
     return Plan(
         mode="hpgo",
         profile=states.profile.name,
@@ -50,7 +52,7 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         schedule="1f1b",
         pipelines=best.pipelines,
         step_s=step_s,
-        single_s=work.total,
+        single_s=work.total_s,
         stages=_build_stages(states, work, links, best),
         baselines=estimate_baselines(states, cluster, problem),
         measured_batches=states.profile.batch_sizes,
@@ -69,7 +71,7 @@ def _build_stages(
     for stage, (start, end, group) in enumerate(zip(starts, ends, candidate.groups, strict=True)):
         workers = group.size / candidate.pipelines
         samples = training.micro_batch_size / workers
-        share = samples / states.profile.batch_size
+        batch_share = samples / states.profile.batch_size
         memory = compute_stage_memory(
             states, start, end, samples, training.optimizer_memory_scaling
         )
@@ -78,10 +80,11 @@ def _build_stages(
                 start=start,
                 end=end,
                 devices=group.devices(links.sizes),
-                forward_s=share * states.range_sum(states.forward_s, start, end),
-                backward_s=share * states.range_sum(states.backward_s, start, end),
-                send_s=_send_seconds(work, links, candidate, stage),
-                all_reduce_s=links.all_reduce(group) * work.parameter_bytes(start, end - 1),
+                forward_s=batch_share * states.range_sum(states.forward_s, start, end),
+                backward_s=batch_share * states.range_sum(states.backward_s, start, end),
+                send_s=_compute_send_s(work, links, candidate, stage),
+                all_reduce_s=links.all_reduce_s_per_byte(group)
+                * work.parameter_bytes(start, end - 1),
                 memory_bytes=memory.peak(stage_in_flight("1f1b", stage, len(ends), micro_batches)),
                 fixed_bytes=memory.fixed,
                 kept_bytes=memory.per_micro_batch,
@@ -91,9 +94,13 @@ def _build_stages(
     return tuple(stages)
 
 
-def _send_seconds(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate, stage: int) -> float:
+def _compute_send_s(
+    work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate, stage: int
+) -> float:
     if stage + 1 == len(candidate.groups):
         return 0.0
-    share = candidate.pipelines * work.micro_batches(candidate.pipelines)
-    rate = links.transfer(candidate.groups[stage], candidate.groups[stage + 1])
-    return rate * float(work.crossing[candidate.cuts[stage]]) / share
+    step_micro_batches = candidate.pipelines * work.micro_batches(candidate.pipelines)
+    seconds_per_byte = links.transfer_s_per_byte(
+        candidate.groups[stage], candidate.groups[stage + 1]
+    )
+    return seconds_per_byte * float(work.crossing_bytes[candidate.cuts[stage]]) / step_micro_batches

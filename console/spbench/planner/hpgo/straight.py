@@ -56,21 +56,23 @@ def find_straight_pipeline(work: HpgoWork, links: HpgoLinks) -> HpgoCandidate | 
     import numpy as np
 
     placements = Placements(links.sizes)
-    count = sum(links.sizes)
-    if count > work.last + 1:
+    devices = sum(links.sizes)
+    if devices > work.last + 1:
         return None
-    if count == 1:
+    if devices == 1:
         return build_unsplit(work, placements, 1, 1)
     all_states = np.arange(work.last + 1)
-    chain = _find_chain(work)
+    chain_states = _find_chain(work)
     candidate = None
-    bound = _block_upper_bound(work, links)
+    bound_s = _find_block_bound_s(work, links)
     # A search over some states gives a bound, which makes the search over all states short.
-    for states in [chain, all_states] if len(chain) < len(all_states) else [all_states]:
-        limits = SearchLimits(count, 1, bound, single=True)
+    for states in (
+        [chain_states, all_states] if len(chain_states) < len(all_states) else [all_states]
+    ):
+        limits = SearchLimits(devices, 1, bound_s, is_one_worker_per_stage=True)
         table = Table(work, links, limits, states, placements.place_in_order)
         candidate = table.search(placements.place_first) or candidate
-        bound = candidate.block if candidate else bound
+        bound_s = candidate.block_s if candidate else bound_s
     return candidate
 
 
@@ -86,15 +88,15 @@ def _find_chain(work: HpgoWork) -> Indices:
 
     chain = [0]
     for state in range(1, work.last + 1):
-        if work.before[state, chain[-1]]:
+        if work.can_precede[state, chain[-1]]:
             chain.append(state)
     return np.array(chain)
 
 
-def _block_upper_bound(work: HpgoWork, links: HpgoLinks) -> float:
+def _find_block_bound_s(work: HpgoWork, links: HpgoLinks) -> float:
     """Return an upper bound on the block of any pipeline, in seconds."""
-    slowest = min(links.within, links.between, links.collective)
-    return max(work.total, 2.0 * float(work.crossing.max()) / slowest)
+    least_bandwidth = min(links.within, links.between, links.collective)
+    return max(work.total_s, 2.0 * float(work.crossing_bytes.max()) / least_bandwidth)
 
 
 def build_unsplit(
@@ -103,4 +105,4 @@ def build_unsplit(
     """Return the whole model on the first devices, as pipelines of some workers."""
     used = placements.place_first(workers * pipelines)
     group = DeviceGroup(placements.empty, used)
-    return HpgoCandidate((work.last,), (group,), pipelines, work.total / (workers * pipelines))
+    return HpgoCandidate((work.last,), (group,), pipelines, work.total_s / (workers * pipelines))

@@ -4,7 +4,7 @@ import pytest
 
 from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
 from spbench.planner.hpgo.baselines import (
-    compute_exposed_all_reduce,
+    compute_exposed_all_reduce_s,
     compute_iteration_share,
     estimate_training_baselines,
 )
@@ -52,9 +52,9 @@ def test_data_parallel_steps_match_a_hand_calculation():
 def test_spare_time_of_a_layer_hides_the_next_all_reduce():
     # Backward order; slots of 1, 4 and 4 ms for the layers before the first one.
     work = build_hpgo_work(find_antichain_states(make_chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
-    work.parameters[:] = [0.0, 5.0, 9.0]
+    work.parameters_so_far[:] = [0.0, 5.0, 9.0]
     # In ms of all-reduce: 4 at the end, then 5, then 0; slots before them 4, 4.
-    assert compute_exposed_all_reduce(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
+    assert compute_exposed_all_reduce_s(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
 
 
 def test_iteration_share_is_limited_by_memory():

@@ -175,7 +175,7 @@ def test_straight_pipeline_has_the_smallest_block(problem):
     candidate = find_straight_pipeline(work, wires)
     assert (candidate is None) == (len(times) < ends[-1])
     if candidate is not None:
-        assert candidate.block == pytest.approx(find_smallest_block(work, wires, ends[-1]))
+        assert candidate.block_s == pytest.approx(find_smallest_block(work, wires, ends[-1]))
         assert [sum(group.devices_per_machine) for group in candidate.groups] == [1] * ends[-1]
 
 
@@ -194,11 +194,15 @@ def find_smallest_block(work, wires, devices):
 
     def find_smallest(start, stage):
         if stage == devices - 1:
-            return work.total - work.compute[start - 1] if start else work.total
+            return work.total_s - work.compute_s[start - 1] if start else work.total_s
         smallest = np.inf
         for cut in range(start, work.last):
-            compute_s = work.compute[cut] - (work.compute[start - 1] if start else 0.0)
-            send_s = 2.0 * work.crossing[cut] * wires.transfer(groups[stage], groups[stage + 1])
+            compute_s = work.compute_s[cut] - (work.compute_s[start - 1] if start else 0.0)
+            send_s = (
+                2.0
+                * work.crossing_bytes[cut]
+                * wires.transfer_s_per_byte(groups[stage], groups[stage + 1])
+            )
             smallest = min(smallest, max(compute_s, send_s, find_smallest(cut + 1, stage + 1)))
         return smallest
 
@@ -214,17 +218,17 @@ def test_estimate_matches_a_hand_calculation():
     work = build_hpgo_work(find_antichain_states(profile), Training(8))
     wires = build_hpgo_links(cluster_from_ends([1, 2]))
     groups = (DeviceGroup((0, 0), (1, 0)), DeviceGroup((1, 0), (1, 1)))
-    candidate = HpgoCandidate((0, 1), groups, 1, block=0.024)
+    candidate = HpgoCandidate((0, 1), groups, 1, block_s=0.024)
     # Blocks of 3 ms: 7 of them, one sample through (6 ms), and 1 MB at 1 GB/s.
     assert estimate_hpgo_step(work, wires, candidate) == pytest.approx(7 * 0.003 + 0.006 + 0.001)
-    everything = HpgoCandidate((1,), (DeviceGroup((0, 0), (1, 1)),), 2, block=0.024)
+    everything = HpgoCandidate((1,), (DeviceGroup((0, 0), (1, 1)),), 2, block_s=0.024)
     # 2 pipelines of 4 micro-batches: 3 blocks of 6 ms, 6 ms, and 8 MB * 2 / 2 at 3 GB/s.
     assert estimate_hpgo_step(work, wires, everything) == pytest.approx(0.018 + 0.006 + 8 / 3e3)
 
 
 def test_batch_smaller_than_the_pipelines_has_no_step():
     work = build_hpgo_work(find_antichain_states(make_chain([1.0, 1.0])), Training(1))
-    candidate = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block=1.0)
+    candidate = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block_s=1.0)
     assert estimate_hpgo_step(work, build_hpgo_links(cluster_from_ends([2])), candidate) == np.inf
 
 
@@ -240,7 +244,7 @@ def test_batch_smaller_than_the_pipelines_has_no_step():
 )
 def test_all_reduce_cost_depends_on_the_devices(first, last, expected):
     wires = build_hpgo_links(cluster_from_ends([4, 8]))
-    assert wires.all_reduce(DeviceGroup(first, last)) == pytest.approx(expected)
+    assert wires.all_reduce_s_per_byte(DeviceGroup(first, last)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +258,9 @@ def test_all_reduce_cost_depends_on_the_devices(first, last, expected):
 )
 def test_transfer_cost_depends_on_both_groups(source, target, expected):
     wires = build_hpgo_links(cluster_from_ends([4, 8]))
-    assert wires.transfer(DeviceGroup(*source), DeviceGroup(*target)) == pytest.approx(expected)
+    assert wires.transfer_s_per_byte(DeviceGroup(*source), DeviceGroup(*target)) == pytest.approx(
+        expected
+    )
 
 
 # Plans and errors
