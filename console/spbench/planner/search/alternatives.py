@@ -78,7 +78,9 @@ def estimate_baseline(cost_model: CostModel, alternative: Alternative, single_s:
     shape = alternative.shape
     if shape is None:
         return Baseline(name, None, None, alternative.reason)
-    step_s = min(_compute_step(cost_model, alternative, shape, size) for size in alternative.sizes)
+    step_s = min(
+        _compute_step_s(cost_model, alternative, shape, size) for size in alternative.sizes
+    )
     if step_s == math.inf:
         return Baseline(name, None, None, _NO_FIT)
     stages = tuple(
@@ -87,39 +89,39 @@ def estimate_baseline(cost_model: CostModel, alternative: Alternative, single_s:
     return Baseline(name, step_s, single_s / step_s, stages=stages if len(stages) > 1 else ())
 
 
-def _compute_step(
+def _compute_step_s(
     cost_model: CostModel, alternative: Alternative, shape: Shape, micro_batch: int
 ) -> float:
     """Return the seconds of a step; infinite if it does not fit."""
     candidate = Candidate(shape, micro_batch, alternative.schedule)
     if alternative.recomputes:
-        times = compute_recomputing_stages(cost_model, candidate)
+        stages = compute_recomputing_stages(cost_model, candidate)
     else:
-        times = compute_stages(cost_model, candidate)
-    if times is None:
+        stages = compute_stages(cost_model, candidate)
+    if stages is None:
         return math.inf
     if not alternative.overlaps:
         start, end, group = shape.spans[0]
         all_reduce_s = cost_model.stage_cost(group, start, end, micro_batch).all_reduce_s
-        times = [times[0]._replace(all_reduce_s=all_reduce_s, overlapped_s=0.0)]
-    count = cost_model.training.global_batch_size // micro_batch
-    return compute_step_end(times, alternative.schedule, count)
+        stages = [stages[0]._replace(all_reduce_s=all_reduce_s, overlapped_s=0.0)]
+    micro_batches = cost_model.training.global_batch_size // micro_batch
+    return compute_step_end(stages, alternative.schedule, micro_batches)
 
 
 def _list_data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:
     """Yield the whole model on all devices, which share each micro-batch."""
     cluster = cost_model.cluster
     device_count = cluster.device_count
-    shared = tuple(size for size in sizes if size >= device_count)
-    if not shared:
+    sharable_sizes = tuple(size for size in sizes if size >= device_count)
+    if not sharable_sizes:
         sharers = format_quantity(device_count, "device")
         reason = f"a micro-batch of {max(sizes)} cannot be shared by {sharers}"
         yield from (Alternative(name, None, reason=reason) for name in (DP_PLAIN, DP_OVERLAP))
     else:
         all_devices = DeviceGroup((0,) * len(cluster.sizes), cluster.sizes)
         shape = Shape((len(cost_model.states),), (all_devices,))
-        yield Alternative(DP_PLAIN, shape, shared, overlaps=False)
-        yield Alternative(DP_OVERLAP, shape, shared)
+        yield Alternative(DP_PLAIN, shape, sharable_sizes, overlaps=False)
+        yield Alternative(DP_OVERLAP, shape, sharable_sizes)
     yield Alternative(DP_P3, None, reason=_NO_P3)
 
 

@@ -21,7 +21,7 @@ from spbench.planner.profile.states import States
 from spbench.planner.profile.work import ModelWork, compute_work
 from spbench.planner.simulation.memory import DeviceMemory
 
-Kinds = tuple[tuple[DeviceKind, int], ...]
+KindCounts = tuple[tuple[DeviceKind, int], ...]
 """The kinds of devices of a group, and the number of each."""
 # Keeps rounding errors from taking a sample away from a device.
 _SHARE_SLACK = 1e-9
@@ -44,6 +44,20 @@ class SampleSharing:
     largest: ModelWork
 
 
+class KindMemory(NamedTuple):
+    """The memory that a stage needs on one kind of device, and that the device has.
+
+    Attributes:
+        keeping: The need without recomputation.
+        recomputing: The need with it.
+        capacity_bytes: The memory of the device.
+    """
+
+    keeping: DeviceMemory
+    recomputing: DeviceMemory
+    capacity_bytes: float
+
+
 class StageCost(NamedTuple):
     """The cost of a stage on a group of devices at one micro-batch size.
 
@@ -53,8 +67,7 @@ class StageCost(NamedTuple):
         data_s: Seconds of the backward pass without the weight gradients that zb-h1 computes later.
         weights_s: Seconds of these weight gradients.
         all_reduce_s: Seconds of the sum of its gradients.
-        memories: For each kind of device with known memory: the need without recomputation, the
-            need with it, and the memory in bytes.
+        memories: The need and the capacity of each kind of device with known memory.
     """
 
     forward_s: float
@@ -62,7 +75,7 @@ class StageCost(NamedTuple):
     data_s: float
     weights_s: float
     all_reduce_s: float
-    memories: tuple[tuple[DeviceMemory, DeviceMemory, float], ...]
+    memories: tuple[KindMemory, ...]
 
     @property
     def least_s(self) -> float:
@@ -77,9 +90,11 @@ class StageCost(NamedTuple):
         Args:
             in_flight: Micro-batches in flight.
         """
-        if all(plain.peak(in_flight) <= memory for plain, _, memory in self.memories):
+        if all(keeping.peak(in_flight) <= capacity for keeping, _, capacity in self.memories):
             return False
-        if all(recomputing.peak(in_flight) <= memory for _, recomputing, memory in self.memories):
+        if all(
+            recomputing.peak(in_flight) <= capacity for _, recomputing, capacity in self.memories
+        ):
             return True
         return None
 
@@ -101,9 +116,9 @@ class CostModel:
         self._top_speed = max(kind.speed for kind in cluster.kinds)
         self._has_overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}
-        self._kinds: dict[DeviceGroup, Kinds] = {}
+        self._kind_counts: dict[DeviceGroup, KindCounts] = {}
         self._sharings: dict[tuple[DeviceGroup, int], SampleSharing] = {}
-        self._sharings_of_kinds: dict[tuple[Kinds, int], SampleSharing] = {}
+        self._sharings_of_kinds: dict[tuple[KindCounts, int], SampleSharing] = {}
         self._stages: dict[tuple[DeviceGroup, int, int, int], StageCost] = {}
         self._skip_routes: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
@@ -129,29 +144,29 @@ class CostModel:
             spans: The plan's stages: first state, state after the last, and group.
             micro_batch: Samples of a micro-batch.
         """
-        seconds = 0.0
+        micro_batch_s = 0.0
         for start, end, group in spans:
             for samples, devices in self._split_micro_batch(group, micro_batch):
                 work = self.work(samples)
-                forward = work.forward[end] - work.forward[start]
-                backward = work.backward[end] - work.backward[start]
-                data = work.data[end] - work.data[start]
-                weights = work.weights[end] - work.weights[start]
-                seconds += devices * (forward + min(backward, data + weights))
+                forward_s = work.forward[end] - work.forward[start]
+                backward_s = work.backward[end] - work.backward[start]
+                data_s = work.data[end] - work.data[start]
+                weights_s = work.weights[end] - work.weights[start]
+                micro_batch_s += devices * (forward_s + min(backward_s, data_s + weights_s))
         micro_batches = self.training.global_batch_size // micro_batch
-        return seconds * micro_batches / self._top_speed
+        return micro_batch_s * micro_batches / self._top_speed
 
     def _split_micro_batch(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
         """Yield the sizes of the shares of a micro-batch, and the devices with each."""
-        kinds = self.device_kinds(group)
+        kinds = self.count_device_kinds(group)
         shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
-        left = micro_batch
+        samples_left = micro_batch
         for (_, count), samples in zip(kinds, shares, strict=True):
-            shared = min(left, samples * count)
-            if shared:
-                left -= shared
-                full, remainder = divmod(shared, samples)
-                yield samples, full
+            samples_of_kind = min(samples_left, samples * count)
+            if samples_of_kind:
+                samples_left -= samples_of_kind
+                full_devices, remainder = divmod(samples_of_kind, samples)
+                yield samples, full_devices
                 if remainder:
                     yield remainder, 1
 
@@ -164,71 +179,73 @@ class CostModel:
 
     def sharing(self, group: DeviceGroup, micro_batch: int) -> SampleSharing:
         """Return how a group shares a micro-batch."""
-        key = group, micro_batch
-        if key not in self._sharings:
-            kinds_key = self.device_kinds(group), micro_batch
-            if kinds_key not in self._sharings_of_kinds:
-                self._sharings_of_kinds[kinds_key] = self._compute_sharing(*kinds_key)
-            self._sharings[key] = self._sharings_of_kinds[kinds_key]
-        return self._sharings[key]
+        group_and_size = group, micro_batch
+        if group_and_size not in self._sharings:
+            kinds_and_size = self.count_device_kinds(group), micro_batch
+            if kinds_and_size not in self._sharings_of_kinds:
+                self._sharings_of_kinds[kinds_and_size] = self._compute_sharing(*kinds_and_size)
+            self._sharings[group_and_size] = self._sharings_of_kinds[kinds_and_size]
+        return self._sharings[group_and_size]
 
-    def _compute_sharing(self, kinds: Kinds, micro_batch: int) -> SampleSharing:
+    def _compute_sharing(self, kinds: KindCounts, micro_batch: int) -> SampleSharing:
         shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
-        works = [
+        kind_works = [
             (kind, self.work(samples)) for (kind, _), samples in zip(kinds, shares, strict=True)
         ]
-        slowest, slowest_work = max(works, key=lambda pair: pair[1].total / pair[0].speed)
+        slowest, slowest_work = max(
+            kind_works, key=lambda kind_work: kind_work[1].total / kind_work[0].speed
+        )
         memories = tuple(
-            (work, kind.memory_bytes) for kind, work in works if kind.memory_bytes is not None
+            (work, kind.memory_bytes) for kind, work in kind_works if kind.memory_bytes is not None
         )
         return SampleSharing(slowest_work, slowest.speed, memories, self.work(max(shares)))
 
     def stage_cost(self, group: DeviceGroup, start: int, end: int, micro_batch: int) -> StageCost:
         """Return the cost of a stage with the states from `start` up to `end`, exclusive."""
-        key = group, start, end, micro_batch
-        if key not in self._stages:
+        stage_key = group, start, end, micro_batch
+        if stage_key not in self._stages:
             sharing = self.sharing(group, micro_batch)
             work = sharing.work
             speed = sharing.speed
             all_reduce = self.links.all_reduce_cost(group)
-            self._stages[key] = StageCost(
+            self._stages[stage_key] = StageCost(
                 forward_s=(work.forward[end] - work.forward[start]) / speed,
                 backward_s=(work.backward[end] - work.backward[start]) / speed,
                 data_s=(work.data[end] - work.data[start]) / speed,
                 weights_s=(work.weights[end] - work.weights[start]) / speed,
                 all_reduce_s=all_reduce.seconds(work.parameters[end] - work.parameters[start]),
                 memories=tuple(
-                    (
-                        self.device_memory(share, start, end, recompute=False),
-                        self.device_memory(share, start, end, recompute=True),
-                        memory,
+                    KindMemory(
+                        self.device_memory(share_work, start, end, recompute=False),
+                        self.device_memory(share_work, start, end, recompute=True),
+                        capacity_bytes,
                     )
-                    for share, memory in sharing.memories
+                    for share_work, capacity_bytes in sharing.memories
                 ),
             )
-        return self._stages[key]
+        return self._stages[stage_key]
 
-    def device_kinds(self, group: DeviceGroup) -> Kinds:
+    def count_device_kinds(self, group: DeviceGroup) -> KindCounts:
         """Return the kinds of a group's devices."""
-        if group not in self._kinds:
+        if group not in self._kind_counts:
             counts: Counter[DeviceKind] = Counter()
             machines = zip(self.cluster.machines, group.first, group.last, strict=True)
             for machine, first, last in machines:
                 if last > first:
                     counts.update(machine.devices[first:last])
-            self._kinds[group] = tuple(counts.items())
-        return self._kinds[group]
+            self._kind_counts[group] = tuple(counts.items())
+        return self._kind_counts[group]
 
     def device_memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
         """Return the memory need of a device with the states from `start` up to `end`."""
         kept_bytes = work.kept_bytes[end] - work.kept_bytes[start]
-        fixed = self.training.optimizer_memory_scaling * float(
+        fixed_bytes = self.training.optimizer_memory_scaling * float(
             work.parameters[end] - work.parameters[start]
         )
-        working = max(work.working[start:end])
+        working_bytes = max(work.working[start:end])
         if recompute:
-            return DeviceMemory(fixed, work.crossing[start], working + kept_bytes)
-        return DeviceMemory(fixed, kept_bytes, working)
+            return DeviceMemory(fixed_bytes, work.crossing[start], working_bytes + kept_bytes)
+        return DeviceMemory(fixed_bytes, kept_bytes, working_bytes)
 
     def missing_bytes(
         self, sharing: SampleSharing, start: int, end: int, in_flight: int, recompute: bool
@@ -236,8 +253,8 @@ class CostModel:
         """Return the bytes that a stage's devices lack; negative if some are left."""
         return max(
             (
-                self.device_memory(work, start, end, recompute).peak(in_flight) - memory
-                for work, memory in sharing.memories
+                self.device_memory(work, start, end, recompute).peak(in_flight) - capacity_bytes
+                for work, capacity_bytes in sharing.memories
             ),
             default=-math.inf,
         )
@@ -248,60 +265,67 @@ class CostModel:
 
     def passing_bytes(self, start: int, end: int, micro_batch: int) -> float:
         """Return the bytes of a micro-batch that a stage only passes on."""
-        return self._scale(micro_batch) * self.states.skips.bytes_past(start, end)
+        return self._compute_batch_ratio(micro_batch) * self.states.skips.bytes_past(start, end)
 
     def skip_routes(self, ends: tuple[int, ...], micro_batch: int) -> dict[tuple[int, int], float]:
         """Return the bytes that can go straight past stages, by source and target stage."""
         if ends not in self._skip_routes:
             self._skip_routes[ends] = self.states.skips.straight_routes(ends)
-        scale = self._scale(micro_batch)
-        return {route: scale * count for route, count in self._skip_routes[ends].items()}
+        batch_ratio = self._compute_batch_ratio(micro_batch)
+        return {
+            route: batch_ratio * route_bytes
+            for route, route_bytes in self._skip_routes[ends].items()
+        }
 
-    def _scale(self, micro_batch: int) -> float:
+    def _compute_batch_ratio(self, micro_batch: int) -> float:
         return micro_batch / self.states.profile.batch_size
 
-    def overhead_s(self, source: DeviceGroup, target: DeviceGroup, count: float) -> float:
+    def overhead_s(self, source: DeviceGroup, target: DeviceGroup, message_bytes: float) -> float:
         """Return the seconds for which a message keeps both stages from computing.
 
         Args:
             source: The group of one stage.
             target: The group of the other stage.
-            count: Bytes of the message; 0 for none.
+            message_bytes: Bytes of the message; 0 for none.
         """
-        if not self._has_overheads or not count:
+        if not self._has_overheads or not message_bytes:
             return 0.0
-        return self.links.overhead_cost(source, target).seconds(count)
+        return self.links.overhead_cost(source, target).seconds(message_bytes)
 
 
-def share_samples(speeds: Sequence[tuple[float, int]], samples: int) -> list[int]:
+def share_samples(speed_counts: Sequence[tuple[float, int]], samples: int) -> list[int]:
     """Return the largest share of each kind of device for the shortest total time.
 
     Shares are whole samples. In the least time in which the group can do all samples, each device
     does at most the samples that it has time for.
 
     Args:
-        speeds: The speed of each kind, and its number of devices.
+        speed_counts: The speed of each kind, and its number of devices.
         samples: Samples to share.
     """
-    if len(speeds) == 1:
-        return [math.ceil(samples / speeds[0][1])]
-    least_time = min(_find_least_time(speeds, speed, samples) for speed, _ in speeds)
-    return [min(_samples_in_time(least_time, speed), samples) for speed, _ in speeds]
+    if len(speed_counts) == 1:
+        return [math.ceil(samples / speed_counts[0][1])]
+    least_time = min(_find_least_time(speed_counts, speed, samples) for speed, _ in speed_counts)
+    return [min(_samples_in_time(least_time, speed), samples) for speed, _ in speed_counts]
 
 
-def _find_least_time(speeds: Sequence[tuple[float, int]], speed: float, samples: int) -> float:
+def _find_least_time(
+    speed_counts: Sequence[tuple[float, int]], speed: float, samples: int
+) -> float:
     """Return the least time of whole samples at one speed that suffices for the group."""
-    low = 1
-    high = samples
-    while low < high:
-        middle = (low + high) // 2
-        time = middle / speed
-        done = sum(_samples_in_time(time, kind_speed) * count for kind_speed, count in speeds)
-        if done >= samples:
-            high = middle
+    low_samples = 1
+    high_samples = samples
+    while low_samples < high_samples:
+        middle_samples = (low_samples + high_samples) // 2
+        time = middle_samples / speed
+        samples_done = sum(
+            _samples_in_time(time, kind_speed) * count for kind_speed, count in speed_counts
+        )
+        if samples_done >= samples:
+            high_samples = middle_samples
         else:
-            low = middle + 1
-    return low / speed
+            low_samples = middle_samples + 1
+    return low_samples / speed
 
 
 def _samples_in_time(time: float, speed: float) -> int:

@@ -34,40 +34,40 @@ def find_fitting_shape(cost_model: CostModel, graph: PlacementGraph, micro_batch
         NoPlanError: No shape fits. The message names the worst stage of the nearest shape.
     """
     shape = _MemorySearch(cost_model, graph, micro_batch).find_nearest()
-    missing = _list_missing_bytes(cost_model, shape, micro_batch)
-    if max(missing) <= 0:
+    missing_bytes = _list_missing_bytes(cost_model, shape, micro_batch)
+    if max(missing_bytes) <= 0:
         return shape
-    raise NoPlanError(_format_no_plan(cost_model, shape, micro_batch, missing))
+    raise NoPlanError(_format_no_plan(cost_model, shape, micro_batch, missing_bytes))
 
 
 def _list_missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]:
     """Return the bytes that each stage lacks; negative if some are left."""
-    missing = []
+    missing_bytes = []
     micro_batches = cost_model.training.global_batch_size // micro_batch
     for index, (start, end, group) in enumerate(shape.spans):
         sharing = cost_model.sharing(group, micro_batch)
         in_flight = min(len(shape.ends) - index, micro_batches)
-        missing.append(
+        missing_bytes.append(
             min(
                 cost_model.missing_bytes(sharing, start, end, in_flight, recompute)
                 for recompute in (False, True)
             )
         )
-    return missing
+    return missing_bytes
 
 
 def _format_no_plan(
-    cost_model: CostModel, shape: Shape, micro_batch: int, missing: Sequence[float]
+    cost_model: CostModel, shape: Shape, micro_batch: int, missing_bytes: Sequence[float]
 ) -> str:
-    worst = max(range(len(missing)), key=missing.__getitem__)
+    worst = max(range(len(missing_bytes)), key=missing_bytes.__getitem__)
     start, end, group = shape.spans[worst]
     span = format_span(cost_model.states.names, start, end)
     return (
         f"no plan of {cost_model.states.profile.name} fits the memory of"
         f" {cost_model.cluster.name}: in the"
         f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst} of"
-        f" {len(missing)} ({span}, {format_devices(group.size)}) lacks {missing[worst]:.0f} bytes"
-        " on a device"
+        f" {len(missing_bytes)} ({span}, {format_devices(group.size)}) lacks"
+        f" {missing_bytes[worst]:.0f} bytes on a device"
     )
 
 
@@ -83,7 +83,7 @@ class _MemorySearch:
         self._cost_model = cost_model
         self._graph = graph
         self._micro_batch = micro_batch
-        self._missing: dict[tuple[object, int], Floats] = {}
+        self._missing_by_kinds: dict[tuple[object, int], Floats] = {}
 
     def find_nearest(self) -> Shape:
         """Return the shape that lacks the fewest bytes in its worst stage."""
@@ -92,58 +92,68 @@ class _MemorySearch:
         graph = self._graph
         state_count = len(self._cost_model.states)
         max_stages = min(state_count, self._cost_model.cluster.device_count, _MAX_STAGES)
-        tails: list[list[Floats]] = []  # by stages - 1 and group: missing bytes by first state
-        by_start: dict[Counts, Floats] = {}  # the least of them by the devices in use before
+        # By stages - 1 and group, the missing bytes by first state.
+        missing_by_tail: list[list[Floats]] = []
+        # The least of them, by the devices in use before.
+        least_by_used: dict[Counts, Floats] = {}
         for stages in range(1, max_stages + 1):
-            tails.append([])
+            missing_by_tail.append([])
             for group in graph.groups:
-                worst = self._worst_missing(group, stages, by_start)
-                tails[-1].append(worst.min(axis=1))
-            by_start = {
-                used: np.min([tails[-1][index] for index in edges], axis=0)
+                worst_missing = self._compute_worst_missing(group, stages, least_by_used)
+                missing_by_tail[-1].append(worst_missing.min(axis=1))
+            least_by_used = {
+                used: np.min([missing_by_tail[-1][index] for index in edges], axis=0)
                 for used, edges in graph.out_edges.items()
             }
 
-        empty = (0,) * len(self._cost_model.cluster.sizes)
-        length, first = min(
-            ((length, index) for length in range(len(tails)) for index in graph.out_edges[empty]),
-            key=lambda pair: float(tails[pair[0]][pair[1]][0]),
+        no_devices = (0,) * len(self._cost_model.cluster.sizes)
+        later_stages, first_group = min(
+            (
+                (later_stages, index)
+                for later_stages in range(len(missing_by_tail))
+                for index in graph.out_edges[no_devices]
+            ),
+            key=lambda tail: float(missing_by_tail[tail[0]][tail[1]][0]),
         )
-        return self._trace_shape(tails, length, first)
+        return self._trace_shape(missing_by_tail, later_stages, first_group)
 
-    def _worst_missing(
-        self, group: DeviceGroup, stages: int, by_start: dict[Counts, Floats]
+    def _compute_worst_missing(
+        self, group: DeviceGroup, stages: int, least_by_used: dict[Counts, Floats]
     ) -> Floats:
         """Return the bytes that the worst stage of a tail lacks, by first and last state.
 
         Args:
             group: The group of the tail's first stage.
             stages: Stages of the tail.
-            by_start: The least missing bytes of the stages after it, by devices in use.
+            least_by_used: The least missing bytes of the stages after it, by devices in use.
         """
         import numpy as np
 
-        missing = self._stage_missing(group, stages)
-        after = np.full(len(self._cost_model.states), np.inf)
+        stage_missing = self._get_stage_missing(group, stages)
+        missing_after = np.full(len(self._cost_model.states), np.inf)
         if stages == 1:
-            after[-1] = -np.inf
-        elif group.last in by_start:
-            after[:-1] = by_start[group.last][1:]
-        worst: Floats = np.maximum(missing, after)
-        return worst
+            missing_after[-1] = -np.inf
+        elif group.last in least_by_used:
+            missing_after[:-1] = least_by_used[group.last][1:]
+        worst_missing: Floats = np.maximum(stage_missing, missing_after)
+        return worst_missing
 
-    def _stage_missing(self, group: DeviceGroup, in_flight: int) -> Floats:
+    def _get_stage_missing(self, group: DeviceGroup, in_flight: int) -> Floats:
         """Return the bytes that each stage on a group lacks, by first and last state."""
         cost_model = self._cost_model
-        key = cost_model.device_kinds(group), in_flight
-        if key not in self._missing:
+        kinds_and_in_flight = cost_model.count_device_kinds(group), in_flight
+        if kinds_and_in_flight not in self._missing_by_kinds:
             micro_batches = cost_model.training.global_batch_size // self._micro_batch
             sharing = cost_model.sharing(group, self._micro_batch)
             in_flight = min(in_flight, micro_batches)
-            self._missing[key] = compute_missing_table(cost_model, sharing, in_flight)
-        return self._missing[key]
+            self._missing_by_kinds[kinds_and_in_flight] = compute_missing_table(
+                cost_model, sharing, in_flight
+            )
+        return self._missing_by_kinds[kinds_and_in_flight]
 
-    def _trace_shape(self, tails: list[list[Floats]], length: int, first: int) -> Shape:
+    def _trace_shape(
+        self, missing_by_tail: list[list[Floats]], later_stages: int, first_group: int
+    ) -> Shape:
         """Return the best shape that starts with a group, by repeating the choices."""
         import numpy as np
 
@@ -151,17 +161,21 @@ class _MemorySearch:
         ends = []
         groups = []
         start = 0
-        index = first
-        for left in range(length, -1, -1):
+        index = first_group
+        for stages_after in range(later_stages, -1, -1):
             group = graph.groups[index]
             edges = graph.out_edges.get(group.last, ())
-            by_start: dict[Counts, Floats] = {}
-            if left and edges:
-                by_start[group.last] = np.min([tails[left - 1][edge] for edge in edges], axis=0)
-            worst = self._worst_missing(group, left + 1, by_start)
-            start = int(worst[start].argmin()) + 1
+            least_by_used: dict[Counts, Floats] = {}
+            if stages_after and edges:
+                least_by_used[group.last] = np.min(
+                    [missing_by_tail[stages_after - 1][edge] for edge in edges], axis=0
+                )
+            worst_missing = self._compute_worst_missing(group, stages_after + 1, least_by_used)
+            start = int(worst_missing[start].argmin()) + 1
             ends.append(start)
             groups.append(group)
-            if left:
-                index = min(edges, key=lambda edge: float(tails[left - 1][edge][start]))
+            if stages_after:
+                index = min(
+                    edges, key=lambda edge: float(missing_by_tail[stages_after - 1][edge][start])
+                )
         return Shape(tuple(ends), tuple(groups))

@@ -17,10 +17,10 @@ from spbench.planner.search.scoring import CandidateScores
 _CUT_STEPS = (1, 2, 4)
 _MAX_STARTS = 6
 _MAX_INTERLEAVED_STARTS = 2
-_FAR = 2.0
-"""The factor by which the step of a start may be longer than the best one."""
-# Smaller than `_FAR`, since interleaved steps take longest to simulate.
-_INTERLEAVED_FAR = 1.25
+_MAX_STEP_RATIO = 2.0
+"""The most by which the step of a start may be longer than the best one, as a ratio."""
+# Smaller than `_MAX_STEP_RATIO`, since interleaved steps take longest to simulate.
+_MAX_INTERLEAVED_STEP_RATIO = 1.25
 _MAX_SHAPES = 2000
 """Shapes that are tried from each start."""
 
@@ -43,14 +43,14 @@ def improve_candidates(
         placements: The placements of the cluster.
         micro_batches: The allowed micro-batch sizes, rising.
     """
-    for max_starts, far, interleaved in (
-        (_MAX_STARTS, _FAR, False),
-        (_MAX_INTERLEAVED_STARTS, _INTERLEAVED_FAR, True),
+    for max_starts, max_ratio, interleaved in (
+        (_MAX_STARTS, _MAX_STEP_RATIO, False),
+        (_MAX_INTERLEAVED_STARTS, _MAX_INTERLEAVED_STEP_RATIO, True),
     ):
-        for start in scores.best_shapes(max_starts, interleaved):
+        for shape_and_size in scores.best_shapes(max_starts, interleaved):
             climb = CandidateScores(scores.cost_model)
-            climb.offer(*start)
-            if climb.best is None or climb.step_s > far * scores.step_s:
+            climb.offer(*shape_and_size)
+            if climb.best is None or climb.step_s > max_ratio * scores.step_s:
                 continue
             _climb(climb, placements, micro_batches)
             scores.offer(climb.best.shape, climb.best.micro_batch)
@@ -89,13 +89,13 @@ def _build_shape(recipe: _Recipe, placements: Placements) -> Shape | None:
     used = placements.empty
     groups = []
     for count, policy in zip(recipe.device_counts, recipe.policies, strict=True):
-        after = placements.place_group(used, count, policy)
-        if after is None:  # such as when a stage before it took more devices
-            after = placements.place_group(used, count, "scatter")
-        if after is None:
+        used_after = placements.place_group(used, count, policy)
+        if used_after is None:  # such as when a stage before it took more devices
+            used_after = placements.place_group(used, count, "scatter")
+        if used_after is None:
             return None
-        groups.append(DeviceGroup(used, after))
-        used = after
+        groups.append(DeviceGroup(used, used_after))
+        used = used_after
     return Shape(recipe.ends, tuple(groups))
 
 
@@ -119,49 +119,53 @@ def _move_cuts(recipe: _Recipe) -> Iterator[_Recipe]:
         for step in _CUT_STEPS:
             for moved in (end - step, end + step):
                 if bounds[index] < moved < bounds[index + 2]:
-                    yield recipe._replace(ends=_replace_item(recipe.ends, index, moved))
+                    yield recipe._replace(ends=_replace_at(recipe.ends, index, moved))
 
 
 def _move_devices(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
-    counts = recipe.device_counts
-    free = sum(placements.sizes) - sum(counts)
-    steps = sorted({1, max(placements.sizes), len(placements.sizes)})
-    for index, count in enumerate(counts):
-        for step in steps:
+    device_counts = recipe.device_counts
+    free = sum(placements.sizes) - sum(device_counts)
+    device_steps = sorted({1, max(placements.sizes), len(placements.sizes)})
+    for index, count in enumerate(device_counts):
+        for step in device_steps:
             if count > step:
-                fewer = _replace_item(counts, index, count - step)
+                fewer = _replace_at(device_counts, index, count - step)
                 yield recipe._replace(device_counts=fewer)
-                targets = {index - 1, index + 1, 0, len(counts) - 1} - {-1, index, len(counts)}
+                targets = {index - 1, index + 1, 0, len(device_counts) - 1} - {
+                    -1,
+                    index,
+                    len(device_counts),
+                }
                 for target in targets:
-                    moved = _replace_item(fewer, target, fewer[target] + step)
+                    moved = _replace_at(fewer, target, fewer[target] + step)
                     yield recipe._replace(device_counts=moved)
             if step <= free:
-                yield recipe._replace(device_counts=_replace_item(counts, index, count + step))
+                yield recipe._replace(device_counts=_replace_at(device_counts, index, count + step))
 
 
 def _join_stages(recipe: _Recipe) -> Iterator[_Recipe]:
-    ends, counts, policies = recipe
+    ends, device_counts, policies = recipe
     for index in range(len(ends) - 1):
-        joined = (counts[index] + counts[index + 1],)
+        joined = (device_counts[index] + device_counts[index + 1],)
         yield _Recipe(
             ends[:index] + ends[index + 1 :],
-            counts[:index] + joined + counts[index + 2 :],
+            device_counts[:index] + joined + device_counts[index + 2 :],
             policies[:index] + policies[index + 1 :],
         )
 
 
 def _split_stages(recipe: _Recipe) -> Iterator[_Recipe]:
-    ends, counts, policies = recipe
+    ends, device_counts, policies = recipe
     starts = (0, *ends[:-1])
-    for index, (start, end, count) in enumerate(zip(starts, ends, counts, strict=True)):
+    for index, (start, end, count) in enumerate(zip(starts, ends, device_counts, strict=True)):
         if end - start > 1 and count > 1:
             half = count // 2
             yield _Recipe(
                 (*ends[:index], (start + end) // 2, *ends[index:]),
-                (*counts[:index], count - half, half, *counts[index + 1 :]),
+                (*device_counts[:index], count - half, half, *device_counts[index + 1 :]),
                 (*policies[:index], policies[index], policies[index], *policies[index + 1 :]),
             )
 
 
-def _replace_item(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
-    return (*values[:index], value, *values[index + 1 :])
+def _replace_at(numbers: tuple[int, ...], index: int, number: int) -> tuple[int, ...]:
+    return (*numbers[:index], number, *numbers[index + 1 :])

@@ -16,7 +16,13 @@ from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import CandidateScores
-from spbench.planner.search.shortest_paths import LEEWAY, CostArrays, SearchGraph, ShortestPathDP
+from spbench.planner.search.shortest_paths import (
+    LEEWAY,
+    BoundedShape,
+    CostArrays,
+    SearchGraph,
+    ShortestPathDP,
+)
 from spbench.planner.search.stage_messages import compute_messages
 from spbench_core.schedule.orders import stage_in_flight
 
@@ -34,7 +40,7 @@ _MIN_BOUND_RATIO = 1.03
 """The least ratio of a bound to the one before it."""
 _REFINEMENTS = ((1.5, 3), (1.18, 1))
 """Second and third searches: the ratio of the bounds around a point, and the number of points."""
-_CLOSE = 1.15
+_NEAR_BEST = 1.15
 """The step time over the shortest one up to which a point is refined."""
 
 
@@ -86,52 +92,52 @@ class PeriodSearch:
             return
 
         points = [point for size in self._sizes for point in self._search_size(size)]
-        for ratio, limit in _REFINEMENTS:
+        for bound_ratio, max_points in _REFINEMENTS:
             points.sort()
-            close = [point for point in points if point.step_s <= points[0].step_s * _CLOSE]
+            near_best = [point for point in points if point.step_s <= points[0].step_s * _NEAR_BEST]
             points = [
                 refined
-                for point in close[:limit]
-                for refined in self._search_near(self._all, point, ratio)
+                for point in near_best[:max_points]
+                for refined in self._search_near(self._all, point, bound_ratio)
             ]
 
-    def _search_size(self, size: int) -> list[_SearchPoint]:
+    def _search_size(self, micro_batch: int) -> list[_SearchPoint]:
         """Search all bounds at a micro-batch size with few groups; return the best point."""
-        low, high = self._period_range(size)
-        if low > high:
+        low_s, high_s = self._find_period_range_s(micro_batch)
+        if low_s > high_s:
             return []
-        centre = _SearchPoint(0.0, size, math.sqrt(low * high))
-        return self._search_near(self._few, centre, high / low)
+        centre = _SearchPoint(0.0, micro_batch, math.sqrt(low_s * high_s))
+        return self._search_near(self._few, centre, high_s / low_s)
 
-    def _period_range(self, size: int) -> tuple[float, float]:
+    def _find_period_range_s(self, micro_batch: int) -> tuple[float, float]:
         """Return the least possible period and the longest of a better step, in seconds."""
-        total = self._cost_model.work(size).total
-        count = self._scores.micro_batches(size)
+        model_s = self._cost_model.work(micro_batch).total
+        micro_batches = self._scores.micro_batches(micro_batch)
         speeds = [kind.speed for kind in self._cost_model.cluster.kinds]
-        low = total / sum(speeds)
-        high = total / min(speeds)
-        if count > 1:
-            high = min(high, self._scores.step_s / (count - 1))
-        return low, high
+        low_s = model_s / sum(speeds)
+        high_s = model_s / min(speeds)
+        if micro_batches > 1:
+            high_s = min(high_s, self._scores.step_s / (micro_batches - 1))
+        return low_s, high_s
 
     def _search_near(
-        self, graph: SearchGraph, centre: _SearchPoint, ratio: float
+        self, graph: SearchGraph, centre: _SearchPoint, bound_ratio: float
     ) -> list[_SearchPoint]:
         """Search with bounds around a point; return the best point, if any."""
-        _, size, bound_s = centre
-        low, high = self._period_range(size)
-        low = max(low, bound_s / ratio)
-        high = min(high, bound_s * ratio)
-        if low > high:
+        _, micro_batch, bound_s = centre
+        low_s, high_s = self._find_period_range_s(micro_batch)
+        low_s = max(low_s, bound_s / bound_ratio)
+        high_s = min(high_s, bound_s * bound_ratio)
+        if low_s > high_s:
             return []
-        bounds = _space_bounds(low, high * 1.001)
-        if self._scores.micro_batches(size) == 1:
-            bounds = bounds[-1:]
-        shapes = BoundedSearch(self._cost_model, graph, size, self._ends).search(bounds)
-        self._scores.offer_all((shape, size) for _, shape in shapes)
+        bounds_s = _space_bounds(low_s, high_s * 1.001)
+        if self._scores.micro_batches(micro_batch) == 1:
+            bounds_s = bounds_s[-1:]
+        shapes = BoundedSearch(self._cost_model, graph, micro_batch, self._ends).search(bounds_s)
+        self._scores.offer_all((shape, micro_batch) for _, shape in shapes)
         points = [
-            _SearchPoint(self._scores.least_bound(shape, size), size, bound)
-            for bound, shape in shapes
+            _SearchPoint(self._scores.least_bound(shape, micro_batch), micro_batch, found_bound)
+            for found_bound, shape in shapes
         ]
         return [min(points)] if points else []
 
@@ -158,7 +164,7 @@ class BoundedSearch:
         self._micro_batch = micro_batch
         self._costs = CostArrays(cost_model, graph, micro_batch, ends)
 
-    def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
+    def search(self, bounds: Floats) -> list[BoundedShape]:
         """Return the bounds that allow a pipeline, with the shapes of the shortest paths."""
         import numpy as np
 
@@ -169,24 +175,22 @@ class BoundedSearch:
             if not self._fits(shape):
                 too_large.append(bound)
                 continue
-            shapes.append((bound, shape))
-            if self._waits(shape, bound):
+            shapes.append(BoundedShape(bound, shape))
+            if self._waits_for_round_trips(shape, bound):
                 too_long.append(bound)
         shapes += self._find_shapes(np.array(too_large), deep=True, any_memory=False)
         shapes += self._find_shapes(np.array(too_large), deep=False, any_memory=False)
         shapes += self._find_shapes(np.array(too_long), deep=False, any_memory=True)
         return shapes
 
-    def _find_shapes(
-        self, bounds: Floats, deep: bool, any_memory: bool
-    ) -> list[tuple[float, Shape]]:
+    def _find_shapes(self, bounds: Floats, deep: bool, any_memory: bool) -> list[BoundedShape]:
         if not len(bounds):
             return []
         return ShortestPathDP(self._costs, bounds, deep, any_memory).find_shapes()
 
     def _fits(self, shape: Shape) -> bool:
         """Return whether a shape fits under ``1f1b-deep`` without recomputation."""
-        if self._costs.tables.ample:
+        if self._costs.tables.always_fits:
             return True
         for index, (start, end, group) in enumerate(shape.spans):
             in_flight = stage_in_flight("1f1b-deep", index, len(shape.ends), self._costs.count)
@@ -195,32 +199,36 @@ class BoundedSearch:
                 return False
         return True
 
-    def _waits(self, shape: Shape, bound: float) -> bool:
+    def _waits_for_round_trips(self, shape: Shape, bound_s: float) -> bool:
         """Return whether round trips under ``1f1b`` take longer than a bound."""
         send_s = compute_messages(self._cost_model, shape, self._micro_batch).send_s
-        excess = 0.0
-        for (start, end, group), send in zip(reversed(shape.spans), reversed(send_s), strict=True):
+        excess_s = 0.0
+        for (start, end, group), message_s in zip(
+            reversed(shape.spans), reversed(send_s), strict=True
+        ):
             stage = self._cost_model.stage_cost(group, start, end, self._micro_batch)
-            excess = max(excess + 2.0 * send, 0.0) + stage.forward_s + stage.backward_s - bound
-            if excess > LEEWAY * bound:
+            excess_s = (
+                max(excess_s + 2.0 * message_s, 0.0) + stage.forward_s + stage.backward_s - bound_s
+            )
+            if excess_s > LEEWAY * bound_s:
                 return True
         return False
 
 
-def _space_bounds(low: float, high: float) -> Floats:
-    """Return bounds from `low` to `high`, with a ratio of at least `_MIN_BOUND_RATIO`."""
+def _space_bounds(low_s: float, high_s: float) -> Floats:
+    """Return bounds from `low_s` to `high_s`, with a ratio of at least `_MIN_BOUND_RATIO`."""
     import numpy as np
 
-    steps = int(math.log(max(high / low, 1.0)) / math.log(_MIN_BOUND_RATIO))
-    return np.geomspace(low, high, min(_MAX_BOUNDS, 2 + steps))
+    steps = int(math.log(max(high_s / low_s, 1.0)) / math.log(_MIN_BOUND_RATIO))
+    return np.geomspace(low_s, high_s, min(_MAX_BOUNDS, 2 + steps))
 
 
-def _spread_evenly(values: list[int], limit: int) -> list[int]:
+def _spread_evenly(numbers: list[int], limit: int) -> list[int]:
     """Return at most `limit` of rising values, evenly spaced by index."""
-    if len(values) <= limit:
-        return values
-    step = (len(values) - 1) / (limit - 1)
-    return [values[round(index * step)] for index in range(limit)]
+    if len(numbers) <= limit:
+        return numbers
+    step = (len(numbers) - 1) / (limit - 1)
+    return [numbers[round(index * step)] for index in range(limit)]
 
 
 def _choose_ends(cost_model: CostModel, limit: int) -> list[int]:
@@ -229,13 +237,16 @@ def _choose_ends(cost_model: CostModel, limit: int) -> list[int]:
     The compute time is divided into equal shares; each share contributes its cheapest cut.
     """
     work = cost_model.work(1)
-    last = len(cost_model.states)
-    if last <= limit:
-        return list(range(1, last + 1))
-    cheapest: dict[int, int] = {}
-    for end in range(1, last):
-        done = work.forward[end] + work.backward[end]
-        share = int(done / work.total * (limit - 1))
-        if share not in cheapest or work.crossing[end] < work.crossing[cheapest[share]]:
-            cheapest[share] = end
-    return [*sorted(cheapest.values()), last]
+    state_count = len(cost_model.states)
+    if state_count <= limit:
+        return list(range(1, state_count + 1))
+    cheapest_end_by_share: dict[int, int] = {}
+    for end in range(1, state_count):
+        done_s = work.forward[end] + work.backward[end]
+        share_index = int(done_s / work.total * (limit - 1))
+        if (
+            share_index not in cheapest_end_by_share
+            or work.crossing[end] < work.crossing[cheapest_end_by_share[share_index]]
+        ):
+            cheapest_end_by_share[share_index] = end
+    return [*sorted(cheapest_end_by_share.values()), state_count]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from spbench.planner.search.candidates import Candidate, Shape
@@ -46,7 +47,7 @@ class CandidateScores:
         self.times: Sequence[CandidateStage] = ()
         self._least_bounds: dict[tuple[Shape, int], float] = {}
         # Simulated seconds by schedule, or the closed form if that was enough to rule it out.
-        self._steps: dict[tuple[Shape, int], dict[Schedule, float]] = {}
+        self._step_s_by_schedule: dict[tuple[Shape, int], dict[Schedule, float]] = {}
 
     def micro_batches(self, micro_batch: int) -> int:
         """Return the number of micro-batches of this size per step."""
@@ -64,7 +65,9 @@ class CandidateScores:
             ranked: Whether `least_bound` and `best_shapes` also include shapes near the best.
         """
         improved = False
-        estimates = [estimate for key in shapes for estimate in self._estimate(key, ranked)]
+        estimates = [
+            estimate for candidate in shapes for estimate in self._estimate(candidate, ranked)
+        ]
         for estimate in sorted(estimates, key=lambda estimate: estimate.bound_s):
             if estimate.bound_s >= self.step_s * _BETTER:
                 break
@@ -82,59 +85,69 @@ class CandidateScores:
             limit: The number of shapes.
             interleaved: Whether to return shapes of several rounds instead of one.
         """
-        steps = ((min(times.values()), *key) for key, times in self._steps.items() if times)
-        best: dict[tuple[int, int], tuple[Shape, int]] = {}
-        for _, shape, size in sorted(steps, key=lambda step: step[0]):
-            is_new = all(shape != other for other, _ in best.values())
+        step_shapes = (
+            (min(step_s_by_schedule.values()), *shape_and_size)
+            for shape_and_size, step_s_by_schedule in self._step_s_by_schedule.items()
+            if step_s_by_schedule
+        )
+        best_by_stages_and_size: dict[tuple[int, int], tuple[Shape, int]] = {}
+        for _, shape, size in sorted(step_shapes, key=itemgetter(0)):
+            is_new = all(shape != other for other, _ in best_by_stages_and_size.values())
             if is_new and (shape.rounds > 1) == interleaved:
-                best.setdefault((len(shape.ends), size), (shape, size))
-        return list(best.values())[:limit]
+                best_by_stages_and_size.setdefault((len(shape.ends), size), (shape, size))
+        return list(best_by_stages_and_size.values())[:limit]
 
-    def _estimate(self, key: tuple[Shape, int], ranked: bool) -> list[_EstimatedCandidate]:
+    def _estimate(
+        self, shape_and_size: tuple[Shape, int], ranked: bool
+    ) -> list[_EstimatedCandidate]:
         """Return a new shape with each schedule under which it fits."""
-        if key in self._steps:
+        if shape_and_size in self._step_s_by_schedule:
             return []
-        shape, micro_batch = key
-        if self._busy_s(shape, micro_batch) >= self.step_s * (_NEAR if ranked else _BETTER):
-            self._steps[key] = {}
+        shape, micro_batch = shape_and_size
+        if self._compute_busy_s(shape, micro_batch) >= self.step_s * (_NEAR if ranked else _BETTER):
+            self._step_s_by_schedule[shape_and_size] = {}
             return []
-        count = self.micro_batches(micro_batch)
-        times_by_schedule = compute_stages_by_schedule(
-            self.cost_model, shape, micro_batch, shape.schedules(count)
+        micro_batches = self.micro_batches(micro_batch)
+        stages_by_schedule = compute_stages_by_schedule(
+            self.cost_model, shape, micro_batch, shape.schedules(micro_batches)
         )
         estimates = [
             _EstimatedCandidate(
-                estimate_step(times, schedule, count, shape.rounds),
+                estimate_step(stages, schedule, micro_batches, shape.rounds),
                 Candidate(shape, micro_batch, schedule),
-                times,
+                stages,
             )
-            for schedule, times in times_by_schedule
+            for schedule, stages in stages_by_schedule
         ]
-        self._steps[key] = {estimate.candidate.schedule: estimate.bound_s for estimate in estimates}
-        self._least_bounds[key] = min(self._steps[key].values(), default=math.inf)
+        self._step_s_by_schedule[shape_and_size] = {
+            estimate.candidate.schedule: estimate.bound_s for estimate in estimates
+        }
+        self._least_bounds[shape_and_size] = min(
+            self._step_s_by_schedule[shape_and_size].values(), default=math.inf
+        )
         return estimates
 
-    def _busy_s(self, shape: Shape, micro_batch: int) -> float:
+    def _compute_busy_s(self, shape: Shape, micro_batch: int) -> float:
         """Return the seconds per step for which the busiest group runs passes."""
-        busy = [0.0] * len(shape.groups)
+        busy_s_by_group = [0.0] * len(shape.groups)
         for index, (start, end, group) in enumerate(shape.spans):
             cost = self.cost_model.stage_cost(group, start, end, micro_batch)
-            busy[index % len(busy)] += cost.least_s
-        return max(busy) * self.micro_batches(micro_batch)
+            busy_s_by_group[index % len(busy_s_by_group)] += cost.least_s
+        return max(busy_s_by_group) * self.micro_batches(micro_batch)
 
     def _simulate(self, estimate: _EstimatedCandidate) -> bool:
         """Simulate a candidate; return whether it is the best one now."""
-        bound_s, candidate, times = estimate
+        bound_s, candidate, stages = estimate
         shape, micro_batch, schedule = candidate
-        count = self.micro_batches(micro_batch)
+        micro_batches = self.micro_batches(micro_batch)
         # Interleaved steps take longest to simulate, so the simulation stops at the limit.
-        limit = self.step_s if schedule == INTERLEAVED else math.inf
-        step_s = compute_step_end(times, schedule, count, shape.rounds, limit=limit)
+        limit_s = self.step_s if schedule == INTERLEAVED else math.inf
+        step_s = compute_step_end(stages, schedule, micro_batches, shape.rounds, limit=limit_s)
         known_s = max(bound_s, self.step_s) if step_s == math.inf else step_s
-        self._steps[shape, micro_batch][schedule] = known_s
+        self._step_s_by_schedule[shape, micro_batch][schedule] = known_s
         if step_s >= self.step_s * _BETTER:
             return False
         self.best = candidate
         self.step_s = step_s
-        self.times = times
+        self.times = stages
         return True

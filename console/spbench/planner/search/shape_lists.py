@@ -41,33 +41,35 @@ def make_interleavings(
     """
     best_groups = [shape.groups for shape, _ in scores.best_shapes(_MAX_STARTS)]
     shapes = []
-    for groups in dict.fromkeys([*best_groups, *_equal_groups(placements)]):
+    for groups in dict.fromkeys([*best_groups, *_generate_equal_groups(placements)]):
         for rounds in range(2, _MAX_ROUNDS + 1):
             for size in micro_batches:
-                count = scores.micro_batches(size)
-                if count <= _MAX_MICRO_BATCHES and can_interleave(count, len(groups)):
+                micro_batch_count = scores.micro_batches(size)
+                if micro_batch_count <= _MAX_MICRO_BATCHES and can_interleave(
+                    micro_batch_count, len(groups)
+                ):
                     shape = _cut_evenly(scores.cost_model, groups, rounds, size)
                     if shape is not None:
                         shapes.append((shape, size))
     return shapes
 
 
-def _equal_groups(placements: Placements) -> Iterator[tuple[DeviceGroup, ...]]:
+def _generate_equal_groups(placements: Placements) -> Iterator[tuple[DeviceGroup, ...]]:
     """Yield groups of equal numbers of devices that use all devices, by each policy."""
     devices = sum(placements.sizes)
-    for count in range(2, min(devices, _MAX_GROUPS) + 1):
-        if devices % count:
+    for group_count in range(2, min(devices, _MAX_GROUPS) + 1):
+        if devices % group_count:
             continue
         for policy in POLICIES:
             groups = []
             used = placements.empty
-            for _ in range(count):
-                after = placements.place_group(used, devices // count, policy)
-                if after is None:  # such as a policy that only takes machines in use
-                    after = placements.place_group(used, devices // count, "scatter")
-                assert after is not None, "there are enough devices"
-                groups.append(DeviceGroup(used, after))
-                used = after
+            for _ in range(group_count):
+                used_after = placements.place_group(used, devices // group_count, policy)
+                if used_after is None:  # such as a policy that only takes machines in use
+                    used_after = placements.place_group(used, devices // group_count, "scatter")
+                assert used_after is not None, "there are enough devices"
+                groups.append(DeviceGroup(used, used_after))
+                used = used_after
             yield tuple(groups)
 
 
@@ -75,63 +77,64 @@ def _cut_evenly(
     cost_model: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch: int
 ) -> Shape | None:
     """Return the shape with about equal work; None if there are too few states."""
-    states = len(cost_model.states)
-    stages = rounds * len(groups)
-    if not 1 < len(groups) <= stages <= states:
+    state_count = len(cost_model.states)
+    stage_count = rounds * len(groups)
+    if not 1 < len(groups) <= stage_count <= state_count:
         return None
     work = cost_model.sharing(groups[0], micro_batch).work
-    done = [
+    done_s = [
         forward + backward for forward, backward in zip(work.forward, work.backward, strict=True)
     ]
-    speeds = [_group_speed(cost_model, group, micro_batch) for group in groups] * rounds
+    speeds = [_compute_group_speed(cost_model, group, micro_batch) for group in groups] * rounds
     ends = []
-    last = 0
-    for index, share in enumerate(accumulate(speeds[:-1]), start=1):
-        target = share / sum(speeds) * done[-1]
-        end = bisect_left(done, target)
-        if target - done[end - 1] < done[end] - target:
+    previous_end = 0
+    for index, speed_so_far in enumerate(accumulate(speeds[:-1]), start=1):
+        target_s = speed_so_far / sum(speeds) * done_s[-1]
+        end = bisect_left(done_s, target_s)
+        if target_s - done_s[end - 1] < done_s[end] - target_s:
             end -= 1
         # Each stage has a state, and one state is left for each later stage.
-        last = min(max(end, last + 1), states - (stages - index))
-        ends.append(last)
-    return Shape((*ends, states), groups)
+        previous_end = min(max(end, previous_end + 1), state_count - (stage_count - index))
+        ends.append(previous_end)
+    return Shape((*ends, state_count), groups)
 
 
-def _group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch: int) -> float:
+def _compute_group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch: int) -> float:
     """Return the micro-batches of the whole model that a group runs per second."""
     sharing = cost_model.sharing(group, micro_batch)
     return sharing.speed / sharing.work.total
 
 
-def count_shapes(states: int, graph: PlacementGraph) -> int:
+def count_shapes(state_count: int, graph: PlacementGraph) -> int:
     """Return the number of shapes that `enumerate_shapes` yields."""
-    paths: dict[Counts, Counter[int]] = defaultdict(Counter)  # by devices in use, then by stages
-    total = 0
+    # By devices in use, then by stages.
+    path_counts: dict[Counts, Counter[int]] = defaultdict(Counter)
+    shape_count = 0
     # Groups are sorted by the devices in use after them, falling.
     for group in reversed(graph.groups):
-        before = paths[group.first] if any(group.first) else Counter({0: 1})
-        for groups, count in before.items():
-            if groups < states:
-                paths[group.last][groups + 1] += count
-                total += count * sum(
-                    math.comb(states - 1, stages - 1)
-                    for stages in _stage_counts(groups + 1, states)
+        counts_before = path_counts[group.first] if any(group.first) else Counter({0: 1})
+        for groups, count in counts_before.items():
+            if groups < state_count:
+                path_counts[group.last][groups + 1] += count
+                shape_count += count * sum(
+                    math.comb(state_count - 1, stages - 1)
+                    for stages in _list_stage_counts(groups + 1, state_count)
                 )
-    return total
+    return shape_count
 
 
-def enumerate_shapes(states: int, graph: PlacementGraph) -> Iterator[Shape]:
+def enumerate_shapes(state_count: int, graph: PlacementGraph) -> Iterator[Shape]:
     """Yield all shapes: all paths through the graph with all cuts and rounds."""
-    empty = (0,) * len(graph.groups[0].first)
-    for groups in _enumerate_paths(graph, empty, states):
-        for stages in _stage_counts(len(groups), states):
-            for cuts in combinations(range(1, states), stages - 1):
-                yield Shape((*cuts, states), groups)
+    no_devices = (0,) * len(graph.groups[0].first)
+    for groups in _enumerate_paths(graph, no_devices, state_count):
+        for stages in _list_stage_counts(len(groups), state_count):
+            for cuts in combinations(range(1, state_count), stages - 1):
+                yield Shape((*cuts, state_count), groups)
 
 
-def _stage_counts(groups: int, states: int) -> range:
+def _list_stage_counts(group_count: int, state_count: int) -> range:
     """Return the possible numbers of stages: equal for all groups, one for one group."""
-    return range(groups, (states if groups > 1 else 1) + 1, groups)
+    return range(group_count, (state_count if group_count > 1 else 1) + 1, group_count)
 
 
 def _enumerate_paths(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.messages import MessageCost
 from spbench.planner.cluster.placement import Counts, DeviceGroup
@@ -82,6 +82,13 @@ class SearchGraph:
     def __post_init__(self) -> None:
         for index, group in enumerate(self.placement_graph.groups):
             self.groups_by_end.setdefault(group.last, []).append(index)
+
+
+class BoundedShape(NamedTuple):
+    """A bound on the period in seconds, and the shape of the shortest path under it."""
+
+    bound_s: float
+    shape: Shape
 
 
 class CostArrays:
@@ -171,22 +178,24 @@ class ShortestPathDP:
         self._bounds_s = bounds.tolist()
         self._deep = deep
         self._bounds: Floats = bounds.astype(np.float32)
-        self._any_memory = any_memory or costs.tables.ample
-        self._limits: Floats = self._bounds[:, None] * np.float32(1.0 + LEEWAY)
+        self._any_memory = any_memory or costs.tables.always_fits
+        self._limits_s: Floats = self._bounds[:, None] * np.float32(1.0 + LEEWAY)
         self._states = np.arange(len(costs.ends))
         self._bound_index = np.arange(len(bounds))[:, None]
-        self._forward = self._repeat_per_bound(costs.tables.forward)
-        self._passes = self._repeat_per_bound(costs.tables.passes)
-        self._summed = self._repeat_per_bound(costs.tables.passes + costs.tables.reduce)
+        self._forward_s = self._repeat_per_bound(costs.tables.forward_s)
+        self._passes_s = self._repeat_per_bound(costs.tables.passes_s)
+        self._summed_s = self._repeat_per_bound(costs.tables.passes_s + costs.tables.all_reduce_s)
         if not self._any_memory:
-            self._plain = self._repeat_per_bound(costs.tables.plain)
-            self._recomputing = self._repeat_per_bound(costs.tables.recomputing)
+            self._max_in_flight = self._repeat_per_bound(costs.tables.max_in_flight)
+            self._max_in_flight_recomputing = self._repeat_per_bound(
+                costs.tables.max_in_flight_recomputing
+            )
 
     def _repeat_per_bound(self, table: Floats) -> Floats:
         # Numpy is slow over short rows, so that bounds and last states become one long row.
         return self._np.tile(table, len(self._bounds))
 
-    def find_shapes(self) -> list[tuple[float, Shape]]:
+    def find_shapes(self) -> list[BoundedShape]:
         """Return the bounds that allow a pipeline, with the shape of the shortest path."""
         tails = self._empty_tails(len(self._placement_graph.groups))
         # Groups with the most devices in use come first, so that all their followers are known.
@@ -196,12 +205,14 @@ class ShortestPathDP:
                 indices = groups[batch]
                 tails[:, indices] = self._prepend_stages(indices, followers[:, batch])
 
-        first = self._placement_graph.out_edges[(0,) * len(self._placement_graph.groups[0].last)]
+        first_groups = self._placement_graph.out_edges[
+            (0,) * len(self._placement_graph.groups[0].last)
+        ]
         shapes = []
-        for index, bound in enumerate(self._bounds_s):
-            best = min(first, key=lambda group: float(tails[FINISH, group, index, 0]))
-            if float(tails[FINISH, best, index, 0]) < float("inf"):
-                shapes.append((bound, self._trace_shape(tails, index, best)))
+        for index, bound_s in enumerate(self._bounds_s):
+            best_group = min(first_groups, key=lambda group: float(tails[FINISH, group, index, 0]))
+            if float(tails[FINISH, best_group, index, 0]) < float("inf"):
+                shapes.append(BoundedShape(bound_s, self._trace_shape(tails, index, best_group)))
         return shapes
 
     def _split_into_batches(self, groups: int) -> Iterator[slice]:
@@ -239,31 +250,31 @@ class ShortestPathDP:
         if targets is None:
             return followers
 
-        starts = tails[:, targets, :, 1:]  # (PLANES, targets, bounds, states - 1)
+        next_tails = tails[:, targets, :, 1:]  # (PLANES, targets, bounds, states - 1)
         message_bytes = self._costs.crossing[None, None]
         if self._costs.arriving is not None:
-            message_bytes = self._costs.arriving[self._states[:-1], starts[END].astype(int)]
+            message_bytes = self._costs.arriving[self._states[:-1], next_tails[END].astype(int)]
         rates = self._costs.rates(used)
         send_s = message_bytes * rates.per_byte + rates.latency * (message_bytes > 0)
-        finish = starts[FINISH] + send_s  # (rows, targets, bounds, states - 1)
+        finish_s = next_tails[FINISH] + send_s  # (rows, targets, bounds, states - 1)
         if self._deep:
-            np.copyto(finish, np.inf, where=send_s > self._limits)
+            np.copyto(finish_s, np.inf, where=send_s > self._limits_s)
 
-        best = finish.argmin(axis=1)  # the target; (rows, bounds, states - 1)
+        best_target = finish_s.argmin(axis=1)  # the target; (rows, bounds, states - 1)
         bounds = self._bound_index
         states = self._states[:-1]
-        row = np.arange(len(best))[:, None, None]
+        row = np.arange(len(best_target))[:, None, None]
         # Without skip connections, messages are the same for all bounds and have one of them.
-        best_send_s = send_s[row, best, bounds if send_s.shape[2] > 1 else 0, states]
-        best_tails = starts[:, best, bounds, states]
-        best_tails[FINISH] = finish[row, best, bounds, states]
+        best_send_s = send_s[row, best_target, bounds if send_s.shape[2] > 1 else 0, states]
+        best_tails = next_tails[:, best_target, bounds, states]
+        best_tails[FINISH] = finish_s[row, best_target, bounds, states]
         # The output goes to the next stage, and its gradient comes back.
         best_tails[PATH] += 2.0 * best_send_s
         best_tails[EXCESS] += 2.0 * best_send_s
         if self._deep:
             best_tails[EXCESS] -= self._bounds[:, None]
         np.maximum(best_tails[EXCESS], 0.0, out=best_tails[EXCESS])
-        best_tails[GROUP] = np.array(targets)[best]
+        best_tails[GROUP] = np.array(targets)[best_target]
         followers[..., :-1] = best_tails[:, rates.row]
         return followers
 
@@ -278,41 +289,41 @@ class ShortestPathDP:
             Tails; ``(PLANES, groups, bounds, states)``.
         """
         np = self._np
-        count = len(groups)
+        group_count = len(groups)
         # Rows of last states for each bound, one after another: (groups, first states, columns).
-        kinds = self._tables.kinds[groups]
-        forward = self._forward[kinds]
-        passes_s = self._passes[kinds]
-        summed = self._summed[kinds]
-        finish = forward + followers[FINISH].reshape(count, 1, -1)
+        table_indices = self._tables.table_index[groups]
+        forward_s = self._forward_s[table_indices]
+        passes_s = self._passes_s[table_indices]
+        summed_s = self._summed_s[table_indices]
+        finish_s = forward_s + followers[FINISH].reshape(group_count, 1, -1)
 
         if not self._any_memory:
-            stages = followers[STAGES].reshape(count, 1, -1) + 1.0
+            stages = followers[STAGES].reshape(group_count, 1, -1) + 1.0
             in_flight = np.minimum(2.0 * stages - 1.0 if self._deep else stages, self._costs.count)
-            recompute = in_flight > self._plain[kinds]
-            recompute_s = np.where(recompute, forward, 0.0)
+            recompute = in_flight > self._max_in_flight[table_indices]
+            recompute_s = np.where(recompute, forward_s, 0.0)
             passes_s += recompute_s
-            summed += recompute_s
-            too_large = recompute & (in_flight > self._recomputing[kinds])
-            np.copyto(finish, np.inf, where=too_large)
+            summed_s += recompute_s
+            too_large = recompute & (in_flight > self._max_in_flight_recomputing[table_indices])
+            np.copyto(finish_s, np.inf, where=too_large)
 
-        summed += followers[PATH].reshape(count, 1, -1)
-        np.maximum(finish, summed, out=finish)
-        allowed = (self._limits - followers[EXCESS]).reshape(count, 1, -1)
-        finish = np.where(passes_s > allowed, np.float32(np.inf), finish)
+        summed_s += followers[PATH].reshape(group_count, 1, -1)
+        np.maximum(finish_s, summed_s, out=finish_s)
+        allowed_s = (self._limits_s - followers[EXCESS]).reshape(group_count, 1, -1)
+        finish_s = np.where(passes_s > allowed_s, np.float32(np.inf), finish_s)
 
-        shape = count, len(self._states), len(self._bounds), len(self._states)
-        finish = finish.reshape(shape)
-        end = finish.argmin(axis=3).transpose(0, 2, 1)  # (groups, bounds, first states)
-        group = np.arange(count)[:, None, None]
+        shape = group_count, len(self._states), len(self._bounds), len(self._states)
+        finish_s = finish_s.reshape(shape)
+        best_end = finish_s.argmin(axis=3).transpose(0, 2, 1)  # (groups, bounds, first states)
+        group_index = np.arange(group_count)[:, None, None]
         bounds = self._bound_index
-        stage_s = passes_s.reshape(shape)[group, self._states, bounds, end]
-        tails: Floats = followers[:, group, bounds, end]
-        tails[FINISH] = finish[group, self._states, bounds, end]
+        stage_s = passes_s.reshape(shape)[group_index, self._states, bounds, best_end]
+        tails: Floats = followers[:, group_index, bounds, best_end]
+        tails[FINISH] = finish_s[group_index, self._states, bounds, best_end]
         tails[PATH] += stage_s
         tails[EXCESS] += stage_s - self._bounds[:, None]
         tails[STAGES] += 1.0
-        tails[END] = end
+        tails[END] = best_end
         return tails
 
     def _trace_shape(self, tails: Floats, bound: int, first: int) -> Shape:

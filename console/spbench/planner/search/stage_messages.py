@@ -32,8 +32,8 @@ def compute_messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> S
     send_s = [0.0] * len(spans)
     overhead_s = [0.0] * len(spans)
 
-    def add_overhead(source: int, target: int, count: float) -> None:
-        seconds = cost_model.overhead_s(groups[source], groups[target], count)
+    def add_overhead(source: int, target: int, message_bytes: float) -> None:
+        seconds = cost_model.overhead_s(groups[source], groups[target], message_bytes)
         overhead_s[source] += seconds
         overhead_s[target] += seconds
 
@@ -41,14 +41,18 @@ def compute_messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> S
     if choose_skip_route(cost_model, shape, micro_batch) == STRAIGHT:
         routes = cost_model.skip_routes(shape.ends, micro_batch)
     for stage, ((*_, source), (start, end, target)) in enumerate(pairwise(spans)):
-        count = cost_model.crossing_bytes(start, micro_batch)
+        message_bytes = cost_model.crossing_bytes(start, micro_batch)
         if routes:
-            count = max(0.0, count - cost_model.passing_bytes(start, end, micro_batch))
-        send_s[stage] = cost_model.links.transfer_cost(source, target).seconds(count)
-        skipped = sum(size for (_, receiver), size in routes.items() if receiver == stage + 1)
-        add_overhead(stage, stage + 1, max(0.0, count - skipped))
-    for (sender, receiver), count in routes.items():
-        add_overhead(sender, receiver, count)
+            message_bytes = max(
+                0.0, message_bytes - cost_model.passing_bytes(start, end, micro_batch)
+            )
+        send_s[stage] = cost_model.links.transfer_cost(source, target).seconds(message_bytes)
+        skipped_bytes = sum(
+            size_bytes for (_, receiver), size_bytes in routes.items() if receiver == stage + 1
+        )
+        add_overhead(stage, stage + 1, max(0.0, message_bytes - skipped_bytes))
+    for (sender, receiver), message_bytes in routes.items():
+        add_overhead(sender, receiver, message_bytes)
     return StageMessages(send_s, overhead_s)
 
 
@@ -64,15 +68,15 @@ def choose_skip_route(cost_model: CostModel, shape: Shape, micro_batch: int) -> 
     links = cost_model.links
     saved_s = passing_bytes = 0.0
     for (*_, source), (start, end, target) in pairwise(spans):
-        passing = cost_model.passing_bytes(start, end, micro_batch)
-        passing_bytes += passing
+        stage_passing_bytes = cost_model.passing_bytes(start, end, micro_batch)
+        passing_bytes += stage_passing_bytes
         costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
-        saved_s += passing * sum(cost.per_byte for cost in costs)
+        saved_s += stage_passing_bytes * sum(cost.per_byte for cost in costs)
     if not passing_bytes:
         return None
     added_s = 0.0
-    for stages in cost_model.skip_routes(shape.ends, micro_batch):
-        source, target = (spans[stage][2] for stage in stages)
+    for route in cost_model.skip_routes(shape.ends, micro_batch):
+        source, target = (spans[stage][2] for stage in route)
         costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
         added_s += sum(cost.latency for cost in costs)
     return STRAIGHT if added_s <= saved_s else ALONG

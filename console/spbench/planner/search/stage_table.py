@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StageTables:
-    """Costs of stages; arrays except ``kinds`` are ``(tables, L, L)`` for `L` ends.
+    """Costs of stages; arrays except ``table_index`` are ``(tables, L, L)`` for `L` ends.
 
     A row is the first state of a stage. Column ``x`` is the stage that ends before state ``x + 1``.
     Groups with the same kinds of devices and the same all-reduce cost share a table.
 
     Attributes:
-        kinds: The index of each group's table.
-        forward: Seconds of the forward pass; infinite if there is no such stage.
-        passes: Seconds of both passes.
-        reduce: Seconds of the all-reduce.
-        plain: Micro-batches in flight that fit; negative if the parameters do not fit.
-        recomputing: Micro-batches in flight that fit with recomputation.
-        ample: Whether any number of micro-batches fits in all stages.
+        table_index: The index of each group's table.
+        forward_s: Seconds of the forward pass; infinite if there is no such stage.
+        passes_s: Seconds of both passes.
+        all_reduce_s: Seconds of the all-reduce.
+        max_in_flight: Micro-batches in flight that fit; negative if the parameters do not fit.
+        max_in_flight_recomputing: The same with recomputation.
+        always_fits: Whether any number of micro-batches fits in all stages.
     """
 
-    kinds: Indices
-    forward: Singles
-    passes: Singles
-    reduce: Singles
-    plain: Singles
-    recomputing: Singles
-    ample: bool
+    table_index: Indices
+    forward_s: Singles
+    passes_s: Singles
+    all_reduce_s: Singles
+    max_in_flight: Singles
+    max_in_flight_recomputing: Singles
+    always_fits: bool
 
 
 class _StageTable(NamedTuple):
     """The table of groups with the same kinds of devices; the arrays of `StageTables`."""
 
-    forward: Floats
-    passes: Floats
-    reduce: Floats
-    plain: Floats
-    recomputing: Floats
+    forward_s: Floats
+    passes_s: Floats
+    all_reduce_s: Floats
+    max_in_flight: Floats
+    max_in_flight_recomputing: Floats
 
 
 def compute_stage_tables(
@@ -69,30 +69,30 @@ def compute_stage_tables(
     """
     import numpy as np
 
-    indices: dict[object, int] = {}
+    table_index_by_cost: dict[object, int] = {}
     tables: list[_StageTable] = []
-    kinds = []
+    table_indices = []
     for group in groups:
         all_reduce = cost_model.links.all_reduce_cost(group)
-        key = cost_model.device_kinds(group), all_reduce
-        if key not in indices:
-            indices[key] = len(tables)
+        kinds_and_all_reduce = cost_model.count_device_kinds(group), all_reduce
+        if kinds_and_all_reduce not in table_index_by_cost:
+            table_index_by_cost[kinds_and_all_reduce] = len(tables)
             sharing = cost_model.sharing(group, micro_batch)
             tables.append(_build_table(cost_model, sharing, all_reduce, ends))
-        kinds.append(indices[key])
-    forward, passes, reduce, plain, recomputing = (
+        table_indices.append(table_index_by_cost[kinds_and_all_reduce])
+    forward_s, passes_s, all_reduce_s, max_in_flight, max_in_flight_recomputing = (
         np.stack(arrays).astype(np.float32) for arrays in zip(*tables, strict=True)
     )
-    in_flight = plain[np.isfinite(forward)]
+    possible_in_flight = max_in_flight[np.isfinite(forward_s)]
     return StageTables(
-        kinds=np.array(kinds),
-        forward=forward,
-        passes=passes,
-        reduce=reduce,
-        plain=plain,
-        recomputing=recomputing,
+        table_index=np.array(table_indices),
+        forward_s=forward_s,
+        passes_s=passes_s,
+        all_reduce_s=all_reduce_s,
+        max_in_flight=max_in_flight,
+        max_in_flight_recomputing=max_in_flight_recomputing,
         # `1f1b-deep` keeps at most one less than twice the stages in flight.
-        ample=float(in_flight.min()) >= 2 * len(ends),
+        always_fits=float(possible_in_flight.min()) >= 2 * len(ends),
     )
 
 
@@ -103,24 +103,30 @@ def _build_table(
 
     work = sharing.work
     starts = [0, *ends[:-1]]
-    picked = np.ix_(starts, [end - 1 for end in ends])
-    forward = _span_sums(work.forward)[picked] / sharing.speed
-    parameters = _span_sums(work.parameters)[picked]
-    plain = np.full_like(forward, np.inf)
-    recomputing = plain.copy()
-    for share, memory in sharing.memories:
-        free, kept_bytes, arriving = _free_bytes(cost_model, share, memory)
-        plain = np.minimum(plain, _count_fitting(free[picked], kept_bytes[picked]))
-        fitting = _count_fitting((free - kept_bytes)[picked], arriving[starts])
-        recomputing = np.minimum(recomputing, fitting)
-    forward[np.tril(np.ones(forward.shape, dtype=bool), -1)] = np.inf
-    all_reduce_s = parameters * all_reduce.per_byte + all_reduce.latency
+    starts_and_ends = np.ix_(starts, [end - 1 for end in ends])
+    forward_s = _compute_span_sums(work.forward)[starts_and_ends] / sharing.speed
+    parameter_bytes = _compute_span_sums(work.parameters)[starts_and_ends]
+    max_in_flight = np.full_like(forward_s, np.inf)
+    max_in_flight_recomputing = max_in_flight.copy()
+    for share_work, capacity_bytes in sharing.memories:
+        micro_batch = _compute_micro_batch_memory(cost_model, share_work, capacity_bytes)
+        free_bytes = micro_batch.free_bytes
+        max_in_flight = np.minimum(
+            max_in_flight,
+            _count_fitting(free_bytes[starts_and_ends], micro_batch.kept_bytes[starts_and_ends]),
+        )
+        # One micro-batch at a time keeps all activations while its stage recomputes them.
+        free_recomputing = (free_bytes - micro_batch.kept_bytes)[starts_and_ends]
+        fitting = _count_fitting(free_recomputing, micro_batch.input_bytes[starts])
+        max_in_flight_recomputing = np.minimum(max_in_flight_recomputing, fitting)
+    forward_s[np.tril(np.ones(forward_s.shape, dtype=bool), -1)] = np.inf
+    all_reduce_s = parameter_bytes * all_reduce.per_byte + all_reduce.latency
     return _StageTable(
-        forward=forward,
-        passes=forward + _span_sums(work.backward)[picked] / sharing.speed,
-        reduce=np.where(parameters > 0, all_reduce_s, 0.0),
-        plain=plain,
-        recomputing=recomputing,
+        forward_s=forward_s,
+        passes_s=forward_s + _compute_span_sums(work.backward)[starts_and_ends] / sharing.speed,
+        all_reduce_s=np.where(parameter_bytes > 0, all_reduce_s, 0.0),
+        max_in_flight=max_in_flight,
+        max_in_flight_recomputing=max_in_flight_recomputing,
     )
 
 
@@ -131,54 +137,74 @@ def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, in_flig
     """
     import numpy as np
 
-    states = len(cost_model.states)
-    plain = np.full((states, states), -np.inf)
-    recomputing = plain.copy()
-    for share, memory in sharing.memories:
-        free, kept_bytes, arriving = _free_bytes(cost_model, share, memory)
-        plain = np.maximum(plain, in_flight * kept_bytes - free)
-        recomputing = np.maximum(recomputing, kept_bytes + in_flight * arriving - free)
-    missing: Floats = np.minimum(plain, recomputing)
-    missing[np.tril(np.ones(missing.shape, dtype=bool), -1)] = np.inf
-    return missing
+    state_count = len(cost_model.states)
+    missing_keeping = np.full((state_count, state_count), -np.inf)
+    missing_recomputing = missing_keeping.copy()
+    for share_work, capacity_bytes in sharing.memories:
+        free_bytes, kept_bytes, input_bytes = _compute_micro_batch_memory(
+            cost_model, share_work, capacity_bytes
+        )
+        missing_keeping = np.maximum(missing_keeping, in_flight * kept_bytes - free_bytes)
+        missing_recomputing = np.maximum(
+            missing_recomputing, kept_bytes + in_flight * input_bytes - free_bytes
+        )
+    missing_bytes: Floats = np.minimum(missing_keeping, missing_recomputing)
+    missing_bytes[np.tril(np.ones(missing_bytes.shape, dtype=bool), -1)] = np.inf
+    return missing_bytes
 
 
-def _free_bytes(
-    cost_model: CostModel, work: ModelWork, memory: float
-) -> tuple[Floats, Floats, Floats]:
-    """Return the bytes free for micro-batches, and the bytes of a micro-batch.
+class _MicroBatchMemory(NamedTuple):
+    """The memory for micro-batches on one kind of device.
 
-    These are its kept bytes and, for a stage that recomputes, its inputs. Shapes: free and kept
-    bytes ``(states, states)``, inputs ``(states, 1)``.
+    Attributes:
+        free_bytes: Bytes free for all micro-batches; ``(states, states)``.
+        kept_bytes: Bytes that a micro-batch keeps until its backward pass; ``(states, states)``.
+        input_bytes: Bytes that it keeps if the stage recomputes; ``(states, 1)``.
     """
+
+    free_bytes: Floats
+    kept_bytes: Floats
+    input_bytes: Floats
+
+
+def _compute_micro_batch_memory(
+    cost_model: CostModel, work: ModelWork, capacity_bytes: float
+) -> _MicroBatchMemory:
+    """Return the memory for micro-batches, by first and last state of the stage."""
     import numpy as np
 
     scaling = cost_model.training.optimizer_memory_scaling
-    free = memory - scaling * _span_sums(work.parameters) - _largest_working(work.working)
-    return free, _span_sums(work.kept_bytes), np.array(work.crossing[:-1])[:, None]
+    fixed_bytes = scaling * _compute_span_sums(work.parameters)
+    return _MicroBatchMemory(
+        free_bytes=capacity_bytes - fixed_bytes - _compute_largest_working(work.working),
+        kept_bytes=_compute_span_sums(work.kept_bytes),
+        input_bytes=np.array(work.crossing[:-1])[:, None],
+    )
 
 
-def _span_sums(sums: tuple[float, ...]) -> Floats:
+def _compute_span_sums(sums: tuple[float, ...]) -> Floats:
     """Return the differences of cumulative sums, by first and last state."""
     import numpy as np
 
-    array = np.array(sums)
-    spans: Floats = array[None, 1:] - array[:-1, None]
-    return spans
+    boundary_sums = np.array(sums)
+    span_sums: Floats = boundary_sums[None, 1:] - boundary_sums[:-1, None]
+    return span_sums
 
 
-def _largest_working(working: tuple[float, ...]) -> Floats:
+def _compute_largest_working(working_bytes: tuple[float, ...]) -> Floats:
     """Return the largest working memory of any state of each stage."""
     import numpy as np
 
-    count = len(working)
-    return np.maximum.accumulate(np.triu(np.tile(np.array(working), (count, 1))), axis=1)
+    state_count = len(working_bytes)
+    return np.maximum.accumulate(
+        np.triu(np.tile(np.array(working_bytes), (state_count, 1))), axis=1
+    )
 
 
-def _count_fitting(free: Floats, size: Floats) -> Floats:
+def _count_fitting(free_bytes: Floats, bytes_each: Floats) -> Floats:
     """Return how often a size fits in the free bytes; -1 if these are negative."""
     import numpy as np
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        count = np.floor(free / size)
-    return np.where(free < 0, -1.0, np.where(size > 0, count, np.inf))
+        fitting = np.floor(free_bytes / bytes_each)
+    return np.where(free_bytes < 0, -1.0, np.where(bytes_each > 0, fitting, np.inf))

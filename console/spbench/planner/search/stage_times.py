@@ -54,7 +54,7 @@ def compute_recomputing_stages(
     for index, (start, end, group) in enumerate(shape.spans):
         in_flight = stage_in_flight(schedule, index, len(shape.ends), micro_batches)
         memories = cost_model.stage_cost(group, start, end, micro_batch).memories
-        if any(recomputing.peak(in_flight) > memory for _, recomputing, memory in memories):
+        if any(recomputing.peak(in_flight) > capacity for _, recomputing, capacity in memories):
             return None
     return _compute_times(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
 
@@ -63,15 +63,17 @@ def compute_stages_by_schedule(
     cost_model: CostModel, shape: Shape, micro_batch: int, schedules: Sequence[Schedule]
 ) -> Iterator[tuple[Schedule, list[CandidateStage]]]:
     """Yield the schedules under which a shape fits, each with the times of its stages."""
-    cache: dict[tuple[bool, tuple[bool, ...]], list[CandidateStage]] = {}
+    stages_by_backward: dict[tuple[bool, tuple[bool, ...]], list[CandidateStage]] = {}
     for schedule in schedules:
         recompute = _find_recomputing(cost_model, Candidate(shape, micro_batch, schedule))
         if recompute is None:
             continue
-        key = schedule == ZERO_BUBBLE, tuple(recompute)
-        if key not in cache:
-            cache[key] = _compute_times(cost_model, shape, micro_batch, *key)
-        yield schedule, cache[key]
+        split_and_recompute = schedule == ZERO_BUBBLE, tuple(recompute)
+        if split_and_recompute not in stages_by_backward:
+            stages_by_backward[split_and_recompute] = _compute_times(
+                cost_model, shape, micro_batch, *split_and_recompute
+            )
+        yield schedule, stages_by_backward[split_and_recompute]
 
 
 def _compute_times(
@@ -92,7 +94,7 @@ def _compute_times(
     """
     spans = shape.spans
     messages = compute_messages(cost_model, shape, micro_batch)
-    times = []
+    stages = []
     for index, (start, end, group) in enumerate(spans):
         cost = cost_model.stage_cost(group, start, end, micro_batch)
         forward_s = cost.forward_s
@@ -108,7 +110,7 @@ def _compute_times(
         overlapped_s = 0.0
         if len(spans) == 1 and all_reduce_s:
             sharing = cost_model.sharing(group, micro_batch)
-            all_reduce_s, overlapped_s = _overlap_all_reduce(
+            all_reduce_s, overlapped_s = _compute_all_reduce_overlap(
                 cost_model, sharing, group, all_reduce_s
             )
 
@@ -116,7 +118,7 @@ def _compute_times(
         data_share = DATA_SHARE
         if split_backward and backward_s:
             data_share = (data_s + overhead_s) / (backward_s + overhead_s)
-        times.append(
+        stages.append(
             CandidateStage(
                 forward_s + overhead_s,
                 backward_s + overhead_s,
@@ -128,7 +130,7 @@ def _compute_times(
                 overhead_s,
             )
         )
-    return times
+    return stages
 
 
 def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | None:
@@ -140,8 +142,8 @@ def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool]
     for index, (start, end, group) in enumerate(spans):
         if schedule != INTERLEAVED:
             in_flight = stage_in_flight(schedule, index, len(spans), micro_batches)
-            stage = cost_model.stage_cost(group, start, end, micro_batch)
-            must_recompute = stage.must_recompute(in_flight)
+            cost = cost_model.stage_cost(group, start, end, micro_batch)
+            must_recompute = cost.must_recompute(in_flight)
         elif index < len(shape.groups):
             sharing = cost_model.sharing(group, micro_batch)
             must_recompute = _group_must_recompute(cost_model, shape, index, sharing, micro_batches)
@@ -158,16 +160,19 @@ def _group_must_recompute(
 ) -> bool | None:
     """Return whether all stages of a group must recompute; None if they cannot fit."""
     for recompute in (False, True):
-        missing = []
-        for work, memory in sharing.memories:
-            needs = _group_memories(cost_model, shape, group, work, recompute)
-            missing.append(_interleaved_peak(needs, shape, group, micro_batches) - memory)
-        if max(missing, default=0.0) <= 0:
+        missing_bytes = []
+        for work, capacity_bytes in sharing.memories:
+            memories = _list_group_memories(cost_model, shape, group, work, recompute)
+            missing_bytes.append(
+                _compute_interleaved_peak_bytes(memories, shape, group, micro_batches)
+                - capacity_bytes
+            )
+        if max(missing_bytes, default=0.0) <= 0:
             return recompute
     return None
 
 
-def _group_memories(
+def _list_group_memories(
     cost_model: CostModel, shape: Shape, group: int, work: ModelWork, recompute: bool
 ) -> list[DeviceMemory]:
     """Return the memory need of each stage of a group."""
@@ -177,20 +182,31 @@ def _group_memories(
     ]
 
 
-def _interleaved_peak(
+def _compute_interleaved_peak_bytes(
     memories: Sequence[DeviceMemory], shape: Shape, group: int, micro_batches: int
 ) -> float:
     """Return the peak bytes of a device of a group in an interleaved step."""
-    counts = interleaved_in_flight(group, len(shape.groups), shape.rounds, micro_batches)
-    fixed = sum(memory.fixed for memory in memories)
-    kept_bytes = peak_kept_bytes([memory.per_micro_batch for memory in memories], counts)
-    return fixed + kept_bytes + max(memory.working for memory in memories)
+    in_flight_combinations = interleaved_in_flight(
+        group, len(shape.groups), shape.rounds, micro_batches
+    )
+    fixed_bytes = sum(memory.fixed for memory in memories)
+    kept_bytes = peak_kept_bytes(
+        [memory.per_micro_batch for memory in memories], in_flight_combinations
+    )
+    return fixed_bytes + kept_bytes + max(memory.working for memory in memories)
 
 
-def _overlap_all_reduce(
+class _AllReduceTime(NamedTuple):
+    """Seconds of an all-reduce, and of its part during the backward pass."""
+
+    total_s: float
+    overlapped_s: float
+
+
+def _compute_all_reduce_overlap(
     cost_model: CostModel, sharing: SampleSharing, group: DeviceGroup, single_sum_s: float
-) -> tuple[float, float]:
-    """Return the seconds of a whole model's all-reduce, and its hidden part.
+) -> _AllReduceTime:
+    """Return the time of a whole model's all-reduce.
 
     The gradients of a state are summed from the end of its backward pass, during the passes of the
     states before it and after the sums of the states behind it. Each sum has a latency. If that
@@ -198,17 +214,17 @@ def _overlap_all_reduce(
     """
     work = sharing.work
     all_reduce = cost_model.links.all_reduce_cost(group)
-    end_s = total_s = 0.0
+    last_sum_end_s = total_s = 0.0
     for state in range(len(work.working) - 1, -1, -1):
         ready_s = (work.backward[-1] - work.backward[state]) / sharing.speed
         sum_s = all_reduce.seconds(work.parameters[state + 1] - work.parameters[state])
         if sum_s:
-            end_s = max(end_s, ready_s) + sum_s
+            last_sum_end_s = max(last_sum_end_s, ready_s) + sum_s
             total_s += sum_s
-    exposed_s = end_s - work.backward[-1] / sharing.speed
+    exposed_s = last_sum_end_s - work.backward[-1] / sharing.speed
     if exposed_s < single_sum_s:
-        return total_s, total_s - exposed_s
-    return single_sum_s, 0.0
+        return _AllReduceTime(total_s, total_s - exposed_s)
+    return _AllReduceTime(single_sum_s, 0.0)
 
 
 def build_plan_stages(
@@ -228,7 +244,7 @@ def build_plan_stages(
                 start=start,
                 end=end,
                 devices=group.devices(cost_model.cluster.sizes),
-                memory_bytes=_peak_bytes(cost_model, candidate, index, work, recompute),
+                memory_bytes=_compute_peak_bytes(cost_model, candidate, index, work, recompute),
                 fixed_bytes=memory.fixed,
                 kept_bytes=memory.per_micro_batch,
                 once_bytes=memory.working,
@@ -238,7 +254,7 @@ def build_plan_stages(
     return tuple(stages)
 
 
-def _peak_bytes(
+def _compute_peak_bytes(
     cost_model: CostModel, candidate: Candidate, stage: int, work: ModelWork, recompute: bool
 ) -> float:
     """Return the peak memory of each device of a stage, for all stages of the device."""
@@ -246,8 +262,8 @@ def _peak_bytes(
     micro_batches = cost_model.training.global_batch_size // micro_batch
     if schedule == INTERLEAVED:
         group = stage % len(shape.groups)
-        memories = _group_memories(cost_model, shape, group, work, recompute)
-        return _interleaved_peak(memories, shape, group, micro_batches)
+        memories = _list_group_memories(cost_model, shape, group, work, recompute)
+        return _compute_interleaved_peak_bytes(memories, shape, group, micro_batches)
     start, end, _ = shape.spans[stage]
     in_flight = stage_in_flight(schedule, stage, len(shape.ends), micro_batches)
     return cost_model.device_memory(work, start, end, recompute).peak(in_flight)
