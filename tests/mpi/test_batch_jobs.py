@@ -1,4 +1,4 @@
-"""Batch jobs with real ranks: the script run by bash, as PBS would start it, and collected."""
+"""Batch jobs with real ranks: bash runs the script like PBS would."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 
 class BatchRun:
-    """A batch job's folder, made by `spbench script` for a scheduler that is not there."""
+    """The folder of a batch job, which `spbench script` writes for PBS."""
 
-    def __init__(self, tmp_path: Path, suite: str, *words: str) -> None:
+    def __init__(self, tmp_path: Path, suite: str, *arguments: str) -> None:
         self.folder = tmp_path / "job"
         self.home = tmp_path / "home"
-        where = ("--output", str(self.folder), "--home", str(self.home))
-        self.spbench("script", suite, "--scheduler", "pbs", *where, *words)
+        folders = ("--output", str(self.folder), "--home", str(self.home))
+        self.spbench("script", suite, "--scheduler", "pbs", *folders, *arguments)
 
-    def spbench(self, *words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [SPBENCH, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    def spbench(self, *arguments: str, code: int = 0) -> str:
+        process = subprocess.run(
+            [SPBENCH, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
         )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        assert process.returncode == code, process.stdout + process.stderr
+        return process.stdout
 
     def start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["bash", str(self.folder / "job.sh")], env=os.environ)
@@ -59,46 +59,46 @@ class BatchRun:
         raise AssertionError(f"no event with {fields}")
 
     def collect(self, code: int = 0) -> dict[str, Any]:
-        words = ("collect", str(self.folder), "--home", str(self.home), "--json", "-")
-        return json.loads(self.spbench(*words, code=code))
+        arguments = ("collect", str(self.folder), "--home", str(self.home), "--json", "-")
+        return json.loads(self.spbench(*arguments, code=code))
 
 
-def shape(value: Any) -> Any:
-    """What a report says, without numbers, times and names."""
+def describe_shape(value: Any) -> Any:
+    """Return the fields and types of a report, without numbers, times and names."""
     if isinstance(value, dict):
-        return {key: shape(each) for key, each in value.items() if key != "argv"}
+        return {key: describe_shape(field) for key, field in value.items() if key != "argv"}
     if isinstance(value, list):
-        return [shape(each) for each in value[:1]]
+        return [describe_shape(field) for field in value[:1]]
     return type(value).__name__ if isinstance(value, (int, float, str)) else value
 
 
-def kinds_of(events: list[dict[str, Any]]) -> set[str]:
-    """The kinds of events; a short run may have no heartbeat."""
+def list_kinds(events: list[dict[str, Any]]) -> set[str]:
+    """Return the kinds of events without the heartbeat, which a short run may lack."""
     return {event["event"] for event in events} - {"heartbeat"}
 
 
-def test_a_collected_run_has_the_report_of_a_live_one(tmp_path: Path) -> None:
+def test_collected_run_has_the_report_of_a_live_run(tmp_path: Path) -> None:
     suite = str(TEST_SUITES / "faults.yaml")
     live = run(suite, home=tmp_path / "live")
     batch = BatchRun(tmp_path, suite)
     assert batch.run() == 0
     report = batch.collect()
     assert {case["id"]: case["status"] for case in report["cases"]} == live.statuses
-    for case, its in zip(report["cases"], live.report["cases"], strict=True):
-        case["launch"]["env"] = its["launch"]["env"] = {}
-        case["noisy"] = its["noisy"] = None  # other tests may have had the cores
-        assert shape(case) == shape(its)
+    for case, live_case in zip(report["cases"], live.report["cases"], strict=True):
+        case["launch"]["env"] = live_case["launch"]["env"] = {}
+        case["noisy"] = live_case["noisy"] = None  # other tests may have used the cores
+        assert describe_shape(case) == describe_shape(live_case)
     assert report["run"].keys() == live.report["run"].keys()
     folder = find_run(batch.home, "last")
-    mine = [json.loads(line) for line in folder.events.read_text().splitlines()]
-    assert kinds_of(mine) == kinds_of(live.events)
+    batch_events = [json.loads(line) for line in folder.events.read_text().splitlines()]
+    assert list_kinds(batch_events) == list_kinds(live.events)
     home = ("--home", str(batch.home))
-    for words in (["results", "show"], ["results", "export"], ["compare", "last", "last"]):
-        assert "second" in batch.spbench(*words, *home)
+    for arguments in (["results", "show"], ["results", "export"], ["compare", "last", "last"]):
+        assert "second" in batch.spbench(*arguments, *home)
 
 
 @pytest.mark.long
-def test_a_killed_rank_is_an_error_and_the_case_behind_it_runs(tmp_path: Path) -> None:
+def test_killed_rank_is_an_error_and_the_next_case_runs(tmp_path: Path) -> None:
     batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"))
     with batch.start() as process:
         batch.wait_for(event="progress", phase="timing")
@@ -112,7 +112,7 @@ def test_a_killed_rank_is_an_error_and_the_case_behind_it_runs(tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_at_the_time_limit_what_is_measured_is_kept_and_a_second_start_goes_on(
+def test_second_start_continues_after_the_time_limit(
     tmp_path: Path,
 ) -> None:
     batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"))
@@ -122,17 +122,17 @@ def test_at_the_time_limit_what_is_measured_is_kept_and_a_second_start_goes_on(
         assert process.wait(60) == 143
     report = batch.collect(code=143)
     assert [case["status"] for case in report["cases"]] == ["cancelled", "cancelled"]
-    planned = batch.folder / "jobs/1/cases.json"
-    planned.write_text(planned.read_text().replace("5000000", "5"))
+    cases_path = batch.folder / "jobs/1/cases.json"
+    cases_path.write_text(cases_path.read_text().replace("5000000", "5"))
     assert batch.run() == 0
     report = batch.collect()
     assert [case["status"] for case in report["cases"]] == ["passed", "passed"]
 
 
 @pytest.mark.long
-def test_a_case_that_exceeds_its_timeout_ends_without_a_console(tmp_path: Path) -> None:
-    words = ("--set", "launch.timeout=1", "-k", "long")
-    batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"), *words)
+def test_case_ends_at_its_timeout_in_a_batch_job(tmp_path: Path) -> None:
+    arguments = ("--set", "launch.timeout=1", "-k", "long")
+    batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"), *arguments)
     assert batch.run() != 0
     (long,) = batch.collect(code=4)["cases"]
     assert long["status"] == "timeout"
@@ -140,7 +140,7 @@ def test_a_case_that_exceeds_its_timeout_ends_without_a_console(tmp_path: Path) 
     assert "(its timeout is 1 s)" in long["reason"]
 
 
-def test_an_interpreter_without_workers_is_named(tmp_path: Path) -> None:
+def test_reports_a_missing_interpreter(tmp_path: Path) -> None:
     batch = BatchRun(tmp_path, str(TEST_SUITES / "faults.yaml"), "-k", "first")
     script = batch.folder / "job.sh"
     script.write_text(
@@ -152,7 +152,7 @@ def test_an_interpreter_without_workers_is_named(tmp_path: Path) -> None:
     assert "/nowhere/python" in first["reason"]
 
 
-def test_each_repeat_of_a_program_is_a_job_and_a_broken_one_ends_the_others(
+def test_broken_program_ends_its_other_ranks(
     tmp_path: Path,
 ) -> None:
     suite = tmp_path / "programs.yaml"

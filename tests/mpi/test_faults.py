@@ -1,4 +1,4 @@
-"""The fault table: every fault ends within its deadline, leaves nothing behind, and is named."""
+"""Faults during a run: each is reported, ends in time, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ cases:
 """
 
 
-def assert_only_second_hit(ended: RunResult, status: str) -> dict[str, object]:
-    assert ended.code == 4, ended.stderr
-    assert ended.statuses == {"first": "passed", "second": status, "third": "passed"}
-    assert "Traceback" not in ended.stderr
-    ended.assert_no_process_left()
-    ended.assert_no_event_missing()
-    return ended.case("second")
+def assert_only_second_case_fails(result: RunResult, status: str) -> dict[str, object]:
+    assert result.code == 4, result.stderr
+    assert result.statuses == {"first": "passed", "second": status, "third": "passed"}
+    assert "Traceback" not in result.stderr
+    result.assert_no_process_left()
+    result.assert_no_event_missing()
+    return result.case("second")
 
 
 def wait_until(condition: Callable[[], object], limit: float = 20.0) -> None:
@@ -57,15 +57,15 @@ def wait_until(condition: Callable[[], object], limit: float = 20.0) -> None:
 
 
 @pytest.mark.long
-def test_corrupted_halo_fails_the_check_on_that_rank_alone(tmp_path: Path) -> None:
-    ended = run(HALO, "-k", "uneven", "--inject", "corrupt-halo", home=tmp_path / "home")
-    assert ended.code == 1, ended.stderr
-    (case,) = ended.report["cases"]
+def test_corrupted_halo_fails_the_check_on_one_rank(tmp_path: Path) -> None:
+    result = run(HALO, "-k", "uneven", "--inject", "corrupt-halo", home=tmp_path / "home")
+    assert result.code == 1, result.stderr
+    (case,) = result.report["cases"]
     (check,) = case["checks"]
     assert case["status"] == "failed"
     assert (check["ranks_passed"], check["ranks_failed"]) == (3, 1)
     assert f"rank 3 on {HOST}" in case["reason"]
-    ended.assert_no_process_left()
+    result.assert_no_process_left()
 
 
 @pytest.mark.parametrize(
@@ -75,214 +75,214 @@ def test_corrupted_halo_fails_the_check_on_that_rank_alone(tmp_path: Path) -> No
         pytest.param("exit", "SystemExit: 3", "sys.exit(3)", marks=pytest.mark.long),
     ],
 )
-def test_a_rank_that_raises_or_exits_ends_its_case_with_its_traceback(
+def test_rank_that_raises_or_exits_has_its_traceback_reported(
     tmp_path: Path, fault: str, message: str, trace: str
 ) -> None:
-    ended = run(FAULTS, "--inject", f"{fault}@second", home=tmp_path / "home")
-    case = assert_only_second_hit(ended, "error")
+    result = run(FAULTS, "--inject", f"{fault}@second", home=tmp_path / "home")
+    case = assert_only_second_case_fails(result, "error")
     assert f"rank 1 on {HOST}" in str(case["reason"])
     assert " s into second" in str(case["reason"])
     assert message in str(case["reason"])
     assert trace in str(case["traceback"])
 
 
-def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
-    ended = run(FAULTS, "--inject", "kill@second", home=tmp_path / "home")
-    case = assert_only_second_hit(ended, "error")
+def test_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
+    result = run(FAULTS, "--inject", "kill@second", home=tmp_path / "home")
+    case = assert_only_second_case_fails(result, "error")
     assert f"rank 1 on {HOST}" in str(case["reason"])
     assert "signal 9" in str(case["reason"])
-    told = [e["event"] for e in ended.events if e.get("rank") == 1 and e.get("case") == "second"]
-    assert told == ["case_start", "device"]  # it is killed in its first iteration
+    kinds = [e["event"] for e in result.events if e.get("rank") == 1 and e.get("case") == "second"]
+    assert kinds == ["case_start", "device"]  # the fault kills it in its first iteration
 
 
 @pytest.mark.long
-def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:
-    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
-    os.kill(running.find_pid(0), signal.SIGKILL)
-    ended = running.wait()
-    assert ended.code == 4
-    assert ended.statuses == {"long": "error", "after": "passed"}
-    assert f"rank 0 on {HOST}" in ended.case("long")["reason"]
-    ended.assert_no_process_left()
+def test_rank_killed_by_another_process_is_an_error(tmp_path: Path) -> None:
+    run_process = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
+    os.kill(run_process.find_pid(0), signal.SIGKILL)
+    result = run_process.wait()
+    assert result.code == 4
+    assert result.statuses == {"long": "error", "after": "passed"}
+    assert f"rank 0 on {HOST}" in result.case("long")["reason"]
+    result.assert_no_process_left()
 
 
 @pytest.mark.long
-def test_a_rank_killed_before_the_first_case_takes_that_one_and_the_others_go_on(
+def test_rank_killed_before_the_first_case_fails_only_that_case(
     tmp_path: Path,
 ) -> None:
     mark = tmp_path / "mark"
-    once = f"[ -e {mark} ] || {{ touch {mark}; kill -9 $$; }}"
-    line = f'[ "$OMPI_COMM_WORLD_RANK" != 1 ] || {once}'
-    ended = run(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert ended.statuses == {"first": "error", "second": "passed", "third": "passed"}
-    reason = ended.case("first")["reason"]
+    kill_once = f"[ -e {mark} ] || {{ touch {mark}; kill -9 $$; }}"
+    line = f'[ "$OMPI_COMM_WORLD_RANK" != 1 ] || {kill_once}'
+    result = run(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
+    assert result.code == 4, result.stdout + result.stderr
+    assert result.statuses == {"first": "error", "second": "passed", "third": "passed"}
+    reason = result.case("first")["reason"]
     assert reason.startswith(f"rank 1 on {HOST}, ")
     assert "was killed by signal 9 (SIGKILL)" in reason
-    ended.assert_no_process_left()
+    result.assert_no_process_left()
 
 
 @pytest.mark.long
-def test_a_rank_stopped_while_it_loads_is_named_ten_seconds_after_the_others_started(
+def test_rank_stopped_at_its_start_is_reported_as_silent(
     tmp_path: Path,
 ) -> None:
-    running = RunProcess(LONG, home=tmp_path / "home")
-    victim = running.find_pid(1)
+    run_process = RunProcess(LONG, home=tmp_path / "home")
+    victim = run_process.find_pid(1)
     os.kill(victim, signal.SIGSTOP)
-    ended = running.wait()
-    assert ended.seconds < 30
-    assert ended.statuses == {"long": "error", "after": "passed"}
-    assert f"rank 1 on {HOST} silent for" in ended.case("long")["reason"]
+    result = run_process.wait()
+    assert result.seconds < 30
+    assert result.statuses == {"long": "error", "after": "passed"}
+    assert f"rank 1 on {HOST} silent for" in result.case("long")["reason"]
 
 
-def test_a_hung_rank_is_timed_out_and_named(tmp_path: Path) -> None:
-    words = ("--inject", "hang@second", "--set", "launch.timeout=2")
-    ended = run(FAULTS, *words, home=tmp_path / "home")
-    case = assert_only_second_hit(ended, "timeout")
+def test_hung_rank_is_named_at_the_timeout(tmp_path: Path) -> None:
+    options = ("--inject", "hang@second", "--set", "launch.timeout=2")
+    result = run(FAULTS, *options, home=tmp_path / "home")
+    case = assert_only_second_case_fails(result, "timeout")
     assert f"rank 1 on {HOST} is in _hang" in str(case["reason"])
     assert "its timeout is 2 s" in str(case["reason"])
-    assert ended.seconds < 30
+    assert result.seconds < 30
 
 
 @pytest.mark.long
-def test_a_stopped_rank_is_an_error_after_ten_seconds_of_silence(tmp_path: Path) -> None:
-    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
-    victim = running.find_pid(1)
+def test_stopped_rank_is_an_error_after_ten_silent_seconds(tmp_path: Path) -> None:
+    run_process = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
+    victim = run_process.find_pid(1)
     os.kill(victim, signal.SIGSTOP)
-    stopped = time.monotonic()
-    ended = running.wait()
-    assert time.monotonic() - stopped < 30
-    assert ended.code == 4
-    assert ended.statuses == {"long": "error", "after": "passed"}
-    assert f"rank 1 on {HOST} silent for 10 s" in ended.case("long")["reason"]
-    ended.assert_no_process_left()
-    ended.assert_no_event_missing()
+    stop_time = time.monotonic()
+    result = run_process.wait()
+    assert time.monotonic() - stop_time < 30
+    assert result.code == 4
+    assert result.statuses == {"long": "error", "after": "passed"}
+    assert f"rank 1 on {HOST} silent for 10 s" in result.case("long")["reason"]
+    result.assert_no_process_left()
+    result.assert_no_event_missing()
 
 
 @pytest.mark.long
-def test_a_rank_without_its_gpu_ends_its_case_with_exit_3_and_the_others_go_on(
+def test_missing_gpu_fails_only_its_case_with_exit_code_3(
     tmp_path: Path,
 ) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(GPU_AND_HOST)
-    # In an allocation hosts are not known before the launch: it is the ranks that look for GPUs.
-    hidden = {"LSB_JOBID": "1", "CUDA_VISIBLE_DEVICES": ""}
-    ended = run(str(suite), home=tmp_path / "home", env=hidden)
-    assert ended.code == 3, ended.stdout + ended.stderr
-    assert ended.statuses == {"host": "passed", "gpu": "error", "after": "passed"}
-    reason = ended.case("gpu")["reason"]
+    # In an allocation, hosts are unknown before the launch, so the ranks look for GPUs.
+    env = {"LSB_JOBID": "1", "CUDA_VISIBLE_DEVICES": ""}
+    result = run(str(suite), home=tmp_path / "home", env=env)
+    assert result.code == 3, result.stdout + result.stderr
+    assert result.statuses == {"host": "passed", "gpu": "error", "after": "passed"}
+    reason = result.case("gpu")["reason"]
     assert re.match(r"rank [01] on \S+, \d+\.\d s into gpu: device cuda: ", reason)
     assert reason.endswith("use device cpu or auto")
-    device = ended.case("host")["choices"]["device"]
+    device = result.case("host")["choices"]["device"]
     assert device["value"] == "cpu"
     assert device["reason"].startswith("auto: ")
-    assert [rank["device"] for rank in ended.case("host")["ranks"]] == ["cpu", "cpu"]
+    assert [rank["device"] for rank in result.case("host")["ranks"]] == ["cpu", "cpu"]
 
 
 @pytest.mark.parametrize(
-    ("times", "least", "most"),
+    ("times", "shortest", "longest"),
     [(1, 4.9, 9.0), pytest.param(2, 0.0, 3.0, marks=pytest.mark.long)],
     ids=["once", "twice"],
 )
-def test_ctrl_c_cancels_writes_the_report_and_exits_130(
-    tmp_path: Path, times: int, least: float, most: float
+def test_ctrl_c_cancels_the_run_and_exits_with_130(
+    tmp_path: Path, times: int, shortest: float, longest: float
 ) -> None:
-    """Pressed once it leaves ranks 5 s to end, which a stubborn process uses up; twice, none."""
-    running = RunProcess(STUBBORN, home=tmp_path / "home").wait_for_timing()
+    """The first Ctrl-C gives ranks 5 s to end, which a stubborn process uses; a second one 0 s."""
+    run_process = RunProcess(STUBBORN, home=tmp_path / "home").wait_for_timing()
     for _ in range(times):
         time.sleep(0.7)
-        running.interrupt()
-    pressed = time.monotonic()
-    ended = running.wait()
-    assert ended.code == 130
-    assert least <= time.monotonic() - pressed < most
-    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
-    assert ended.report["run"]["exit_code"] == 130
-    assert "Ctrl-C" in ended.case("long")["reason"]
-    assert "Traceback" not in ended.stderr
-    ended.assert_no_process_left()
-    ended.assert_no_event_missing()
+        run_process.interrupt()
+    interrupt_time = time.monotonic()
+    result = run_process.wait()
+    assert result.code == 130
+    assert shortest <= time.monotonic() - interrupt_time < longest
+    assert result.statuses == {"long": "cancelled", "after": "cancelled"}
+    assert result.report["run"]["exit_code"] == 130
+    assert "Ctrl-C" in result.case("long")["reason"]
+    assert "Traceback" not in result.stderr
+    result.assert_no_process_left()
+    result.assert_no_event_missing()
 
 
-def test_sigterm_ends_with_143(tmp_path: Path) -> None:
-    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
-    running.interrupt(signal.SIGTERM)
-    ended = running.wait()
-    assert ended.code == 143
-    ended.assert_no_process_left()
+def test_sigterm_exits_with_143(tmp_path: Path) -> None:
+    run_process = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
+    run_process.interrupt(signal.SIGTERM)
+    result = run_process.wait()
+    assert result.code == 143
+    result.assert_no_process_left()
 
 
 @pytest.mark.parametrize(
-    "words",
+    "options",
     [pytest.param((), marks=pytest.mark.long), ("--headless",)],
     ids=["live", "headless"],
 )
-def test_a_closed_terminal_ends_the_run_with_143_and_its_report(
-    tmp_path: Path, words: tuple[str, ...]
+def test_closed_terminal_writes_the_report_and_exits_with_143(
+    tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    running = TerminalRunProcess(LONG, *words, home=tmp_path / "home").wait_for_timing()
-    running.close_terminal()
-    ended = running.wait(20.0)
-    assert ended.code == 143
-    assert ended.stderr == ""
-    assert ("0/2 cases" in ended.stdout) is not bool(words)
-    kept = json.loads((running.folder / "report.json").read_text())
-    assert kept["run"]["exit_code"] == ended.report["run"]["exit_code"] == 143
-    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
-    assert "SIGHUP" in ended.case("long")["reason"]
-    ended.assert_no_process_left()
-    ended.assert_no_event_missing()
+    run_process = TerminalRunProcess(LONG, *options, home=tmp_path / "home").wait_for_timing()
+    run_process.close_terminal()
+    result = run_process.wait(20.0)
+    assert result.code == 143
+    assert result.stderr == ""
+    assert ("0/2 cases" in result.stdout) is not bool(options)
+    report = json.loads((run_process.folder / "report.json").read_text())
+    assert report["run"]["exit_code"] == result.report["run"]["exit_code"] == 143
+    assert result.statuses == {"long": "cancelled", "after": "cancelled"}
+    assert "SIGHUP" in result.case("long")["reason"]
+    result.assert_no_process_left()
+    result.assert_no_event_missing()
 
 
-def test_a_budget_that_is_used_up_cancels_the_running_case_and_exits_124(tmp_path: Path) -> None:
-    ended = run(LONG, "--budget", "3s", home=tmp_path / "home")
-    assert ended.code == ended.report["run"]["exit_code"] == 124
-    assert ended.seconds < 12
-    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
-    assert "the budget of 3 s is used up" in ended.case("long")["reason"]
-    ended.assert_no_process_left()
+def test_used_up_budget_cancels_the_case_and_exits_with_124(tmp_path: Path) -> None:
+    result = run(LONG, "--budget", "3s", home=tmp_path / "home")
+    assert result.code == result.report["run"]["exit_code"] == 124
+    assert result.seconds < 12
+    assert result.statuses == {"long": "cancelled", "after": "cancelled"}
+    assert "the budget of 3 s is used up" in result.case("long")["reason"]
+    result.assert_no_process_left()
 
 
 @pytest.mark.long
-def test_ctrl_c_while_a_used_up_budget_ends_the_ranks_exits_130(tmp_path: Path) -> None:
-    """The budget leaves ranks the time to start on a busy machine."""
-    running = RunProcess(STUBBORN, "--budget", "12s", home=tmp_path / "home")
-    rank = running.find_pid(0)
+def test_ctrl_c_after_a_used_up_budget_exits_with_130(tmp_path: Path) -> None:
+    """The budget gives ranks enough time to start on a busy machine."""
+    run_process = RunProcess(STUBBORN, "--budget", "12s", home=tmp_path / "home")
+    rank = run_process.find_pid(0)
     wait_until(lambda: not Path(f"/proc/{rank}").exists())
-    running.interrupt()
+    run_process.interrupt()
     time.sleep(0.2)
-    running.interrupt()
-    ended = running.wait()
-    assert ended.code == ended.report["run"]["exit_code"] == 130
-    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
-    ended.assert_no_process_left()
+    run_process.interrupt()
+    result = run_process.wait()
+    assert result.code == result.report["run"]["exit_code"] == 130
+    assert result.statuses == {"long": "cancelled", "after": "cancelled"}
+    result.assert_no_process_left()
 
 
 @pytest.mark.long
-def test_a_rank_that_ends_without_bye_makes_the_last_case_an_error(tmp_path: Path) -> None:
-    """Rank 1 has said all that there is to say of its cases, but not that it is through."""
+def test_rank_that_ends_without_bye_fails_the_last_case(tmp_path: Path) -> None:
+    """Rank 1 sends all events of its cases, but no ``bye``."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
         "from spbench_workers.channel.tcp import TcpChannel\n"
         "close = TcpChannel.close\n"
         "TcpChannel.close = lambda self: os._exit(0) if self.rank == 1 else close(self)\n"
     )
-    words = ("--set", f"launch.env.PYTHONPATH={tmp_path}")
-    ended = run(FAULTS, *words, home=tmp_path / "home")
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert ended.statuses == {"first": "passed", "second": "passed", "third": "error"}
-    assert f"rank 1 on {HOST}" in ended.case("third")["reason"]
-    ended.assert_no_process_left()
+    options = ("--set", f"launch.env.PYTHONPATH={tmp_path}")
+    result = run(FAULTS, *options, home=tmp_path / "home")
+    assert result.code == 4, result.stdout + result.stderr
+    assert result.statuses == {"first": "passed", "second": "passed", "third": "error"}
+    assert f"rank 1 on {HOST}" in result.case("third")["reason"]
+    result.assert_no_process_left()
 
 
-def test_a_reader_of_the_report_that_has_gone_does_not_change_the_exit_code(
+def test_closed_pipe_of_the_report_keeps_the_exit_code(
     tmp_path: Path,
 ) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    words = ("--inject", "corrupt-message@second", "--json", "-", "--home", str(tmp_path))
-    done = subprocess.run(
-        [SPBENCH, "run", FAULTS, *words],
+    options = ("--inject", "corrupt-message@second", "--json", "-", "--home", str(tmp_path))
+    process = subprocess.run(
+        [SPBENCH, "run", FAULTS, *options],
         cwd=ROOT,
         stdout=writer,
         stderr=subprocess.PIPE,
@@ -290,141 +290,141 @@ def test_a_reader_of_the_report_that_has_gone_does_not_change_the_exit_code(
         check=False,
     )
     os.close(writer)
-    assert done.returncode == 1, done.stderr
-    assert "check echo failed" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
+    assert process.returncode == 1, process.stderr
+    assert "check echo failed" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert "Exception ignored" not in process.stderr
 
 
-def test_a_report_that_cannot_be_written_is_an_error_in_exit_code_and_json(tmp_path: Path) -> None:
-    running = RunProcess(FAULTS, home=tmp_path / "home")
-    wait_until(lambda: list(running.home.glob("runs/*")))
-    (running.folder / "report.json").mkdir()
-    ended = running.wait()
-    assert set(ended.statuses.values()) == {"passed"}
-    assert ended.code == ended.report["run"]["exit_code"] == 4
-    assert ended.report["run"]["verdict"] == "error"
-    (error,) = ended.report["errors"]
-    assert error == f"cannot write {running.folder}/report.json: Is a directory"
-    assert "Traceback" not in ended.stderr
+def test_unwritable_report_is_an_error(tmp_path: Path) -> None:
+    run_process = RunProcess(FAULTS, home=tmp_path / "home")
+    wait_until(lambda: list(run_process.home.glob("runs/*")))
+    (run_process.folder / "report.json").mkdir()
+    result = run_process.wait()
+    assert set(result.statuses.values()) == {"passed"}
+    assert result.code == result.report["run"]["exit_code"] == 4
+    assert result.report["run"]["verdict"] == "error"
+    (error,) = result.report["errors"]
+    assert error == f"cannot write {run_process.folder}/report.json: Is a directory"
+    assert "Traceback" not in result.stderr
 
 
 @pytest.fixture
 def hanging_ssh(tmp_path: Path) -> Path:
-    """A stand-in for ssh that tells its process and then nothing."""
+    """A stand-in for ssh that writes its pid and then hangs; the path of the file with the pid."""
     (tmp_path / "bin").mkdir()
     ssh = tmp_path / "bin" / "ssh"
     ssh.write_text(
-        f"#!/bin/sh\necho $$ > {tmp_path}/draft\nmv {tmp_path}/draft {tmp_path}/asked\n"
+        f"#!/bin/sh\necho $$ > {tmp_path}/draft\nmv {tmp_path}/draft {tmp_path}/pid\n"
         "exec sleep 30\n"
     )
     ssh.chmod(0o755)
-    return tmp_path / "asked"
+    return tmp_path / "pid"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("options", "code", "message"),
     [
         pytest.param((), 130, "cancelled by Ctrl-C after", marks=pytest.mark.long),
         (("--budget", "2s"), 124, "the budget of 2 s is used up"),
     ],
     ids=["Ctrl-C", "budget"],
 )
-def test_a_run_that_is_stopped_before_its_first_job_is_cancelled(
-    tmp_path: Path, hanging_ssh: Path, words: tuple[str, ...], code: int, told: str
+def test_run_stopped_before_its_first_job_is_cancelled(
+    tmp_path: Path, hanging_ssh: Path, options: tuple[str, ...], code: int, message: str
 ) -> None:
     env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    words = ("--hosts", "far.invalid:2", *words)
-    running = RunProcess(FAULTS, *words, home=tmp_path / "home", env=env)
+    options = ("--hosts", "far.invalid:2", *options)
+    run_process = RunProcess(FAULTS, *options, home=tmp_path / "home", env=env)
     wait_until(hanging_ssh.exists)
     if code == 130:
-        running.interrupt()
-    ended = running.wait(10.0)
-    assert ended.code == ended.report["run"]["exit_code"] == code
-    assert ended.report["cases"] == []
-    assert ended.report["run"]["verdict"] == "cancelled"
-    (error,) = ended.report["errors"]
-    assert error.startswith(told)
-    assert ended.stderr.splitlines()[-1] == f"spbench: error: {error}"
+        run_process.interrupt()
+    result = run_process.wait(10.0)
+    assert result.code == result.report["run"]["exit_code"] == code
+    assert result.report["cases"] == []
+    assert result.report["run"]["verdict"] == "cancelled"
+    (error,) = result.report["errors"]
+    assert error.startswith(message)
+    assert result.stderr.splitlines()[-1] == f"spbench: error: {error}"
     assert not Path("/proc", hanging_ssh.read_text().strip()).exists()
-    assert not (running.home / "runs").exists()
+    assert not (run_process.home / "runs").exists()
 
 
-def test_ctrl_c_while_a_setup_line_hangs_ends_it_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_hanging_setup_line(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     line = f"echo $$ > {mark}; exec sleep 29.5"
-    running = RunProcess(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
+    run_process = RunProcess(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
     wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
-    running.interrupt()
-    ended = running.wait(15.0)
-    assert ended.code == 130
-    assert ended.seconds < 15
-    assert ended.report["run"]["verdict"] == "cancelled"
+    run_process.interrupt()
+    result = run_process.wait(15.0)
+    assert result.code == 130
+    assert result.seconds < 15
+    assert result.report["run"]["verdict"] == "cancelled"
     assert not Path("/proc", mark.read_text().strip()).exists()
 
 
-def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: Path) -> None:
-    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
-    run_id = running.folder.name
+def test_ranks_of_a_killed_controller_end(tmp_path: Path) -> None:
+    run_process = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
+    run_id = run_process.folder.name
     assert find_processes(run_id)
-    running.process.kill()
-    killed = time.monotonic()
-    while find_processes(run_id) and time.monotonic() - killed < 10:
+    run_process.process.kill()
+    kill_time = time.monotonic()
+    while find_processes(run_id) and time.monotonic() - kill_time < 10:
         time.sleep(0.1)
     assert find_processes(run_id) == []
-    assert time.monotonic() - killed < 5
-    running.wait()
-    shown = subprocess.run(
-        [SPBENCH, "results", "show", run_id, "--home", str(running.home)],
+    assert time.monotonic() - kill_time < 5
+    run_process.wait()
+    process = subprocess.run(
+        [SPBENCH, "results", "show", run_id, "--home", str(run_process.home)],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "long" in shown.stdout
-    assert "the console ended before the run did" in shown.stdout
+    assert "long" in process.stdout
+    assert "the console ended before the run did" in process.stdout
 
 
 @pytest.mark.long
-def test_strangers_at_the_collector_do_not_disturb_the_run(tmp_path: Path) -> None:
-    running = RunProcess(
+def test_unauthenticated_connections_do_not_disturb_the_run(tmp_path: Path) -> None:
+    run_process = RunProcess(
         LONG, home=tmp_path / "home", env={"TMPDIR": str(tmp_path)}
     ).wait_for_timing()
-    environ = Path(f"/proc/{running.find_pid(0)}/environ").read_bytes().split(b"\0")
+    environ = Path(f"/proc/{run_process.find_pid(0)}/environ").read_bytes().split(b"\0")
     variables = dict(item.split(b"=", 1) for item in environ if b"=" in item)
     host, _, port = variables[b"SPBENCH_COLLECTOR"].decode().rpartition(":")
     assert host == "127.0.0.1"
     with ExitStack() as stack:
-        idle = [
+        idle_sockets = [
             stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(500)
         ]
-        for rubbish in (
+        for message in (
             b"GET / HTTP/1.0\r\n\r\n",
             b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n',
             b"x" * (10 << 20),
         ):
-            with socket.create_connection((host, int(port))) as stranger:
+            with socket.create_connection((host, int(port))) as connection:
                 try:
-                    stranger.sendall(rubbish)
-                    stranger.settimeout(10)
-                    assert stranger.recv(1) == b""
+                    connection.sendall(message)
+                    connection.settimeout(10)
+                    assert connection.recv(1) == b""
                 except ConnectionError:
-                    pass  # reset: it was dropped while it was still sending
-        before = len(running.folder.joinpath("events.jsonl").read_bytes())
+                    pass  # the collector closed the connection during the transfer
+        size_before = len(run_process.folder.joinpath("events.jsonl").read_bytes())
         time.sleep(2.5)
-        assert len(running.folder.joinpath("events.jsonl").read_bytes()) > before
-        assert len(idle) == 500
-    running.interrupt()
-    ended = running.wait()
-    assert ended.code == 130
-    assert ended.statuses["long"] == "cancelled"
-    ended.assert_no_event_missing()
-    (job_end,) = [event for event in ended.events if event["event"] == "job_end"]
+        assert len(run_process.folder.joinpath("events.jsonl").read_bytes()) > size_before
+        assert len(idle_sockets) == 500
+    run_process.interrupt()
+    result = run_process.wait()
+    assert result.code == 130
+    assert result.statuses["long"] == "cancelled"
+    result.assert_no_event_missing()
+    (job_end,) = [event for event in result.events if event["event"] == "job_end"]
     assert job_end["strangers"] >= 3
 
 
 @pytest.mark.long
 def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
-    """A launcher that starts every rank as a world of its own: here a plain loop in a script."""
+    """A script stands in for a launcher that starts each rank with its own MPI_COMM_WORLD."""
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     mpiexec = bin_folder / "mpiexec"
@@ -434,39 +434,39 @@ def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
         "if '--version' in sys.argv:\n"
         "    print('HYDRA build details:\\n    Version: 5.0.2')\n"
         "    sys.exit(0)\n"
-        "words = sys.argv[sys.argv.index(next(w for w in sys.argv if 'python' in w)):]\n"
-        "ranks = [subprocess.Popen(words) for _ in range(2)]\n"
+        "command = sys.argv[sys.argv.index(next(w for w in sys.argv if 'python' in w)):]\n"
+        "ranks = [subprocess.Popen(command) for _ in range(2)]\n"
         "sys.exit(max(rank.wait() for rank in ranks))\n"
     )
     mpiexec.chmod(0o755)
     python = bin_folder / "python"
     python.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
     python.chmod(0o755)
-    words = ("--launcher", "hydra", "--set", f"launch.python={python}")
+    options = ("--launcher", "hydra", "--set", f"launch.python={python}")
     path = f"{bin_folder}:{os.environ['PATH']}"
-    ended = run(FAULTS, *words, home=tmp_path / "home", env={"PATH": path})
-    assert ended.code == 3, ended.stdout + ended.stderr
-    reason = ended.case("first")["reason"]
+    result = run(FAULTS, *options, home=tmp_path / "home", env={"PATH": path})
+    assert result.code == 3, result.stdout + result.stderr
+    reason = result.case("first")["reason"]
     assert "hydra" in reason
     assert "Open MPI" in reason
     assert "of 1 in a job of 2" in reason
-    ended.assert_no_process_left()
+    result.assert_no_process_left()
 
 
-def test_no_mpi4py_is_said_before_a_launch(tmp_path: Path) -> None:
+def test_missing_mpi4py_is_reported_before_the_launch(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec {PYTHON} -S "$@"\n')
     python.chmod(0o755)
-    ended = run(FAULTS, "--set", f"launch.python={python}", home=tmp_path / "home")
-    assert ended.code == 3
-    assert ended.report["cases"] == []
-    assert "mpi4py" in ended.stderr
-    assert "pip install" in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1
+    result = run(FAULTS, "--set", f"launch.python={python}", home=tmp_path / "home")
+    assert result.code == 3
+    assert result.report["cases"] == []
+    assert "mpi4py" in result.stderr
+    assert "pip install" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "text"),
+    ("options", "code", "text"),
     [
         (("--hosts", "no-such-host.invalid:2"), 3, "no-such-host.invalid"),
         (("--launcher", "mpirun_rsh"), 3, "mpirun_rsh is not installed"),
@@ -477,21 +477,21 @@ def test_no_mpi4py_is_said_before_a_launch(tmp_path: Path) -> None:
         (("-k", "nothing"), 5, "nothing"),
     ],
 )
-def test_what_cannot_run_is_refused_in_one_sentence(
-    tmp_path: Path, words: tuple[str, ...], code: int, text: str
+def test_impossible_run_is_rejected_with_a_message(
+    tmp_path: Path, options: tuple[str, ...], code: int, text: str
 ) -> None:
-    ended = run(FAULTS, *words, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
-    assert ended.code == code, ended.stderr
-    assert text in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert ended.report["cases"] == []
-    assert ended.report["run"]["exit_code"] == code
-    assert ended.report["errors"]
+    result = run(FAULTS, *options, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
+    assert result.code == code, result.stderr
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.report["cases"] == []
+    assert result.report["run"]["exit_code"] == code
+    assert result.report["errors"]
 
 
 @pytest.mark.long
-def test_a_host_that_is_lost_in_the_launch_is_an_error(tmp_path: Path) -> None:
-    """A stand-in for ssh that answers the first question and then reaches nothing."""
+def test_host_lost_during_the_launch_is_an_error(tmp_path: Path) -> None:
+    """A stand-in for ssh responds to the first command and then reaches no host."""
     ssh = tmp_path / "ssh"
     ssh.write_text(
         '#!/bin/sh\nfor word; do last=$word; done\n[ "$last" = true ] && exit 0\n'
@@ -499,44 +499,44 @@ def test_a_host_that_is_lost_in_the_launch_is_an_error(tmp_path: Path) -> None:
     )
     ssh.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    words = ("--hosts", "lost.invalid:2", "--set", "launch.start_timeout=20")
-    ended = run(FAULTS, *words, home=tmp_path / "home", env=env)
-    assert ended.code == 4, ended.stderr
-    assert set(ended.statuses.values()) == {"error"}
-    assert "lost" in ended.case("first")["reason"]
-    ended.assert_no_process_left()
+    options = ("--hosts", "lost.invalid:2", "--set", "launch.start_timeout=20")
+    result = run(FAULTS, *options, home=tmp_path / "home", env=env)
+    assert result.code == 4, result.stderr
+    assert set(result.statuses.values()) == {"error"}
+    assert "lost" in result.case("first")["reason"]
+    result.assert_no_process_left()
 
 
 @pytest.mark.long
-def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> None:
+def test_full_disk_is_reported_without_a_traceback(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(small)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"this machine mounts no tmpfs: {done.stderr.strip()}")
+    disk = tmp_path / "small"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(disk)]
+    process = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        pytest.skip(f"this machine mounts no tmpfs: {process.stderr.strip()}")
     try:
-        ended = run(FAULTS, "--set", "iterations=20000", home=small / "home")
-        assert ended.code == 4, ended.stdout + ended.stderr
-        assert "No space left on device" in ended.stdout + ended.stderr
-        assert "Traceback" not in ended.stderr
-        assert [find_processes(path.name) for path in (small / "home" / "runs").iterdir()] == [[]]
+        result = run(FAULTS, "--set", "iterations=20000", home=disk / "home")
+        assert result.code == 4, result.stdout + result.stderr
+        assert "No space left on device" in result.stdout + result.stderr
+        assert "Traceback" not in result.stderr
+        assert [find_processes(path.name) for path in (disk / "home" / "runs").iterdir()] == [[]]
     finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 @pytest.mark.long
-def test_a_home_that_is_removed_under_a_run_is_an_error_and_stays_removed(tmp_path: Path) -> None:
-    running = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
-    run_id = running.folder.name
-    shutil.rmtree(running.home)
-    ended = running.wait()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert set(ended.statuses.values()) == {"error"}
-    assert f"{run_id}/events.jsonl was removed while the run went on" in ended.report["errors"][0]
-    assert "no report was written" in ended.stdout
-    assert "Traceback" not in ended.stderr
-    assert not running.home.exists()
+def test_removed_home_is_an_error_and_stays_removed(tmp_path: Path) -> None:
+    run_process = RunProcess(LONG, home=tmp_path / "home").wait_for_timing()
+    run_id = run_process.folder.name
+    shutil.rmtree(run_process.home)
+    result = run_process.wait()
+    assert result.code == 4, result.stdout + result.stderr
+    assert set(result.statuses.values()) == {"error"}
+    assert f"{run_id}/events.jsonl was removed while the run went on" in result.report["errors"][0]
+    assert "no report was written" in result.stdout
+    assert "Traceback" not in result.stderr
+    assert not run_process.home.exists()
     assert find_processes(run_id) == []

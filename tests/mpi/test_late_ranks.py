@@ -1,6 +1,6 @@
-"""Two ranks that learn on a device that does its work late learn what the host does.
+"""Training on two ranks with a device that works late, compared with the host.
 
-The device stands in for a GPU: a wait that is missing shows as NaN. In NCCL's place there is gloo.
+The device stands in for a GPU: a missing synchronisation gives NaN. Gloo replaces NCCL.
 """
 
 import pytest
@@ -15,7 +15,7 @@ SUMS = {
     for way in ("", " by groups")
     for dtype in ("float64", "float32", "bfloat16", "float16")
 }
-LEARNT = {
+TRAINED = {
     "replicas",
     "members",
     "stages",
@@ -28,16 +28,16 @@ LEARNT = {
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
+def rank_results(tmp_path_factory):
     return run_cases_on_ranks(2, "learn_late.py", tmp_path_factory.mktemp("late"))
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS | SUMS | LEARNT))
-def test_numbers_are_those_of_the_host_to_the_last_digit(answers, name):
-    assert [answer["errors"][name] for answer in answers] == [0.0, 0.0]
+@pytest.mark.parametrize("name", sorted(OPERATORS | SUMS | TRAINED))
+def test_results_are_bitwise_equal_to_the_host(rank_results, name):
+    assert [result["errors"][name] for result in rank_results] == [0.0, 0.0]
 
 
-def test_nothing_else_was_compared_and_nobody_waited_for_all_streams(answers):
-    for answer in answers:
-        assert answer["errors"].keys() == OPERATORS | SUMS | LEARNT
-        assert answer["device_wide"] == 0
+def test_all_results_are_tested_without_device_wide_waits(rank_results):
+    for result in rank_results:
+        assert result["errors"].keys() == OPERATORS | SUMS | TRAINED
+        assert result["device_wide"] == 0

@@ -1,4 +1,4 @@
-"""A benchmark that is added to a copy of the tree runs, and touches its family's folders only."""
+"""A benchmark that is added to a copy of the tree: it runs and changes only its family."""
 
 import sys
 
@@ -9,7 +9,7 @@ from benchmarks import new_benchmark
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 
-def test_a_new_benchmark_touches_its_family_its_tests_and_its_page(monkeypatch, capsys):
+def test_new_benchmark_changes_only_its_family_tests_and_page(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["new_benchmark"])
     assert new_benchmark.main() == 0
     lines = capsys.readouterr().out.splitlines()

@@ -1,4 +1,7 @@
-"""Ranks whose main thread is in MPI_Init or MPI_Finalize, where no other thread can run."""
+"""Ranks whose controller ends, or that hang, while they are in MPI_Init or MPI_Finalize.
+
+No other Python thread can run meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +21,26 @@ from support.runs import find_program
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 ENDED_BY_KERNEL = (128 + signal.SIGIO, LOST_STATUS)
 
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """Return the socket of a console."""
+    """A socket at which ranks connect as if it were a controller's."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30.0)
         yield server
 
 
-def test_a_rank_in_mpi_init_ends_with_its_console(listener: socket.socket) -> None:
+def test_rank_in_mpi_init_ends_with_its_controller(listener: socket.socket) -> None:
     mpirun = find_program("mpirun")
     assert mpirun is not None
     rank = [sys.executable, "-m", "mpi4py", "-m", "spbench_workers"]
     command = [mpirun, "--oversubscribe", "-n", "1", *rank, ":", "-n", "1", "sleep", "60"]
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    console = {rank_events.ENV_COLLECTOR: address, rank_events.ENV_TOKEN: "token"}
-    with subprocess.Popen(command, env=os.environ | ROOT | console) as launcher:
+    controller_env = {rank_events.ENV_COLLECTOR: address, rank_events.ENV_TOKEN: "token"}
+    with subprocess.Popen(command, env=os.environ | AS_ROOT | controller_env) as launcher:
         try:
             connection, _ = listener.accept()
             with connection, connection.makefile("rb") as lines:
@@ -60,9 +63,9 @@ comm.finalize_mpi()
 """
 
 
-def test_a_rank_does_not_stay_in_mpi_finalize() -> None:
+def test_rank_in_mpi_finalize_ends_at_the_timeout() -> None:
     mpirun = find_program("mpirun")
     assert mpirun is not None
     command = [mpirun, "--oversubscribe", "-n", "2", sys.executable, "-c", FINALIZE]
-    done = subprocess.run(command, env=os.environ | ROOT, check=False, timeout=30.0)
-    assert done.returncode == 128 + signal.SIGALRM
+    process = subprocess.run(command, env=os.environ | AS_ROOT, check=False, timeout=30.0)
+    assert process.returncode == 128 + signal.SIGALRM

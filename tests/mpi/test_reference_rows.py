@@ -1,4 +1,4 @@
-"""Each printed line of docs/references.md on its own number of ranks, with smaller sizes behind."""
+"""Each command of docs/references.md on its number of ranks, with smaller sizes."""
 
 import pytest
 
@@ -24,37 +24,49 @@ SMALL = {
     "measure": _MEASURE,
 }
 TRAINING = "--num-spatial-parts 4 --image-size 4096 --batch-size 1 --checkpoint checkpoints"
-"""What writes the checkpoint that a line of inference reads."""
+"""The arguments that write the checkpoint which the commands of inference read."""
 
 
-def small_words(alias, line, folder):
-    """A line as it is printed, what makes it small, and a checkpoint of the test's own."""
+def build_small_arguments(alias, command, folder):
+    """Return the arguments of a command, with smaller sizes and a checkpoint of the test."""
     small = SMALL.get(alias) or SMALL[alias.partition("_")[0]]
-    words = [*line.split(), *small.split()]
-    return [*words, "--checkpoint", str(folder)] if "--checkpoint" in words else words
+    arguments = [*command.split(), *small.split()]
+    if "--checkpoint" in arguments:
+        arguments += ["--checkpoint", str(folder)]
+    return arguments
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Starts MPI once; returns the answers of each line's ranks."""
+    """Start MPI once; return the results of the ranks by command."""
     folder = tmp_path_factory.mktemp("rows")
-    cases = [{"ranks": 5, "words": ["resnet_sp", *small_words("resnet_sp", TRAINING, folder)]}]
-    cases += [
-        {"ranks": ranks, "words": [alias, *small_words(alias, line, folder)]}
-        for ranks, _, _, alias, line in REFERENCE_COMMANDS
+    cases = [
+        {
+            "ranks": 5,
+            "arguments": ["resnet_sp", *build_small_arguments("resnet_sp", TRAINING, folder)],
+        }
     ]
-    first, *said = run_cases_on_ranks(RANKS, "run_lines.py", folder, cases, seconds=560)
-    assert not any(answer["failed"] for answer in first[:5])
-    return dict(zip(REFERENCE_COMMANDS, said, strict=True))
+    cases += [
+        {"ranks": ranks, "arguments": [alias, *build_small_arguments(alias, command, folder)]}
+        for ranks, _, _, alias, command in REFERENCE_COMMANDS
+    ]
+    checkpoint_results, *command_results = run_cases_on_ranks(
+        RANKS, "run_lines.py", folder, cases, seconds=560
+    )
+    assert not any(result["failed"] for result in checkpoint_results[:5])
+    return dict(zip(REFERENCE_COMMANDS, command_results, strict=True))
 
 
-@pytest.mark.parametrize("line", REFERENCE_COMMANDS, ids=lambda line: f"{line[3]} {line[4]}")
-def test_each_printed_line_runs_and_its_results_are_right(results, line):
-    ranks, _, _, alias, _ = line
-    answers = results[line][:ranks]
-    assert not any(answer["failed"] for answer in answers)
-    printed = "".join(answer["stdout"] for answer in answers)
-    assert "Validation failed" not in printed
-    if alias != "measure":  # measure.py has no such line: its error is in the lines of its batches
-        assert all("Validation passed" in answer["stdout"] for answer in answers)
-    assert {answer["stderr"] for answer in answers} == {""}
+@pytest.mark.parametrize(
+    "command", REFERENCE_COMMANDS, ids=lambda command: f"{command[3]} {command[4]}"
+)
+def test_each_command_runs_with_correct_results(results, command):
+    ranks, _, _, alias, _ = command
+    rank_results = results[command][:ranks]
+    assert not any(result["failed"] for result in rank_results)
+    output = "".join(result["stdout"] for result in rank_results)
+    assert "Validation failed" not in output
+    # measure.py has no such line; it prints the error in the lines of its batches.
+    if alias != "measure":
+        assert all("Validation passed" in result["stdout"] for result in rank_results)
+    assert {result["stderr"] for result in rank_results} == {""}

@@ -1,4 +1,4 @@
-"""Runs on real ranks whose expectations have references with tolerances."""
+"""Runs on real ranks with expectations that have references and tolerances."""
 
 from __future__ import annotations
 
@@ -33,47 +33,47 @@ SYSTEMS = """
 """
 
 
-def suite_of(tmp_path: Path, expect: str) -> str:
+def write_suite(tmp_path: Path, expect: str) -> str:
     path = tmp_path / "suite.yaml"
     path.write_text(SUITE.replace("EXPECT", expect))
     return str(path)
 
 
-def folder_of(ended: RunResult) -> RunFolder:
-    (path,) = (ended.home / "runs").iterdir()
+def find_run_folder(result: RunResult) -> RunFolder:
+    (path,) = (result.home / "runs").iterdir()
     return RunFolder(path)
 
 
-def test_the_system_decides_which_reference_a_run_fails(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, SYSTEMS)
-    failed = run(suite, "--system", "impossible", home=tmp_path / "failed")
-    assert failed.code == 1, failed.stdout + failed.stderr
-    assert "x its reference 1.00 ns (allowed: up to +5 %)" in failed.stdout
-    jsonschema.validate(failed.report, report_schema())
-    (expectation,) = failed.case("copy")["expectations"]
+def test_system_selects_the_reference(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, SYSTEMS)
+    failed_result = run(suite, "--system", "impossible", home=tmp_path / "failed")
+    assert failed_result.code == 1, failed_result.stdout + failed_result.stderr
+    assert "x its reference 1.00 ns (allowed: up to +5 %)" in failed_result.stdout
+    jsonschema.validate(failed_result.report, report_schema())
+    (expectation,) = failed_result.case("copy")["expectations"]
     assert expectation["reference"]["system"] == "impossible"
-    assert folder_of(failed).read_json("run.json")["system"] == "impossible"
-    assert build_report(folder_of(failed).replay()) == failed.report
+    assert find_run_folder(failed_result).read_json("run.json")["system"] == "impossible"
+    assert build_report(find_run_folder(failed_result).replay()) == failed_result.report
 
-    passed = run(suite, "--system", "possible", home=tmp_path / "passed")
-    assert (passed.code, passed.statuses) == (0, {"copy": "passed"})
+    passed_result = run(suite, "--system", "possible", home=tmp_path / "passed")
+    assert (passed_result.code, passed_result.statuses) == (0, {"copy": "passed"})
 
-    unknown = run(suite, "--system", "vm", home=tmp_path / "unknown")
-    assert (unknown.code, unknown.statuses) == (0, {"copy": "passed"})
+    unknown_result = run(suite, "--system", "vm", home=tmp_path / "unknown")
+    assert (unknown_result.code, unknown_result.statuses) == (0, {"copy": "passed"})
     assert (
         "expect of time_ms.p50 skipped: no reference for system vm (suite has impossible, possible)"
-        in unknown.stdout
+        in unknown_result.stdout
     )
-    assert "1 passed, 1 expectation not judged" in unknown.stdout
+    assert "1 passed, 1 expectation not judged" in unknown_result.stdout
 
 
-def test_a_slow_rank_fails_a_reference_that_the_healthy_run_passes(tmp_path: Path) -> None:
-    measured = run(suite_of(tmp_path, "{max: 1000}"), home=tmp_path / "measured")
-    time = measured.case("copy")["metrics"]["time_ms"]["p50"]
-    # Other tests have the same cores, so the tolerance is far below the planted factor only.
-    suite = suite_of(tmp_path, json.dumps({"reference": time, "upper": 5}))
-    healthy = run(suite, home=tmp_path / "healthy")
-    assert healthy.code == 0, healthy.stdout + healthy.stderr
-    slow = run(suite, "--inject", "slow=50", home=tmp_path / "slow")
-    assert slow.code == 1
-    assert "x its reference" in slow.case("copy")["reason"]
+def test_slow_rank_misses_the_reference_of_a_healthy_run(tmp_path: Path) -> None:
+    first_result = run(write_suite(tmp_path, "{max: 1000}"), home=tmp_path / "measured")
+    time = first_result.case("copy")["metrics"]["time_ms"]["p50"]
+    # Other tests use the same cores, so the tolerance is large, but far below the injected factor.
+    suite = write_suite(tmp_path, json.dumps({"reference": time, "upper": 5}))
+    healthy_result = run(suite, home=tmp_path / "healthy")
+    assert healthy_result.code == 0, healthy_result.stdout + healthy_result.stderr
+    slow_result = run(suite, "--inject", "slow=50", home=tmp_path / "slow")
+    assert slow_result.code == 1
+    assert "x its reference" in slow_result.case("copy")["reason"]

@@ -1,4 +1,4 @@
-"""A sample of the table of faults that `python -m benchmarks.faults` makes."""
+"""A sample of the table of faults of `python -m benchmarks.faults`."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ SAMPLE = (
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory):
-    """The places where ranks are on this machine."""
-    with FaultTestbeds(tmp_path_factory.mktemp("places")) as made:
-        yield made
+def testbeds(tmp_path_factory: pytest.TempPathFactory):
+    """Testbeds with all ranks on this machine."""
+    with FaultTestbeds(tmp_path_factory.mktemp("testbeds")) as testbeds:
+        yield testbeds
 
 
 @pytest.mark.parametrize(
     "launcher", ["openmpi", pytest.param("mpirun_rsh", marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_fault_is_told_as_the_table_expects(
-    places: FaultTestbeds, name: str, launcher: str
-) -> None:
+def test_fault_has_the_expected_outcome(testbeds: FaultTestbeds, name: str, launcher: str) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == name)
-    place = places.get(launcher)
-    assert isinstance(place, FaultTestbed), place
+    testbed = testbeds.get(launcher)
+    assert isinstance(testbed, FaultTestbed), testbed
     if launcher not in fault.testbeds:
         pytest.skip(f"the table does not try this with {launcher}")
-    (seen,) = run_trials(fault, place, 1, seed=7)
-    assert seen.mismatches == [], seen.message
+    (result,) = run_trials(fault, testbed, 1, seed=7)
+    assert result.mismatches == [], result.message
 
 
 @pytest.mark.parametrize(
     "name", ["the ssh session of a node is killed", "the mpispawn of a node is killed"]
 )
-def test_a_node_that_mpirun_rsh_has_lost_is_named(places: FaultTestbeds, name: str) -> None:
+def test_node_that_mpirun_rsh_lost_is_named(testbeds: FaultTestbeds, name: str) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == name)
-    place = places.get("mpirun_rsh")
-    assert isinstance(place, FaultTestbed), place
-    (seen,) = run_trials(fault, place, 1, seed=7)
-    assert seen.mismatches == [], seen.message
+    testbed = testbeds.get("mpirun_rsh")
+    assert isinstance(testbed, FaultTestbed), testbed
+    (result,) = run_trials(fault, testbed, 1, seed=7)
+    assert result.mismatches == [], result.message
 
 
-def test_what_is_not_as_expected_is_told_and_shown(places: FaultTestbeds, tmp_path: Path) -> None:
+def test_unexpected_outcome_is_reported_and_counted(
+    testbeds: FaultTestbeds, tmp_path: Path
+) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == "a rank raises an exception")
-    wrong = replace(fault, code=3, expected_words=("no such words",))
-    place = places.get("openmpi")
-    assert isinstance(place, FaultTestbed)
+    wrong_fault = replace(fault, code=3, expected_words=("no such words",))
+    testbed = testbeds.get("openmpi")
+    assert isinstance(testbed, FaultTestbed)
     log = TrialLog(tmp_path / "log.jsonl")
-    log.add(run_trials(wrong, place, 1, seed=7))
-    (seen,) = TrialLog(tmp_path / "log.jsonl").results
-    assert seen.mismatches == ["exit 4 in place of 3", "'no such words' is not said"]
-    assert "| 0 of 1 |" in render_table([wrong], ["openmpi"], log)
+    log.add(run_trials(wrong_fault, testbed, 1, seed=7))
+    (result,) = TrialLog(tmp_path / "log.jsonl").results
+    assert result.mismatches == ["exit 4 in place of 3", "'no such words' is not said"]
+    assert "| 0 of 1 |" in render_table([wrong_fault], ["openmpi"], log)

@@ -1,4 +1,4 @@
-"""Runs that were killed and resumed, and cases that are tried again."""
+"""Runs that are resumed after a kill, and cases that are retried."""
 
 from __future__ import annotations
 
@@ -35,66 +35,70 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "1" and not os.path.exists("MARK"):
 """
 
 
-def test_a_run_that_was_killed_goes_on_and_each_case_is_there_once() -> None:
-    """A sample of what `python -m benchmarks.resume` tries."""
-    chance = random.Random(7)
-    trials = [kill_and_resume(chance, 4.0) for _ in range(2)]
+def test_resumed_run_has_each_case_once() -> None:
+    """A sample of the trials of `python -m benchmarks.resume`."""
+    generator = random.Random(7)
+    trials = [kill_and_resume(generator, 4.0) for _ in range(2)]
     assert [trial.failures for trial in trials] == [(), ()]
 
 
 @pytest.mark.long
-def test_a_run_that_was_interrupted_goes_on_after_its_report(tmp_path: Path) -> None:
+def test_interrupted_run_resumes_after_its_report(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    running = RunProcess(str(TEST_SUITES / "long.yaml"), home=home).wait_for_timing()
-    running.interrupt()
-    running.check_cancelled()
+    run_process = RunProcess(str(TEST_SUITES / "long.yaml"), home=home).wait_for_timing()
+    run_process.interrupt()
+    run_process.check_cancelled()
     (path,) = (home / "runs").iterdir()
-    resumed = RunProcess("--resume", "last", home=home)
-    resumed.wait_for("run_resumed", cases=["long", "after"])
-    resumed.wait_for("ready", job=2)
-    resumed.interrupt()
-    ended = resumed.check_cancelled()
-    ended.assert_no_event_missing()
-    [told] = ended.report["environment"]["resumed"]
-    assert told["cases"] == 2
+    resumed_process = RunProcess("--resume", "last", home=home)
+    resumed_process.wait_for("run_resumed", cases=["long", "after"])
+    resumed_process.wait_for("ready", job=2)
+    resumed_process.interrupt()
+    result = resumed_process.check_cancelled()
+    result.assert_no_event_missing()
+    [resumption] = result.report["environment"]["resumed"]
+    assert resumption["cases"] == 2
     assert RunFolder(path).replay().jobs.keys() == {1, 2}
-    ended.assert_no_process_left()
+    result.assert_no_process_left()
 
 
 @pytest.mark.long
-def test_a_resumed_run_writes_nothing_through_planted_links(tmp_path: Path) -> None:
+def test_resumed_run_does_not_write_through_links(tmp_path: Path) -> None:
     home = tmp_path / "home"
     outside = tmp_path / "outside"
-    running = RunProcess(str(TEST_SUITES / "long.yaml"), home=home).wait_for_timing()
-    running.interrupt()
-    running.check_cancelled()
+    run_process = RunProcess(str(TEST_SUITES / "long.yaml"), home=home).wait_for_timing()
+    run_process.interrupt()
+    run_process.check_cancelled()
     (path,) = (home / "runs").iterdir()
     outside.mkdir()
     (outside / "3").mkdir()
-    kept = {name: (path / name).read_bytes() for name in ("run.json", "suite.yaml", "report.json")}
-    for name in kept:  # what is read is still there, behind a link
+    contents = {
+        name: (path / name).read_bytes() for name in ("run.json", "suite.yaml", "report.json")
+    }
+    for name in contents:  # these files are links with the same content
         (path / name).rename(outside / name)
         (path / name).symlink_to(outside / name)
     (path / "jobs" / "2").mkdir()
     for name in ("argv.json", "env.json", "hostfile", "stdout.log", "stderr.log"):
         (path / "jobs" / "2" / name).symlink_to(outside / name)
-    resumed = RunProcess("--resume", "last", home=home)
-    resumed.wait_for("ready", job=2)
-    resumed.interrupt()
-    resumed.check_cancelled()
+    resumed_process = RunProcess("--resume", "last", home=home)
+    resumed_process.wait_for("ready", job=2)
+    resumed_process.interrupt()
+    resumed_process.check_cancelled()
     assert not (path / "jobs" / "2" / "stdout.log").is_symlink()
 
     (path / "jobs" / "3").symlink_to(outside / "3")
-    ended = run("--resume", "last", home=home)
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert "jobs/3: 3 is a link, which spbench does not follow here" in ended.stdout
-    assert {file.name: file.read_bytes() for file in outside.iterdir() if file.is_file()} == kept
+    result = run("--resume", "last", home=home)
+    assert result.code == 4, result.stdout + result.stderr
+    assert "jobs/3: 3 is a link, which spbench does not follow here" in result.stdout
+    assert {
+        file.name: file.read_bytes() for file in outside.iterdir() if file.is_file()
+    } == contents
     assert list((outside / "3").iterdir()) == []
 
 
 @pytest.fixture
 def flaky(tmp_path: Path) -> str:
-    """A suite of two cases; in the first launch of the second a rank dies."""
+    """A suite of two cases. A rank dies in the first launch of the second case."""
     mark = tmp_path / "mark"
     (tmp_path / "sitecustomize.py").write_text(DIES_ONCE.replace("MARK", str(mark)))
     suite = tmp_path / "flaky.yaml"
@@ -103,28 +107,29 @@ def flaky(tmp_path: Path) -> str:
 
 
 @pytest.mark.long
-def test_a_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -> None:
-    ended = run(flaky, "--retries", "3", "--fail-on-flaky", home=tmp_path / "home")
-    assert ended.code == 1, ended.stdout + ended.stderr
-    assert ended.statuses == {"good": "passed", "flake": "passed"}
-    jsonschema.validate(ended.report, report_schema())
-    flake = ended.case("flake")
-    good = ended.case("good")
+def test_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -> None:
+    result = run(flaky, "--retries", "3", "--fail-on-flaky", home=tmp_path / "home")
+    assert result.code == 1, result.stdout + result.stderr
+    assert result.statuses == {"good": "passed", "flake": "passed"}
+    jsonschema.validate(result.report, report_schema())
+    flake = result.case("flake")
+    good = result.case("good")
     assert (flake["attempts"], good["attempts"]) == (2, 1)
-    [before] = flake["earlier"]
-    assert before["status"] == "error"
-    assert before["reason"]  # the rank's end, or that of an mpirun which broke over it
-    [error] = ended.report["errors"]
-    assert error == f"case flake is flaky: it passed at try 2, after: {before['reason']}"
-    assert "✓ flaky" in ended.stdout
-    assert "retrying cases that did not pass: flake" in ended.stdout
+    [first_attempt] = flake["earlier"]
+    assert first_attempt["status"] == "error"
+    # The reason is the end of the rank, or of the mpirun that failed because of it.
+    assert first_attempt["reason"]
+    [error] = result.report["errors"]
+    assert error == f"case flake is flaky: it passed at try 2, after: {first_attempt['reason']}"
+    assert "✓ flaky" in result.stdout
+    assert "retrying cases that did not pass: flake" in result.stdout
 
 
 @pytest.mark.long
-def test_what_failed_is_run_again_alone(flaky: str, tmp_path: Path) -> None:
+def test_failed_option_runs_only_failed_cases(flaky: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    first = run(flaky, home=home)
-    assert first.statuses == {"good": "passed", "flake": "error"}
-    again = run("--failed", "last", home=home)
-    assert again.code == 0, again.stdout + again.stderr
-    assert again.statuses == {"flake": "passed"}
+    first_result = run(flaky, home=home)
+    assert first_result.statuses == {"good": "passed", "flake": "error"}
+    retried_result = run("--failed", "last", home=home)
+    assert retried_result.code == 0, retried_result.stdout + retried_result.stderr
+    assert retried_result.statuses == {"flake": "passed"}

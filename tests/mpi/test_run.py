@@ -1,4 +1,4 @@
-"""Whole runs on real ranks: the report, the order of cases, what `command` prints."""
+"""Complete runs on real ranks: the report, the order of cases, the output of `command`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return run(MIXED, home=tmp_path_factory.mktemp("mixed") / "home")
 
 
-def folder_of(ended: RunResult) -> RunFolder:
-    (path,) = (ended.home / "runs").iterdir()
+def find_run_folder(result: RunResult) -> RunFolder:
+    (path,) = (result.home / "runs").iterdir()
     return RunFolder(path)
 
 
-def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: RunResult) -> None:
+def test_halo_suite_passes_every_check_on_four_ranks(halo: RunResult) -> None:
     assert halo.code == 0, halo.stdout + halo.stderr
     jsonschema.validate(halo.report, report_schema())
     assert 0 < len(halo.report["cases"]) <= 12
@@ -58,7 +58,7 @@ def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: RunResult) -
             assert case["limits"]["time_ms"]["measured_by"]
 
 
-def test_the_lines_in_a_pipe_fit_and_each_row_has_a_time_with_its_unit(halo: RunResult) -> None:
+def test_lines_in_a_pipe_fit_and_have_times_with_units(halo: RunResult) -> None:
     lines = [line for line in halo.stdout.splitlines() if not line.startswith("report: ")]
     assert max(map(len, lines)) <= 120
     rows = [line for line in lines if re.match(r"\[ *\d+/12\] ✓ passed", line)]
@@ -69,9 +69,9 @@ def test_the_lines_in_a_pipe_fit_and_each_row_has_a_time_with_its_unit(halo: Run
     assert sum(line.startswith("next: ") for line in lines[-2:]) == 1
 
 
-def test_an_ended_run_tells_its_counts_and_the_index_its_launches(halo: RunResult) -> None:
+def test_run_json_has_counts_and_the_index_has_launches(halo: RunResult) -> None:
     cases = halo.report["cases"]
-    assert folder_of(halo).read_json("run.json")["counts"] == {"passed": len(cases)}
+    assert find_run_folder(halo).read_json("run.json")["counts"] == {"passed": len(cases)}
     case = cases[0]
     median = case["medians"]["time_ms"]
     with sqlite3.connect(halo.home / "index.sqlite") as index:
@@ -81,11 +81,11 @@ def test_an_ended_run_tells_its_counts_and_the_index_its_launches(halo: RunResul
         assert [value for (value,) in rows] == median
 
 
-def test_one_job_runs_all_cases_that_can_share_it(halo: RunResult) -> None:
+def test_one_job_runs_all_cases_with_equal_settings(halo: RunResult) -> None:
     assert {case["launch"]["job"] for case in halo.report["cases"]} == {1}
 
 
-def test_a_slow_iteration_is_the_slowest_ranks(halo: RunResult) -> None:
+def test_time_of_an_iteration_is_that_of_the_slowest_rank(halo: RunResult) -> None:
     samples: dict[tuple[str, int], list[float]] = {}
     for event in halo.events:
         if event["event"] == "samples" and event["metric"] == "time_ms":
@@ -95,50 +95,54 @@ def test_a_slow_iteration_is_the_slowest_ranks(halo: RunResult) -> None:
         assert case["samples"]["time_ms"] == [[max(column) for column in columns]]
 
 
-def test_the_events_replay_to_the_same_report(halo: RunResult) -> None:
-    assert build_report(folder_of(halo).replay()) == halo.report
-    assert folder_of(halo).read_json("report.json") == halo.report
+def test_replayed_events_give_the_same_report(halo: RunResult) -> None:
+    assert build_report(find_run_folder(halo).replay()) == halo.report
+    assert find_run_folder(halo).read_json("report.json") == halo.report
 
 
-def test_the_report_keeps_the_files_order_whatever_jobs_there_are(mixed: RunResult) -> None:
+def test_report_has_the_cases_in_the_order_of_the_suite(mixed: RunResult) -> None:
     cases = mixed.report["cases"]
     assert [case["id"] for case in cases] == ["wide", "narrow", "wide-again", "strict"]
-    # The two repeats that are left of narrow come when each job has had its turn.
+    # The other two repeats of narrow run after each job has run once.
     assert [case["launch"]["job"] for case in cases] == [1, 5, 1, 3]
 
 
-def test_a_broken_expectation_fails_the_run(mixed: RunResult) -> None:
+def test_missed_expectation_fails_the_run(mixed: RunResult) -> None:
     assert mixed.code == 1
     assert mixed.statuses["strict"] == "failed"
-    (broken,) = mixed.case("strict")["expectations"]
-    assert broken["status"] == "failed"
-    assert broken["value"] > 0
+    (expectation,) = mixed.case("strict")["expectations"]
+    assert expectation["status"] == "failed"
+    assert expectation["value"] > 0
     assert mixed.case("narrow")["expectations"][0]["status"] == "passed"
 
 
-def test_repeats_share_an_id_and_keep_their_samples_apart(mixed: RunResult) -> None:
+def test_samples_of_repeats_are_separate(mixed: RunResult) -> None:
     case = mixed.case("narrow")
     assert [len(samples) for samples in case["samples"]["time_ms"]] == [5, 5, 5]
     assert case["metrics"]["time_ms"]["n"] == 15
     assert case["metrics"]["latency_us"]["n"] == 3
 
 
-def test_each_repeat_is_a_launch_of_its_own(mixed: RunResult) -> None:
+def test_each_repeat_is_a_separate_launch(mixed: RunResult) -> None:
     case = mixed.case("narrow")
     assert case["launches"] == [2, 4, 5]
     assert len(case["medians"]["time_ms"]) == len(case["medians"]["latency_us"]) == 3
     assert mixed.case("wide")["launches"] == [1]
 
 
-def test_repeats_run_together_where_the_suite_says_so_and_end_with_their_case(
+def test_order_together_runs_repeats_in_one_launch(
     tmp_path: Path,
 ) -> None:
     together = run(MIXED, "--set", "order=together", "-k", "narrow", home=tmp_path / "together")
     assert together.case("narrow")["launches"] == [1]
-    assert [len(samples) for samples in together.case("narrow")["samples"]["time_ms"]] == [5, 5, 5]
-    ended = run(MIXED, "-k", "narrow", "--inject", "raise@narrow", home=tmp_path / "raises")
-    assert ended.statuses == {"narrow": "error"}
-    assert ended.case("narrow")["launches"] == [1]
+    assert [len(samples) for samples in together.case("narrow")["samples"]["time_ms"]] == [
+        5,
+        5,
+        5,
+    ]
+    result = run(MIXED, "-k", "narrow", "--inject", "raise@narrow", home=tmp_path / "raises")
+    assert result.statuses == {"narrow": "error"}
+    assert result.case("narrow")["launches"] == [1]
 
 
 GATED = """\
@@ -161,27 +165,27 @@ cases:
 """
 
 
-def test_no_repeat_runs_twice_after_a_fault_and_some_repeat_until_they_are_known(
+def test_repeats_run_once_after_a_fault_or_until_an_interval(
     tmp_path: Path,
 ) -> None:
     suite = tmp_path / "repeated.yaml"
     suite.write_text(REPEATED)
-    ended = run(str(suite), "--inject", "raise@broken", home=tmp_path / "home")
-    assert ended.statuses == {"whole": "passed", "broken": "error", "on": "passed"}
-    whole = ended.case("whole")
-    on = ended.case("on")
+    result = run(str(suite), "--inject", "raise@broken", home=tmp_path / "home")
+    assert result.statuses == {"whole": "passed", "broken": "error", "on": "passed"}
+    whole = result.case("whole")
+    on = result.case("on")
     assert [len(samples) for samples in whole["samples"]["time_ms"]] == [5, 5]
     assert whole["launches"][0] == 1
     assert on["until"]["why"] == "interval"
     assert on["until"]["width"] <= 0.9
     assert len(on["launches"]) >= 6
-    assert f"it ran {len(on['launches'])} times: the 95 % interval of its median" in ended.stdout
-    assert build_report(folder_of(ended).replay()) == ended.report
-    ended.assert_no_event_missing()
+    assert f"it ran {len(on['launches'])} times: the 95 % interval of its median" in result.stdout
+    assert build_report(find_run_folder(result).replay()) == result.report
+    result.assert_no_event_missing()
 
 
 @pytest.mark.long
-def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
+def test_run_is_compared_with_a_baseline_at_its_end(tmp_path: Path) -> None:
     home = tmp_path / "home"
     suite = tmp_path / "gate.yaml"
     path = tmp_path / "main.json"
@@ -194,70 +198,72 @@ def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
     times["launches"] = [launch / 100 for launch in times["launches"]]
     path.write_text(json.dumps(content))
     page = tmp_path / "page.html"
-    ended = run(str(suite), "--baseline", str(path), "--html", str(page), home=home)
-    assert ended.code == ended.report["run"]["exit_code"] == 1
-    assert re.search(r"^▼ worse  a .* [num]s .*x  .* to ", ended.stdout, re.MULTILINE)
-    jsonschema.validate(ended.report, report_schema())
-    [pair] = ended.report["comparison"]["cases"]
-    assert pair["rows"][0]["outcome"] == "worse"
-    assert "against baseline main: 1 of 1 case judged (1 worse)" in ended.stdout
+    result = run(str(suite), "--baseline", str(path), "--html", str(page), home=home)
+    assert result.code == result.report["run"]["exit_code"] == 1
+    assert re.search(r"^▼ worse  a .* [num]s .*x  .* to ", result.stdout, re.MULTILINE)
+    jsonschema.validate(result.report, report_schema())
+    [case_comparison] = result.report["comparison"]["cases"]
+    assert case_comparison["rows"][0]["outcome"] == "worse"
+    assert "against baseline main: 1 of 1 case judged (1 worse)" in result.stdout
     assert "Comparison with the baseline" in page.read_text()
     assert 'class="verdict failed"' in page.read_text()
 
 
 @pytest.mark.long
-def test_a_run_of_which_nothing_is_judged_is_no_silent_pass(tmp_path: Path) -> None:
+def test_run_without_a_judged_case_fails_the_gate(tmp_path: Path) -> None:
     home = tmp_path / "home"
     suite = tmp_path / "gate.yaml"
     suite.write_text(GATED.replace("repeat: 4", "repeat: 1"))
     assert run(str(suite), home=home).code == 0
     subprocess.run([SPBENCH, "baseline", "set", "main", "--home", str(home)], check=True)
-    # A noisy case is not judged from one launch, however much its time differs on a busy machine.
+    # From one launch, a noisy case is not judged, even if its time differs on a busy machine.
     path = home / "baselines" / "main.json"
     path.write_text(path.read_text().replace('"noisy": null', '"noisy": "as if"'))
-    ended = run(str(suite), "--baseline", "main", "-q", home=home)
-    assert ended.code == ended.report["run"]["exit_code"] == 6
-    assert ended.report["run"]["verdict"] == "failed"
-    assert "Not judged, too few launches (1 in a, 1 in b, 4 per side needed): a." in ended.stdout
-    assert "With fewer launches, noisy cases are never judged." in ended.stdout
-    last = ended.stdout.splitlines()[-2:]
-    assert last[0] == "against baseline main: 0 of 1 case judged, 1 not judged"
-    assert last[1] == "error: no case was judged against main"
-    words = ("--baseline", "main", "--fail-on", "never", "-q")
-    never = run(str(suite), *words, home=home)
-    assert never.code == 0
-    assert never.stdout.endswith("against baseline main: 0 of 1 case judged, 1 not judged\n")
+    result = run(str(suite), "--baseline", "main", "-q", home=home)
+    assert result.code == result.report["run"]["exit_code"] == 6
+    assert result.report["run"]["verdict"] == "failed"
+    assert "Not judged, too few launches (1 in a, 1 in b, 4 per side needed): a." in result.stdout
+    assert "With fewer launches, noisy cases are never judged." in result.stdout
+    last_lines = result.stdout.splitlines()[-2:]
+    assert last_lines[0] == "against baseline main: 0 of 1 case judged, 1 not judged"
+    assert last_lines[1] == "error: no case was judged against main"
+    options = ("--baseline", "main", "--fail-on", "never", "-q")
+    result_without_gate = run(str(suite), *options, home=home)
+    assert result_without_gate.code == 0
+    assert result_without_gate.stdout.endswith(
+        "against baseline main: 0 of 1 case judged, 1 not judged\n"
+    )
 
 
-def test_command_prints_what_was_run(mixed: RunResult) -> None:
-    printed = subprocess.run(
+def test_command_prints_the_launched_commands(mixed: RunResult) -> None:
+    process = subprocess.run(
         [SPBENCH, "command", MIXED, "--home", str(mixed.home)],
         capture_output=True,
         text=True,
         check=True,
         cwd=ROOT,
     )
-    lines = printed.stdout.splitlines()
+    lines = process.stdout.splitlines()
     for number in (1, 2, 3):
-        argv = folder_of(mixed).read_json(f"jobs/{number}/argv.json")["argv"]
+        argv = find_run_folder(mixed).read_json(f"jobs/{number}/argv.json")["argv"]
         assert any(line.endswith(shlex.join(argv)) for line in lines)
 
 
-def test_a_ranks_environment_is_the_cases(mixed: RunResult) -> None:
+def test_ranks_have_the_environment_of_their_case(mixed: RunResult) -> None:
     for job, colour in ((1, "blue"), (3, "red $HOME; it's")):
-        assert "COLOUR" in folder_of(mixed).read_json(f"jobs/{job}/argv.json")["argv"]
-        assert folder_of(mixed).read_json(f"jobs/{job}/env.json")["COLOUR"] == colour
+        assert "COLOUR" in find_run_folder(mixed).read_json(f"jobs/{job}/argv.json")["argv"]
+        assert find_run_folder(mixed).read_json(f"jobs/{job}/env.json")["COLOUR"] == colour
 
 
-def test_the_token_is_in_no_file_and_no_word(mixed: RunResult) -> None:
+def test_token_is_in_no_file_and_no_argument(mixed: RunResult) -> None:
     hellos = [event for event in mixed.events if event["event"] == "hello"]
     assert {event["token"] for event in hellos} == {"shown"}
-    text = "".join(path.read_text() for path in folder_of(mixed).path.rglob("*.json"))
+    text = "".join(path.read_text() for path in find_run_folder(mixed).path.rglob("*.json"))
     assert "SPBENCH_TOKEN" not in text
 
 
-def test_json_on_stdout_stands_alone(tmp_path: Path) -> None:
-    done = subprocess.run(
+def test_json_is_the_only_output_on_stdout(tmp_path: Path) -> None:
+    process = subprocess.run(
         [SPBENCH, "run", MIXED, "-k", "narrow", "--json", "-", "--no-samples"],
         capture_output=True,
         text=True,
@@ -265,14 +271,14 @@ def test_json_on_stdout_stands_alone(tmp_path: Path) -> None:
         cwd=ROOT,
         env=os.environ | {"SPBENCH_HOME": str(tmp_path)},
     )
-    report = json.loads(done.stdout)
+    report = json.loads(process.stdout)
     jsonschema.validate(report, report_schema())
     assert report["cases"][0]["samples"] == {}
-    assert done.returncode == 0, done.stderr
-    assert "passed" in done.stderr
+    assert process.returncode == 0, process.stderr
+    assert "passed" in process.stderr
 
 
-IMPORTED = """
+PRINT_IMPORTS = """
 import json, sys
 from spbench.__main__ import main
 sys.argv = ["spbench", *sys.argv[1:]]
@@ -283,19 +289,27 @@ finally:
 """
 
 
-def test_a_console_that_runs_ranks_imports_neither_torch_nor_mpi(tmp_path: Path) -> None:
-    words = ["run", "suites/smoke.yaml", "--case", "link", "--headless", "--home", str(tmp_path)]
-    printed = run_python(IMPORTED, *words)
-    assert "passed: 1 passed" in printed
-    assert json.loads(printed.splitlines()[-1]) == []
+def test_controller_imports_neither_torch_nor_mpi(tmp_path: Path) -> None:
+    arguments = [
+        "run",
+        "suites/smoke.yaml",
+        "--case",
+        "link",
+        "--headless",
+        "--home",
+        str(tmp_path),
+    ]
+    output = run_python(PRINT_IMPORTS, *arguments)
+    assert "passed: 1 passed" in output
+    assert json.loads(output.splitlines()[-1]) == []
 
 
-@pytest.mark.parametrize("asked", ["system", "tcmalloc"])
-def test_the_report_names_the_allocator_that_the_ranks_have_loaded(
-    tmp_path: Path, asked: str
-) -> None:
-    ended = run(MIXED, "-k", "narrow", "--set", f"launch.allocator={asked}", home=tmp_path / "home")
-    if ended.code == 3 and "no libtcmalloc" in ended.stderr:
+@pytest.mark.parametrize("allocator", ["system", "tcmalloc"])
+def test_report_names_the_allocator_of_the_ranks(tmp_path: Path, allocator: str) -> None:
+    result = run(
+        MIXED, "-k", "narrow", "--set", f"launch.allocator={allocator}", home=tmp_path / "home"
+    )
+    if result.code == 3 and "no libtcmalloc" in result.stderr:
         pytest.skip("libtcmalloc-minimal4 is not installed")
-    name = ended.report["environment"]["ranks"]["allocator"]
-    assert name.startswith("glibc" if asked == "system" else asked)
+    name = result.report["environment"]["ranks"]["allocator"]
+    assert name.startswith("glibc" if allocator == "system" else allocator)

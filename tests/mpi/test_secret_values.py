@@ -1,4 +1,4 @@
-"""Credentials in the environment of a run: its ranks get them, and no file of it has them."""
+"""Credentials in the environment of a run: ranks receive them, but no file contains them."""
 
 from __future__ import annotations
 
@@ -43,72 +43,74 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ended(suite: Path, tmp_path: Path) -> RunResult:
-    ended = run(str(suite), *OVERRIDE, "--verbose", home=tmp_path / "home", env=ENVIRON)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    return ended
+def result(suite: Path, tmp_path: Path) -> RunResult:
+    result = run(str(suite), *OVERRIDE, "--verbose", home=tmp_path / "home", env=ENVIRON)
+    assert result.code == 0, result.stdout + result.stderr
+    return result
 
 
-def files_with(value: str, folder: Path) -> set[str]:
+def find_files_with(value: str, folder: Path) -> set[str]:
     """Return the paths, below a folder, of the files that contain a value."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)) for path in paths if value.encode() in path.read_bytes()}
 
 
-def test_no_file_of_a_run_has_a_credential(ended: RunResult) -> None:
-    assert list(ended.home.rglob("argv.json"))
-    assert files_with(VALUE, ended.home) == set()
+def test_no_file_of_a_run_has_a_credential(result: RunResult) -> None:
+    assert list(result.home.rglob("argv.json"))
+    assert find_files_with(VALUE, result.home) == set()
     # Lines of launch.setup stay in the copy of the suite.
-    assert {Path(path).name for path in files_with(SETUP_VALUE, ended.home)} == {"suite.yaml"}
-    assert VALUE not in ended.report_path.read_text()
-    assert SETUP_VALUE not in ended.report_path.read_text()
-    assert VALUE not in ended.stdout + ended.stderr
+    assert {Path(path).name for path in find_files_with(SETUP_VALUE, result.home)} == {"suite.yaml"}
+    assert VALUE not in result.report_path.read_text()
+    assert SETUP_VALUE not in result.report_path.read_text()
+    assert VALUE not in result.stdout + result.stderr
 
 
-def test_a_repeated_run_takes_credentials_from_the_environment(ended: RunResult) -> None:
-    (folder,) = (ended.home / "runs").iterdir()
+def test_resumed_run_reads_credentials_from_the_environment(result: RunResult) -> None:
+    (folder,) = (result.home / "runs").iterdir()
     events = folder / "events.jsonl"
-    # As after a console that was killed when its first case had ended.
-    kept, _, _ = events.read_text().partition('{"event":"case_judged"')
-    events.write_text(kept if kept.endswith("\n") else "")
+    # The events of a controller that was killed after its first case.
+    first_events, _, _ = events.read_text().partition('{"event":"case_judged"')
+    events.write_text(first_events if first_events.endswith("\n") else "")
     (folder / "report.json").unlink()
-    words = ("--resume", folder.name)
-    missing = run(*words, home=ended.home)
-    assert missing.code == 2
-    assert "the value of HF_TOKEN is not recorded with a run" in missing.stderr
+    options = ("--resume", folder.name)
+    missing_result = run(*options, home=result.home)
+    assert missing_result.code == 2
+    assert "the value of HF_TOKEN is not recorded with a run" in missing_result.stderr
     environ = dict.fromkeys(("HF_TOKEN", "CI_JOB_JWT", "WANDB_API_KEY"), VALUE)
     environ |= {"HTTPS_PROXY": f"http://me:{VALUE}@proxy/"}
     environ |= {"RIGHT_KEY": VALUE + VALUE + SETUP_VALUE}
-    resumed = run(*words, home=ended.home, env=environ)
-    assert resumed.code == 0, resumed.stdout + resumed.stderr
-    assert files_with(VALUE, ended.home) == set()
+    resumed_result = run(*options, home=result.home, env=environ)
+    assert resumed_result.code == 0, resumed_result.stdout + resumed_result.stderr
+    assert find_files_with(VALUE, result.home) == set()
 
 
 def test_printed_lines_run_with_credentials_of_the_environment(suite: Path) -> None:
-    words = [SPBENCH, "run", str(suite), "--dry-run", "-k", "own"]
-    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert VALUE not in printed
+    options = [SPBENCH, "run", str(suite), "--dry-run", "-k", "own"]
+    output = subprocess.run(options, capture_output=True, text=True, check=True).stdout
+    assert VALUE not in output
     assert (
-        "# set and export before you run these lines: HF_TOKEN HTTPS_PROXY SETUP_PASSWD" in printed
+        "# set and export before you run these lines: HF_TOKEN HTTPS_PROXY SETUP_PASSWD" in output
     )
-    line = printed.partition("#   by hand, own\n")[2]
+    line = output.partition("#   by hand, own\n")[2]
     environ = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environ |= dict.fromkeys(("HF_TOKEN", "HTTPS_PROXY", "WANDB_API_KEY", "SETUP_PASSWD"), "a")
     codes = []
     for key in ("aaa", "other"):
         environ["RIGHT_KEY"] = key
-        done = subprocess.run(["bash", "-c", line], env=environ, capture_output=True, check=False)
-        codes.append(done.returncode)
+        process = subprocess.run(
+            ["bash", "-c", line], env=environ, capture_output=True, check=False
+        )
+        codes.append(process.returncode)
     assert codes[0] == 0
     assert codes[1] != 0
 
 
-def test_a_batch_job_with_credentials_is_its_owners_alone(suite: Path, tmp_path: Path) -> None:
+def test_batch_job_with_credentials_is_private(suite: Path, tmp_path: Path) -> None:
     folder = tmp_path / "job"
-    words = ("script", str(suite), "--scheduler", "pbs", "--output", str(folder), *OVERRIDE)
-    subprocess.run([SPBENCH, *words], env=os.environ | ENVIRON, capture_output=True, check=True)
-    # The launches need the values; nothing else has them.
-    assert files_with(VALUE, folder) == {"job.sh", "jobs/2/cases.json"}
+    options = ("script", str(suite), "--scheduler", "pbs", "--output", str(folder), *OVERRIDE)
+    subprocess.run([SPBENCH, *options], env=os.environ | ENVIRON, capture_output=True, check=True)
+    # Only the files that the launches need contain the values.
+    assert find_files_with(VALUE, folder) == {"job.sh", "jobs/2/cases.json"}
     for path in (path for path in folder.rglob("*") if path.is_file()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
     assert json.loads((folder / "plan.json").read_text())["argv"][-1].endswith("'***'")

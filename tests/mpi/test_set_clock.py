@@ -1,4 +1,4 @@
-"""A run whose system clock is set back by an hour while it measures."""
+"""A run during which the system clock is set back by an hour."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_no_duration_is_negative_if_the_clock_is_set_back(tmp_path: Path) -> Non
     folder = tmp_path / "python"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(SET_BACK)
-    ended = run(MIXED, "-k", "narrow", home=tmp_path / "home", env={"PYTHONPATH": str(folder)})
-    assert ended.code == 0, ended.stderr
-    assert 0.0 < ended.report["run"]["duration_s"] < 120.0
-    for part in (ended.report["run"], *ended.report["cases"]):
+    result = run(MIXED, "-k", "narrow", home=tmp_path / "home", env={"PYTHONPATH": str(folder)})
+    assert result.code == 0, result.stderr
+    assert 0.0 < result.report["run"]["duration_s"] < 120.0
+    for part in (result.report["run"], *result.report["cases"]):
         if part["started"] is not None:
             assert datetime.fromisoformat(part["finished"]) >= datetime.fromisoformat(
                 part["started"]
             )
-    assert " in -" not in ended.stdout
+    assert " in -" not in result.stdout

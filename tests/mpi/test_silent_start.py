@@ -1,4 +1,4 @@
-"""A start of CUDA that holds Python's global lock, so that a rank sends no heartbeat meanwhile."""
+"""A start of CUDA that holds Python's global lock, so that a rank sends no heartbeat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ cases:
   - {name: gemm, benchmark: compute.gemm, np: 2, params: {n: 32, iterations: 5, device: auto}}
 """
 SLOW_DRIVER = """\
-# A build of torch for CUDA whose driver takes 10 s to say that there is no GPU.
+# A build of torch for CUDA with a driver that takes 10 s to report that there is no GPU.
 import ctypes, importlib.machinery, sys
 
 class SlowDriver:
@@ -28,10 +28,10 @@ class SlowDriver:
         sys.meta_path.remove(self)
         import torch
         torch.version.cuda = "13.0"
-        asked = []
+        calls = []
         def is_available():
-            if not asked:
-                asked.append(True)
+            if not calls:
+                calls.append(True)
                 ctypes.PyDLL(None).sleep(10)  # unlike CDLL it keeps the lock
             return False
         torch.cuda.is_available = is_available
@@ -42,13 +42,13 @@ sys.meta_path.insert(0, SlowDriver())
 """
 
 
-def test_the_start_of_cuda_is_no_silence(tmp_path: Path) -> None:
+def test_start_of_cuda_does_not_count_as_silence(tmp_path: Path) -> None:
     suite = tmp_path / "silent-start.yaml"
     suite.write_text(SUITE)
     (tmp_path / "sitecustomize.py").write_text(SLOW_DRIVER)
-    path = {"PYTHONPATH": str(tmp_path)}
-    ended = run(str(suite), home=tmp_path / "home", env=path)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert ended.seconds > 10
-    (choice,) = [e for e in ended.events if e["event"] == "choice" and e["name"] == "device"]
+    env = {"PYTHONPATH": str(tmp_path)}
+    result = run(str(suite), home=tmp_path / "home", env=env)
+    assert result.code == 0, result.stdout + result.stderr
+    assert result.seconds > 10
+    (choice,) = [e for e in result.events if e["event"] == "choice" and e["name"] == "device"]
     assert "for CUDA 13.0 counts 0 usable GPUs" in choice["reason"]

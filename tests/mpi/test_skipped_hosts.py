@@ -1,4 +1,4 @@
-"""A run that goes on without a host that is not there."""
+"""A run without a host that cannot be reached."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ SUITE = str(TEST_SUITES / "faults.yaml")
 HOSTS = ("--hosts", "localhost:2,nowhere.invalid:2", "--case", "second")
 
 
-def test_the_healthy_hosts_run_and_the_exit_code_says_that_it_is_less(tmp_path: Path) -> None:
-    ended = run(SUITE, *HOSTS, "--preflight", "--skip-bad-hosts", home=tmp_path / "home")
-    assert ended.code == 1, ended.stdout + ended.stderr
-    assert ended.statuses == {"second": "passed"}
-    (error,) = ended.report["errors"]
+def test_run_on_the_healthy_hosts_exits_with_1(tmp_path: Path) -> None:
+    result = run(SUITE, *HOSTS, "--preflight", "--skip-bad-hosts", home=tmp_path / "home")
+    assert result.code == 1, result.stdout + result.stderr
+    assert result.statuses == {"second": "passed"}
+    (error,) = result.report["errors"]
     assert error.startswith("left out: nowhere.invalid: ")
-    assert f"error: {error}" in ended.stdout
-    assert error in ended.stderr
-    assert ended.report["run"]["verdict"] == "failed"
+    assert f"error: {error}" in result.stdout
+    assert error in result.stderr
+    assert result.report["run"]["verdict"] == "failed"
 
 
-def test_without_the_option_nothing_starts(tmp_path: Path) -> None:
-    ended = run(SUITE, *HOSTS, "--preflight", home=tmp_path / "home")
-    assert ended.code == 3
-    assert "not fit for this run: nowhere.invalid: " in ended.stderr
+def test_run_does_not_start_without_skip_bad_hosts(tmp_path: Path) -> None:
+    result = run(SUITE, *HOSTS, "--preflight", home=tmp_path / "home")
+    assert result.code == 3
+    assert "not fit for this run: nowhere.invalid: " in result.stderr
     assert not (tmp_path / "home/runs").exists()

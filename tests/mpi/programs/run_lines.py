@@ -2,7 +2,7 @@
 
     mpirun -n 9 python -m mpi4py run_lines.py CASES.json RESULTS.json
 
-A case is ``{"ranks", "words"}``. A result has one answer a rank: what it printed, and whether a
+A case is ``{"ranks", "arguments"}``. A result has one answer a rank: what it printed, and whether a
 check failed.
 """
 
@@ -18,12 +18,12 @@ from support.rank_cases import read_cases, run_each_case
 
 def main():
     world = open_world()
-    lines = [read_command_line(case["words"], case["ranks"]) for case in read_cases()]
+    lines = [read_command_line(case["arguments"], case["ranks"]) for case in read_cases()]
     runners = load_runners({line.entry.name for line in lines})
 
     def answer_of(case, comm):
         here = replace(world, comm=comm, size=comm.size)
-        line = read_command_line(case["words"], comm.size)
+        line = read_command_line(case["arguments"], comm.size)
         printed = io.StringIO()
         told = io.StringIO()
         with redirect_stdout(printed), redirect_stderr(told):
