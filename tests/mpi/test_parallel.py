@@ -1,8 +1,8 @@
-"""Models over many real ranks learn what the model on one rank learns.
+"""Training of models over many real ranks, compared with training on one rank.
 
-Two steps of each layout are held against one process that takes the same micro-batches in the same
-order, in float64 but for a few: the loss, gradients of the images and of all parameters, running
-statistics, the weights, and then the logits of an evaluation. One launch does all.
+Two steps of each layout are compared with one process that takes the same micro-batches in the same
+order, mostly in float64: the loss, gradients of the images and of all parameters, running
+statistics, the weights, and the logits of an evaluation. One launch runs all cases.
 """
 
 import pytest
@@ -28,7 +28,7 @@ AMOEBANET = {
 }
 
 
-PLAIN = {
+DEFAULTS = {
     "members": 1,
     "replicas": 1,
     "mirrored": False,
@@ -39,117 +39,113 @@ PLAIN = {
 SOLVER = {"dtype": "float64", "optimizer": "sgd"}
 
 
-def case(network, stages, *grids, batch=4, parts=2, schedule="1f1b", fault=None, **more):
-    ranks = PLAIN | SOLVER | more
-    words = {"stages": stages, "grids": list(grids), "batch": batch, "parts": parts}
-    return network | words | ranks | {"schedule": schedule, "fault": fault}
+def make_case(network, stages, *grids, batch=4, parts=2, schedule="1f1b", fault=None, **fields):
+    layout = {"stages": stages, "grids": list(grids), "batch": batch, "parts": parts}
+    options = DEFAULTS | SOLVER | fields
+    return network | layout | options | {"schedule": schedule, "fault": fault}
 
 
 PIPELINES = [
-    case(V1, 3, schedule="gpipe"),
-    case(V1, 4, parts=4),
-    case(V1, 2, batch=5),
-    # In fp32 the sums are the same ones, and so are their last digits.
-    case(V1, 2, dtype="float32"),
-    case(V1, 2, optimizer="adamw"),
+    make_case(V1, 3, schedule="gpipe"),
+    make_case(V1, 4, parts=4),
+    make_case(V1, 2, batch=5),
+    # In fp32, the order of the sums is the same, and so are their last digits.
+    make_case(V1, 2, dtype="float32"),
+    make_case(V1, 2, optimizer="adamw"),
 ]
 TILES = [
-    case(V1, 2, "1x4", schedule="gpipe"),
-    case(ODD, 2, "4x1", batch=5),
-    case(ODD, 3, "2x2", "4x1"),
-    case(V1, 2, "1x2", "1x2"),
-    case(AMOEBANET, 3, "1x2", "2x1"),
+    make_case(V1, 2, "1x4", schedule="gpipe"),
+    make_case(ODD, 2, "4x1", batch=5),
+    make_case(ODD, 3, "2x2", "4x1"),
+    make_case(V1, 2, "1x2", "1x2"),
+    make_case(AMOEBANET, 3, "1x2", "2x1"),
 ]
 SHARED = [
-    case(V1, 2, members=2),
-    case(V1, 3, "2x2", members=2, batch=6),
-    case(V1, 1, replicas=3),
-    case(V1, 2, members=2, replicas=2),
+    make_case(V1, 2, members=2),
+    make_case(V1, 3, "2x2", members=2, batch=6),
+    make_case(V1, 1, replicas=3),
+    make_case(V1, 2, members=2, replicas=2),
 ]
 MIRRORED = [
     *(
-        case(V1, 2, mirrored=True, times=2, schedule=schedule, batch=5)
+        make_case(V1, 2, mirrored=True, times=2, schedule=schedule, batch=5)
         for schedule in ("gpipe", "1f1b")
     ),
-    case(V1, 2, "1x2", "1x2", mirrored=True),
-    case(ODD, 3, "2x2", "2x1", mirrored=True),
-    case(V1, 2, mirrored=True, replicas=2),
-    case(V1, 3, mirrored=True, members=2, batch=8),
+    make_case(V1, 2, "1x2", "1x2", mirrored=True),
+    make_case(ODD, 3, "2x2", "2x1", mirrored=True),
+    make_case(V1, 2, mirrored=True, replicas=2),
+    make_case(V1, 3, mirrored=True, members=2, batch=8),
 ]
 ONE_WAY = [
-    case(V1, 4, mirrored=True, one_way=True, schedule="gpipe"),
-    case(V1, 3, mirrored=True, one_way=True, optimizer="adam"),
-    case(V1, 1, mirrored=True, one_way=True, parts=1),
-    case(ODD, 3, "2x2", "2x1", mirrored=True, one_way=True),
-    case(V1, 2, "1x2", mirrored=True, one_way=True, replicas=2),
-    case(V1, 3, mirrored=True, one_way=True, members=2, batch=8),
+    make_case(V1, 4, mirrored=True, one_way=True, schedule="gpipe"),
+    make_case(V1, 3, mirrored=True, one_way=True, optimizer="adam"),
+    make_case(V1, 1, mirrored=True, one_way=True, parts=1),
+    make_case(ODD, 3, "2x2", "2x1", mirrored=True, one_way=True),
+    make_case(V1, 2, "1x2", mirrored=True, one_way=True, replicas=2),
+    make_case(V1, 3, mirrored=True, one_way=True, members=2, batch=8),
 ]
 OTHER_BACKENDS = [
-    case(V1, 2, backend="gloo", schedule="gpipe", batch=5, dtype="float32"),
-    case(V1, 2, "2x2", backend="gloo"),
-    case(V1, 2, mirrored=True, times=2, backend="gloo"),
+    make_case(V1, 2, backend="gloo", schedule="gpipe", batch=5, dtype="float32"),
+    make_case(V1, 2, "2x2", backend="gloo"),
+    make_case(V1, 2, mirrored=True, times=2, backend="gloo"),
 ]
 FAULTS = {
-    # A fault, and the kinds of tensors that must show it.
-    "lost-gradient": (case(V1, 2), {"loss", "input", "gradients", "weights", "logits"}),
-    "unsummed": (case(V1, 2, members=2), {"loss", "gradients", "weights", "logits"}),
-    "own-statistics": (case(V1, 2, members=2), {"loss", "input", "gradients", "statistics"}),
-    "unmirrored": (case(V1, 2, mirrored=True), {"statistics", "logits"}),
-    # Nothing arrives at the owner, who learns from its own half; or nothing comes back from it.
+    # A fault, and the kinds of tensors that it must change.
+    "lost-gradient": (make_case(V1, 2), {"loss", "input", "gradients", "weights", "logits"}),
+    "unsummed": (make_case(V1, 2, members=2), {"loss", "gradients", "weights", "logits"}),
+    "own-statistics": (make_case(V1, 2, members=2), {"loss", "input", "gradients", "statistics"}),
+    "unmirrored": (make_case(V1, 2, mirrored=True), {"statistics", "logits"}),
+    # The owner gets no gradients and trains with its own half, or it sends no weights back.
     "gradients-not-sent": (
-        case(V1, 2, mirrored=True, one_way=True),
+        make_case(V1, 2, mirrored=True, one_way=True),
         {"loss", "gradients", "weights", "logits"},
     ),
     "weights-not-sent": (
-        case(V1, 2, mirrored=True, one_way=True),
+        make_case(V1, 2, mirrored=True, one_way=True),
         {"loss", "gradients", "weights", "logits"},
     ),
 }
-WRONG = [words | {"fault": fault} for fault, (words, _) in FAULTS.items()]
-RIGHT = [*PIPELINES, *TILES, *SHARED, *MIRRORED, *ONE_WAY, *OTHER_BACKENDS]
-CASES = RIGHT + WRONG
-SAMPLE = CaseSample(
-    CASES, lambda words: (words["model"], words["fault"], words["mirrored"]), stride=12
-)
+FAULTY = [case | {"fault": fault} for fault, (case, _) in FAULTS.items()]
+CORRECT = [*PIPELINES, *TILES, *SHARED, *MIRRORED, *ONE_WAY, *OTHER_BACKENDS]
+CASES = CORRECT + FAULTY
+SAMPLE = CaseSample(CASES, lambda case: (case["model"], case["fault"], case["mirrored"]), stride=12)
 
 
-def ranks_of(words):
-    grids = [Grid(*parse_pair(grid)) for grid in words["grids"]]
-    layout = build_layout(
-        words["stages"], grids, members=words["members"], replicas=words["replicas"]
-    )
+def count_ranks(case):
+    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
+    layout = build_layout(case["stages"], grids, members=case["members"], replicas=case["replicas"])
     return layout.ranks
 
 
-def name_of(words):
-    plain = PLAIN | SOLVER
-    more = [f"{key}={words[key]}" for key in plain if words[key] != plain[key]]
+def describe_case(case):
+    defaults = DEFAULTS | SOLVER
+    options = [f"{key}={case[key]}" for key in defaults if case[key] != defaults[key]]
     return " ".join(
         [
-            words["model"],
-            f"{words['stages']} stages",
-            *words["grids"],
-            f"{words['batch']}/{words['parts']}",
-            words["schedule"],
-            *more,
+            case["model"],
+            f"{case['stages']} stages",
+            *case["grids"],
+            f"{case['batch']}/{case['parts']}",
+            case["schedule"],
+            *options,
         ]
     )
 
 
 @pytest.fixture(scope="module")
-def answers(request, tmp_path_factory):
-    """What the ranks said of a case."""
+def find_errors(request, tmp_path_factory):
+    """Run the cases once; return a function that returns the errors of the ranks of a case."""
     folder = tmp_path_factory.mktemp("parallel")
     cases = SAMPLE.select_requested(request)
-    said = run_cases_on_ranks(max(map(ranks_of, cases)), "train_all.py", folder, cases)
-    return lambda words: said[cases.index(words)]
+    results = run_cases_on_ranks(max(map(count_ranks, cases)), "train_all.py", folder, cases)
+    return lambda case: results[cases.index(case)]
 
 
-@pytest.mark.parametrize("words", SAMPLE.make_params(RIGHT), ids=name_of)
-def test_a_model_over_many_ranks_learns_what_it_learns_on_one(answers, words):
-    assert_errors_below(answers(words), ranks_of(words), KINDS, CLOSE)
+@pytest.mark.parametrize("case", SAMPLE.make_params(CORRECT), ids=describe_case)
+def test_training_on_many_ranks_equals_training_on_one(find_errors, case):
+    assert_errors_below(find_errors(case), count_ranks(case), KINDS, CLOSE)
 
 
-@pytest.mark.parametrize("words", WRONG, ids=lambda words: words["fault"])
-def test_ranks_that_do_something_wrong_are_found_out(answers, words):
-    assert find_large_errors(answers(words), KINDS, FAR) >= FAULTS[words["fault"]][1]
+@pytest.mark.parametrize("case", FAULTY, ids=lambda case: case["fault"])
+def test_detects_faults_of_ranks(find_errors, case):
+    assert find_large_errors(find_errors(case), KINDS, FAR) >= FAULTS[case["fault"]][1]

@@ -1,4 +1,4 @@
-"""Steps over tiles on a GPU that convolves by Winograd's algorithm, which a stand-in computes.
+"""Steps over tiles with Winograd convolutions, which a stand-in computes.
 
 `python -m benchmarks.winograd_faults` repeats each fault with 20 seeds.
 """
@@ -23,7 +23,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """The errors of all ranks, by case."""
+    """Run the cases once; return the errors of all ranks by case."""
     folder = tmp_path_factory.mktemp("winograd")
     return dict(zip(CASES, run_winograd_cases(list(CASES.values()), folder), strict=True))
 

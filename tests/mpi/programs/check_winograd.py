@@ -1,13 +1,12 @@
-"""Checks steps at full size on ranks that convolve by Winograd's algorithm, as a GPU may.
+"""Checks steps at full size on ranks that use Winograd convolutions, like a GPU may.
 
     mpirun -n 2 python -m mpi4py check_winograd.py CASES.json RESULTS.json
 
-The cases are those of `support.winograd_steps`. Of the windows only those are checked that the
-algorithm computes, so that no other window notices a fault in their place. A result is a list with
-one dictionary for each rank:
+The cases are those of `support.winograd_steps`. Only windows that the algorithm computes are
+checked, so that no other window detects a fault. A result has a dictionary per rank:
 
-- ``forward``, ``backward``: the number of convolutions that were computed by the algorithm
-- ``errors``: by check the largest error over its bound, infinite if it is not a number
+- ``forward``, ``backward``: the number of convolutions with the algorithm
+- ``errors``: the largest error relative to its bound by check, infinite if it is NaN
 """
 
 import math
@@ -36,17 +35,17 @@ class WinogradWindowCheck(WindowCheck):
 
 
 def check_step(world, case):
-    """Take the step of a case; return what this rank has of its result."""
+    """Run the step of a case, and return the result of this rank."""
     context = make_rank_context(world, case["benchmark"], case["params"], case["inject"])
     model_case = build_case(context)
     plan = check.full_size_plan(model_case.make_small_plan(context.params["batch_size"]))
-    plant = partial(fault_injection.inject_fault, prefix="full:")
+    inject_fault = partial(fault_injection.inject_fault, prefix="full:")
     with (
         patch.object(windows, "may_use_winograd", lambda *_: case["on_gpu"]),
         patch.object(check, "WindowCheck", WinogradWindowCheck),
         WinogradConvolutions() as convolutions,
     ):
-        check_full_size(context, plan, model_case.training, plant)
+        check_full_size(context, plan, model_case.training, inject_fault)
     fault_injection.remove_faults()
     errors = {event["name"]: event["max_abs_error"] for event in find_events(context, "check")}
     return {
@@ -57,13 +56,13 @@ def check_step(world, case):
 
 
 def main():
-    """Answer all cases."""
+    """Run all cases."""
     world = open_world()
 
-    def answer_of(case, comm):
+    def run_case(case, comm):
         return check_step(replace(world, comm=comm, rank=comm.rank, size=comm.size), case)
 
-    run_each_case(lambda case: case["ranks"], answer_of)
+    run_each_case(lambda case: case["ranks"], run_case)
 
 
 main()

@@ -1,11 +1,11 @@
-"""Trains models whose layers share halo exchanges, and says how far they are from one process.
+"""Trains models with fused layers, and compares them with one process.
 
     mpirun -n 6 python -m mpi4py fuse_models.py CASES.json RESULTS.json
 
-A case is a dictionary as `tests/mpi/test_fused_models.py` makes them. A result has one answer a
-rank: ``messages`` that it has sent for halos and their gradients, and by kind of tensor the largest
-error, over the largest value of its kind; or ``{"exception": ...}``. All is in float64. A fault
-makes something wrong on all ranks.
+The cases are those of `tests/mpi/test_fused_models.py`. A result has an entry per rank: the number
+of ``messages`` that it sent for halos and their gradients, and ``errors``, the largest error by
+kind of tensor, relative to the largest value of the kind; or ``{"exception": ...}``. All is in
+float64. A fault is injected on all ranks.
 """
 
 import json
@@ -43,7 +43,7 @@ IMAGES = 3
 KEYS = "model", "config", "image", "mirrored"
 
 
-def plan_of_case(case):
+def make_case_plan(case):
     return ModelPlan(
         make_network(case),
         make_layout(case),
@@ -58,61 +58,62 @@ def plan_of_case(case):
 
 
 @cache
-def on_one_rank(words, batches):
-    """Results of one process that learns nothing, by kind, and in the names that a rank has."""
-    network = make_network(json.loads(words))
-    stay = partial(torch.optim.SGD, lr=0.0)
-    found = train_sequentially(network, batches, stay, dtype=torch.float64, seed=SEED, steps=1)
+def train_on_one_rank(case_text, batches):
+    """Return the results by kind of one process that keeps its weights."""
+    network = make_network(json.loads(case_text))
+    make_optimizer = partial(torch.optim.SGD, lr=0.0)
+    results = train_sequentially(
+        network, batches, make_optimizer, dtype=torch.float64, seed=SEED, steps=1
+    )
     by_batch = {
-        kind: {index: one for (_, index), one in found[kind].items()}
+        kind: {index: tensor for (_, index), tensor in results[kind].items()}
         for kind in ("input", "logits")
     }
-    state = {"gradients": found["gradients"], "statistics": found["statistics"][0]}
-    return by_batch | state | {"loss": found["loss"][0]}
+    state = {"gradients": results["gradients"], "statistics": results["statistics"][0]}
+    return by_batch | state | {"loss": results["loss"][0]}
 
 
 def compare(case, comm):
-    plan = plan_of_case(case)
-    before = COMM_STATS.messages
-    # At a rate of zero nothing is learnt: what is inferred afterwards is of the same weights.
-    learning = TrainingConfig("sgd", learning_rate=0.0)
+    plan = make_case_plan(case)
+    messages_before = COMM_STATS.messages
+    # At a rate of zero, the weights do not change, so that the evaluation has the same weights.
+    config = TrainingConfig("sgd", learning_rate=0.0)
     source = RandomImages(plan.model.image.shape, IMAGES, torch.float64)
-    run = Engine(comm, plan, source, learning, keeps_input_gradients=True)
+    run = Engine(comm, plan, source, config, keeps_input_gradients=True)
     run.step()
-    messages = COMM_STATS.messages - before
-    words = json.dumps({key: case[key] for key in KEYS})
-    expected = dict(make_on_first_rank(comm, lambda: on_one_rank(words, plan.batches)))
+    messages = COMM_STATS.messages - messages_before
+    case_text = json.dumps({key: case[key] for key in KEYS})
+    expected = dict(make_on_first_rank(comm, lambda: train_on_one_rank(case_text, plan.batches)))
     loss = expected.pop("loss")
     errors = {"loss": abs(run.loss() - loss) / loss} | dict.fromkeys(expected, 0.0)
 
-    def note(kind, found, wanted):
-        error = largest_error(found, wanted, expected[kind].values())
+    def record_error(kind, values, reference):
+        error = largest_error(values, reference, expected[kind].values())
         errors[kind] = max(errors[kind], error)
 
     _, height, width = plan.model.image.shape
-    for place, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
-        note("gradients", copy_gradients(stage), expected["gradients"])
-        note("statistics", read_statistics(stage), expected["statistics"])
-        box = plan.layout.stages[place.stage].grid.tile(place.tile, height, width)
-        tiles = {index: cut_tile(one, box) for index, one in expected["input"].items()}
-        note("input", runner.image_gradients, tiles)
-    note("logits", run.evaluate(), expected["logits"])
+    for coordinates, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
+        record_error("gradients", copy_gradients(stage), expected["gradients"])
+        record_error("statistics", read_statistics(stage), expected["statistics"])
+        box = plan.layout.stages[coordinates.stage].grid.tile(coordinates.tile, height, width)
+        tiles = {index: cut_tile(tensor, box) for index, tensor in expected["input"].items()}
+        record_error("input", runner.image_gradients, tiles)
+    record_error("logits", run.evaluate(), expected["logits"])
     run.free()
     return {"errors": errors, "messages": messages}
 
 
-def flipped(received):
-    """The halo with its sign changed."""
-    for one in received:
-        one.neg_()
+def negate_halo(received):
+    for piece in received:
+        piece.neg_()
 
 
-def padded_with_ones(pixels, beyond, value):
-    return functional.pad(pixels, beyond, value=value + 1)
+def pad_with_ones(pixels, widths, value):
+    return functional.pad(pixels, widths, value=value + 1)
 
 
-def moments_of_held(tiling, pixels, held):
-    """Moments in which copies count, as in MPI4DL's halo D2."""
+def compute_moments_with_copies(tiling, pixels, held):
+    """Return moments that include copied pixels, as in MPI4DL's halo D2."""
     axes = (0, 2, 3)
     mean = pixels.mean(axes, keepdim=True)
     count = pixels.numel() // pixels.shape[1]
@@ -121,20 +122,20 @@ def moments_of_held(tiling, pixels, held):
 
 FAULTS: dict[str | None, Any] = {
     None: nullcontext,
-    "corrupted-halo": lambda: patch.object(Gather, "fault_hook", staticmethod(flipped)),
-    "no-mask": lambda: patch.object(graph_blocks, "pad", padded_with_ones),
-    "copies-counted": lambda: patch.object(norm, "compute_moments", moments_of_held),
+    "corrupted-halo": lambda: patch.object(Gather, "fault_hook", staticmethod(negate_halo)),
+    "no-mask": lambda: patch.object(graph_blocks, "pad", pad_with_ones),
+    "copies-counted": lambda: patch.object(norm, "compute_moments", compute_moments_with_copies),
 }
 
 
-def with_fault(case, comm):
+def compare_with_fault(case, comm):
     with FAULTS[case["fault"]]():
         return compare(case, comm)
 
 
 def main():
     torch.set_num_threads(1)
-    run_each_case(lambda case: make_layout(case).ranks, return_exceptions(with_fault))
+    run_each_case(lambda case: make_layout(case).ranks, return_exceptions(compare_with_fault))
 
 
 main()

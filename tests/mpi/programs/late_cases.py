@@ -1,10 +1,10 @@
-"""Runs cases of benchmarks on the device that runs late, and writes what each rank said.
+"""Runs cases of benchmarks on the device that works late, and writes the events of each rank.
 
     mpirun -n 2 python -m mpi4py late_cases.py CASES.json RESULTS.json
 
-A case is ``{"benchmark", "params", "inject"}``; it takes the late device in place of a GPU. A
-result is one list of events a rank. With algorithm or path ``nccl``, a stand-in that reduces and
-sends late stands in NCCL's place.
+A case is ``{"benchmark", "params", "inject"}``. It uses the late device instead of a GPU. A result
+has a list of events per rank. With algorithm or path ``nccl``, a stand-in that works late replaces
+NCCL.
 """
 
 import json
@@ -25,38 +25,38 @@ from standins.late_device import install
 from standins.late_nccl import acquire, refusal, release
 from support.recording_context import make_rank_context, select_events
 
-KEPT = ("check", "choice", "metric", "samples", "log")
+KINDS = ("check", "choice", "metric", "samples", "log")
 
 
-def late_device_of(context, *, preference=None, **_):
-    """Take the late device where ``cuda`` is asked for; a server of a store takes the host.
+def choose_late_device(context, *, preference=None, **_):
+    """Return the late device for ``cuda``, and the host for a server of a store.
 
-    With ``auto`` rank 0 takes it alone, as if no other had a GPU.
+    With ``auto``, only rank 0 gets the late device, as if no other rank had a GPU.
     """
-    found = context.params["device"] == "cuda" or context.world.rank == 0
-    return torch.device("late", 0) if found and preference != "cpu" else torch.device("cpu")
+    has_gpu = context.params["device"] == "cuda" or context.world.rank == 0
+    return torch.device("late", 0) if has_gpu and preference != "cpu" else torch.device("cpu")
 
 
 def run_case(world, case, runners):
     name = case["benchmark"]
     context = make_rank_context(world, name, case["params"], case.get("inject"))
-    refused = []
+    rejections = []
     install().reset()
     try:
         runners[name](context)
     except CannotRunError as error:
         if context.params["device"] != "auto":
             raise
-        refused.append({"event": "refused", "reason": str(error)})
+        rejections.append({"event": "rejected", "reason": str(error)})
     return [
-        *select_events(context, *KEPT),
-        *refused,
+        *select_events(context, *KINDS),
+        *rejections,
         {"event": "waits", "device_wide": install().device_wide},
     ]
 
 
-def work_less(stack):
-    """Take sizes for the host, which does the work of the device."""
+def patch_small_sizes(stack):
+    """Use small sizes, because the host does the work of the device."""
     from spbench_workers.benchmarks.allreduce import overlap
     from spbench_workers.benchmarks.allreduce.model import job_link
 
@@ -74,7 +74,7 @@ def main():
     torch.set_num_threads(1)
     install()
     with (
-        mock.patch.object(choice, "choose_device", late_device_of),
+        mock.patch.object(choice, "choose_device", choose_late_device),
         mock.patch.object(torch_group, "acquire", acquire),
         mock.patch.object(torch_group, "release", release),
         mock.patch.object(torch_group, "nccl_refusal", refusal),
@@ -82,7 +82,7 @@ def main():
     ):
         cases = json.loads(Path(sys.argv[1]).read_text())
         runners = load_runners(case["benchmark"] for case in cases)
-        work_less(stack)
+        patch_small_sizes(stack)
         results = []
         for case in cases:
             results.append(world.comm.gather(run_case(world, case, runners)))

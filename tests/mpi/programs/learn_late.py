@@ -1,9 +1,9 @@
-"""Learns over two ranks on a device that does its work late, and on the host, and compares.
+"""Trains on two ranks on a device that works late, and compares with the host.
 
     mpirun -n 2 python -m mpi4py learn_late.py RESULTS.json
 
-The device is `tests/standins/late_device.py`: what somebody does not wait for is NaN, or what was
-there before. Its numbers are those of the host, to the last digit. In NCCL's place there is gloo.
+The device is `tests/standins/late_device.py`: without a wait, a result is NaN or its old value. Its
+results are bitwise equal to those of the host. Gloo replaces NCCL.
 """
 
 import json
@@ -51,7 +51,7 @@ ROUNDS = 3
 
 
 class HostExchange:
-    """In an exchange's place: pieces go by way of the host, in MPI's own messages."""
+    """A replacement of an exchange that sends pieces via the host, in messages of MPI."""
 
     transport = "host"
 
@@ -78,8 +78,8 @@ class HostExchange:
         pieces = [memory.fetch(view).clone() for view in self._outgoing]
         targets = [piece.peer for piece in self.outgoing]
         self._requests = [
-            self._comm.isend(one, target, self._tag)
-            for one, target in zip(pieces, targets, strict=True)
+            self._comm.isend(piece, target, self._tag)
+            for piece, target in zip(pieces, targets, strict=True)
         ]
 
     def progress(self):
@@ -88,7 +88,7 @@ class HostExchange:
     def wait(self):
         sources = [piece.peer for piece in self.incoming]
         pieces = [self._comm.recv(source=source, tag=self._tag) for source in sources]
-        self.received = [copy_to_device(one, self._device) for one in pieces]
+        self.received = [copy_to_device(piece, self._device) for piece in pieces]
         MPI.Request.waitall(self._requests)
 
     def release(self):
@@ -98,37 +98,39 @@ class HostExchange:
         pass
 
 
-def operators(device, comm):
-    """Results and gradients of layers over tiles, there and back, a few times over."""
+def run_operators(device, comm):
+    """Return results and gradients of layers over tiles, of several rounds."""
     tiling = Tiling.of_grid(comm, Grid(1, 2), 14, 22, transport="packed")
     torch.manual_seed(1)
     layers: list[Any] = [SpatialConv2d(3, 4, 3, padding=1, tiling=tiling)]
     layers += [SpatialBatchNorm2d(4, tiling=layers[-1].output), nn.ReLU()]
     layers += [SpatialMaxPool2d(3, 2, 1, tiling=layers[0].output)]
     layers += [SpatialAvgPool2d(3, 1, 1, count_include_pad=False, tiling=layers[-1].output)]
-    at = layers[-1].output
-    wide: list[Any] = [SpatialConv2d(4, 4, 3, padding=1, tiling=at, gradient_dtype=torch.float16)]
+    wide_tiling = layers[-1].output
+    wide: list[Any] = [
+        SpatialConv2d(4, 4, 3, padding=1, tiling=wide_tiling, gradient_dtype=torch.float16)
+    ]
     wide += [SpatialBatchNorm2d(4, tiling=wide[0].output), nn.ReLU()]
     wide += [SpatialConv2d(4, 5, 3, padding=1, tiling=wide[0].output)]
-    fused = fuse(wide, at, 2)
-    own = SyncBatchNorm2d(5, comm=comm)
+    fused = fuse(wide, wide_tiling, 2)
+    sync_norm = SyncBatchNorm2d(5, comm=comm)
     ends = [AllGather(tiling=fused.output), SpatialGlobalAvgPool2d(tiling=fused.output)]
-    body = nn.Sequential(*layers, fused, own).to(device)
-    found = []
+    body = nn.Sequential(*layers, fused, sync_norm).to(device)
+    results = []
     for _ in range(ROUNDS):
         images = torch.randn(2, 3, 14, 22)
         tile = tiling.tile
-        mine = copy_to_device(cut_tile(images, tile).contiguous(), device).requires_grad_()
-        values = body(mine)
+        tile_images = copy_to_device(cut_tile(images, tile).contiguous(), device).requires_grad_()
+        values = body(tile_images)
         whole, mean = (end(values) for end in ends)
         (whole.square().mean() + (mean**3).sum()).backward()
-        found += [whole, mean, mine.grad]
-    found += [one.grad for one in body.parameters()] + list(body.buffers())
-    return [one.detach().cpu() for one in found]
+        results += [whole, mean, tile_images.grad]
+    results += [parameter.grad for parameter in body.parameters()] + list(body.buffers())
+    return [result.detach().cpu() for result in results]
 
 
-def sums(device, comm, dtype, *, grouped=False):
-    """Gradients of two replicas, summed in several messages."""
+def sum_gradients(device, comm, dtype, *, grouped=False):
+    """Return gradients of two replicas after several sums, in several messages."""
 
     class Copy:
         flat_tensor = copy_to_device(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
@@ -148,14 +150,14 @@ def sums(device, comm, dtype, *, grouped=False):
     return [Copy.flat_tensor.cpu()]
 
 
-def learnt(device, comm, backend="mpi", one_way=False, **layout):
-    """Losses, weights and statistics of a model, and the phases of its steps."""
+def train_model(device, comm, backend="mpi", one_way=False, stages=1, **layout_options):
+    """Return the losses, outputs, weights and statistics of a model."""
     network = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
-    made = build_layout(layout.pop("stages", 1), **layout)
+    layout = build_layout(stages, **layout_options)
     plan = make_plan(
         network,
-        made,
-        split_batch(4, 2, mirrored=made.mirrored),
+        layout,
+        split_batch(4, 2, mirrored=layout.mirrored),
         device=device,
         transport="packed",
         backend=backend,
@@ -169,14 +171,14 @@ def learnt(device, comm, backend="mpi", one_way=False, **layout):
         run.step()
         losses.append([run.loss(), run.accuracy()])
     outputs = run.evaluate()
-    found = [torch.tensor(losses), *outputs.values()]
+    results = [torch.tensor(losses), *outputs.values()]
     for stage in run.stages:
-        found += [*stage.parameters(), *stage.buffers()]
+        results += [*stage.parameters(), *stage.buffers()]
     run.free()
-    return [one.detach().cpu() for one in found]
+    return [result.detach().cpu() for result in results]
 
 
-LEARNT = {
+LAYOUTS = {
     "replicas": {"replicas": 2},
     "members": {"members": 2},
     "stages": {"stages": 2},
@@ -187,47 +189,49 @@ LEARNT = {
 }
 
 
-def taken(overlap):
-    """One of the two ways of operators over tiles: which of them is faster is left to no clock."""
+def patch_overlap(overlap):
+    """Fix the choice whether operators over tiles overlap, which depends on measured times."""
     return patch.object(TiledWindow, "choose_overlap", lambda *_, **__: OverlapChoice(overlap))
 
 
-def answers(comm):
+def compare_with_host(comm):
+    """Yield names, results of the late device, and results of the host."""
     host = torch.device("cpu")
     late = torch.device("late")
-    on_device = patch.object(gather, "Exchange", HostExchange)
-    with taken(overlap=True):
-        with on_device:
-            found = operators(late, comm)
-        yield "operators", found, operators(host, comm)
+    host_exchange = patch.object(gather, "Exchange", HostExchange)
+    with patch_overlap(overlap=True):
+        with host_exchange:
+            results = run_operators(late, comm)
+        yield "operators", results, run_operators(host, comm)
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-        wanted = sums(host, comm, dtype)
-        yield f"sums {dtype}", sums(late, comm, dtype), wanted
-        yield f"sums by groups {dtype}", sums(host, comm, dtype, grouped=True), wanted
-    for name, layout in LEARNT.items():
-        with taken(overlap=name == "tiles in parts"):
-            with on_device:
-                found = learnt(late, comm, **layout)
-            wanted = learnt(host, comm, **layout)
-        yield name, found, wanted
+        expected = sum_gradients(host, comm, dtype)
+        yield f"sums {dtype}", sum_gradients(late, comm, dtype), expected
+        yield f"sums by groups {dtype}", sum_gradients(host, comm, dtype, grouped=True), expected
+    for name, layout in LAYOUTS.items():
+        with patch_overlap(overlap=name == "tiles in parts"):
+            with host_exchange:
+                results = train_model(late, comm, **layout)
+            expected = train_model(host, comm, **layout)
+        yield name, results, expected
     with ExitStack() as stack:
-        for fault in (
+        for replacement in (
             patch.object(engine, "open_p2p", lambda _, joints, *__: MpiP2P(joints)),
             patch.object(gradients, "allreduce_sum", None),
         ):
-            stack.enter_context(fault)
-        found = learnt(host, comm, backend="nccl", replicas=2)
-    yield "by groups", found, learnt(host, comm, replicas=2)
+            stack.enter_context(replacement)
+        results = train_model(host, comm, backend="nccl", replicas=2)
+    yield "by groups", results, train_model(host, comm, replicas=2)
 
 
-def error_of(found, wanted):
-    """The largest difference; infinite where one has NaN."""
-    worst = 0.0
-    for one, other in zip(found, wanted, strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        error = float((one.double() - other.double()).abs().max()) if one.numel() else 0.0
-        worst = max(worst, error if error == error else float("inf"))
-    return worst
+def compute_largest_error(results, expected):
+    """Return the largest difference; it is infinite if there is a NaN."""
+    largest = 0.0
+    for result, reference in zip(results, expected, strict=True):
+        assert (result.shape, result.dtype) == (reference.shape, reference.dtype)
+        if result.numel():
+            error = float((result.double() - reference.double()).abs().max())
+            largest = max(largest, error if error == error else float("inf"))
+    return largest
 
 
 def main():
@@ -237,10 +241,13 @@ def main():
         patch.object(engine, "Trainer", partial(Trainer, bucket_numbers=1000)),
         patch.object(mirrors, "FlatWeights", LateFlatWeights),
     ):
-        errors = {name: error_of(found, wanted) for name, found, wanted in answers(comm)}
-    said = comm.gather({"errors": errors, "device_wide": LATE.device_wide})
+        errors = {
+            name: compute_largest_error(results, expected)
+            for name, results, expected in compare_with_host(comm)
+        }
+    rank_results = comm.gather({"errors": errors, "device_wide": LATE.device_wide})
     if comm.rank == 0:
-        Path(sys.argv[1]).write_text(json.dumps(said))
+        Path(sys.argv[1]).write_text(json.dumps(rank_results))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Runs halo.exchange once for each path that its limit may go over, on memory of the host.
+"""Runs halo.exchange once for each path of its limit, on memory of the host.
 
     mpirun -n 3 python -m mpi4py limit_paths.py RESULTS.json
 
-The result is, by path, what each rank said of its limits. MPI is given the host's memory in place
-of a GPU's, and gloo carries what NCCL would. With ``cuda-ipc`` the exchange goes over it, on a
-stand-in for a GPU that runs late.
+The result has the limits and checks of each rank by path. MPI gets memory of the host instead of a
+GPU's, and gloo replaces NCCL. With ``cuda-ipc``, the exchange uses a stand-in for a GPU that works
+late.
 """
 
 import json
@@ -24,20 +24,22 @@ from support.recording_context import make_rank_context, select_events
 PARAMS = {"image_size": 32, "grid": "1x3", "iterations": 2, "warmup": 1, "device": "cpu"}
 
 
-def limits_of(world, path):
+def gather_limits(world, path):
     context = make_rank_context(world, "halo.exchange", PARAMS)
     with patch.object(report, "find_message_path", lambda _: path):
         exchange.run(context)
-    return told_by(world, context)
+    return gather_events(world, context)
 
 
-def told_by(world, context):
-    """Return what each rank said of limits and checks."""
-    told = select_events(context, "check", "metric")
-    return world.comm.gather([one for one in told if "measured_by" in one or "tolerance" in one])
+def gather_events(world, context):
+    """Return the limits and checks of all ranks."""
+    events = select_events(context, "check", "metric")
+    return world.comm.gather(
+        [event for event in events if "measured_by" in event or "tolerance" in event]
+    )
 
 
-def on_a_stand_in(world):
+def run_on_stand_in(world):
     install()
     install_ipc()
     params = PARAMS | {"device": "cuda", "transport": "cuda-ipc"}
@@ -47,13 +49,13 @@ def on_a_stand_in(world):
         patch.object(choose, "find_refusals", lambda _: {}),
     ):
         exchange.run(context)
-    return told_by(world, context)
+    return gather_events(world, context)
 
 
 def main():
     world = open_world()
-    results = {path: limits_of(world, path) for path in ("pinned", "pointers", "nccl")}
-    results["cuda-ipc"] = on_a_stand_in(world)
+    results = {path: gather_limits(world, path) for path in ("pinned", "pointers", "nccl")}
+    results["cuda-ipc"] = run_on_stand_in(world)
     if world.rank == 0:
         Path(sys.argv[1]).write_text(json.dumps(results))
 

@@ -1,11 +1,12 @@
-"""Trains models with a break after which another layout goes on, and without one.
+"""Trains models without a break, and with a break after which another layout continues.
 
     mpirun -n 5 python -m mpi4py resume_all.py CASES.json RESULTS.json
 
-A case is a dictionary as `tests/mpi/test_checkpoints.py` makes them: ``before`` and ``after`` are
-layouts. A result is rank 0's: ``steps`` and ``rates`` that the file gave, and by kind the largest
-difference between two models after a third step: one that learnt all three in the first layout,
-and one that learnt two there and the last in the other. Of a broken file it is what each rank says.
+The cases are those of `tests/mpi/test_checkpoints.py`: ``before`` and ``after`` are layouts. The
+result of rank 0 has ``steps`` and ``rate`` of the checkpoint, and the largest difference by kind
+between two models after three steps. One trained all steps in the first layout, and the other one
+trained the last step in the second layout. For a broken file, the result has the message of each
+rank.
 """
 
 import json
@@ -34,21 +35,21 @@ BREAK = 2
 STEPS = 3
 RATE = 0.05
 DECAY = 0.01
-SLOWER = 0.5
+RATE_FACTOR = 0.5
 SCALE = 128.0
 
 
-class Trained:
-    """A model on the first ranks of the job; on the others nothing."""
+class TrainedModel:
+    """A model on the first ranks of the job; the other ranks have no part."""
 
-    def __init__(self, world, case, words, learns=True):
-        self.layout = make_layout(words)
+    def __init__(self, world, case, layout, trains=True):
+        self.layout = make_layout(layout)
         self.comm = world.Split(0 if world.rank < self.layout.ranks else MPI.UNDEFINED)
         self.takes_part = self.comm != MPI.COMM_NULL
         if not self.takes_part:
             return
         network = make_network({"image": [32, 32], **case})
-        # Each half of a mirrored step is one micro-batch: together they are those of the others.
+        # Each half of a mirrored step is one micro-batch, so that all layouts have equal ones.
         mirrored = self.layout.mirrored
         batches = split_batch(BATCH, 1 if mirrored else PARTS, mirrored=mirrored)
         plan = make_plan(
@@ -59,8 +60,8 @@ class Trained:
             seed=case.get("seed", 1),
             precision=PRECISIONS[case.get("precision", "fp64")],
             transport="packed",
-            master_comm=words.get("one_way", False),
-            fused_layers=words.get("fused_layers", 0),
+            master_comm=layout.get("one_way", False),
+            fused_layers=layout.get("fused_layers", 0),
         )
         self.images = open_images(
             "synthetic",
@@ -71,10 +72,10 @@ class Trained:
             seed=3,
             dtype=plan.dtype,
         )
-        learning = TrainingConfig(case["optimizer"], RATE, DECAY, SLOWER) if learns else None
-        self.engine = Engine(self.comm, plan, self.images, learning)
+        config = TrainingConfig(case["optimizer"], RATE, DECAY, RATE_FACTOR) if trains else None
+        self.engine = Engine(self.comm, plan, self.images, config)
 
-    def learn(self, first, last):
+    def train(self, first, last):
         for step in range(first, last):
             self.images.set_step(step)
             self.engine.step()
@@ -87,98 +88,106 @@ class Trained:
             self.comm.Free()
 
 
-def resumed(world, case, folder):
-    """Rank 0's: how far the model that was taken up is from the one without a break."""
-    broken, one, other = (folder / name for name in ("broken", "one", "other"))
-    first = Trained(world, case, case["before"])
+def run_resume_case(world, case, folder):
+    """Return on rank 0 the differences between the resumed model and one without a break."""
+    broken, unbroken_path, resumed_path = (folder / name for name in ("broken", "one", "other"))
+    first = TrainedModel(world, case, case["before"])
     losses: dict[str, float] = {}
-    given: dict[str, float] = {}
+    result: dict[str, float] = {}
     if first.takes_part:
-        first.learn(0, BREAK)
+        first.train(0, BREAK)
         if first.engine.arithmetic.loss_scale is not None:
             first.engine.arithmetic.loss_scale.value = SCALE
         save(broken, first.engine, BREAK)
-        losses["one"] = first.learn(BREAK, STEPS)
-        save(one, first.engine, STEPS)
+        losses["unbroken"] = first.train(BREAK, STEPS)
+        save(unbroken_path, first.engine, STEPS)
     sleep_at_barrier(world)
-    # Of another seed: what is not loaded shows.
-    second = Trained(world, case | {"seed": 2}, case["after"])
+    # Another seed, so that tensors which are not loaded differ.
+    second = TrainedModel(world, case | {"seed": 2}, case["after"])
     if second.takes_part:
-        given["steps"] = BREAK
+        result["steps"] = BREAK
         if "unread" not in case:
             weights_only = case.get("weights_only", False)
-            given["steps"] = load(broken, second.engine, weights_only=weights_only)
-        given["rate"] = second.engine.trainer.learning_rate
-        given["scale"] = second.engine.arithmetic.scale
-        losses["other"] = second.learn(given["steps"], STEPS)
-        save(other, second.engine, STEPS)
+            result["steps"] = load(broken, second.engine, weights_only=weights_only)
+        result["rate"] = second.engine.trainer.learning_rate
+        result["scale"] = second.engine.arithmetic.scale
+        losses["resumed"] = second.train(result["steps"], STEPS)
+        save(resumed_path, second.engine, STEPS)
     first.close()
     second.close()
     if world.rank:
         return None
-    return given | {"loss": abs(losses["one"] - losses["other"]), **differences(one, other)}
+    return result | {
+        "loss": abs(losses["unbroken"] - losses["resumed"]),
+        **compute_differences(unbroken_path, resumed_path),
+    }
 
 
-def differences(one, other):
-    kept = [torch.load(path, weights_only=True) for path in (one, other)]
-    flat = []
-    for words in kept:
-        states = {
-            f"{name} {word}": tensor
-            for name, several in words["states"].items()
-            for word, tensor in several.items()
-        }
-        flat.append({"weights": words["weights"], "states": states})
-    found = {}
-    for kind, wanted in flat[0].items():
-        assert wanted.keys() == flat[1][kind].keys(), kind
-        found[kind] = max(
-            float((tensor - flat[1][kind][name]).abs().max()) for name, tensor in wanted.items()
+def compute_differences(unbroken_path, resumed_path):
+    unbroken, resumed = (read_tensors(path) for path in (unbroken_path, resumed_path))
+    differences = {}
+    for kind, expected in unbroken.items():
+        assert expected.keys() == resumed[kind].keys(), kind
+        differences[kind] = max(
+            float((tensor - resumed[kind][name]).abs().max()) for name, tensor in expected.items()
         )
-        found[f"{kind} counted"] = len(wanted)
-    return found
+        differences[f"{kind} counted"] = len(expected)
+    return differences
 
 
-def evaluated(world, case, folder):
-    """Rank 0's: how far the logits of a model that was taken up to infer are from the first's."""
-    first = Trained(world, case, case["before"])
+def read_tensors(path):
+    """Return the weights and the states of the optimizer in a checkpoint, by name."""
+    checkpoint = torch.load(path, weights_only=True)
+    states = {
+        f"{name} {key}": tensor
+        for name, state in checkpoint["states"].items()
+        for key, tensor in state.items()
+    }
+    return {"weights": checkpoint["weights"], "states": states}
+
+
+def run_evaluate_case(world, case, folder):
+    """Return on rank 0 the difference between the logits of the loaded and the first model."""
+    first = TrainedModel(world, case, case["before"])
     logits = {}
     if first.takes_part:
-        first.learn(0, BREAK)
+        first.train(0, BREAK)
         save(folder / "learnt", first.engine, BREAK)
-        logits["one"] = first.comm.gather(first.engine.evaluate())
+        logits["first"] = first.comm.gather(first.engine.evaluate())
     sleep_at_barrier(world)
-    second = Trained(world, case | {"seed": 2}, case["after"], learns=False)
+    second = TrainedModel(world, case | {"seed": 2}, case["after"], trains=False)
     if second.takes_part:
         second.images.set_step(BREAK - 1)
         load(folder / "learnt", second.engine, weights_only=True)
-        logits["other"] = second.comm.gather(second.engine.evaluate())
+        logits["second"] = second.comm.gather(second.engine.evaluate())
     first.close()
     second.close()
     if world.rank:
         return None
-    one, other = (
-        {key: value for part in several for key, value in part.items()}
-        for several in logits.values()
+    first_logits, second_logits = (
+        {key: value for rank_logits in parts for key, value in rank_logits.items()}
+        for parts in logits.values()
     )
-    assert one.keys() == other.keys() == {0, 1}
-    return {"logits": max(float((one[key] - other[key]).abs().max()) for key in one)}
+    assert first_logits.keys() == second_logits.keys() == {0, 1}
+    differences = [(first_logits[key] - second_logits[key]).abs().max() for key in first_logits]
+    return {"logits": float(max(differences))}
 
 
-def refused(world, case, folder):
-    """The answer of each rank to a file that another has written, or that was damaged."""
+def run_reject_case(world, case, folder):
+    """Return the message of each rank for a damaged file, or one of another model."""
     path = folder / "checkpoint"
-    first = Trained(world, case, case["before"])
+    first = TrainedModel(world, case, case["before"])
     if first.takes_part:
-        first.learn(0, 1)
+        first.train(0, 1)
         save(path, first.engine, 1)
     if world.rank == 0:
-        damage(path, case["damage"])
+        damage_file(path, case["damage"])
     sleep_at_barrier(world)
-    second = Trained(world, case | case.get("other", {}), case["after"])
-    said: Any = None
+    second = TrainedModel(world, case | case.get("other", {}), case["after"])
+    rank_result: Any = None
     if second.takes_part:
-        before = weights_of(second)
+        before = copy_weights(second)
+        message = None
         if case["damage"] == "unseen" and world.rank == 1:
             path = path.with_name("elsewhere")
         if case["damage"] == "folder":
@@ -189,45 +198,45 @@ def refused(world, case, folder):
             else:
                 load(path, second.engine)
         except CannotRunError as error:
-            said = str(error).replace(str(folder), "FOLDER")
-        unchanged = all(map(torch.equal, before, weights_of(second)))
-        said = [said, unchanged]
+            message = str(error).replace(str(folder), "FOLDER")
+        unchanged = all(map(torch.equal, before, copy_weights(second)))
+        rank_result = [message, unchanged]
     first.close()
     second.close()
-    answers = world.gather(said)
-    return None if world.rank else [one for one in answers if one is not None]
+    rank_results = world.gather(rank_result)
+    return None if world.rank else [result for result in rank_results if result is not None]
 
 
-def weights_of(trained):
+def copy_weights(model):
     return [
-        one.detach().clone()
-        for stage in trained.engine.stages
-        for one in stage.state_dict().values()
+        tensor.detach().clone()
+        for stage in model.engine.stages
+        for tensor in stage.state_dict().values()
     ]
 
 
-def damage(path, how):
-    if how == "truncated":
+def damage_file(path, kind):
+    if kind == "truncated":
         path.write_bytes(path.read_bytes()[:-1000])
-    if how in ("tensor", "state", "schema", "plain"):
-        words = torch.load(path, weights_only=True)
+    if kind in ("tensor", "state", "schema", "plain"):
+        checkpoint = torch.load(path, weights_only=True)
         name = "stack1_block1.main.conv1.weight"
-        if how == "tensor":
-            del words["weights"][name]
-        if how == "state":
-            del words["states"][name]
-        if how == "schema":
-            words["schema"] = "spbench.checkpoint/0"
-        torch.save(words["weights"] if how == "plain" else words, path)
+        if kind == "tensor":
+            del checkpoint["weights"][name]
+        if kind == "state":
+            del checkpoint["states"][name]
+        if kind == "schema":
+            checkpoint["schema"] = "spbench.checkpoint/0"
+        torch.save(checkpoint["weights"] if kind == "plain" else checkpoint, path)
 
 
-ACTIONS = {"resume": resumed, "evaluate": evaluated, "refuse": refused}
+ACTIONS = {"resume": run_resume_case, "evaluate": run_evaluate_case, "reject": run_reject_case}
 
 
 def main():
     torch.set_num_threads(1)
     world = MPI.COMM_WORLD
-    said = []
+    results = []
     for index, case in enumerate(json.loads(Path(sys.argv[1]).read_text())):
         start = time.monotonic()
         folder = Path(sys.argv[2]).parent / str(index)
@@ -235,16 +244,16 @@ def main():
             folder.mkdir()
         sleep_at_barrier(world)
         try:
-            said.append(ACTIONS[case["action"]](world, case, folder))
+            results.append(ACTIONS[case["action"]](world, case, folder))
         except Exception:
-            # The others wait for this rank: end them all.
+            # End all ranks, because the others wait for this one.
             traceback.print_exc()
             sys.stderr.flush()
             world.Abort(1)
         if world.rank == 0:
-            print(f"{time.monotonic() - start:.2f} s", case, said[-1], flush=True)
+            print(f"{time.monotonic() - start:.2f} s", case, results[-1], flush=True)
     if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(said))
+        Path(sys.argv[2]).write_text(json.dumps(results))
 
 
 main()

@@ -1,10 +1,10 @@
-"""Runs a list of cases on the ranks of one launch and writes what each rank said.
+"""Runs a list of cases on the ranks of one launch, and writes the events of each rank.
 
     mpirun -n 6 python -m mpi4py run_cases.py CASES.json RESULTS.json
 
-A case is ``{"benchmark", "ranks", "params", "inject", "sampled"}``; it runs on the first ``ranks``
-ranks, and its tiles count as large where ``sampled`` is true. A result is one list of events a
-rank, an exception as ``{"event": "exception", "message": ...}``.
+A case is ``{"benchmark", "ranks", "params", "inject", "sampled"}``. It runs on the first ``ranks``
+ranks. If ``sampled`` is true, its tiles count as large. A result has a list of events per rank; an
+exception is ``{"event": "exception", "message": ...}``.
 """
 
 from dataclasses import replace
@@ -34,10 +34,10 @@ def main():
     world = open_world()
     runners = load_runners({case["benchmark"] for case in read_cases()})
 
-    def answer_of(case, comm):
+    def run_case_on_ranks(case, comm):
         return run_case(replace(world, comm=comm, size=comm.size), case, runners)
 
-    run_each_case(lambda case: case["ranks"], answer_of, idle=[])
+    run_each_case(lambda case: case["ranks"], run_case_on_ranks, idle=[])
 
 
 main()

@@ -1,9 +1,9 @@
-"""Runs command lines without the console, each on the first ranks of one launch.
+"""Runs standalone command lines, each on the first ranks of one launch.
 
     mpirun -n 9 python -m mpi4py run_lines.py CASES.json RESULTS.json
 
-A case is ``{"ranks", "arguments"}``. A result has one answer a rank: what it printed, and whether a
-check failed.
+A case is ``{"ranks", "arguments"}``. A result has an entry per rank: its output, and whether
+a check failed.
 """
 
 import io
@@ -21,16 +21,16 @@ def main():
     lines = [read_command_line(case["arguments"], case["ranks"]) for case in read_cases()]
     runners = load_runners({line.entry.name for line in lines})
 
-    def answer_of(case, comm):
-        here = replace(world, comm=comm, size=comm.size)
+    def run_case(case, comm):
+        case_world = replace(world, comm=comm, size=comm.size)
         line = read_command_line(case["arguments"], comm.size)
-        printed = io.StringIO()
-        told = io.StringIO()
-        with redirect_stdout(printed), redirect_stderr(told):
-            failed = run_line(here, line, runners[line.entry.name])
-        return {"stdout": printed.getvalue(), "stderr": told.getvalue(), "failed": failed}
+        stdout = io.StringIO()
+        stderr = io.StringIO()
+        with redirect_stdout(stdout), redirect_stderr(stderr):
+            failed = run_line(case_world, line, runners[line.entry.name])
+        return {"stdout": stdout.getvalue(), "stderr": stderr.getvalue(), "failed": failed}
 
-    run_each_case(lambda case: case["ranks"], answer_of, idle=None)
+    run_each_case(lambda case: case["ranks"], run_case, idle=None)
 
 
 main()

@@ -1,10 +1,10 @@
-"""Runs networks over tiles on real ranks, and says how far they are from the whole image.
+"""Runs networks over tiles on real ranks, and compares them with the whole image.
 
     mpirun -n 4 python -m mpi4py run_models.py CASES.json RESULTS.json
 
-A case is ``{"model", "config", "image", "grid", "fault"}``. A result has one answer a rank: by kind
-of tensor the largest error, over the largest value of its kind; or ``{"exception": ...}``. All is
-in float64. A fault is a builder that does something wrong.
+A case is ``{"model", "config", "image", "grid", "fault"}``. A result has an entry per rank: the
+largest error by kind of tensor, relative to the largest value of the kind, or ``{"exception":
+...}``. All is in float64. A fault is a faulty builder.
 """
 
 import copy
@@ -30,18 +30,18 @@ from support.trained_models import (
 )
 
 BATCH = 2
-WORDS: dict[str, Any] = {"seed": 1, "dtype": torch.float64}
+OPTIONS: dict[str, Any] = {"seed": 1, "dtype": torch.float64}
 
 
 class TileNormBuilder(SpatialBuilder):
-    """Statistics of each tile alone."""
+    """Builds normalisations with the statistics of one tile only."""
 
     def norm(self, data):
         return nn.BatchNorm2d(data.channels)
 
 
 class NoHaloBuilder(SpatialBuilder):
-    """Convolutions that see zeros where a neighbour's pixels should be."""
+    """Builds convolutions that read zeros instead of the pixels of a neighbour."""
 
     def conv(self, conv, data):
         halves = conv.stride != 1 or conv.shifted
@@ -49,15 +49,15 @@ class NoHaloBuilder(SpatialBuilder):
 
 
 class OwnGradientBuilder(SpatialBuilder):
-    """Gradients of the weights that are this tile's share only."""
+    """Builds convolutions whose weight gradients are not summed over tiles."""
 
     def conv(self, conv, data):
-        made: Any = super().conv(conv, data)
-        made.shared_parameters = lambda: (made.weight, *([made.bias] if conv.bias else []))
-        return made
+        module: Any = super().conv(conv, data)
+        module.shared_parameters = lambda: (module.weight, *([module.bias] if conv.bias else []))
+        return module
 
 
-KITS = {
+BUILDERS = {
     None: SpatialBuilder,
     "tile-batchnorm": TileNormBuilder,
     "no-halo": NoHaloBuilder,
@@ -65,33 +65,33 @@ KITS = {
 }
 
 
-def results_of(stage, image, gradient):
-    """Results of a step of training, and of an evaluation after it."""
+def run_step(stage, image, gradient):
+    """Return the results of a training step, and of an evaluation after it."""
     data = image.clone().requires_grad_()
     output = stage.train()(data)
     output.backward(gradient)
-    found = {
+    results = {
         "output": {"output": output.detach()},
         "input": {"input": data.grad},
         "gradients": copy_gradients(stage),
         "statistics": read_statistics(stage),
     }
     with torch.no_grad():
-        found["evaluation"] = {"output": stage.eval()(image)}
-    return found
+        results["evaluation"] = {"output": stage.eval()(image)}
+    return results
 
 
 @cache
-def whole(words):
-    """The initial state of a network, one batch with the gradients of its logits, and results."""
-    case = json.loads(words)
+def run_whole_network(case_text):
+    """Return the initial state of a network, a batch with the gradients of its logits, results."""
+    case = json.loads(case_text)
     network = make_network(case)
-    stage = build_stage(network, 0, len(network.layers), DenseBuilder(), **WORDS)
+    stage = build_stage(network, 0, len(network.layers), DenseBuilder(), **OPTIONS)
     initial = copy.deepcopy(stage.state_dict())
-    generator = torch.Generator().manual_seed(WORDS["seed"])
+    generator = torch.Generator().manual_seed(OPTIONS["seed"])
     shapes = (BATCH, *network.image.shape), (BATCH, CLASSES)
-    batch = [torch.randn(shape, dtype=WORDS["dtype"], generator=generator) for shape in shapes]
-    return initial, batch, results_of(stage, *batch)
+    batch = [torch.randn(shape, dtype=OPTIONS["dtype"], generator=generator) for shape in shapes]
+    return initial, batch, run_step(stage, *batch)
 
 
 def compare(case, comm):
@@ -99,21 +99,21 @@ def compare(case, comm):
     tiling = Tiling.of_grid(
         comm, Grid(*parse_pair(case["grid"])), *case["image"], transport="packed"
     )
-    builder = KITS[case["fault"]](tiling)
-    tiled = build_stage(network, 0, len(network.layers), builder, **WORDS)
-    words = {key: case[key] for key in ("model", "config", "image")}
-    made = make_on_first_rank(comm, lambda: whole(json.dumps(words)))
-    initial, (image, gradient), expected = made
+    builder = BUILDERS[case["fault"]](tiling)
+    tiled = build_stage(network, 0, len(network.layers), builder, **OPTIONS)
+    case_text = json.dumps({key: case[key] for key in ("model", "config", "image")})
+    whole = make_on_first_rank(comm, lambda: run_whole_network(case_text))
+    initial, (image, gradient), expected = whole
     state = tiled.state_dict()
     if list(state) != list(initial) or not all(torch.equal(state[k], initial[k]) for k in state):
         raise AssertionError("the initial states differ")
     expected = expected | {"input": {"input": cut_tile(expected["input"]["input"], tiling.tile)}}
-    found = results_of(tiled, cut_tile(image, tiling.tile).contiguous(), gradient)
+    results = run_step(tiled, cut_tile(image, tiling.tile).contiguous(), gradient)
     free(tiled)
-    for kind, wanted in expected.items():
-        if found[kind].keys() != wanted.keys():
-            raise AssertionError(f"{sorted(found[kind])} are not {sorted(wanted)}")
-    return {kind: largest_error(found[kind], wanted) for kind, wanted in expected.items()}
+    for kind, reference in expected.items():
+        if results[kind].keys() != reference.keys():
+            raise AssertionError(f"{sorted(results[kind])} are not {sorted(reference)}")
+    return {kind: largest_error(results[kind], reference) for kind, reference in expected.items()}
 
 
 def main():

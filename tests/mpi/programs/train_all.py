@@ -1,11 +1,11 @@
-"""Trains models over many ranks, and says how far they are from the model on one.
+"""Trains models over many ranks, and compares them with the model on one rank.
 
     mpirun -n 4 python -m mpi4py train_all.py CASES.json RESULTS.json
 
-A case is a dictionary as `tests/mpi/test_parallel.py` makes them. A result has one answer a rank:
-by kind of tensor the largest error, over the largest value of its kind; or ``{"exception": ...}``.
-The model on one rank takes the same micro-batches in the same order. A fault
-makes something wrong on the last rank.
+The cases are those of `tests/mpi/test_parallel.py`. A result has an entry per rank: the largest
+error by kind of tensor, relative to the largest value of the kind, or ``{"exception": ...}``. The
+model on one rank takes the same micro-batches in the same order. A fault is injected on the last
+rank.
 """
 
 import json
@@ -45,7 +45,7 @@ KEYS = "model", "config", "image", "dtype", "optimizer"
 RATE = 0.05
 MOMENTUM = 0.9
 DECAY = 0.01
-SLOWER = 0.5
+RATE_FACTOR = 0.5
 OPTIMIZERS: dict[str, Any] = {
     "sgd": partial(torch.optim.SGD, momentum=MOMENTUM),
     "adam": torch.optim.Adam,
@@ -53,129 +53,144 @@ OPTIMIZERS: dict[str, Any] = {
 }
 
 
-def plan_of_case(case):
+def make_case_plan(case):
     return make_plan(
         make_network(case),
         make_layout(case),
-        batches_of(case),
+        split_case_batch(case),
         schedule=case["schedule"],
         seed=SEED,
-        precision=Precision(case["dtype"], dtype_of(case), dtype_of(case)),
+        precision=Precision(case["dtype"], get_dtype(case), get_dtype(case)),
         transport="packed",
         backend=case["backend"],
         master_comm=case["one_way"],
     )
 
 
-def batches_of(case):
+def split_case_batch(case):
     return split_batch(case["batch"], case["parts"], mirrored=case["mirrored"], times=case["times"])
 
 
-def dtype_of(case):
+def get_dtype(case):
     return getattr(torch, case["dtype"])
 
 
 @cache
-def on_one_rank(words, batches, replicas):
-    case = json.loads(words)
+def train_on_one_rank(case_text, batches, replicas):
+    case = json.loads(case_text)
     return train_sequentially(
         make_network(case),
         batches,
         partial(OPTIMIZERS[case["optimizer"]], lr=RATE, weight_decay=DECAY),
-        dtype=dtype_of(case),
+        dtype=get_dtype(case),
         seed=SEED,
         steps=STEPS,
-        decay=SLOWER,
+        decay=RATE_FACTOR,
         replicas=replicas,
     )
 
 
-def share_of(tensor, batch, stage, place, *, tiled):
-    """A rank's part of a micro-batch's tensor."""
-    first, last = batch.member_images(place.member, stage.members)
+def cut_share(tensor, batch, stage, coordinates, *, tiled):
+    """Return the part of a rank of the tensor of a micro-batch."""
+    first, last = batch.member_images(coordinates.member, stage.members)
     images = tensor[first - batch.images[0] : last - batch.images[0]]
     if not tiled:
         return images
-    return cut_tile(images, stage.grid.tile(place.tile, *tensor.shape[2:]))
+    return cut_tile(images, stage.grid.tile(coordinates.tile, *tensor.shape[2:]))
 
 
 def compare(case, comm):
-    plan = plan_of_case(case)
+    plan = make_case_plan(case)
     count = sum(batch.size for batch in plan.batches)
     source = RandomImages(plan.model.image.shape, count, plan.dtype)
-    learning = TrainingConfig(case["optimizer"], RATE, DECAY, SLOWER)
-    with planted(case["fault"], comm):
-        run = engine.Engine(comm, plan, source, learning, keeps_input_gradients=True)
+    config = TrainingConfig(case["optimizer"], RATE, DECAY, RATE_FACTOR)
+    with inject_fault(case["fault"], comm):
+        run = engine.Engine(comm, plan, source, config, keeps_input_gradients=True)
         losses = []
         for _ in range(STEPS):
             run.step()
             run.end_epoch()
             losses.append(run.loss())
-    words = json.dumps({key: case[key] for key in KEYS})
-    expected = make_on_first_rank(comm, lambda: on_one_rank(words, plan.batches, case["replicas"]))
+    case_text = json.dumps({key: case[key] for key in KEYS})
+    expected = make_on_first_rank(
+        comm, lambda: train_on_one_rank(case_text, plan.batches, case["replicas"])
+    )
     errors = {
         "loss": max(abs(a - b) / b for a, b in zip(losses, expected["loss"], strict=True)),
         **dict.fromkeys(("input", "gradients", "statistics", "weights", "logits"), 0.0),
     }
 
-    def note(kind, found, wanted, among=None):
-        errors[kind] = max(errors[kind], largest_error(found, wanted, among))
+    def record_error(kind, values, reference, among=None):
+        errors[kind] = max(errors[kind], largest_error(values, reference, among))
 
     owners = [plan.owner] if plan.master_comm else plan.layout.directions
-    for place, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
-        own = plan.layout.stages[place.stage]
-        if place.direction in owners:
-            note("gradients", copy_gradients(stage), expected["gradients"])
-        note("weights", read_weights(stage), expected["weights"])
-        note("statistics", read_statistics(stage), expected["statistics"][place.replica])
-        if place.stage == 0:
+    for coordinates, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
+        layout_stage = plan.layout.stages[coordinates.stage]
+        if coordinates.direction in owners:
+            record_error("gradients", copy_gradients(stage), expected["gradients"])
+        record_error("weights", read_weights(stage), expected["weights"])
+        record_error(
+            "statistics", read_statistics(stage), expected["statistics"][coordinates.replica]
+        )
+        if coordinates.stage == 0:
             images = {
-                index: share_of(
-                    expected["input"][place.replica, index], batch, own, place, tiled=True
+                index: cut_share(
+                    expected["input"][coordinates.replica, index],
+                    batch,
+                    layout_stage,
+                    coordinates,
+                    tiled=True,
                 )
                 for index, batch in enumerate(plan.batches)
-                if batch.direction == place.direction
+                if batch.direction == coordinates.direction
             }
             inputs = {index: runner.image_gradients[index] for index in images}
-            note("input", inputs, images, expected["input"].values())
+            record_error("input", inputs, images, expected["input"].values())
     if case["fault"] is None:
         check_owners(run, owners, comm.rank)
-    found = run.evaluate()
-    for place in run.coordinates:
-        if place.stage < len(plan.layout.stages) - 1:
+    outputs = run.evaluate()
+    for coordinates in run.coordinates:
+        if coordinates.stage < len(plan.layout.stages) - 1:
             continue
-        own = plan.layout.stages[place.stage]
-        wanted = {
-            index: share_of(
-                expected["logits"][place.replica, index], batch, own, place, tiled=False
+        layout_stage = plan.layout.stages[coordinates.stage]
+        reference = {
+            index: cut_share(
+                expected["logits"][coordinates.replica, index],
+                batch,
+                layout_stage,
+                coordinates,
+                tiled=False,
             )
             for index, batch in enumerate(plan.batches)
-            if batch.direction == place.direction
+            if batch.direction == coordinates.direction
         }
-        logits = {index: found[index] for index in wanted}
-        note("logits", logits, wanted, expected["logits"].values())
+        logits = {index: outputs[index] for index in reference}
+        record_error("logits", logits, reference, expected["logits"].values())
     run.free()
     return errors
 
 
 def check_owners(run, owners, rank):
-    """The optimizer keeps something of owned weights alone; and what is sent one way is counted."""
+    """Check that only owned weights have optimizer state, and the count of sent bytes."""
     plan = run.plan
-    sent = 0
-    for place, stage in zip(run.coordinates, run.stages, strict=True):
+    sent_bytes = 0
+    for coordinates, stage in zip(run.coordinates, run.stages, strict=True):
         parameters = list(stage.parameters())
-        kept = {bool(run.trainer.optimizer_state(parameter)) for parameter in parameters}
-        assert kept == {place.direction in owners}, (place, kept)
+        has_state = {bool(run.trainer.optimizer_state(parameter)) for parameter in parameters}
+        assert has_state == {coordinates.direction in owners}, (coordinates, has_state)
         if not plan.master_comm:
             continue
-        holders = [plan.layout.list_stage_ranks(place.stage, place.replica, way) for way in (0, 1)]
+        holders = [
+            plan.layout.list_stage_ranks(coordinates.stage, coordinates.replica, direction)
+            for direction in (0, 1)
+        ]
         if not all(rank in ranks for ranks in holders):
-            sent += STEPS * sum(parameter.nbytes for parameter in parameters)
-    assert run.trainer.traffic.master_comm_bytes == sent, (run.trainer.traffic, sent)
+            sent_bytes += STEPS * sum(parameter.nbytes for parameter in parameters)
+    assert run.trainer.traffic.master_comm_bytes == sent_bytes, (run.trainer.traffic, sent_bytes)
 
 
-def planted(fault, comm):
-    """Make the last rank do something wrong, or all ranks where they must do it together."""
+def inject_fault(fault, comm):
+    """Inject a fault on the last rank, or on all ranks if they must act together."""
     if fault == "unsummed":
         return patch.object(gradients.WeightSharing, "sum", lambda _: None)
     if fault == "unmirrored":
@@ -183,8 +198,8 @@ def planted(fault, comm):
     if fault == "own-statistics":
         return patch.object(building, "SyncDenseBuilder", lambda _: DenseBuilder())
     if fault == "gradients-not-sent":
-        nothing: Any = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
-        return patch.multiple(master_comm.MasterComm, **nothing)
+        replacements: Any = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
+        return patch.multiple(master_comm.MasterComm, **replacements)
     if fault == "weights-not-sent":
         return patch.object(trainer.Trainer, "share_weights", lambda _: None)
     if fault == "lost-gradient":
@@ -194,7 +209,7 @@ def planted(fault, comm):
 
 def main():
     torch.set_num_threads(1)
-    # So small that a stage has several, the last of them not full.
+    # Small buckets, so that a stage has several, and the last one is not full.
     with patch.object(engine, "Trainer", partial(trainer.Trainer, bucket_numbers=1000)):
         run_each_case(lambda case: make_layout(case).ranks, return_exceptions(compare))
 
