@@ -1,4 +1,4 @@
-"""Networks with awkward constructs train over stages, tiles and members as plain torch does."""
+"""Training of networks with awkward constructs over stages, tiles and members."""
 
 from functools import cache
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from mpi.programs import train_own
-from mpi.programs.train_awkward import SIZE, STEPS, WORDS, network_of
+from mpi.programs.train_awkward import OPTIONS, SIZE, STEPS, make_network
 from spbench_core.layout.tiles import Box
 from spbench_parallel.models.imported.stochastic import DropBatch, DropByPositionMode
 from support.networks.awkward_networks import RIGHT
@@ -27,7 +27,7 @@ LAYOUTS: dict[str, Any] = {
     "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2, "micro_batches": 2}),
 }
 EVERY = "stages", "tiles", "members", "tiles and a stage"
-"""Layouts of every run, with the networks in `OFTEN`."""
+"""Layouts in all runs of the tests, with the networks in `OFTEN`."""
 EVERYTHING = "stages", "tiles"
 """Layouts in which long tests train all networks."""
 OFTEN = {
@@ -42,13 +42,13 @@ OFTEN = {
     ),
     *("asks_for_tensor", "subclass_MyConv", "std_by_position", "chunks_without_gradients"),
 }
-"""Those of every run; the others are long tests."""
+"""Networks in all runs of the tests; others run in long tests only."""
 BY_RANK = "subclass_BatchNormAct2d", "subclass_with_forward", "norm_without_momentum"
-"""Functional batch normalisations, which members refuse."""
+"""Functional batch normalisations, which members reject."""
 
 
-def each_of(names):
-    """Return layouts with networks."""
+def make_params(names):
+    """Return pairs of a layout and a network as parameters of tests."""
     pairs = [(layout, name) for layout in LAYOUTS for name in names]
     return [
         pytest.param(*pair, marks=() if pair[1] in OFTEN and pair[0] in EVERY else pytest.mark.long)
@@ -60,38 +60,38 @@ def each_of(names):
 
 @pytest.fixture(scope="module")
 def train_in(request, tmp_path_factory):
-    """A function that trains all networks of the tests that are to run in a layout, once."""
+    """Return a function that trains the networks of the selected tests in a layout, once."""
     tests = [test for test in request.session.items if test.path == request.path]
 
     @cache
     def train(layout):
-        """Return the answers of a layout's ranks, and the folder of its files."""
-        ranks, words = LAYOUTS[layout]
+        """Return the results of the ranks of a layout, and the folder of its files."""
+        ranks, options = LAYOUTS[layout]
         pairs = (test.callspec.params for test in tests)
         selected = {pair["name"] for pair in pairs if pair["layout"] == layout}
         names = [name for name in RIGHT if name in selected]
         folder = tmp_path_factory.mktemp("awkward")
-        case = {"ranks": ranks, "words": words, "networks": names, "folder": str(folder)}
-        (found,) = run_cases_on_ranks(ranks, "train_awkward.py", folder, [case], seconds=480)
-        return found, folder
+        case = {"ranks": ranks, "options": options, "networks": names, "folder": str(folder)}
+        (results,) = run_cases_on_ranks(ranks, "train_awkward.py", folder, [case], seconds=480)
+        return results, folder
 
     return train
 
 
 @cache
-def train_plainly(name, parts):
-    """Return losses and state of plain torch, micro-batch by micro-batch."""
-    network = network_of(name).double()
-    optimizer = torch.optim.SGD(network.parameters(), WORDS["learning_rate"], momentum=0.9)
-    count = WORDS["batch_size"] // parts
+def train_with_torch(name, parts):
+    """Return the losses and the state of plain torch, with the same micro-batches."""
+    network = make_network(name).double()
+    optimizer = torch.optim.SGD(network.parameters(), OPTIONS["learning_rate"], momentum=0.9)
+    count = OPTIONS["batch_size"] // parts
     losses = []
     for step in range(STEPS):
         optimizer.zero_grad()
         total = 0.0
         for part in range(parts):
             images = range(part * count, (part + 1) * count)
-            drawn = DropBatch(0, step, tuple((0, image) for image in images))
-            with DropByPositionMode(drawn):
+            draws = DropBatch(0, step, tuple((0, image) for image in images))
+            with DropByPositionMode(draws):
                 logits = network(train_own.pixels(step, images, WHOLE).double())
             targets = train_own.classes(step, images, WHOLE)
             loss = functional.cross_entropy(logits, targets) / parts
@@ -103,12 +103,12 @@ def train_plainly(name, parts):
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize(("layout", "name"), each_of(RIGHT))
-def test_losses_and_state_are_those_of_plain_torch(train_in, layout, name):
-    by_rank, folder = train_in(layout)
-    losses, state = train_plainly(name, LAYOUTS[layout][1].get("micro_batches", 1))
-    for answer in by_rank:
-        assert answer[name] == pytest.approx(losses, rel=1e-9)
+@pytest.mark.parametrize(("layout", "name"), make_params(RIGHT))
+def test_losses_and_state_equal_plain_torch(train_in, layout, name):
+    rank_results, folder = train_in(layout)
+    losses, state = train_with_torch(name, LAYOUTS[layout][1].get("micro_batches", 1))
+    for result in rank_results:
+        assert result[name] == pytest.approx(losses, rel=1e-9)
     saved = torch.load(folder / f"{name}.pt", weights_only=True)
     assert saved.keys() == state.keys()
     for key, expected in state.items():

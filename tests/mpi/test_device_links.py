@@ -8,5 +8,5 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 
 @pytest.mark.long
-def test_every_path_brings_every_byte(tmp_path):
+def test_each_path_transfers_all_bytes(tmp_path):
     assert run_cases_on_ranks(2, "ping_devices.py", tmp_path) == []

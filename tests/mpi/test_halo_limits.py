@@ -1,4 +1,4 @@
-"""The limit of a halo exchange on real ranks, one of which has no part in the ping-pong."""
+"""The limit of a halo exchange on three real ranks, of which two take part in the ping-pong."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-WORDS = {
+PATH_NAMES = {
     "pinned": "by way of pinned memory",
     "pointers": "device pointers",
     "nccl": "by NCCL",
@@ -19,13 +19,13 @@ def results(tmp_path_factory):
     return run_cases_on_ranks(3, "limit_paths.py", tmp_path_factory.mktemp("limits"), seconds=100)
 
 
-@pytest.mark.parametrize("path", WORDS)
-def test_one_rank_gives_the_limit_of_the_path(results, path):
+@pytest.mark.parametrize("path", PATH_NAMES)
+def test_one_rank_reports_the_limit_of_the_path(results, path):
     assert len(results[path]) == 3
-    checks = [one for told in results[path] for one in told if one["event"] == "check"]
-    assert [(one["name"], one["passed"]) for one in checks] == [("halo", True)] * 3
-    given = [limit for limits in results[path] for limit in limits if limit["name"] == "time_ms"]
-    (limit,) = given
+    events = [event for rank_events in results[path] for event in rank_events]
+    checks = [event for event in events if event["event"] == "check"]
+    assert [(check["name"], check["passed"]) for check in checks] == [("halo", True)] * 3
+    (limit,) = [event for event in events if event["name"] == "time_ms"]
     assert limit["value"] > 0
-    assert WORDS[path] in limit["measured_by"]
+    assert PATH_NAMES[path] in limit["measured_by"]
     assert "rank 1 to 0" in limit["measured_by"]

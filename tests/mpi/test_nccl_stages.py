@@ -1,6 +1,6 @@
-"""Stages that talk over NCCL: nothing that might wait for it while a receive is posted.
+"""Stages that communicate over NCCL: no operation may wait for NCCL while a receive is posted.
 
-No GPU takes part: gloo stands in for NCCL (see programs/learn_over_nccl.py).
+No GPU takes part: gloo replaces NCCL (see programs/learn_over_nccl.py).
 """
 
 import pytest
@@ -9,7 +9,7 @@ from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
-PLAIN = {
+DEFAULTS = {
     "stages": 2,
     "grids": [],
     "batch": 5,
@@ -20,7 +20,7 @@ PLAIN = {
     "precision": "fp32",
     "transport": "once",
     "statistics": "image",
-    "learns": True,
+    "trains": True,
     "skips": False,
 }
 MODELS = {
@@ -28,7 +28,7 @@ MODELS = {
     "bf16": {"precision": "bf16"},
     "tiles": {"grids": ["1x2"]},
     "tiles on tiles": {"grids": ["1x2", "2x1"]},
-    "tiles that infer": {"grids": ["2x1"], "learns": False},
+    "tiles that infer": {"grids": ["2x1"], "trains": False},
     "mirrored tiles": {"grids": ["1x2", "1x2"], "mirrored": True},
     "members": {"stages": 2, "members": 2},
     "skips past stages": {"stages": 4, "parts": 5, "skips": True},
@@ -36,8 +36,8 @@ MODELS = {
 }
 
 
-def setting(name, value, rank, words):
-    return {"name": name, "value": value, "rank": rank, "words": words}
+def make_setting_case(name, value, rank, message):
+    return {"name": name, "value": value, "rank": rank, "message": message}
 
 
 ONE_QUEUE = (
@@ -45,8 +45,8 @@ ONE_QUEUE = (
     "ahead holds up all other work of the GPU; unset it, or take backend mpi or gloo"
 )
 SETTINGS = {
-    "one queue": setting("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1, ONE_QUEUE),
-    "blocking launches": setting(
+    "one queue": make_setting_case("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1, ONE_QUEUE),
+    "blocking launches": make_setting_case(
         "CUDA_LAUNCH_BLOCKING",
         "1",
         0,
@@ -54,18 +54,18 @@ SETTINGS = {
             "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING"
         ),
     ),
-    "eight queues": setting("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0, None),
+    "eight queues": make_setting_case("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0, None),
 }
-CASES = {name: PLAIN | words for name, words in MODELS.items()} | SETTINGS
+CASES = {name: DEFAULTS | fields for name, fields in MODELS.items()} | SETTINGS
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
+def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nccl")
-    said = run_cases_on_ranks(4, "learn_over_nccl.py", folder, list(CASES.values()))
-    return dict(zip(CASES, said, strict=True))
+    case_results = run_cases_on_ranks(4, "learn_over_nccl.py", folder, list(CASES.values()))
+    return dict(zip(CASES, case_results, strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_waits_for_what_may_never_come(answers, name):
-    assert answers[name] == [""] * 4
+def test_no_rank_waits_for_nccl_with_a_posted_receive(results, name):
+    assert results[name] == [""] * 4

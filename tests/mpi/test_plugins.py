@@ -1,4 +1,4 @@
-"""A plug-in, installed with pip: its benchmark, its launcher and its format of reports."""
+"""A plug-in that pip installs: its benchmark, its launcher and its report format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from support.paths import ROOT, TESTS
 from support.runs import SPBENCH, run
 
-pytest.importorskip("hatchling", reason="hatchling, which builds the plug-in, is not installed")
+pytest.importorskip("hatchling", reason="hatchling, which builds the plug-in, is not plugin_env")
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 EXAMPLE = TESTS / "data" / "plugin_example"
@@ -21,78 +21,78 @@ SUITE = str(EXAMPLE / "plugin.yaml")
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which the plug-in is installed beside spbench."""
+def plugin_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which the plug-in is plugin_env next to spbench."""
     folder = tmp_path_factory.mktemp("plugin") / "site"
-    words = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", *words, str(EXAMPLE)], check=True)
+    command = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", *command, str(EXAMPLE)], check=True)
     return {"PYTHONPATH": str(folder)}
 
 
-def spbench(*words: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [SPBENCH, *words],
+def spbench(*arguments: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+    process = subprocess.run(
+        [SPBENCH, *arguments],
         cwd=ROOT,
         env=os.environ | env,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+    assert process.returncode == code, process.stdout + process.stderr
+    return process
 
 
-def test_its_suite_runs_by_its_launcher_and_its_report_is_written(
-    installed: dict[str, str], tmp_path: Path
+def test_plugin_runs_a_suite_and_writes_a_report(
+    plugin_env: dict[str, str], tmp_path: Path
 ) -> None:
-    ended = run(SUITE, home=tmp_path / "home", env=installed)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert set(ended.statuses.values()) == {"passed"}
-    assert {case["launch"]["launcher"] for case in ended.report["cases"]} == {"example_local"}
-    words = ("report", "last", "--format", "example_lines", "--home", str(ended.home))
-    lines = spbench(*words, **installed).stdout.splitlines()
+    result = run(SUITE, home=tmp_path / "home", env=plugin_env)
+    assert result.code == 0, result.stdout + result.stderr
+    assert set(result.statuses.values()) == {"passed"}
+    assert {case["launch"]["launcher"] for case in result.report["cases"]} == {"example_local"}
+    options = ("report", "last", "--format", "example_lines", "--home", str(result.home))
+    lines = spbench(*options, **plugin_env).stdout.splitlines()
     assert lines == ["sum[count=10] passed", "sum[count=1000] passed", "copy passed"]
-    # the record needs no plug-in
-    shown = spbench("results", "show", "last", "--home", str(ended.home)).stdout
-    assert "sum[count=1000]" in shown
+    # recorded runs need no plug-in
+    output = spbench("results", "show", "last", "--home", str(result.home)).stdout
+    assert "sum[count=1000]" in output
 
 
-def test_its_check_is_seen_to_fail(installed: dict[str, str], tmp_path: Path) -> None:
-    words = ("-k", "sum", "--inject", "corrupt-sum")
-    ended = run(SUITE, *words, home=tmp_path / "home", env=installed)
-    assert ended.code == 1, ended.stdout + ended.stderr
-    assert set(ended.statuses.values()) == {"failed"}
+def test_fault_fails_the_check_of_the_plugin(plugin_env: dict[str, str], tmp_path: Path) -> None:
+    options = ("-k", "sum", "--inject", "corrupt-sum")
+    result = run(SUITE, *options, home=tmp_path / "home", env=plugin_env)
+    assert result.code == 1, result.stdout + result.stderr
+    assert set(result.statuses.values()) == {"failed"}
 
 
-def test_it_is_listed_described_and_in_the_schema(installed: dict[str, str]) -> None:
-    assert "example.sum" in spbench("benchmarks", **installed).stdout
-    described = spbench("benchmarks", "example.sum", **installed).stdout
-    assert "from the plug-in spbench-example 1.2" in described
-    schema = json.loads(spbench("schema", **installed).stdout)
+def test_plugin_is_listed_and_in_the_schema(plugin_env: dict[str, str]) -> None:
+    assert "example.sum" in spbench("benchmarks", **plugin_env).stdout
+    description = spbench("benchmarks", "example.sum", **plugin_env).stdout
+    assert "from the plug-in spbench-example 1.2" in description
+    schema = json.loads(spbench("schema", **plugin_env).stdout)
     assert "count" in schema["$defs"]["example.sum.params"]["properties"]
     launcher = schema["$defs"]["LaunchSettings"]["properties"]["launcher"]
     assert "example_local" in launcher["enum"]
     assert "example.sum" not in spbench("benchmarks").stdout
 
 
-def test_without_it_each_of_its_names_is_an_error_of_the_suite(tmp_path: Path) -> None:
-    told = spbench("validate", SUITE, code=2).stderr
-    assert "unknown benchmark 'example.sum'" in told
-    assert "launch.launcher must be 'auto', 'mpirun_rsh'" in told or "must be auto" in told
-    words = ("report", "nothing", "--format", "example_lines", "--home", str(tmp_path))
-    assert spbench(*words, code=2).stderr
+def test_names_of_a_missing_plugin_are_errors(tmp_path: Path) -> None:
+    stderr = spbench("validate", SUITE, code=2).stderr
+    assert "unknown benchmark 'example.sum'" in stderr
+    assert "launch.launcher must be 'auto', 'mpirun_rsh'" in stderr or "must be auto" in stderr
+    options = ("report", "nothing", "--format", "example_lines", "--home", str(tmp_path))
+    assert spbench(*options, code=2).stderr
 
 
-def test_ranks_without_it_are_told_to_install_it(installed: dict[str, str], tmp_path: Path) -> None:
-    words = ("--set", "launch.launcher=openmpi", "--set", "launch.env.PYTHONPATH=/nowhere")
-    ended = run(SUITE, "-k", "sum", *words, home=tmp_path / "home", env=installed)
-    assert ended.code in (3, 4), ended.stdout
-    reason = ended.case("sum[count=10]")["reason"]
+def test_reports_ranks_without_the_plugin(plugin_env: dict[str, str], tmp_path: Path) -> None:
+    options = ("--set", "launch.launcher=openmpi", "--set", "launch.env.PYTHONPATH=/nowhere")
+    result = run(SUITE, "-k", "sum", *options, home=tmp_path / "home", env=plugin_env)
+    assert result.code in (3, 4), result.stdout
+    reason = result.case("sum[count=10]")["reason"]
     assert "has no benchmark example.sum: install its plug-in for the ranks, too" in reason
 
 
-def wrong_plugin(folder: Path, text: str, group: str = "benchmarks") -> dict[str, str]:
-    """The environment with a plug-in that is one module."""
+def write_wrong_plugin(folder: Path, text: str, group: str = "benchmarks") -> dict[str, str]:
+    """Write a plug-in with one module, and return the environment in which it is installed."""
     info = folder / "spbench_wrong-0.1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: spbench-wrong\nVersion: 0.1\n")
@@ -129,21 +129,19 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
-    [*WRONG[:3], *(pytest.param(*one, marks=pytest.mark.long) for one in WRONG[3:])],
+    ("text", "warning"),
+    [*WRONG[:3], *(pytest.param(*row, marks=pytest.mark.long) for row in WRONG[3:])],
 )
-def test_what_is_wrong_with_a_plugin_names_it_and_leaves_the_rest_alive(
-    text: str, told: str, tmp_path: Path
-) -> None:
-    done = spbench("benchmarks", **wrong_plugin(tmp_path, text))
-    assert "memory.copy" in done.stdout
-    assert "spbench: warning: plug-in spbench-wrong 0.1: " in done.stderr
-    assert told in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_wrong_plugin_is_named_and_the_rest_works(text: str, warning: str, tmp_path: Path) -> None:
+    process = spbench("benchmarks", **write_wrong_plugin(tmp_path, text))
+    assert "memory.copy" in process.stdout
+    assert "spbench: warning: plug-in spbench-wrong 0.1: " in process.stderr
+    assert warning in process.stderr
+    assert len(process.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("more", "words", "told"),
+    ("fields", "arguments", "message"),
     [
         ('{"resolve": lambda p: 1 / 0}', ("validate", "{suite}"), "resolve of wrong.one raised"),
         (
@@ -158,39 +156,39 @@ def test_what_is_wrong_with_a_plugin_names_it_and_leaves_the_rest_alive(
         ),
     ],
 )
-def test_a_defect_in_a_plugins_code_is_its_own(
-    more: str, words: tuple[str, ...], told: str, tmp_path: Path
+def test_error_in_the_code_of_a_plugin_names_it(
+    fields: str, arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(
         "schema: spbench.suite/1\nname: wrong\ncases: [{name: a, benchmark: wrong.one}]\n"
     )
-    env = wrong_plugin(tmp_path / "site", ENTRY.replace("{MORE}", more))
-    done = subprocess.run(
-        [SPBENCH, *(word.format(suite=suite) for word in words)],
+    env = write_wrong_plugin(tmp_path / "site", ENTRY.replace("{MORE}", fields))
+    process = subprocess.run(
+        [SPBENCH, *(argument.format(suite=suite) for argument in arguments)],
         env=os.environ | env,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode in (2, 4)
-    assert f"plug-in spbench-wrong 0.1: {told}" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert process.returncode in (2, 4)
+    assert f"plug-in spbench-wrong 0.1: {message}" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
-def test_a_launcher_that_lacks_a_part_is_left_out(tmp_path: Path) -> None:
+def test_incomplete_launcher_is_left_out(tmp_path: Path) -> None:
     text = "SPBENCH_PLUGIN_API = 1\nclass LAUNCHER: name = 'wrong'\n"
-    env = wrong_plugin(tmp_path, text, "launchers")
-    done = spbench("schema", **env)
-    assert "plug-in spbench-wrong 0.1: launcher wrong lacks libraries" in done.stderr
+    env = write_wrong_plugin(tmp_path, text, "launchers")
+    process = spbench("schema", **env)
+    assert "plug-in spbench-wrong 0.1: launcher wrong lacks libraries" in process.stderr
 
 
-def test_a_format_that_fails_is_an_error_with_its_name(tmp_path: Path) -> None:
+def test_failing_format_is_an_error_with_its_name(tmp_path: Path) -> None:
     home = tmp_path / "home"
     memory = ("suites/smoke.yaml", "--case", "memory", "--headless", "--quiet")
     spbench("run", *memory, "--home", str(home))
     text = "SPBENCH_PLUGIN_API = 1\ndef report(run): return 1 / 0\n"
-    env = wrong_plugin(tmp_path / "site", text, "reports")
-    words = ("report", "last", "--format", "wrong", "--home", str(home))
-    told = spbench(*words, code=4, **env).stderr
-    assert "plug-in spbench-wrong 0.1: format wrong raised ZeroDivisionError" in told
+    env = write_wrong_plugin(tmp_path / "site", text, "reports")
+    options = ("report", "last", "--format", "wrong", "--home", str(home))
+    stderr = spbench(*options, code=4, **env).stderr
+    assert "plug-in spbench-wrong 0.1: format wrong raised ZeroDivisionError" in stderr

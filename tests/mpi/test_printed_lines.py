@@ -1,4 +1,4 @@
-"""The lines that ``--dry-run`` prints run as they are printed, with the suite's variables."""
+"""The lines that ``--dry-run`` prints: a shell can run them, with the variables of the suite."""
 
 import os
 import subprocess
@@ -22,21 +22,26 @@ cases:
 """
 
 
-def test_the_printed_line_gives_ranks_the_variables(tmp_path):
+def test_printed_line_passes_variables_to_ranks(tmp_path):
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
-    environ = {**clean, "SPBENCH_HOME": str(tmp_path / "home")}
-    words = [sys.executable, "-m", "spbench", "run", str(suite), "--dry-run"]
-    printed = subprocess.run(words, env=environ, capture_output=True, text=True, check=True).stdout
-    launch, by_hand = (line for line in printed.splitlines() if not line.startswith("#"))
+    clean_env = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
+    environ = {**clean_env, "SPBENCH_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "spbench", "run", str(suite), "--dry-run"]
+    output = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+    launch, standalone = (line for line in output.splitlines() if not line.startswith("#"))
     variables = launch[: launch.index(" -n 2 ")]
-    assert by_hand.startswith(variables)
+    assert standalone.startswith(variables)
     assert "LICENSE=s3cret-value" in variables
-    ended = subprocess.run(
-        ["sh", "-c", by_hand], env=clean, capture_output=True, text=True, timeout=60, check=True
+    process = subprocess.run(
+        ["sh", "-c", standalone],
+        env=clean_env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
-    assert ended.stdout.count("""<it's "so"; $HOME, a=b|s3cret-value>""") == 2
-    # the parent of a rank is mpirun
-    assert "mpirun" in ended.stdout or "prterun" in ended.stdout
-    assert "LICENSE=s3cret-value" not in ended.stdout
+    assert process.stdout.count("""<it's "so"; $HOME, a=b|s3cret-value>""") == 2
+    # mpirun is the parent of a rank
+    assert "mpirun" in process.stdout or "prterun" in process.stdout
+    assert "LICENSE=s3cret-value" not in process.stdout

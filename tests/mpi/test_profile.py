@@ -1,4 +1,4 @@
-"""From measured layers to a plan, and from the plan to a measured step."""
+"""Profiles of measured layers, plans from profiles, and measured steps of plans."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ cases:
 """
 
 
-def spbench(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def spbench(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return subprocess.run(
-        [SPBENCH, *words],
+        [SPBENCH, *arguments],
         cwd=cwd,
         env=os.environ | as_root,
         stdin=subprocess.DEVNULL,
@@ -65,17 +65,17 @@ def spbench(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with profiles of a small ResNet, two clusters of two cores, and a home.
 
-    The times of ``resnet.json`` are measured, those of ``planned.json`` are `LAYER_MS`.
+    ``resnet.json`` has measured times, ``planned.json`` has the times `LAYER_MS`.
     """
     path = tmp_path_factory.mktemp("profile")
-    # Gradients take seconds on the one, outputs on the other.
+    # Gradients take seconds on the first cluster, outputs on the second one.
     for name, rates in (("layers", ("2GB/s", "1MB/s")), ("data", ("1MB/s", "2GB/s"))):
         text = CLUSTER.replace("BANDWIDTH", rates[0]).replace("ALL_REDUCE", rates[1])
         (path / f"{name}.yaml").write_text(text)
     small = ("--set", "depth=11", "--set", "iterations=5", "--batch-sizes", "2,4")
-    words = (*small, "--busy", "--np", "2", "--output", str(path / "resnet.json"))
-    done = spbench("profile", "resnet", *words, "--home", str(path))
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = (*small, "--busy", "--np", "2", "--output", str(path / "resnet.json"))
+    process = spbench("profile", "resnet", *options, "--home", str(path))
+    assert process.returncode == 0, process.stdout + process.stderr
     profile = json.loads((path / "resnet.json").read_text())
     for measured in (profile, *profile["also"]):
         set_times(measured)
@@ -84,15 +84,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def set_times(measured: dict[str, Any]) -> None:
-    """Replace measured times: those of a busy machine may give any plan, such as four stages."""
+    """Replace measured times, because those of a busy machine may lead to any plan."""
     for layer, milliseconds in zip(measured["layers"], LAYER_MS, strict=True):
-        of_batch = milliseconds * measured["batch_size"]
-        layer["forward_ms"] = of_batch
-        layer["backward_ms"] = 2 * of_batch
-        layer["data_ms"] = layer["weights_ms"] = of_batch
+        batch_ms = milliseconds * measured["batch_size"]
+        layer["forward_ms"] = batch_ms
+        layer["backward_ms"] = 2 * batch_ms
+        layer["data_ms"] = layer["weights_ms"] = batch_ms
 
 
-def test_the_layers_of_a_model(folder: Path) -> None:
+def test_profile_has_the_layers_of_a_model(folder: Path) -> None:
     profile = load_profile(folder / "resnet.json")
     names = ["stem", "stack1_block1", "stack2_block1", "stack3_block1", "head"]
     assert [layer.name for layer in profile.layers] == names
@@ -103,19 +103,19 @@ def test_the_layers_of_a_model(folder: Path) -> None:
     assert (profile.origin.model, profile.origin.ranks, profile.origin.threads) == ("resnet", 2, 1)
     for layer, smaller in zip(profile.layers, half.layers, strict=True):
         assert min(layer.forward_ms, layer.backward_ms, layer.parameter_bytes) > 0
-        # How long either takes beside the other depends on who else has the cores.
+        # The ratio of the two times depends on the load of the cores.
         assert (layer.data_ms, layer.weights_ms) == layer.parts_ms
         assert min(layer.parts_ms) > 0
         assert smaller.parameter_bytes == layer.parameter_bytes
         assert layer.kept_or_output_bytes >= layer.activation_bytes / 2
-        if layer.name != "head":  # whose output is the loss
+        if layer.name != "head":  # the output of the head is the loss
             assert layer.activation_bytes == 2 * smaller.activation_bytes
     # 64 channels of 32x32 pixels in fp32, for four images.
     assert profile.layers[1].activation_bytes == 4 * 64 * 32 * 32 * 4
 
 
 @pytest.mark.parametrize(
-    ("cluster", "micro", "shares", "rows"),
+    ("cluster", "micro", "params", "rows"),
     [
         ("layers", "2", {"split_size": 2, "parts": 4, "replicas": 1}, 2),
         pytest.param(
@@ -123,97 +123,101 @@ def test_the_layers_of_a_model(folder: Path) -> None:
         ),
     ],
 )
-def test_a_plan_is_run_and_compared(
-    folder: Path, cluster: str, micro: str, shares: dict[str, int], rows: int
+def test_plan_is_run_and_compared_with_its_prediction(
+    folder: Path, cluster: str, micro: str, params: dict[str, int], rows: int
 ) -> None:
     suite = folder / "plan.yaml"
     home = ("--home", str(folder))
-    on = ("--cluster", str(folder / f"{cluster}.yaml"), "--global-batch-size", "8")
-    words = ("--micro-batch-size", micro)
+    cluster_options = ("--cluster", str(folder / f"{cluster}.yaml"), "--global-batch-size", "8")
+    options = ("--micro-batch-size", micro)
     profile = str(folder / "planned.json")
-    done = spbench("plan", profile, *on, *words, "--emit", str(suite), "--verify", *home)
-    assert done.returncode == 0, done.stdout + done.stderr
-    compared = re.findall(r"^(\d+|step) .* [-+]\d+\.\d %$", done.stdout, re.MULTILINE)
-    assert compared == [*map(str, range(rows)), "step"]
+    process = spbench(
+        "plan", profile, *cluster_options, *options, "--emit", str(suite), "--verify", *home
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    compared_rows = re.findall(r"^(\d+|step) .* [-+]\d+\.\d %$", process.stdout, re.MULTILINE)
+    assert compared_rows == [*map(str, range(rows)), "step"]
     reports = sorted((folder / "runs").glob("*-plan-resnet-*/report.json"))
     [case] = json.loads(reports[-1].read_text())["cases"]
     assert case["status"] == "passed"
     assert {check["name"] for check in case["checks"]} >= {"grad", "weights"}
-    assert {name: case["params"][name] for name in shares} == shares
+    assert {name: case["params"][name] for name in params} == params
     assert "benchmark: model.resnet" in suite.read_text()
 
 
-def test_a_wrong_layer_is_noticed_in_any_model(tmp_path: Path) -> None:
+def test_detects_a_wrong_layer_in_any_model(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE)
     env = {"PYTHONPATH": str(tmp_path)}
-    ended = run(str(suite), "--inject", "wrong-layer", home=tmp_path / "home", env=env)
-    assert ended.statuses == {"resnet": "failed", "own": "failed", "none": "error"}, ended.stdout
+    result = run(str(suite), "--inject", "wrong-layer", home=tmp_path / "home", env=env)
+    assert result.statuses == {"resnet": "failed", "own": "failed", "none": "error"}, result.stdout
     for name in ("resnet", "own"):
-        checks = ended.case(name)["checks"]
+        checks = result.case(name)["checks"]
         assert {check["name"]: check["status"] for check in checks} == {
             "parameters": "failed",
             "output": "failed",
         }
     assert (
         "it must return an nn.Module, or an nn.Sequential and its input"
-        in ended.case("none")["reason"]
+        in result.case("none")["reason"]
     )
 
 
-def test_a_model_of_one_s_own_is_measured_and_cannot_be_run(tmp_path: Path) -> None:
+def test_custom_model_is_measured_but_cannot_be_run(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     home = ("--home", str(tmp_path))
-    done = spbench("profile", "own:net", *home, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert [layer["name"] for layer in json.loads(done.stdout)["layers"]] == ["0", "1", "2", "3"]
-    (tmp_path / "own.json").write_text(done.stdout)
-    words = ("--global-batch-size", "4", "--machines", "2", "--verify")
-    refused = spbench("plan", "own.json", *words, *home, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "which no benchmark runs" in refused.stderr
+    process = spbench("profile", "own:net", *home, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert [layer["name"] for layer in json.loads(process.stdout)["layers"]] == ["0", "1", "2", "3"]
+    (tmp_path / "own.json").write_text(process.stdout)
+    options = ("--global-batch-size", "4", "--machines", "2", "--verify")
+    plan_process = spbench("plan", "own.json", *options, *home, cwd=tmp_path)
+    assert plan_process.returncode == 2
+    assert "which no benchmark runs" in plan_process.stderr
 
 
-def test_a_network_of_one_s_own_is_measured_planned_and_written_as_a_suite(tmp_path: Path) -> None:
+def test_custom_network_is_measured_planned_and_emitted(tmp_path: Path) -> None:
     home = ("--home", str(tmp_path))
-    wide = ("--set", 'network_args={"width": 6}')
-    words = (
+    width = ("--set", 'network_args={"width": 6}')
+    options = (
         "support.networks.own_networks:UNet",
-        *wide,
+        *width,
         "--set",
         "image_size=32",
         "--batch-sizes",
         "2",
     )
-    done = spbench("profile", *words, *home, cwd=TESTS)
-    assert done.returncode == 0, done.stderr
-    profile = json.loads(done.stdout)
+    process = spbench("profile", *options, *home, cwd=TESTS)
+    assert process.returncode == 0, process.stderr
+    profile = json.loads(process.stdout)
     layers = profile["layers"]
     edges = profile["edges"]
     names = [layer["name"] for layer in layers]
     assert names[:2] == ["000_down1_conv1", "001_down2_conv1"]
-    # A layer's output is what it makes, and the outer skip of 6 channels of 32x32 goes further up.
+    # The outer skip of 6 channels of 32x32 is an output of the first layer.
     assert layers[0]["activation_bytes"] == 2 * 4 * 6 * 32 * 32
     assert layers[1]["activation_bytes"] == 2 * 4 * 12 * 16 * 16
     skips = [edge for edge in edges if names.index(edge[1]) - names.index(edge[0]) > 1]
     assert skips == [["000_down1_conv1", "003_up2_conv1"]]
-    (tmp_path / "own.json").write_text(done.stdout)
+    (tmp_path / "own.json").write_text(process.stdout)
     suite = tmp_path / "plan.yaml"
-    on = ("--global-batch-size", "4", "--micro-batch-size", "1", "--machines", "2")
+    cluster_options = ("--global-batch-size", "4", "--micro-batch-size", "1", "--machines", "2")
     emit = ("--emit", str(suite))
-    planned = spbench("plan", str(tmp_path / "own.json"), *on, *emit, *home, cwd=TESTS)
-    assert planned.returncode == 0, planned.stderr
+    plan_process = spbench(
+        "plan", str(tmp_path / "own.json"), *cluster_options, *emit, *home, cwd=TESTS
+    )
+    assert plan_process.returncode == 0, plan_process.stderr
     text = suite.read_text()
     assert "benchmark: model.network" in text
     assert 'network: "support.networks.own_networks:UNet"' in text
     assert "network_args: {width: 6}" in text
 
 
-def test_a_network_without_the_size_of_its_images_is_refused(tmp_path: Path) -> None:
-    done = spbench(
+def test_network_without_an_image_size_is_rejected(tmp_path: Path) -> None:
+    process = spbench(
         "profile", "support.networks.own_networks:UNet", "--home", str(tmp_path), cwd=TESTS
     )
-    assert done.returncode != 0
-    unwrapped = " ".join((done.stderr + done.stdout).split())
+    assert process.returncode != 0
+    unwrapped = " ".join((process.stderr + process.stdout).split())
     assert "say of which images, as by --set image_size=224" in unwrapped

@@ -1,4 +1,4 @@
-"""Durations of real runs are found again, and runs beyond this machine start no rank."""
+"""Estimates from the durations of real runs, and runs that are too large for this machine."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ cases:
 """
 
 
-def test_the_durations_of_a_run_are_those_of_the_next_estimate(tmp_path: Path) -> None:
+def test_next_estimate_uses_the_durations_of_a_run(tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     home = tmp_path / "home"
     suite.write_text(SUITE)
-    planned = plan_run(Request(suite, home, dict(os.environ)))
-    before = estimate_plan(planned, home)
-    assert {case.source for case in before.cases.values()} == {EstimateSource.WORK}
-    ended = run(str(suite), home=home)
-    assert ended.statuses == {"first": "passed", "second": "passed"}
-    after = estimate_plan(planned, home)
-    assert {case.source for case in after.cases.values()} == {EstimateSource.HISTORY}
-    assert after.seconds == pytest.approx(ended.report["run"]["duration_s"], rel=0.4)
-    assert 2.0 < after.cases["second"].seconds < after.seconds
+    plan = plan_run(Request(suite, home, dict(os.environ)))
+    first_estimate = estimate_plan(plan, home)
+    assert {case.source for case in first_estimate.cases.values()} == {EstimateSource.WORK}
+    result = run(str(suite), home=home)
+    assert result.statuses == {"first": "passed", "second": "passed"}
+    second_estimate = estimate_plan(plan, home)
+    assert {case.source for case in second_estimate.cases.values()} == {EstimateSource.HISTORY}
+    assert second_estimate.seconds == pytest.approx(result.report["run"]["duration_s"], rel=0.4)
+    assert 2.0 < second_estimate.cases["second"].seconds < second_estimate.seconds
 
 
-def test_a_run_of_too_many_ranks_starts_none(tmp_path: Path) -> None:
+def test_run_with_too_many_ranks_does_not_start(tmp_path: Path) -> None:
     suite = str(ROOT / "suites" / "links.yaml")
     home = tmp_path / "home"
-    ended = run(suite, "-k", "pair", "--set", f"np={5 * count_cores()}", home=home)
-    assert ended.code == 3
-    assert "ranks per core, more than 4" in ended.stderr
+    result = run(suite, "-k", "pair", "--set", f"np={5 * count_cores()}", home=home)
+    assert result.code == 3
+    assert "ranks per core, more than 4" in result.stderr
     assert not (home / "runs").exists()
 
 
-def test_a_run_of_many_ranks_is_warned_of_once(tmp_path: Path) -> None:
+def test_run_with_many_ranks_has_one_warning(tmp_path: Path) -> None:
     suite = str(ROOT / "suites" / "links.yaml")
     np = 2 * count_cores()
-    words = (suite, "-k", "neighbours", "--set", f"np={np}", "--set", "iterations=5")
-    ended = run(*words, home=tmp_path / "home")
-    assert ended.code == 0, ended.stderr
-    assert ended.stdout.count(f"{np} ranks share {count_cores()} core") == 1
+    arguments = (suite, "-k", "neighbours", "--set", f"np={np}", "--set", "iterations=5")
+    result = run(*arguments, home=tmp_path / "home")
+    assert result.code == 0, result.stderr
+    assert result.stdout.count(f"{np} ranks share {count_cores()} core") == 1

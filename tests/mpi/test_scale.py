@@ -1,4 +1,4 @@
-"""``spbench scale`` on real ranks: work that two share, and work that none can share."""
+"""``spbench scale`` on real ranks, with work that ranks share and work that they do not share."""
 
 from __future__ import annotations
 
@@ -14,66 +14,68 @@ from support.runs import SPBENCH
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 SHARED = "sleep $((2 / {np}))"
-ALONE = "sleep 1"
+UNSHARED = "sleep 1"
 
 
-def suite_of(folder: Path, **programs: str) -> str:
+def write_suite(folder: Path, **programs: str) -> str:
     cases = [
-        {"name": name, "benchmark": "program.run", "params": {"argv": ["sh", "-c", words]}}
-        for name, words in programs.items()
+        {"name": name, "benchmark": "program.run", "params": {"argv": ["sh", "-c", script]}}
+        for name, script in programs.items()
     ]
     path = folder / "scale.yaml"
     path.write_text(json.dumps({"schema": "spbench.suite/1", "name": "scale", "cases": cases}))
     return str(path)
 
 
-def spbench(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([SPBENCH, "scale", *words], capture_output=True, text=True, check=False)
+def spbench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SPBENCH, "scale", *arguments], capture_output=True, text=True, check=False
+    )
 
 
-def scale(
-    suite: str, folder: Path, *words: str
+def run_scale(
+    suite: str, folder: Path, *arguments: str
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Return the ended command, and what it found by case."""
-    out = folder / "found.json"
-    ended = spbench(suite, "--json", str(out), "--home", str(folder / "home"), *words)
-    return ended, {one["of"]: one for one in json.loads(out.read_text())}
+    """Return the process and its results by case."""
+    path = folder / "found.json"
+    process = spbench(suite, "--json", str(path), "--home", str(folder / "home"), *arguments)
+    return process, {result["of"]: result for result in json.loads(path.read_text())}
 
 
 @pytest.mark.long
-def test_work_that_ranks_share_pays_and_work_that_they_do_not_share_does_not(
+def test_only_shared_work_scales(
     tmp_path: Path,
 ) -> None:
-    suite = suite_of(tmp_path, shared=SHARED, alone=ALONE)
-    ended, found = scale(suite, tmp_path, "--np", "1,2", "--strong")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert found["shared"]["pays_to"] == 2
-    assert found["shared"]["rows"][1]["efficiency"] > 0.7
-    assert found["alone"]["pays_to"] == 1
-    assert found["alone"]["rows"][1]["efficiency"] < 0.7
-    assert "alone: it pays to 1 rank: from 1 to 2 ranks, an added rank brings" in ended.stdout
+    suite = write_suite(tmp_path, shared=SHARED, alone=UNSHARED)
+    process, results = run_scale(suite, tmp_path, "--np", "1,2", "--strong")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert results["shared"]["pays_to"] == 2
+    assert results["shared"]["rows"][1]["efficiency"] > 0.7
+    assert results["alone"]["pays_to"] == 1
+    assert results["alone"]["rows"][1]["efficiency"] < 0.7
+    assert "alone: it pays to 1 rank: from 1 to 2 ranks, an added rank brings" in process.stdout
 
 
 @pytest.mark.long
-def test_only_what_is_selected_goes_over_to_other_ranks(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, one=ALONE, other="exit 1")
-    ended, found = scale(suite, tmp_path, "--np", "1,2", "--weak", "-k", "one")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert list(found) == ["one"]
-    assert found["one"]["rows"][1]["efficiency"] > 0.7
+def test_only_selected_cases_are_scaled(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, one=UNSHARED, other="exit 1")
+    process, results = run_scale(suite, tmp_path, "--np", "1,2", "--weak", "-k", "one")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert list(results) == ["one"]
+    assert results["one"]["rows"][1]["efficiency"] > 0.7
 
 
-def test_a_case_that_fails_is_told_and_the_others_are_compared(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, good=ALONE, bad="exit $(({np} - 1))")
-    ended, found = scale(suite, tmp_path, "--np", "1,2", "--weak")
-    assert ended.returncode == 1
-    assert found["good"]["pays_to"] == 2
-    assert found["bad"]["pays_to"] is None
-    assert "exit_code" in found["bad"]["rows"][1]["note"]
+def test_failed_case_is_reported_and_others_are_compared(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, good=UNSHARED, bad="exit $(({np} - 1))")
+    process, results = run_scale(suite, tmp_path, "--np", "1,2", "--weak")
+    assert process.returncode == 1
+    assert results["good"]["pays_to"] == 2
+    assert results["bad"]["pays_to"] is None
+    assert "exit_code" in results["bad"]["rows"][1]["note"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "message"),
     [
         (["--np", "1,2"], "say what stays the same: the work (--strong), or a rank's (--weak)"),
         (["--np", "one", "--weak"], "--np one: write numbers of ranks, as 1,2,4"),
@@ -84,10 +86,12 @@ def test_a_case_that_fails_is_told_and_the_others_are_compared(tmp_path: Path) -
         (["--np", "1,2", "--weak", "--by", "argv"], "argv does not follow the number of ranks"),
     ],
 )
-def test_a_wrong_line_is_refused_before_anything_runs(
-    tmp_path: Path, words: list[str], told: str
+def test_wrong_arguments_are_rejected_before_a_run(
+    tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    ended = spbench(suite_of(tmp_path, one=ALONE), *words, "--home", str(tmp_path / "home"))
-    assert ended.returncode == 2
-    assert told in ended.stderr
+    process = spbench(
+        write_suite(tmp_path, one=UNSHARED), *arguments, "--home", str(tmp_path / "home")
+    )
+    assert process.returncode == 2
+    assert message in process.stderr
     assert not (tmp_path / "home").exists()

@@ -1,6 +1,6 @@
-"""Networks that use weights, hooks or statistics in more ways than one: as plain torch, or refused.
+"""Networks with shared weights, hooks or statistics: they equal plain torch, or are rejected.
 
-A refusal comes before the first step, with the same text on every rank.
+A network is rejected before the first step, with the same message on every rank.
 """
 
 import re
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 RANKS = 5
 WHOLE = Box((0, train_own.SIZE[0]), (0, train_own.SIZE[1]))
 RATE = 0.1
-WORDS = {"batch_size": 4, "learning_rate": RATE, "precision": "fp64"}
+OPTIONS = {"batch_size": 4, "learning_rate": RATE, "precision": "fp64"}
 LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "stages": (2, {"stages": 2}),
     "tiles": (2, {"grids": ["1x2"]}),
@@ -35,8 +35,8 @@ EVERYWHERE = [
     *("TiedHeads", "TiedChannelsLast", "Hooked", "HookedTwice", "Patched"),
     *("Lists", "TiedFlat", "TiedKinds", "TiedGathered", "Removed"),
 ]
-"""Networks that are right in all layouts."""
-SHARED = "stages", "members", "two micro-batches"
+"""Networks that are correct in all layouts."""
+MICRO_BATCHED = "stages", "members", "two micro-batches"
 COMPUTED = [
     f"Computed:by={by},of={of}"
     for by in ("weight_norm", "spectral_norm", "pruned", "parametrize", "new_weight_norm")
@@ -53,7 +53,7 @@ SIZED = [
 APART = [f"Mixed:by={by}" for by in ("groups", "windows", "attention_of_pixels", "roll")]
 CASES = [
     *((network, layout) for network in (*EVERYWHERE, *APART, *SIZED) for layout in LAYOUTS),
-    *((network, layout) for network in COMPUTED for layout in SHARED),
+    *((network, layout) for network in COMPUTED for layout in MICRO_BATCHED),
     *((network, "tiles") for network in COMPUTED if network.endswith("head")),
     *((network, layout) for network in MIXING for layout in ("stages", "tiles")),
     ("UsedTwice", "stages"),
@@ -63,7 +63,7 @@ CASES = [
     ("SharedBlock", "two micro-batches"),
     ("Mixed:by=function", "two micro-batches"),
 ]
-REFUSED = {
+REJECTED = {
     ("Mixed:by=function", "members"): "batch_norm mixes the images of a batch, and ranks",
     ("Mixed:by=function", "ends in members"): "batch_norm mixes the images of a batch, and ranks",
     ("Mixed:by=centred", "two micro-batches"): "mean mixes the images of a batch, and micro-batch",
@@ -83,19 +83,19 @@ OFTEN = {
     ("HookedTwice", "verified stages"),
     *(("Hooked", "stages"), ("Hooked", "tiles"), ("Hooked", "members"), ("Patched", "tiles")),
 }
-"""Those of every run; the others are long tests."""
+"""Cases in all runs of the tests; others run in long tests only."""
 
 
-def case_of(network, layout):
-    ranks, words = (LAYOUTS | VERIFIED)[layout]
+def make_case(network, layout):
+    ranks, options = (LAYOUTS | VERIFIED)[layout]
     name, _, arguments = network.partition(":")
     return {
         "ranks": ranks,
         "networks": "support.networks.shared_weights_networks",
         "network": name,
-        "arguments": dict(each.split("=") for each in arguments.split(",") if each),
-        # The library's own comparison takes as long again: in cases of every run only.
-        "words": WORDS | words | {"verify": (network, layout) in OFTEN},
+        "arguments": dict(pair.split("=") for pair in arguments.split(",") if pair),
+        # The comparison of the library doubles the time, so only some cases have it.
+        "options": OPTIONS | options | {"verify": (network, layout) in OFTEN},
     }
 
 
@@ -107,21 +107,21 @@ def mark_long(cases):
 
 
 @pytest.fixture(scope="module")
-def said(request, tmp_path_factory):
-    """By network and layout, its file and what each rank answers; all of them in one launch."""
+def case_results(request, tmp_path_factory):
+    """Run all cases in one launch; return file and results of the ranks by network and layout."""
     tests = [test for test in request.session.items if test.path == request.path]
     params = [test.callspec.params for test in tests if hasattr(test, "callspec")]
-    keys = [(each["network"], each["layout"]) for each in params] or [("TwoNames", "tiles")]
+    keys = [(param["network"], param["layout"]) for param in params] or [("TwoNames", "tiles")]
     folder = tmp_path_factory.mktemp("shared")
     files = {key: str(folder / f"{' '.join(key)}.pt") for key in dict.fromkeys(keys)}
-    cases = [case_of(*key) | {"save": file} for key, file in files.items()]
-    answers = run_cases_on_ranks(RANKS, "train_own.py", folder, cases, seconds=500)
-    return {key: (files[key], answer) for key, answer in zip(files, answers, strict=True)}
+    cases = [make_case(*key) | {"save": file} for key, file in files.items()]
+    results = run_cases_on_ranks(RANKS, "train_own.py", folder, cases, seconds=500)
+    return {key: (files[key], result) for key, result in zip(files, results, strict=True)}
 
 
-def train_plainly(network, parts):
-    """Losses and the state_dict of plain torch, micro-batch by micro-batch."""
-    module = train_own.network_of(case_of(network, "stages"), 4).double()
+def train_with_torch(network, parts):
+    """Return the losses and the state_dict of plain torch, with the same micro-batches."""
+    module = train_own.make_network(make_case(network, "stages"), 4).double()
     optimizer = torch.optim.SGD(module.parameters(), RATE, 0.9)
     losses = []
     for step in range(train_own.STEPS):
@@ -140,29 +140,29 @@ def train_plainly(network, parts):
 
 
 @pytest.mark.parametrize(("network", "layout"), mark_long(CASES))
-def test_losses_and_every_name_of_the_state_are_those_of_plain_torch(said, network, layout):
-    file, answers = said[network, layout]
-    losses, state = train_plainly(network, LAYOUTS[layout][1].get("micro_batches", 1))
-    for answer in answers:
-        assert answer.get("error") is None
-        assert answer["losses"] == pytest.approx(losses, rel=1e-9)
+def test_losses_and_state_equal_plain_torch(case_results, network, layout):
+    file, rank_results = case_results[network, layout]
+    losses, state = train_with_torch(network, LAYOUTS[layout][1].get("micro_batches", 1))
+    for result in rank_results:
+        assert result.get("error") is None
+        assert result["losses"] == pytest.approx(losses, rel=1e-9)
     saved = torch.load(file, weights_only=True)
     assert list(saved) == list(state)
     for name, tensor in state.items():
         torch.testing.assert_close(saved[name].double(), tensor.double(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("network", "layout"), REFUSED)
-def test_a_layout_that_cannot_be_is_refused_alike_on_every_rank(said, network, layout):
-    _, answers = said[network, layout]
-    (error,) = {answer["error"] for answer in answers}
-    assert REFUSED[network, layout] in error
+@pytest.mark.parametrize(("network", "layout"), REJECTED)
+def test_impossible_layout_is_rejected_on_every_rank(case_results, network, layout):
+    _, rank_results = case_results[network, layout]
+    (error,) = {result["error"] for result in rank_results}
+    assert REJECTED[network, layout] in error
     assert re.search(r"shared_weights_networks.py:\d+: ", error)
 
 
 @pytest.mark.parametrize(("network", "layout"), [("TwoNames", "tiles")])
-def test_saved_weights_are_loaded_under_every_name(said, network, layout):
-    file, _ = said[network, layout]
+def test_saved_weights_load_under_every_name(case_results, network, layout):
+    file, _ = case_results[network, layout]
     module = shared_weights_networks.TwoNames()
     saved = torch.load(file, weights_only=True)
     module.load_state_dict(saved)

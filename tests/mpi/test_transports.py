@@ -1,8 +1,8 @@
-"""Every transport on real ranks: what arrives is, bit by bit, what the neighbours have.
+"""Transports of halos on real ranks: received pixels are bitwise equal to those of neighbours.
 
-No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in whose streams run late,
-``cuda-ipc`` on the latter, ``nccl`` on the host over gloo (see programs/exchange_all.py): their own
-logic is tested here, what they ask of CUDA and NCCL is not.
+No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in whose streams work late,
+``cuda-ipc`` on the stand-in, and ``nccl`` on the host with gloo (see programs/exchange_all.py). The
+tests cover the logic of the transports, but not their calls of CUDA and NCCL.
 """
 
 import pytest
@@ -25,15 +25,15 @@ NAMES = {
 STAGED = ("cuda", "cuda-direct")
 ON_A_DEVICE = (*STAGED, "cuda-ipc")
 LATE = "late"
-"""The stand-in."""
+"""The device that stands in for a GPU."""
 SHAPES = [
     {"grid": "1x4", "size": "13x29", "halo": 2},
     {"grid": "2x2", "size": "17x9", "halo": 2, "channels_last": True},
-    # Halos larger than tiles: pieces come from beyond the next one. Some tiles have no pixels.
+    # Halos larger than tiles: pieces come from beyond the next tile. Some tiles have no pixels.
     {"grid": "1x4", "size": "7x10", "halo": 5},
     {"grid": "4x1", "size": "3x6", "halo": 2},
     {"grid": "2x2", "size": "5x5", "halo": 4, "dtype": "bf16"},
-    # Some ranks of the world, in any order; and ranks without a tile.
+    # Some ranks of the world in any order, and ranks without a tile.
     {"ranks": [1, 3], "grid": "1x2"},
     {"ranks": [3, 0, 2], "grid": "3x1"},
     {"owners": [3, 1], "grid": "2x1"},
@@ -43,40 +43,44 @@ SHAPES = [
 ]
 
 
-def name_of(case):
-    words = (
+def describe_case(case):
+    fields = (
         NAMES.get(value, value) if key == "transport" else f"{key}={value}"
         for key, value in case.items()
         if key != "check"
     )
-    return " ".join([case["check"], *words])
+    return " ".join([case["check"], *fields])
 
 
-def case(check, ranks=ALL, **arguments):
+def make_case(check, ranks=ALL, **arguments):
     return {"check": check, "ranks": ranks, **arguments}
 
 
 FORMATS = [
-    case("halos", transport=transport, dtype=dtype, channels_last=channels_last, into=into)
+    make_case("halos", transport=transport, dtype=dtype, channels_last=channels_last, into=into)
     for transport in NAMES
     for dtype in ("fp32", "fp64", "fp16", "bf16")
     for channels_last in (False, True)
     for into in (False, True)
 ]
-PLACES = [case("halos", transport=transport, **shape) for transport in NAMES for shape in SHAPES]
-AT_ONCE = [case("two_at_once", transport=transport) for transport in NAMES]
+PLACES = [
+    make_case("halos", transport=transport, **shape) for transport in NAMES for shape in SHAPES
+]
+AT_ONCE = [make_case("two_at_once", transport=transport) for transport in NAMES]
 EXCHANGES = [*AT_ONCE, *PLACES, *FORMATS]
-ON_THE_HOST = [one for one in EXCHANGES if one["transport"] != "cuda-ipc"]
-ON_STREAMS = [one | {"device": LATE} for one in EXCHANGES if one["transport"] in ON_A_DEVICE]
+ON_THE_HOST = [exchange for exchange in EXCHANGES if exchange["transport"] != "cuda-ipc"]
+ON_STREAMS = [
+    exchange | {"device": LATE} for exchange in EXCHANGES if exchange["transport"] in ON_A_DEVICE
+]
 FAULTS = [
-    case("planted", transport=transport, fault=fault, device=device)
+    make_case("planted", transport=transport, fault=fault, device=device)
     for transport in ON_A_DEVICE
     for fault in ("corrupt-halo", "drop-halo", "stale-halo")
     for device in ("cpu", LATE)
     if (transport, device) != ("cuda-ipc", "cpu")
 ]
 UNSHARED = [
-    case("unshared", words=f"transport cuda-ipc: rank {words}", **broken)
+    make_case("unshared", words=f"transport cuda-ipc: rank {words}", **broken)
     for broken, words in (
         (
             {"share": "fails"},
@@ -91,33 +95,33 @@ UNSHARED = [
         ),
     )
 ]
-WAYS = ({}, {"one_way": True, "grid": "1x4"})
+DIRECTIONS = ({}, {"one_way": True, "grid": "1x4"})
 IN_A_ROW = [
     *(
-        case("in_a_row", transport=transport, device=LATE, quick=quick, **way)
+        make_case("in_a_row", transport=transport, device=LATE, quick=quick, **direction)
         for transport in ON_A_DEVICE
         for quick in (0, 1)
-        for way in WAYS
+        for direction in DIRECTIONS
     ),
     *(
-        case("in_a_row", transport=transport, **way)
+        make_case("in_a_row", transport=transport, **direction)
         for transport in ("packed", "datatype", "shm")
-        for way in WAYS
+        for direction in DIRECTIONS
     ),
-    case("in_a_row", transport="cuda-ipc", device=LATE, poisoned=True),
-    case("in_a_row", transport="cuda-ipc", device=LATE, freed=True),
+    make_case("in_a_row", transport="cuda-ipc", device=LATE, poisoned=True),
+    make_case("in_a_row", transport="cuda-ipc", device=LATE, freed=True),
 ]
 OPENED_MEANWHILE = [
-    case("opened_meanwhile", transport=transport, device=LATE) for transport in ON_A_DEVICE
+    make_case("opened_meanwhile", transport=transport, device=LATE) for transport in ON_A_DEVICE
 ]
 ON_USED_MEMORY = [
-    case("on_used_memory", transport="shm"),
-    case("on_used_memory", transport="cuda-ipc", device=LATE),
+    make_case("on_used_memory", transport="shm"),
+    make_case("on_used_memory", transport="cuda-ipc", device=LATE),
 ]
 PINNED = ("pinned", "SPBENCH_CUDA_AWARE=0")
 POINTERS = ("device pointers", "SPBENCH_CUDA_AWARE=1")
 PATHS = [
-    case("path", words=words, taken=taken, why=why)
+    make_case("path", words=words, taken=taken, why=why)
     for words, (taken, why) in (
         ("0000", PINNED),
         ("1111", POINTERS),
@@ -125,16 +129,24 @@ PATHS = [
     )
 ]
 WRONG = [
-    case("disagreement"),
-    case("unfit", transport="shm", device="cuda", words="transport shm is for memory of the host"),
-    case("unfit", transport="shm", device="cuda", words="and the device is cuda; those that apply"),
-    case("unfit", transport="cuda", device="cpu", words="transport cuda is for memory of a GPU"),
-    case("unfit", transport="cuda-ipc", device="cpu", words="cuda-ipc is for memory of a GPU"),
-    case("unfit", transport="nccl", device="cpu", words="those that apply: packed, datatype, shm"),
-    case("unfit", transport="pigeon", device="cpu", words="transport pigeon is not known"),
+    make_case("disagreement"),
+    make_case(
+        "unfit", transport="shm", device="cuda", words="transport shm is for memory of the host"
+    ),
+    make_case(
+        "unfit", transport="shm", device="cuda", words="and the device is cuda; those that apply"
+    ),
+    make_case(
+        "unfit", transport="cuda", device="cpu", words="transport cuda is for memory of a GPU"
+    ),
+    make_case("unfit", transport="cuda-ipc", device="cpu", words="cuda-ipc is for memory of a GPU"),
+    make_case(
+        "unfit", transport="nccl", device="cpu", words="those that apply: packed, datatype, shm"
+    ),
+    make_case("unfit", transport="pigeon", device="cpu", words="transport pigeon is not known"),
 ]
 GPUS = [
-    case("gpus_of_their_own", gpus=gpus, words=words)
+    make_case("gpus_of_their_own", gpus=gpus, words=words)
     for gpus, words in (
         (["a 0", "a 1", "b 0", "b 1"], ""),
         (
@@ -144,17 +156,17 @@ GPUS = [
         (["a 0", "a 1", "", "b 1"], "is not part of the torch of rank 2"),
     )
 ]
-GROUPS = [case("one_group", ranks=[3, 1]), case("a_rank_cannot_join", ranks=[1, 2, 3])]
-# After the errors, ranks must still be in step: all exchanges come last.
+GROUPS = [make_case("one_group", ranks=[3, 1]), make_case("a_rank_cannot_join", ranks=[1, 2, 3])]
+# All exchanges come last, because ranks must still be in step after the errors.
 CASES = [
     *WRONG,
     *GPUS,
     *GROUPS,
-    case("evidence"),
+    make_case("evidence"),
     *PATHS,
-    case("both_ways"),
-    case("auto"),
-    case("auto_without"),
+    make_case("both_ways"),
+    make_case("auto"),
+    make_case("auto_without"),
     *UNSHARED,
     *ON_THE_HOST,
     *FAULTS,
@@ -167,22 +179,22 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Starts MPI and torch once; returns what was wrong, by case, on each rank."""
+    """Start MPI and torch once; return the problem that each rank found, by case."""
     folder = tmp_path_factory.mktemp("exchanges")
-    said = run_cases_on_ranks(RANKS, "exchange_all.py", folder, CASES, seconds=220)
-    return dict(zip(map(name_of, CASES), said, strict=True))
+    case_results = run_cases_on_ranks(RANKS, "exchange_all.py", folder, CASES, seconds=220)
+    return dict(zip(map(describe_case, CASES), case_results, strict=True))
 
 
-@pytest.mark.parametrize("name", [name_of(case) for case in CASES])
-def test_every_rank_finds_it_right(results, name):
+@pytest.mark.parametrize("name", [describe_case(spec) for spec in CASES])
+def test_check_finds_no_problem_on_any_rank(results, name):
     assert results[name] == [""] * RANKS
 
 
 def test_cuda_ipc_keeps_many_transports_open(tmp_path):
-    """Drivers limit open events and mappings: both must not grow with the transports."""
+    """Drivers limit open events and mappings, so both must not grow with the transports."""
     sender, reader = run_cases_on_ranks(2, "open_many.py", tmp_path, seconds=100)
-    # Each rank opens one event of the other: for what it has read, or packed.
+    # Each rank opens one event of the other rank, for read or for packed data.
     expected = {"error": "", "transports": 1100, "wrong": [], "events": 1, "mappings_after": 0}
     assert sender == expected | {"mappings": 0}
-    # All slots, of 512 bytes each, lie in one segment of 2 MiB.
+    # All slots of 512 bytes are in one segment of 2 MiB.
     assert reader == expected | {"mappings": 1}

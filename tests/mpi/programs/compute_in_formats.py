@@ -1,10 +1,10 @@
-"""Computes models in all number formats over many ranks, and says how far off they are.
+"""Computes models in all number formats over many ranks, and compares them with one rank.
 
     mpirun -n 5 python -m mpi4py compute_in_formats.py CASES.json RESULTS.json
 
-A case is a dictionary as `tests/mpi/test_precision.py` makes them. A result has one answer a rank:
-errors by kind of tensor, each the length of the difference over that of what is expected, once
-``in_format``, against one rank in the same format, and once ``exact``, against float64.
+The cases are those of `tests/mpi/test_precision.py`. A result has an entry per rank: errors by kind
+of tensor, each the norm of the difference relative to the norm of the reference. The reference is
+one rank in the same format for ``in_format``, and float64 for ``exact``.
 """
 
 import json
@@ -36,10 +36,10 @@ from support.trained_models import (
 SEED = 1
 STEPS = 2
 BATCH = 4
-LEARNING = TrainingConfig("sgd", 0.05, 0.01, 0.5)
+TRAINING_CONFIG = TrainingConfig("sgd", 0.05, 0.01, 0.5)
 
 
-def plan_of_case(case):
+def make_case_plan(case):
     return make_plan(
         make_network(case),
         make_layout(case),
@@ -50,14 +50,14 @@ def plan_of_case(case):
     )
 
 
-def images_of(plan):
+def make_images(plan):
     return SyntheticImages(plan.model.image, CLASSES, seed=SEED, dtype=plan.dtype)
 
 
-def learn(engine, plan):
-    """Learn for some steps; return what came of it, and the gradients of the first."""
+def train(engine, plan):
+    """Train some steps; return the losses, the final tensors, and the gradients of step 0."""
     losses = []
-    found = {"input": {}, "gradients": {}}
+    results = {"input": {}, "gradients": {}}
     for step in range(STEPS):
         engine.step()
         engine.end_epoch()
@@ -65,124 +65,129 @@ def learn(engine, plan):
         if step:
             continue
         for runner in engine.runners:
-            found["input"] |= runner.image_gradients
-        for name, one in named(engine, nn.Module.named_parameters):
-            found["gradients"][name] = one.grad.clone()
-    found["weights"] = {
-        name: one.detach().clone() for name, one in named(engine, nn.Module.named_parameters)
+            results["input"] |= runner.image_gradients
+        for name, parameter in iterate_named(engine, nn.Module.named_parameters):
+            results["gradients"][name] = parameter.grad.clone()
+    results["weights"] = {
+        name: parameter.detach().clone()
+        for name, parameter in iterate_named(engine, nn.Module.named_parameters)
     }
-    found["statistics"] = {
-        name: one.clone()
-        for name, one in named(engine, nn.Module.named_buffers)
+    results["statistics"] = {
+        name: buffer.clone()
+        for name, buffer in iterate_named(engine, nn.Module.named_buffers)
         if "running" in name
     }
-    found["logits"] = logits_of(engine, plan)
-    return found | {"loss": {0: torch.tensor(losses, dtype=torch.float64)}}
+    results["logits"] = evaluate_by_image(engine, plan)
+    return results | {"loss": {0: torch.tensor(losses, dtype=torch.float64)}}
 
 
-def named(engine, of):
-    return (pair for stage in engine.stages for pair in of(stage))
+def iterate_named(engine, iterate):
+    return (pair for stage in engine.stages for pair in iterate(stage))
 
 
 def infer(engine, plan):
     if plan.precision.int8:
         engine.arithmetic.quantise(engine.calibrate())
-    return {"logits": logits_of(engine, plan)}
+    return {"logits": evaluate_by_image(engine, plan)}
 
 
-def logits_of(engine, plan):
-    """By image: mirrored pipelines have other micro-batches than one rank."""
+def evaluate_by_image(engine, plan):
+    """Return the logits by image, because mirrored pipelines have other micro-batches."""
     return {
-        image: one
-        for batch, several in engine.evaluate().items()
-        for image, one in zip(range(*plan.batches[batch].images), several, strict=True)
+        image: logits
+        for batch, batch_logits in engine.evaluate().items()
+        for image, logits in zip(range(*plan.batches[batch].images), batch_logits, strict=True)
     }
 
 
-def run(comm, plan, learns):
-    learning = LEARNING if learns else None
-    engine = Engine(comm, plan, images_of(plan), learning, keeps_input_gradients=learns)
-    return engine, learn(engine, plan) if learns else infer(engine, plan)
+def run_model(comm, plan, trains):
+    config = TRAINING_CONFIG if trains else None
+    engine = Engine(comm, plan, make_images(plan), config, keeps_input_gradients=trains)
+    return engine, train(engine, plan) if trains else infer(engine, plan)
 
 
 @cache
-def on_one_rank(words, precision):
-    """The results of one rank."""
-    case = json.loads(words) | {"precision": precision, "stages": 1, "grids": [], "mirrored": False}
-    plan = plan_of_case(case)
-    engine, found = run(MPI.COMM_SELF, plan, case["learns"])
+def run_on_one_rank(case_text, precision):
+    case = json.loads(case_text)
+    case |= {"precision": precision, "stages": 1, "grids": [], "mirrored": False}
+    plan = make_case_plan(case)
+    engine, results = run_model(MPI.COMM_SELF, plan, case["trains"])
     engine.free()
-    return found
+    return results
 
 
-def errors_of(found, expected, plan, place):
-    """By kind, the length of the difference over that of all that is expected."""
+def compute_errors(results, expected, plan, coordinates):
+    """Return the norm of the difference relative to the norm of the reference, by kind."""
     errors = {}
-    for kind, several in found.items():
-        if not several:
+    for kind, tensors in results.items():
+        if not tensors:
             continue
-        total = sum(float(one.double().square().sum()) for one in expected[kind].values())
-        off = 0.0
-        for key, one in several.items():
-            wanted = expected[kind][key].double()
+        total = sum(float(tensor.double().square().sum()) for tensor in expected[kind].values())
+        squared_error = 0.0
+        for key, tensor in tensors.items():
+            reference = expected[kind][key].double()
             if kind == "input":
-                box = plan.layout.stages[0].grid.tile(place.tile, *wanted.shape[2:])
-                wanted = cut_tile(wanted, box)
-            off += float((one.double() - wanted).square().sum())
-        errors[kind] = (off / total) ** 0.5
+                box = plan.layout.stages[0].grid.tile(coordinates.tile, *reference.shape[2:])
+                reference = cut_tile(reference, box)
+            squared_error += float((tensor.double() - reference).square().sum())
+        errors[kind] = (squared_error / total) ** 0.5
     return errors
 
 
 def compare(case, comm):
-    """Learn, or infer, on many ranks and on one."""
-    plan = plan_of_case(case)
-    words = json.dumps({key: case[key] for key in ("model", "image", "config", "learns")})
+    """Train or infer on many ranks, and compare with one rank."""
+    plan = make_case_plan(case)
+    case_text = json.dumps({key: case[key] for key in ("model", "image", "config", "trains")})
     formats = (case["precision"], "fp64")
-    same, exact = make_on_first_rank(comm, lambda: [on_one_rank(words, one) for one in formats])
-    with planted(case["fault"], comm):
-        engine, found = run(comm, plan, case["learns"])
-    answer = {
-        "in_format": errors_of(found, same, plan, engine.coordinates[0]),
-        "exact": errors_of(found, exact, plan, engine.coordinates[0]),
+    same, exact = make_on_first_rank(
+        comm, lambda: [run_on_one_rank(case_text, precision) for precision in formats]
+    )
+    with inject_fault(case["fault"], comm):
+        engine, results = run_model(comm, plan, case["trains"])
+    errors = {
+        "in_format": compute_errors(results, same, plan, engine.coordinates[0]),
+        "exact": compute_errors(results, exact, plan, engine.coordinates[0]),
+    }
+    result = errors | {
         "bytes": engine.bytes_sent,
         "share": engine.arithmetic.int8_share(),
         "skipped": engine.arithmetic.skipped_steps,
     }
     engine.free()
-    return answer
+    return result
 
 
 def overflow(case, comm):
-    """Let a gradient of the last rank alone be infinite, in the first of two steps."""
-    plan = plan_of_case(case)
-    engine = Engine(comm, plan, images_of(plan), LEARNING)
-    parameters = [one for stage in engine.stages for one in stage.parameters()]
-    before = [one.detach().clone() for one in parameters]
+    """Make a gradient of the last rank infinite in the first of two steps."""
+    plan = make_case_plan(case)
+    engine = Engine(comm, plan, make_images(plan), TRAINING_CONFIG)
+    parameters = [parameter for stage in engine.stages for parameter in stage.parameters()]
+    before = [parameter.detach().clone() for parameter in parameters]
     hooks = []
     if comm.rank == comm.size - 1:
         hooks.append(parameters[0].register_hook(lambda gradient: gradient * float("inf")))
-    if case["fault"] == "alone":
+    if case["fault"] == "own-decision":
         engine.arithmetic.loss_scale._world = MPI.COMM_SELF
     engine.step()
     for hook in hooks:
         hook.remove()
-    answer = {
+    result = {
         "halved": engine.arithmetic.scale == START / 2,
         "skipped": engine.arithmetic.skipped_steps,
         "kept": all(torch.equal(a, b) for a, b in zip(before, parameters, strict=True)),
     }
     if case["fault"] is None:
         engine.step()
-        answer["learnt"] = not any(
+        result["trained"] = not any(
             torch.equal(a, b) for a, b in zip(before, parameters, strict=True)
         )
-        answer["skipped_after"] = engine.arithmetic.skipped_steps
+        result["skipped_after"] = engine.arithmetic.skipped_steps
     engine.free()
-    return answer
+    return result
 
 
-def planted(fault, comm):
-    """Make the last rank send zeros in place of gradients, or all tiles round by themselves."""
+def inject_fault(fault, comm):
+    """Make the last rank send zeros instead of gradients, or all tiles use their own scale."""
     if fault == "own-ranges":
         return patch.object(arithmetic, "merge_ranges", lambda _, ranges: ranges)
     if fault == "lost-gradient":
@@ -190,13 +195,13 @@ def planted(fault, comm):
     return nullcontext()
 
 
-def answer_of(case, comm):
+def run_case(case, comm):
     return overflow(case, comm) if case["overflows"] else compare(case, comm)
 
 
 def main():
     torch.set_num_threads(1)
-    run_each_case(lambda case: make_layout(case).ranks, answer_of)
+    run_each_case(lambda case: make_layout(case).ranks, run_case)
 
 
 main()

@@ -1,12 +1,15 @@
-"""Trains models whose stages talk over NCCL, and says what went wrong on each rank.
+"""Trains models whose stages communicate over NCCL, and writes the problems of each rank.
 
     mpirun -n 4 python -m mpi4py learn_over_nccl.py CASES.json RESULTS.json
 
-There is no GPU here: gloo stands in for NCCL, on tensors of the host. What NCCL cannot bear is
-looked for: while a receive is posted, nobody may wait for the whole device, no exchange among tiles
-may be opened, since it is timed and the loser given back, and no kernel may be launched for the
-first time, since loading it may wait for the whole device. And a model must learn over it what it
-learns over MPI, bit by bit.
+No GPU takes part: gloo replaces NCCL, on tensors of the host. The program looks for operations that
+may deadlock with NCCL. While a receive is posted, no rank may
+
+- wait for the whole device,
+- open an exchange between tiles, which is timed, and freed if it is slower
+- launch a kernel for the first time, because loading it may wait for the whole device.
+
+The results must be bitwise equal to those over MPI.
 """
 
 import os
@@ -39,24 +42,25 @@ NETWORK = make_model(
 )
 
 
-class Posted:
-    """A receive that has been posted, and not been waited for."""
+class PostedReceive:
+    """A receive that is posted until its wait."""
 
-    under_way = 0
+    count = 0
 
     def __init__(self, pending):
         self._pending = pending
-        Posted.under_way += 1
+        PostedReceive.count += 1
 
     def wait(self):
         self._pending.wait()
-        Posted.under_way -= 1
+        PostedReceive.count -= 1
 
 
-class Watch(TorchDispatchMode):
-    """Kernels that have been launched, and those first launched while a receive was posted.
+class KernelRecorder(TorchDispatchMode):
+    """Records launched kernels, and those first launched while a receive is posted.
 
-    A kernel is known by its operator and the number formats. Views and empty memory have none.
+    A kernel is identified by its operator and the number formats. Views and empty memory need no
+    kernel.
     """
 
     def __init__(self):
@@ -65,52 +69,52 @@ class Watch(TorchDispatchMode):
         self.late = set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        returned = [one.alias_info for one in function._schema.returns]
-        is_view = any(one is not None and not one.is_write for one in returned)
+        aliases = [value.alias_info for value in function._schema.returns]
+        is_view = any(alias is not None and not alias.is_write for alias in aliases)
         if not (is_view or "empty" in function._schema.name):
             leaves = tree_leaves((args, kwargs))
-            formats = [str(one.dtype) for one in leaves if isinstance(one, torch.Tensor)]
+            formats = [str(leaf.dtype) for leaf in leaves if isinstance(leaf, torch.Tensor)]
             kernel = (str(function), *formats)
-            if kernel not in self.known and Posted.under_way:
+            if kernel not in self.known and PostedReceive.count:
                 self.late.add(kernel)
             self.known.add(kernel)
         return function(*args, **(kwargs or {}))
 
 
 @contextmanager
-def gloo_for_nccl(problems):
-    """Let stages talk over gloo as if it were NCCL, and note what NCCL could not bear."""
-    receive = NcclP2P.receive
-    opened = Exchange.__init__
+def patch_gloo_for_nccl(problems):
+    """Replace NCCL by gloo, and append the operations that may deadlock with NCCL."""
+    original_receive = NcclP2P.receive
+    original_init = Exchange.__init__
 
-    def posting(self, messages, tag):
-        return [Posted(pending) for pending in receive(self, messages, tag)]
+    def receive(self, messages, tag):
+        return [PostedReceive(pending) for pending in original_receive(self, messages, tag)]
 
-    def waits_for_all(device=None):
-        if Posted.under_way:
-            problems.append(f"{Posted.under_way} receives are posted, and the device is waited for")
+    def synchronize(device=None):
+        if PostedReceive.count:
+            problems.append(f"{PostedReceive.count} receives are posted at a wait for the device")
 
-    def opens(self, *arguments, **words):
-        if Posted.under_way:
-            problems.append(f"{Posted.under_way} receives are posted, and an exchange is opened")
-        opened(self, *arguments, **words)
+    def init(self, *args, **kwargs):
+        if PostedReceive.count:
+            problems.append(f"{PostedReceive.count} receives are posted as an exchange is opened")
+        original_init(self, *args, **kwargs)
 
     with ExitStack() as stack:
         for target, name, value in (
             (opening, "nccl_refusal", lambda comm, device: ""),
-            (NcclP2P, "receive", posting),
+            (NcclP2P, "receive", receive),
             (streams, "is_gpu", lambda device: True),
-            (torch.cuda, "synchronize", waits_for_all),
-            (Exchange, "__init__", opens),
+            (torch.cuda, "synchronize", synchronize),
+            (Exchange, "__init__", init),
         ):
             stack.enter_context(patch.object(target, name, value))
         yield
 
 
-def plan_over(backend, case):
-    words = {"classes": CLASSES}
+def make_case_plan(backend, case):
+    arguments = {"classes": CLASSES}
     plan = make_plan(
-        import_network("support.networks.own_networks:Levels", words, NETWORK.image, 1)
+        import_network("support.networks.own_networks:Levels", arguments, NETWORK.image, 1)
         if case["skips"]
         else NETWORK,
         make_layout(case),
@@ -122,60 +126,62 @@ def plan_over(backend, case):
         statistics=case["statistics"],
     )
     routes = plan.routes()
-    every = find_routes(routes.table, routes.stages, None).skips
-    assert bool(every) == case["skips"]
-    return replace(plan, straight=frozenset((one.source, one.target) for one in every))
+    skips = find_routes(routes.table, routes.stages, None).skips
+    assert bool(skips) == case["skips"]
+    return replace(plan, straight=frozenset((skip.source, skip.target) for skip in skips))
 
 
-def learnt(case, comm, backend):
-    """All that a rank has after some steps, and after an evaluation."""
-    plan = plan_over(backend, case)
+def train(case, comm, backend):
+    """Return all tensors of a rank after some steps and an evaluation."""
+    plan = make_case_plan(backend, case)
     count = sum(batch.size for batch in plan.batches)
     images = RandomImages(NETWORK.image.shape, count, plan.dtype)
-    learning = TrainingConfig("sgd", 0.05) if case["learns"] else None
-    engine = Engine(comm, plan, images, learning)
-    found = {"random": torch.get_rng_state()}
-    for step in range(STEPS if case["learns"] else 0):
+    config = TrainingConfig("sgd", 0.05) if case["trains"] else None
+    engine = Engine(comm, plan, images, config)
+    results = {"random": torch.get_rng_state()}
+    for step in range(STEPS if case["trains"] else 0):
         engine.step()
-        found[f"loss {step}"] = torch.tensor(engine.loss())
+        results[f"loss {step}"] = torch.tensor(engine.loss())
     for index, stage in enumerate(engine.stages):
-        words = {f"{index} {name}": one.clone() for name, one in stage.state_dict().items()}
-        found |= words
-    found |= {f"logits {key}": one for key, one in engine.evaluate().items()}
+        state = stage.state_dict()
+        results |= {f"{index} {name}": tensor.clone() for name, tensor in state.items()}
+    results |= {f"logits {batch}": logits for batch, logits in engine.evaluate().items()}
     engine.free()
-    return found
+    return results
 
 
 def compare(comm, **case):
     problems = []
-    with gloo_for_nccl(problems), Watch() as watch:
-        found = learnt(case, comm, "nccl")
-    expected = learnt(case, comm, "mpi")
-    problems += [f"first launched too late: {', '.join(one)}" for one in sorted(watch.late)]
-    if found.keys() != expected.keys():
-        problems.append(f"{sorted(found)} is not {sorted(expected)}")
+    with patch_gloo_for_nccl(problems), KernelRecorder() as recorder:
+        results = train(case, comm, "nccl")
+    expected = train(case, comm, "mpi")
+    problems += [f"first launched too late: {', '.join(late)}" for late in sorted(recorder.late)]
+    if results.keys() != expected.keys():
+        problems.append(f"{sorted(results)} is not {sorted(expected)}")
     problems += [
-        f"{name} differs" for name, one in expected.items() if not torch.equal(found[name], one)
+        f"{name} differs"
+        for name, tensor in expected.items()
+        if not torch.equal(results[name], tensor)
     ]
     return "; ".join(dict.fromkeys(problems))
 
 
-def refused(comm, name, value, rank, words):
-    """A setting on one rank, with which receives that are posted hold up all others' work."""
+def check_setting(comm, name, value, rank, message):
+    """Check the error for a setting on one rank with which posted receives block other work."""
     setting = {name: value} if comm.rank == rank else {}
     with patch.object(opening, "nccl_refusal", lambda *_: ""), patch.dict(os.environ, setting):
         try:
             opening.open_p2p("nccl", comm, torch.device("cpu"), (0,)).free()
         except CannotRunError as error:
-            return "" if str(error) == words else str(error)
-    return "" if words is None else "not refused"
+            return "" if str(error) == message else str(error)
+    return "" if message is None else "not rejected"
 
 
 def main():
     torch.set_num_threads(1)
     run_each_case(
-        lambda case: 2 if "words" in case else make_layout(case).ranks,
-        lambda case, comm: (refused if "words" in case else compare)(comm, **case),
+        lambda case: 2 if "message" in case else make_layout(case).ranks,
+        lambda case, comm: (check_setting if "message" in case else compare)(comm, **case),
         idle="",
     )
 

@@ -1,9 +1,9 @@
-"""Opens the world where MPI's communicator of shared memory has one rank, as with ch3:sock.
+"""Opens the world if MPI's communicator of shared memory has one rank, like with ch3:sock.
 
     mpirun -n 2 python -m mpi4py open_alone.py RESULTS.json
 
-A stand-in for that communicator is put in place, and host names as containers have them. A result
-is one list of ranks' places, by what host and launcher tell.
+A stand-in replaces that communicator, and the host names are those of containers. The result has a
+dictionary per rank: its local rank and cores, by the source of that information.
 """
 
 import json
@@ -22,15 +22,15 @@ from spbench_workers.comm import open_world
 NAME = "MV2_COMM_WORLD_LOCAL_RANK"
 
 
-class Alone(MPI.Intracomm):
-    """The ranks of a job, none of which shares memory with another as far as MPI sees."""
+class SeparateRanks(MPI.Intracomm):
+    """The ranks of a job, which share no memory according to MPI."""
 
-    def Split_type(self, *_, **__):  # noqa: N802 - MPI's word
+    def Split_type(self, *_, **__):  # noqa: N802 - the name in MPI
         return MPI.COMM_SELF.Dup()
 
 
-def opened(host, **variables):
-    """Return this rank's place where host and launcher tell this."""
+def read_local_rank(host, **variables):
+    """Return the local rank and the cores for a host name and the variables of a launcher."""
     for name in (*VARIABLES, "OMP_NUM_THREADS"):
         os.environ.pop(name, None)
     os.environ.update(variables)
@@ -40,23 +40,23 @@ def opened(host, **variables):
         "local_rank": world.local_rank,
         "cpus": len(world.cpus),
         "threads": world.threads,
-        "doubt": getattr(world, "local_rank_conflict", ""),
+        "conflict": getattr(world, "local_rank_conflict", ""),
         "shares_memory": is_on_one_host(world.comm),
     }
 
 
 def main():
     rank = MPI.COMM_WORLD.rank
-    with mock.patch.object(MPI, "COMM_WORLD", Alone(MPI.COMM_WORLD)):
-        places = {
-            "launcher": opened("node", **{NAME: str(1 - rank)}),
-            "containers": opened(f"box{rank}", **{NAME: str(rank)}),
-            "no launcher": opened("node"),
-            "at odds": opened("node", **{NAME: "0"}),
+    with mock.patch.object(MPI, "COMM_WORLD", SeparateRanks(MPI.COMM_WORLD)):
+        result = {
+            "launcher": read_local_rank("node", **{NAME: str(1 - rank)}),
+            "containers": read_local_rank(f"box{rank}", **{NAME: str(rank)}),
+            "no launcher": read_local_rank("node"),
+            "at odds": read_local_rank("node", **{NAME: "0"}),
         }
-    every = MPI.COMM_WORLD.gather(places)
+    rank_results = MPI.COMM_WORLD.gather(result)
     if rank == 0:
-        Path(sys.argv[1]).write_text(json.dumps(every))
+        Path(sys.argv[1]).write_text(json.dumps(rank_results))
 
 
 main()

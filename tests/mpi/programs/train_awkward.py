@@ -1,9 +1,9 @@
-"""Trains awkward networks by the library, several in each layout.
+"""Trains awkward networks with the library, several in each layout.
 
     mpirun -n 5 python -m mpi4py train_awkward.py CASES.json RESULTS.json
 
-A case is ``{"ranks", "words", "networks", "folder"}``. An answer has, by network, the losses of
-some steps, or the error; the first rank saves each network's state in the folder.
+A case is ``{"ranks", "options", "networks", "folder"}``. A result has the losses of some steps by
+network, or the error. The first rank saves the state of each network in the folder.
 """
 
 import torch
@@ -17,25 +17,25 @@ from support.rank_cases import run_each_case
 SIZE = train_own.SIZE
 STEPS = train_own.STEPS
 SEED = 4
-WORDS = {"batch_size": 4, "learning_rate": 0.05, "precision": "fp64"}
+OPTIONS = {"batch_size": 4, "learning_rate": 0.05, "precision": "fp64"}
 
 
-def network_of(name):
+def make_network(name):
     torch.manual_seed(SEED)
     return RIGHT[name]()
 
 
-def losses_of(case, name, comm):
+def train_network(case, name, comm):
     try:
         network = ParallelNetwork(
-            network_of(name),
+            make_network(name),
             SIZE,
             train_own.pixels,
             train_own.classes,
             comm=comm,
             verify=False,  # the test compares with plain torch
-            **WORDS,
-            **case["words"],
+            **OPTIONS,
+            **case["options"],
         )
         losses = [network.step(step) for step in range(STEPS)]
         network.save(f"{case['folder']}/{name}.pt")
@@ -45,9 +45,9 @@ def losses_of(case, name, comm):
     return losses
 
 
-def answer_of(case, comm):
-    return {name: losses_of(case, name, comm) for name in case["networks"]}
+def train_networks(case, comm):
+    return {name: train_network(case, name, comm) for name in case["networks"]}
 
 
 if __name__ == "__main__":
-    run_each_case(lambda case: case["ranks"], answer_of)
+    run_each_case(lambda case: case["ranks"], train_networks)

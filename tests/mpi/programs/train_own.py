@@ -1,11 +1,11 @@
-"""Trains a network of one's own by the library.
+"""Trains a custom network with the library.
 
     mpirun -n 6 python -m mpi4py train_own.py CASES.json RESULTS.json
 
-A case is ``{"ranks", "network", "words", "wrong"}``. It may have ``networks``, the module of the
-network if that is not `own_networks`, and ``arguments`` of the network. An answer has the losses of
-some steps, the shapes of a rank's logits, what was saved, and whether the module and the generators
-of random numbers were left as they were; or the error of a rank that is wrong on purpose.
+A case is ``{"ranks", "network", "options", "fault"}``. It may have ``networks``, the module of the
+network if that is not `own_networks`, and ``arguments`` of the network. A result has the losses of
+some steps, the shapes of the logits of a rank, the next random numbers, and whether the module is
+unchanged; or the error of a fault.
 """
 
 import importlib
@@ -30,7 +30,7 @@ STEPS = 3
 
 
 def pixels(step, images, box):
-    """Pixels that follow from the step and the image."""
+    """Return pixels that depend on the step and the image only."""
     if not len(images):
         return torch.empty(0, 3, *box.shape)
     whole = [
@@ -41,85 +41,86 @@ def pixels(step, images, box):
 
 
 def masks(step, images, box):
-    """Classes of pixels that follow from them."""
+    """Return classes of pixels that depend on the pixels."""
     return (pixels(step, images, box).sum(1) > 0).long() * 2
 
 
 def classes(step, images, box):
-    """Classes of images."""
+    """Return classes of images."""
     return torch.tensor([(step + image) % 5 for image in images], dtype=torch.int64)
 
 
-def too_many(step, images, box):
-    """Classes of an image more than there are."""
+def make_too_many_classes(step, images, box):
+    """Return classes of one image too many."""
     return classes(step, range(len(images) + 1), box)
 
 
-def network_of(case, seed):
+def make_network(case, seed):
     torch.manual_seed(seed)
     networks = importlib.import_module(case.get("networks", "support.networks.own_networks"))
     network = getattr(networks, case["network"])(**case.get("arguments", {}))
-    if case.get("wrong") == "operators" and MPI.COMM_WORLD.rank:
+    if case.get("fault") == "operators" and MPI.COMM_WORLD.rank:
         network.down1.relu = torch.nn.GELU()
     return network
 
 
-def stale(engine, each_entry=state_dict.gather_state_dict):
-    """The trained state, but for one entry that is as it was before training."""
-    for name, tensor in each_entry(engine):
-        own = engine.plan.model.network.module.state_dict()[name]
-        yield name, own if name == "middle.conv1.weight" else tensor
+def iterate_with_stale_entry(engine, iterate=state_dict.gather_state_dict):
+    """Yield the trained state, with one entry from before the training."""
+    for name, tensor in iterate(engine):
+        initial = engine.plan.model.network.module.state_dict()[name]
+        yield name, initial if name == "middle.conv1.weight" else tensor
 
 
-def frozen(engine, each_entry=state_dict.gather_state_dict):
-    """The trained state, but for one counter that misses a step."""
-    for name, tensor in each_entry(engine):
+def iterate_with_frozen_counter(engine, iterate=state_dict.gather_state_dict):
+    """Yield the trained state, with one counter that misses a step."""
+    for name, tensor in iterate(engine):
         yield name, tensor - 1 if name == "down1.bn1.num_batches_tracked" else tensor
 
 
-def perturbed(engine, step=Engine.step):
-    """A training step whose last rank has a weight that is not quite right."""
+def step_with_perturbed_weight(engine, step=Engine.step):
+    """Run a training step with a slightly wrong weight on the last rank."""
     with torch.no_grad():
         next(engine.stages[-1].parameters()).mul_(1 + 1e-4)
     step(engine)
 
 
-def no_memory(process):
-    """One process that gets no memory for the weights in float64."""
+def raise_out_of_memory(process):
+    """Fail like one process without memory for the weights in float64."""
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7.00 GiB.")
 
 
-PLANTED = {
-    "no memory": (ReferenceModel, "compute_results", no_memory),
-    "stale entry": (module_check, "gather_state_dict", stale),
-    "frozen counter": (module_check, "gather_state_dict", frozen),
-    "perturbed weight": (Engine, "step", perturbed),
+REPLACEMENTS = {
+    "no memory": (ReferenceModel, "compute_results", raise_out_of_memory),
+    "stale entry": (module_check, "gather_state_dict", iterate_with_stale_entry),
+    "frozen counter": (module_check, "gather_state_dict", iterate_with_frozen_counter),
+    "perturbed weight": (Engine, "step", step_with_perturbed_weight),
 }
-"""What each fault replaces, an object and its attribute, and by what."""
+"""The object and attribute that each fault replaces, with the replacement."""
 
 
-def drawn():
-    """The next number of each generator."""
+def draw_numbers():
+    """Return the next number of each generator."""
     return [float(torch.rand(1)), random.random(), float(np.random.rand())]
 
 
-def answer_of(case, comm):
-    wrong = case.get("wrong")
-    segments = case["network"] == "Segmenter"
-    seed = comm.rank if wrong == "weights" else 4
-    targets = too_many if wrong == "targets" else masks if segments else classes
-    module = network_of(case, seed)
+def train_case(case, comm):
+    fault = case.get("fault")
+    seed = comm.rank if fault == "weights" else 4
+    targets = masks if case["network"] == "Segmenter" else classes
+    if fault == "targets":
+        targets = make_too_many_classes
+    module = make_network(case, seed)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     random.seed(1)
     np.random.seed(1)
     try:
-        with patch.object(*PLANTED[wrong]) if wrong in PLANTED else nullcontext():
-            network = ParallelNetwork(module, SIZE, pixels, targets, comm=comm, **case["words"])
-        numbers = drawn()
+        with patch.object(*REPLACEMENTS[fault]) if fault in REPLACEMENTS else nullcontext():
+            network = ParallelNetwork(module, SIZE, pixels, targets, comm=comm, **case["options"])
+        numbers = draw_numbers()
         after = module.state_dict()
         same = all(torch.equal(after[name], tensor) for name, tensor in before.items())
         losses = [network.step(step) for step in range(STEPS)]
-        shapes = [list(one.shape) for one in network.infer(0).values()]
+        shapes = [list(logits.shape) for logits in network.infer(0).values()]
         if case.get("save"):
             network.save(case["save"])
         network.free()
@@ -135,4 +136,4 @@ def answer_of(case, comm):
 
 
 if __name__ == "__main__":
-    run_each_case(lambda case: case["ranks"], answer_of)
+    run_each_case(lambda case: case["ranks"], train_case)
