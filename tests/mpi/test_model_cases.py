@@ -1,4 +1,4 @@
-"""Models over many ranks, each case of one launch as a user would run it, with all its checks."""
+"""Cases of the model benchmarks over many ranks, with all their checks."""
 
 import re
 
@@ -20,18 +20,18 @@ SMALL = {
 SHORT = {"warmup": 0, "iterations": 1, "num_classes": 5}
 
 
-def case(model, inject=None, **params):
+def make_case(model, inject=None, **changes):
     benchmark = f"model.{model}"
-    given = SMALL[model] | SHORT | params
-    if params.get("scheme") != "sequential":
-        given = {"baseline": False, "balance": "estimated"} | given
-    if "arch" in params:
-        given = {key: value for key, value in given.items() if key not in ("version", "depth")}
+    params = SMALL[model] | SHORT | changes
+    if changes.get("scheme") != "sequential":
+        params = {"baseline": False, "balance": "estimated"} | params
+    if "arch" in changes:
+        params = {key: value for key, value in params.items() if key not in ("version", "depth")}
     entry = BENCHMARKS[benchmark]
-    (complete,) = [one for _, one in entry.list_cases(given)]
+    ((_, complete),) = entry.list_cases(params)
     return {
         "benchmark": benchmark,
-        "params": given,
+        "params": params,
         "inject": inject,
         "ranks": entry.ranks(complete).exact,
         "checks": list(entry.list_checks(complete)),
@@ -39,30 +39,32 @@ def case(model, inject=None, **params):
 
 
 def lp(model="resnet", **params):
-    return case(model, scheme="lp", **params)
+    return make_case(model, scheme="lp", **params)
 
 
 def interleaved(model="resnet", inject=None, **params):
     params = {"scheme": "lp", "schedule": "interleaved", "parts": 2} | params
-    return case(model, inject, **params)
+    return make_case(model, inject, **params)
 
 
 def sp(model="resnet", inject=None, **params):
-    return case(model, inject, scheme="sp", **params)
+    return make_case(model, inject, scheme="sp", **params)
 
 
 def gems(model="resnet", **params):
-    return case(model, scheme="gems", **params)
+    return make_case(model, scheme="gems", **params)
 
 
 def gems_sp(model="resnet", **params):
-    return case(model, scheme="gems_sp", **params)
+    return make_case(model, scheme="gems_sp", **params)
 
 
-RIGHT = {
-    "sequential": case("resnet", scheme="sequential", parts=2),
-    "sequential amoebanet": case("amoebanet", scheme="sequential"),
-    "sequential v2": case("resnet", scheme="sequential", version=2, depth=11, optimizer="adamw"),
+CORRECT = {
+    "sequential": make_case("resnet", scheme="sequential", parts=2),
+    "sequential amoebanet": make_case("amoebanet", scheme="sequential"),
+    "sequential v2": make_case(
+        "resnet", scheme="sequential", version=2, depth=11, optimizer="adamw"
+    ),
     # Layers and micro-batches.
     "lp 2": lp(baseline=True, iterations=2),
     "lp 2, no time for a baseline": lp(baseline=True, baseline_max=0),
@@ -93,7 +95,7 @@ RIGHT = {
     ),
     "lp 2, bf16, computed again": lp(precision="bf16", recompute="block"),
     "interleaved, computed again": interleaved(recompute="stage"),
-    "sequential, computed again": case("resnet", scheme="sequential", recompute="block"),
+    "sequential, computed again": make_case("resnet", scheme="sequential", recompute="block"),
     "lp 2, zero bubble": lp(schedule="zb-h1", parts=4, baseline=True, iterations=2),
     "lp 4, parts 8, zero bubble": lp(
         "amoebanet", split_size=4, parts=8, batch_size=9, schedule="zb-h1", optimizer="adam"
@@ -101,7 +103,7 @@ RIGHT = {
     "lp 2, local_DP 2, zero bubble": lp(local_DP="1,2", parts=2, batch_size=6, schedule="zb-h1"),
     "lp 2 replicas, bf16, zero bubble": lp(replicas=2, parts=2, schedule="zb-h1", precision="bf16"),
     "lp 2, fp16, zero bubble": lp(parts=2, schedule="zb-h1", precision="fp16"),
-    "sequential, channels last": case(
+    "sequential, channels last": make_case(
         "amoebanet", scheme="sequential", memory_format="channels_last", precision="bf16"
     ),
     "lp 2, channels last": lp(memory_format="channels_last", parts=2, optimizer="adam"),
@@ -162,57 +164,60 @@ RIGHT = {
     "amoebanet sp fp16": sp("amoebanet", precision="fp16", batch_size=2),
     "amoebanet sp bf16": sp("amoebanet", precision="bf16", batch_size=2),
     # Inference.
-    "evaluation": case("resnet", scheme="sequential", enable_evaluation=True),
+    "evaluation": make_case("resnet", scheme="sequential", enable_evaluation=True),
     "evaluation lp": lp(enable_evaluation=True, parts=2, baseline=True),
     "evaluation lp, local_DP 2": lp(enable_evaluation=True, local_DP=2),
     "evaluation gems": gems(enable_evaluation=True),
     "evaluation sp": sp(enable_evaluation=True),
     "evaluation sp in every stage": sp(enable_evaluation=True, split_size=1, grid="1x2"),
     "evaluation sp bf16": sp(enable_evaluation=True, precision="bfp_16"),
-    "evaluation int8": case(
+    "evaluation int8": make_case(
         "resnet", scheme="sequential", enable_evaluation=True, precision="int8"
     ),
     "evaluation sp int8": sp(enable_evaluation=True, precision="int_8"),
-    # Requests that come far faster than they are answered.
+    # Requests that arrive much faster than they are processed.
     "open load lp": lp(
         enable_evaluation=True, parts=2, arrival="poisson", arrival_rate=1e4, iterations=4
     ),
     "validate off": lp(validate=False),
 }
-WRONG = {
+FAULTY = {
     "drop-gradient, sequential": (
-        case("resnet", "drop-gradient", scheme="sequential"),
+        make_case("resnet", "drop-gradient", scheme="sequential"),
         {"grad", "weights", "slope"},
     ),
-    "drop-gradient, lp": (case("resnet", "drop-gradient", scheme="lp"), {"grad", "weights"}),
-    "drop-gradient, sp": (case("resnet", "drop-gradient", scheme="sp"), {"grad", "weights"}),
+    "drop-gradient, lp": (make_case("resnet", "drop-gradient", scheme="lp"), {"grad", "weights"}),
+    "drop-gradient, sp": (make_case("resnet", "drop-gradient", scheme="sp"), {"grad", "weights"}),
     "mean-instead-of-sum, sp": (
-        case("resnet", "mean-instead-of-sum", scheme="sp", split_size=1),
+        make_case("resnet", "mean-instead-of-sum", scheme="sp", split_size=1),
         {"grad", "weights"},
     ),
     "mean-instead-of-sum, lp": (
-        case("resnet", "mean-instead-of-sum", scheme="lp", parts=2),
+        make_case("resnet", "mean-instead-of-sum", scheme="lp", parts=2),
         {"grad"},
     ),
     "tile-batchnorm, sp": (
-        case("resnet", "tile-batchnorm", scheme="sp"),
+        make_case("resnet", "tile-batchnorm", scheme="sp"),
         {"loss", "grad", "running_stats"},
     ),
     "tile-batchnorm, local_DP": (
-        case("resnet", "tile-batchnorm", scheme="lp", local_DP=2),
+        make_case("resnet", "tile-batchnorm", scheme="lp", local_DP=2),
         {"loss", "running_stats"},
     ),
-    "wrong-neighbour, sp": (case("resnet", "wrong-neighbour", scheme="sp"), {"loss", "output"}),
+    "wrong-neighbour, sp": (
+        make_case("resnet", "wrong-neighbour", scheme="sp"),
+        {"loss", "output"},
+    ),
     "wrong-neighbour, tiles": (
-        case("resnet", "wrong-neighbour", scheme="sp", split_size=1, grid="1x2"),
+        make_case("resnet", "wrong-neighbour", scheme="sp", split_size=1, grid="1x2"),
         {"loss", "output"},
     ),
     "wrong-neighbour, evaluation": (
-        case("resnet", "wrong-neighbour", scheme="lp", enable_evaluation=True),
+        make_case("resnet", "wrong-neighbour", scheme="lp", enable_evaluation=True),
         {"output"},
     ),
     "skipped-microbatch, lp": (
-        case("resnet", "skipped-microbatch", scheme="lp", parts=2),
+        make_case("resnet", "skipped-microbatch", scheme="lp", parts=2),
         {"grad", "weights"},
     ),
     "wrong-neighbour, interleaved": (
@@ -220,11 +225,11 @@ WRONG = {
         {"loss", "output", "grad"},
     ),
     "skipped-microbatch, gems": (
-        case("resnet", "skipped-microbatch", scheme="gems", parts=2),
+        make_case("resnet", "skipped-microbatch", scheme="gems", parts=2),
         {"grad", "weights"},
     ),
     "uncounted-wait, lp": (
-        case(
+        make_case(
             "resnet",
             "uncounted-wait",
             scheme="lp",
@@ -236,11 +241,11 @@ WRONG = {
         {"latency"},
     ),
     "skipped-microbatch, zero bubble": (
-        case("resnet", "skipped-microbatch", scheme="lp", parts=4, schedule="zb-h1"),
+        make_case("resnet", "skipped-microbatch", scheme="lp", parts=4, schedule="zb-h1"),
         {"grad", "weights"},
     ),
     "drop-gradient, zero bubble": (
-        case("resnet", "drop-gradient", scheme="lp", parts=2, schedule="zb-h1"),
+        make_case("resnet", "drop-gradient", scheme="lp", parts=2, schedule="zb-h1"),
         {"grad", "weights"},
     ),
     "lost-halo-gradient, tiles": (
@@ -252,14 +257,14 @@ WRONG = {
         {"grad", "input_grad", "weights"},
     ),
     "skipped-microbatch, bf16": (
-        case("resnet", "skipped-microbatch", scheme="lp", parts=2, precision="bf16"),
+        make_case("resnet", "skipped-microbatch", scheme="lp", parts=2, precision="bf16"),
         {"grad", "bits"},
     ),
 }
 TILES = {"split_size": 1, "grid": "1x2"}
 AT_FULL_SIZE = {
     "drop-gradient, bf16": (lp(precision="bf16"), "sums"),
-    "drop-gradient, sequential": (case("resnet", scheme="sequential"), "sums"),
+    "drop-gradient, sequential": (make_case("resnet", scheme="sequential"), "sums"),
     "zero-weight-gradient, zero bubble": (lp(precision="bf16", schedule="zb-h1"), "operators"),
     "drop-gradient, one way": (gems(enable_master_comm_opt=True), "sums"),
     "mean-instead-of-sum, local_DP": (lp(local_DP=2), "sums"),
@@ -280,7 +285,7 @@ AT_FULL_SIZE = {
     "scale-weight-gradient, fp32, zero bubble": (lp(parts=4, schedule="zb-h1"), "scales"),
     "scale-input-gradient, fp32, gems": (gems(parts=2), "scales"),
     "zero-weight-gradient, fp64, sequential": (
-        case("resnet", scheme="sequential", precision="fp64", parts=2),
+        make_case("resnet", scheme="sequential", precision="fp64", parts=2),
         "operators",
     ),
     "zero-weight-gradient, fp32, D2": (sp(halo_D2=True, grid="1x2"), "operators"),
@@ -293,7 +298,7 @@ AT_FULL_SIZE = {
 """Faults that come after the proxy was compared, and the one check that must find each."""
 
 
-AGAIN = {
+REPEATED = {
     "zero-input-gradient, fp32, gpipe",
     "scale-weight-gradient, fp32, zero bubble",
     "scale-input-gradient, fp32, gems",
@@ -398,7 +403,7 @@ AGAIN = {
     "scale-input-gradient, bf16",
     "scale-weight-gradient, tiles",
 }
-"""Cases that are the same again, in another way: `make all` has them."""
+"""Variants of other cases, which only `make all` runs."""
 ALWAYS = {
     "evaluation",
     "evaluation lp",
@@ -409,50 +414,50 @@ ALWAYS = {
     "sp 4+1 square",
     "sp, channels last",
 }
-"""Cases that more than one test reads."""
+"""Cases that several tests use."""
 
 
-def each_of(cases):
-    """The names of cases, some of them as long tests."""
+def mark_repeated(cases):
+    """Return the names of cases as parameters of tests, some of them marked ``long``."""
     long = pytest.mark.long
-    return [pytest.param(name, marks=long) if name in AGAIN else name for name in cases]
+    return [pytest.param(name, marks=long) if name in REPEATED else name for name in cases]
 
 
 def is_unsafe(name):
-    """Whether torch 2.13 destroys its heap in a case, as it does without spbench.
+    """Return whether torch 2.13 corrupts its heap in a case, with or without spbench.
 
-    In channels last and with AVX2 only, its backward pass of a 1x1 convolution with stride 2 and
+    With channels last and without AVX512, its backward pass of a 1x1 convolution with stride 2 and
     fewer than 8 input channels writes out of bounds.
     """
     return name == "sequential, channels last" and get_cpu_capability() == "AVX2"
 
 
 @pytest.fixture(scope="module")
-def said(request, tmp_path_factory):
-    """The events of all ranks, by case; all cases of the tests that are to run, in one launch."""
+def rank_events(request, tmp_path_factory):
+    """Run the cases of the selected tests in one launch; return the events of all ranks by case."""
     folder = tmp_path_factory.mktemp("models")
     tests = [test for test in request.session.items if test.path == request.path]
-    asked = ALWAYS | {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
-    cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
-    cases = {name: one for name, one in cases.items() if name in asked and not is_unsafe(name)}
-    for name, (one, _) in AT_FULL_SIZE.items():
-        if name in asked:
-            cases[f"full:{name}"] = one | {"inject": f"full:{name.split(',')[0]}"}
-    said = run_cases_on_ranks(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
-    return dict(zip(cases, said, strict=True))
+    names = ALWAYS | {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
+    cases = CORRECT | {name: case for name, (case, _) in FAULTY.items()}
+    cases = {name: case for name, case in cases.items() if name in names and not is_unsafe(name)}
+    for name, (case, _) in AT_FULL_SIZE.items():
+        if name in names:
+            cases[f"full:{name}"] = case | {"inject": f"full:{name.split(',')[0]}"}
+    results = run_cases_on_ranks(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
+    return dict(zip(cases, results, strict=True))
 
 
-def checks_of(ranks):
-    """By check, whether each rank's has passed."""
-    found = {}
+def read_checks(ranks):
+    """Return by check whether it passed, on each rank."""
+    checks = {}
     for events in ranks:
         for event in events:
             if event["event"] == "check":
-                found.setdefault(event["name"], []).append(event["passed"])
-    return found
+                checks.setdefault(event["name"], []).append(event["passed"])
+    return checks
 
 
-def values_of(ranks, metric):
+def read_metric(ranks, metric):
     return [
         event["value"]
         for events in ranks
@@ -461,11 +466,11 @@ def values_of(ranks, metric):
     ]
 
 
-@pytest.mark.parametrize("name", each_of(RIGHT))
-def test_every_rank_equals_the_model_on_one_process(said, name):
+@pytest.mark.parametrize("name", mark_repeated(CORRECT))
+def test_model_equals_one_process_on_every_rank(rank_events, name):
     if is_unsafe(name):
         pytest.skip("torch 2.13 writes out of bounds in channels last on a CPU with AVX2 only")
-    ranks = said[name][: RIGHT[name]["ranks"]]
+    ranks = rank_events[name][: CORRECT[name]["ranks"]]
     failed = [
         (rank, event["name"], event["max_abs_error"], event["tolerance"], event["detail"])
         for rank, events in enumerate(ranks)
@@ -474,12 +479,12 @@ def test_every_rank_equals_the_model_on_one_process(said, name):
     ]
     assert failed == []
     for events in ranks:
-        # int8 is compared twice.
-        assert set(checks_of([events])) == set(RIGHT[name]["checks"])
+        # int8 has two comparisons.
+        assert set(read_checks([events])) == set(CORRECT[name]["checks"])
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [
         (
             "lp 2, no time for a baseline",
@@ -488,9 +493,9 @@ def test_every_rank_equals_the_model_on_one_process(said, name):
         ("lp 2, no room for a baseline", r"the ranks together used .* baseline_memory is 0.0 GB"),
     ],
 )
-def test_a_baseline_that_does_not_fit_is_not_measured(said, name, why):
-    ranks = said[name][:2]
-    assert values_of(ranks, "sequential_ms") == values_of(ranks, "speedup_vs_sequential") == []
+def test_baseline_that_does_not_fit_is_not_measured(rank_events, name, reason):
+    ranks = rank_events[name][:2]
+    assert read_metric(ranks, "sequential_ms") == read_metric(ranks, "speedup_vs_sequential") == []
     (choice,) = [
         event
         for events in ranks
@@ -498,108 +503,113 @@ def test_a_baseline_that_does_not_fit_is_not_measured(said, name, why):
         if event["event"] == "choice" and event["name"] == "baseline"
     ]
     assert choice["value"] == "not measured"
-    assert re.match(why, choice["reason"])
+    assert re.match(reason, choice["reason"])
 
 
 @pytest.mark.parametrize("name", ["lp 2, the faster format", "sp, the faster format"])
-def test_the_faster_memory_format_is_measured(said, name):
-    (choice,) = memory_formats_of(said[name][0])
+def test_auto_measures_the_faster_memory_format(rank_events, name):
+    (choice,) = find_memory_formats(rank_events[name][0])
     assert choice["value"] in ("contiguous", "channels_last")
     assert re.match(
         r"layers of a micro-batch, .*: channels_last \S+ ms, contiguous \S+ ms$", choice["reason"]
     )
 
 
-def test_a_memory_format_that_is_asked_for_is_not_measured(said):
-    assert not memory_formats_of(said["lp 2, channels last"][0])
+def test_requested_memory_format_is_not_measured(rank_events):
+    assert not find_memory_formats(rank_events["lp 2, channels last"][0])
 
 
-def test_tiles_keep_no_more_where_all_channels_of_a_pixel_lie_together(said):
-    # Behind a ReLU they lie in a buffer with room for their halo, and are not copied from there.
-    one, other = (
-        values_of(said[name], "activation_mb") for name in ("sp 4+1 square", "sp, channels last")
+def test_tiles_in_channels_last_keep_equal_activations(rank_events):
+    # After a ReLU, they are in a buffer that includes their halo, and need no copy.
+    contiguous, channels_last = (
+        read_metric(rank_events[name], "activation_mb")
+        for name in ("sp 4+1 square", "sp, channels last")
     )
-    assert len(one) == 5
-    assert other == pytest.approx(one, rel=0.02)
+    assert len(contiguous) == 5
+    assert channels_last == pytest.approx(contiguous, rel=0.02)
 
 
-def memory_formats_of(events):
+def find_memory_formats(events):
     choices = [event for event in events if event["event"] == "choice"]
     return [choice for choice in choices if choice["name"] == "memory_format"]
 
 
-@pytest.mark.parametrize("name", each_of(WRONG))
-def test_a_planted_fault_is_noticed(said, name):
-    one, wanted = WRONG[name]
-    found = checks_of(said[name][: one["ranks"]])
-    failed = {check for check, passed in found.items() if not all(passed)}
-    assert wanted <= failed
+@pytest.mark.parametrize("name", mark_repeated(FAULTY))
+def test_detects_fault(rank_events, name):
+    case, expected = FAULTY[name]
+    checks = read_checks(rank_events[name][: case["ranks"]])
+    failed = {check for check, passed in checks.items() if not all(passed)}
+    assert expected <= failed
 
 
-def accuracy_of(ranks):
-    """What all ranks say alike of what they have inferred."""
+def read_accuracy(ranks):
+    """Return the number of images, top-1 accuracy and loss, which are equal on all ranks."""
     names = ("judged_images", "top1", "eval_loss")
-    (found,) = {tuple(values_of([events], name)[0] for name in names) for events in ranks}
-    return found
+    (accuracy,) = {tuple(read_metric([events], name)[0] for name in names) for events in ranks}
+    return accuracy
 
 
-LAYOUTS = [name for name in RIGHT if name.startswith("evaluation ")]
+LAYOUTS = [name for name in CORRECT if name.startswith("evaluation ")]
 ROUNDED = {"evaluation sp bf16": (1e-5, 0.05), "evaluation int8": (1e-5, 0.02)}
 for name in ("evaluation sp int8", "evaluation sp int8, channels last"):
     ROUNDED[name] = ROUNDED["evaluation int8"]
 
 
-@pytest.mark.parametrize("name", each_of(LAYOUTS))
-def test_every_layout_infers_as_well_as_one_process(said, name):
-    images, right, loss = accuracy_of(said["evaluation"][:1])
-    found = accuracy_of(said[name][: RIGHT[name]["ranks"]])
-    assert found[0] == images == 5
+@pytest.mark.parametrize("name", mark_repeated(LAYOUTS))
+def test_accuracy_equals_one_process_in_every_layout(rank_events, name):
+    images, top1, loss = read_accuracy(rank_events["evaluation"][:1])
+    accuracy = read_accuracy(rank_events[name][: CORRECT[name]["ranks"]])
+    assert accuracy[0] == images == 5
     if name in ROUNDED:
-        assert found[2] == pytest.approx(loss, abs=0.05)
+        assert accuracy[2] == pytest.approx(loss, abs=0.05)
     else:
-        assert found == (images, right, pytest.approx(loss, rel=1e-5))
+        assert accuracy == (images, top1, pytest.approx(loss, rel=1e-5))
 
 
-@pytest.mark.parametrize("name", each_of(LAYOUTS))
-def test_only_other_formats_are_held_against_fp32(said, name):
-    ranks = said[name][: RIGHT[name]["ranks"]]
-    errors = values_of(ranks, "logit_error")
+@pytest.mark.parametrize("name", mark_repeated(LAYOUTS))
+def test_only_other_formats_are_compared_with_fp32(rank_events, name):
+    ranks = rank_events[name][: CORRECT[name]["ranks"]]
+    errors = read_metric(ranks, "logit_error")
     if name not in ROUNDED:
-        assert errors == values_of(ranks, "agreement") == []
+        assert errors == read_metric(ranks, "agreement") == []
         return
-    least, most = ROUNDED[name]
-    # Below the least it would have been fp32 itself.
-    assert all(least < error < most for error in errors)
-    assert len(errors) == len(values_of(ranks, "agreement")) == len(ranks)
+    lowest, highest = ROUNDED[name]
+    # An error below the lowest one would mean that the format was fp32.
+    assert all(lowest < error < highest for error in errors)
+    assert len(errors) == len(read_metric(ranks, "agreement")) == len(ranks)
 
 
-def samples_of(events, metric):
-    found = [event for event in events if event["event"] == "samples" and event["metric"] == metric]
-    return [value for event in found for value in event["values"]]
+def read_samples(events, metric):
+    return [
+        value
+        for event in events
+        if event["event"] == "samples" and event["metric"] == metric
+        for value in event["values"]
+    ]
 
 
-def test_a_closed_load_has_the_latency_of_the_slowest_rank(said):
-    ranks = said["evaluation lp"][:2]
-    times = [samples_of(events, "time_ms") for events in ranks]
-    slowest = [max(each) for each in zip(*times, strict=True)]
+def test_latency_in_a_closed_load_is_that_of_the_slowest_rank(rank_events):
+    ranks = rank_events["evaluation lp"][:2]
+    times = [read_samples(events, "time_ms") for events in ranks]
+    slowest = [max(step) for step in zip(*times, strict=True)]
     for events in ranks:
-        assert samples_of(events, "latency_ms") == pytest.approx(slowest)
+        assert read_samples(events, "latency_ms") == pytest.approx(slowest)
 
 
-def test_in_an_open_load_each_request_waits_for_those_before_it(said):
-    ranks = said["open load lp"][:2]
-    latencies, other = (samples_of(events, "latency_ms") for events in ranks)
+def test_requests_in_an_open_load_wait_for_earlier_ones(rank_events):
+    ranks = rank_events["open load lp"][:2]
+    latencies, other = (read_samples(events, "latency_ms") for events in ranks)
     assert latencies == other == sorted(latencies)
-    # All arrive at nearly the same time, so the last one also waits for the work on the others.
-    times = [samples_of(events, "time_ms") for events in ranks]
+    # All requests arrive at nearly the same time, so the last one waits for the others.
+    times = [read_samples(events, "time_ms") for events in ranks]
     work = sum(min(step) for step in zip(*times, strict=True)) - min(step[0] for step in times)
     assert latencies[-1] - latencies[0] > 0.5 * work
 
 
-@pytest.mark.parametrize("name", each_of(AT_FULL_SIZE))
-def test_a_fault_planted_at_full_size_alone_is_noticed(said, name):
-    one, wanted = AT_FULL_SIZE[name]
-    found = checks_of(said[f"full:{name}"][: one["ranks"]])
-    failed = {check for check, passed in found.items() if not all(passed)}
-    assert wanted in failed
+@pytest.mark.parametrize("name", mark_repeated(AT_FULL_SIZE))
+def test_detects_fault_at_full_size_only(rank_events, name):
+    case, expected = AT_FULL_SIZE[name]
+    checks = read_checks(rank_events[f"full:{name}"][: case["ranks"]])
+    failed = {check for check, passed in checks.items() if not all(passed)}
+    assert expected in failed
     assert failed <= set(FULL_SIZE)

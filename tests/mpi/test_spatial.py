@@ -1,6 +1,6 @@
-"""Operators over tiles on real ranks: values and gradients are those of torch on the whole image.
+"""Operators over tiles on real ranks, compared with torch on the whole image.
 
-One launch of six ranks serves all tests; a case takes as many of them as it needs, in any order.
+One launch of six ranks serves all tests. A case uses some of them, in any order.
 """
 
 import json
@@ -29,11 +29,11 @@ DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 
 
 class RanksDiedError(BaseException):
-    """No `Exception`: hypothesis would go on with smaller cases, and nobody is left to answer."""
+    """The ranks have ended. This is no `Exception`, so that hypothesis does not shrink the case."""
 
 
 class Server:
-    """The ranks, which answer one case after the other."""
+    """The ranks, which run one case after the other."""
 
     def __init__(self, folder):
         mpirun = find_program("mpirun")
@@ -67,14 +67,14 @@ class Server:
             try:
                 self.connection, _ = listener.accept()
             except TimeoutError:
-                self.end(0)
+                self.wait_or_kill(0)
                 pytest.fail(f"no ranks within {START_S} s: {self.errors.read_text()}")
         self.connection.settimeout(CASE_S)
         self.lines = self.connection.makefile("rw")
         self.alive = True
 
-    def ask(self, case):
-        """One answer a rank."""
+    def run_case(self, case):
+        """Return the result of each rank."""
         if not self.alive:
             raise RanksDiedError("an earlier case has ended the ranks")
         line = ""
@@ -92,12 +92,12 @@ class Server:
     def close(self):
         self.lines.close()
         self.connection.close()
-        self.end(20 if self.alive else 0)
+        self.wait_or_kill(20 if self.alive else 0)
         assert self.process.returncode == 0 or not self.alive, self.errors.read_text()
 
-    def end(self, patience):
+    def wait_or_kill(self, seconds):
         try:
-            self.process.wait(patience)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.terminate()
             try:
@@ -114,8 +114,8 @@ def server(tmp_path_factory):
     server.close()
 
 
-def cases(count):
-    """The same cases every time: a run that fails can be run again."""
+def limit_examples(count):
+    """Return settings with the same cases in every run, so that a failure can be reproduced."""
     return settings(
         max_examples=count,
         derandomize=True,
@@ -124,7 +124,7 @@ def cases(count):
     )
 
 
-def case_of(operator, height, width, grid=(1, 1), **fields):
+def make_case(operator, height, width, grid=(1, 1), **fields):
     size = grid[0] * grid[1]
     case = {
         "operator": operator,
@@ -144,7 +144,7 @@ def case_of(operator, height, width, grid=(1, 1), **fields):
         "data": "real",
         "rounds": 1,
         "seed": 0,
-        "spoil": None,
+        "change": None,
         "arguments": {},
     }
     return case | fields
@@ -152,7 +152,7 @@ def case_of(operator, height, width, grid=(1, 1), **fields):
 
 @st.composite
 def images(draw, operator, arguments, least=(1, 1), dtypes=DTYPES, **fields):
-    """A case on any tiles of any ranks, some of which may have no tile or no pixel of it."""
+    """Draw a case on any tiles of any ranks; some ranks may have no tile or no pixel."""
     size = draw(st.sampled_from([4, 6, 2, 3, 5, 1]))
     idle = draw(st.sampled_from([0, 0, 0, 1])) if size > 1 else 0
     grid = draw(st.sampled_from([grid for grid in GRIDS if grid[0] * grid[1] == size - idle]))
@@ -161,11 +161,11 @@ def images(draw, operator, arguments, least=(1, 1), dtypes=DTYPES, **fields):
     owners = draw(st.permutations(range(size))) if mixed or idle else range(size)
     shortest, longest = draw(st.sampled_from([(1, 4), (5, 12), (13, 24), (13, 24)]))
     dtype = draw(st.sampled_from(dtypes))
-    seldom = draw(st.integers(0, 30)) == 30
-    transport = "auto" if seldom else draw(st.sampled_from(TRANSPORTS))
+    is_auto = draw(st.integers(0, 30)) == 30
+    transport = "auto" if is_auto else draw(st.sampled_from(TRANSPORTS))
     height, width = (max(side, draw(st.integers(shortest, longest))) for side in least)
     return (
-        case_of(
+        make_case(
             operator,
             height,
             width,
@@ -187,47 +187,47 @@ def images(draw, operator, arguments, least=(1, 1), dtypes=DTYPES, **fields):
     )
 
 
-def two(elements):
+def pairs(elements):
     return st.tuples(elements, elements)
 
 
-def least_sides(kernel, padding, dilation=(1, 1)):
-    """The smallest image that the window fits on."""
+def compute_least_sides(kernel, padding, dilation=(1, 1)):
+    """Return the smallest image on which the window fits."""
     spans = (d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
     return tuple(max(1, span - 2 * p) for span, p in zip(spans, padding, strict=True))
 
 
 @st.composite
 def convolutions(draw):
-    kernel = draw(two(st.integers(1, 5)))
-    dilation = draw(two(st.sampled_from([1, 1, 2, 3])))
-    padding = draw(two(st.integers(0, 4)))
+    kernel = draw(pairs(st.integers(1, 5)))
+    dilation = draw(pairs(st.sampled_from([1, 1, 2, 3])))
+    padding = draw(pairs(st.integers(0, 4)))
     groups = draw(st.sampled_from([1, 1, 2, 3]))
     arguments = {
         "out_channels": groups * draw(st.integers(1, 2)),
         "kernel_size": kernel,
-        "stride": draw(two(st.sampled_from([1, 1, 2, 3, 4]))),
+        "stride": draw(pairs(st.sampled_from([1, 1, 2, 3, 4]))),
         "padding": padding,
         "dilation": dilation,
         "groups": groups,
         "bias": draw(st.booleans()),
     }
-    case = draw(images("conv", arguments, least_sides(kernel, padding, dilation)))
+    case = draw(images("conv", arguments, compute_least_sides(kernel, padding, dilation)))
     channels = groups * draw(st.integers(1, 2))
-    wanted = draw(st.integers(0, 5)) > 0
-    return case | {"channels": channels, "input_gradient": wanted}
+    input_gradient = draw(st.integers(0, 5)) > 0
+    return case | {"channels": channels, "input_gradient": input_gradient}
 
 
 @st.composite
 def poolings(draw, operator):
-    kernel = draw(two(st.integers(1, 4)))
+    kernel = draw(pairs(st.integers(1, 4)))
     padding = tuple(draw(st.integers(0, side // 2)) for side in kernel)
-    stride = draw(st.none() | two(st.integers(1, 4)))
+    stride = draw(st.none() | pairs(st.integers(1, 4)))
     arguments = {"kernel_size": kernel, "stride": stride, "padding": padding}
-    least = least_sides(kernel, padding)
+    least = compute_least_sides(kernel, padding)
     if operator == "max_pool":
-        arguments["dilation"] = draw(two(st.sampled_from([1, 1, 2])))
-        least = least_sides(kernel, padding, arguments["dilation"])
+        arguments["dilation"] = draw(pairs(st.sampled_from([1, 1, 2])))
+        least = compute_least_sides(kernel, padding, arguments["dilation"])
     else:
         arguments["count_include_pad"] = draw(st.booleans())
     case = draw(images(operator, arguments, least))
@@ -236,7 +236,7 @@ def poolings(draw, operator):
 
 
 def sees_pixels(case):
-    """True if every window has a pixel: a maximum of none is refused."""
+    """Return whether each window has a pixel, because a maximum of no pixels is rejected."""
     arguments = case["arguments"]
     stride = arguments["stride"] or arguments["kernel_size"]
     dilation = arguments.get("dilation", (1, 1))
@@ -271,7 +271,7 @@ def redistributions(draw):
 
 @st.composite
 def chains(draw):
-    """Layers in a row, whose sizes fit on any image of the least size."""
+    """Draw a chain of layers that fit on any image of the least size."""
     dtype = draw(st.sampled_from(["fp64", "fp64", "fp32"]))
     layers = []
     windows = 0
@@ -279,92 +279,92 @@ def chains(draw):
     kinds = ["conv", "conv", "relu", "max_pool"]
     kinds += ["batch_norm", "avg_pool", "tanh"] if dtype == "fp64" else []
     for kind in [*draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5)), "conv"]:
-        words: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if kind == "batch_norm":
-            words = {"training": True, "eps": 0.1}
+            options = {"training": True, "eps": 0.1}
         elif kind in ("conv", "max_pool", "avg_pool"):
-            kernel = draw(two(st.integers(1, 3)))
-            words = {"kernel_size": kernel, "stride": draw(two(st.sampled_from([1, 1, 2])))}
-            words["padding"] = tuple(
+            kernel = draw(pairs(st.integers(1, 3)))
+            options = {"kernel_size": kernel, "stride": draw(pairs(st.sampled_from([1, 1, 2])))}
+            options["padding"] = tuple(
                 draw(st.integers(0, 2 if kind == "conv" else side // 2)) for side in kernel
             )
             if kind == "conv":
-                words |= {"out_channels": 2, "bias": draw(st.booleans())}
+                options |= {"out_channels": 2, "bias": draw(st.booleans())}
             if kind == "avg_pool":
-                words["count_include_pad"] = draw(st.booleans())
+                options["count_include_pad"] = draw(st.booleans())
             windows += 1
-        layers.append((kind, words))
-    for _, words in reversed(layers):
-        if "kernel_size" in words:
+        layers.append((kind, options))
+    for _, options in reversed(layers):
+        if "kernel_size" in options:
             sides = zip(
-                least, *(words[k] for k in ("kernel_size", "stride", "padding")), strict=True
+                least, *(options[k] for k in ("kernel_size", "stride", "padding")), strict=True
             )
             least = [max(1, (side - 1) * s + k - 2 * p) for side, k, s, p in sides]
     arguments = {"layers": layers, "fused_layers": draw(st.integers(1, windows))}
-    # Two values a channel at least, for the statistics.
+    # At least two values per channel, for the statistics.
     batch = draw(st.integers(2, 3))
     data = "real" if dtype == "fp64" else "whole"
     return draw(images("fused", arguments, least, [dtype], batch=batch, data=data))
 
 
-def check(answers):
-    """No tensor of any rank is further from torch's than rounding explains; NaN never is near."""
-    for rank, answer in enumerate(answers):
-        assert "exception" not in answer, f"rank {rank}: {answer['exception']}"
-        assert "output" in answer
-        for name, tensor in answer.items():
+def assert_close(results):
+    """Check that the errors of all tensors on all ranks are at most those of rounding."""
+    for rank, result in enumerate(results):
+        assert "exception" not in result, f"rank {rank}: {result['exception']}"
+        assert "output" in result
+        for name, tensor in result.items():
             assert tensor["error"] <= tensor["allowed"], f"rank {rank}: {name}: {tensor}"
 
 
-@cases(300)
+@limit_examples(300)
 @given(case=convolutions())
 def test_convolution_equals_that_of_the_whole_image(server, case):
-    check(server.ask(case))
+    assert_close(server.run_case(case))
 
 
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("transport", [*TRANSPORTS, "auto"])
-def test_a_tile_lives_no_longer_for_having_been_sent(server, transport, overlap):
+def test_sent_tile_is_freed(server, transport, overlap):
     arguments = {"out_channels": 2, "kernel_size": (3, 3), "padding": (1, 1)}
-    case = case_of("kept", 24, 24, (2, 2), arguments=arguments)
-    answers = server.ask(case | {"transport": transport, "overlap": overlap})
-    assert answers == [{"kept": False}] * 4
+    case = make_case("kept", 24, 24, (2, 2), arguments=arguments)
+    results = server.run_case(case | {"transport": transport, "overlap": overlap})
+    assert results == [{"kept": False}] * 4
 
 
-@cases(60)
+@limit_examples(60)
 @given(case=poolings("max_pool"))
 def test_max_pooling_equals_that_of_the_whole_image(server, case):
-    check(server.ask(case))
+    assert_close(server.run_case(case))
 
 
-@cases(60)
+@limit_examples(60)
 @given(case=poolings("avg_pool"))
 def test_average_pooling_equals_that_of_the_whole_image(server, case):
-    check(server.ask(case))
+    assert_close(server.run_case(case))
 
 
-@cases(60)
+@limit_examples(60)
 @given(case=norms())
 def test_batch_norm_equals_that_of_the_whole_image(server, case):
-    check(server.ask(case))
+    assert_close(server.run_case(case))
 
 
-@cases(30)
+@limit_examples(30)
 @given(case=images("global_pool", {}))
-def test_the_global_mean_is_that_of_the_whole_image(server, case):
-    check(server.ask(case))
+def test_global_mean_equals_that_of_the_whole_image(server, case):
+    assert_close(server.run_case(case))
 
 
-@cases(60)
+@limit_examples(60)
 @given(case=redistributions())
 def test_redistribution_changes_no_value(server, case):
-    check(server.ask(case))
+    assert_close(server.run_case(case))
 
 
-@cases(80)
+@limit_examples(80)
 @given(case=chains())
 def test_fused_layers_equal_those_of_the_whole_image(server, case):
-    check(server.ask(case))
+    assert_close(server.run_case(case))
 
 
 WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -394,55 +394,57 @@ WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("image", ["65x65", "62x62", "37x53"])
 @pytest.mark.parametrize("grid", [(2, 3), (5, 1)], ids=["2x3", "5x1"])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_images_that_no_grid_divides_evenly(server, image, grid, window):
+def test_image_that_the_grid_does_not_divide_evenly(server, image, grid, window):
     operator, arguments = WINDOWS[window]
     if operator == "conv":
         arguments = {"out_channels": 4, **arguments}
     height, width = map(int, image.split("x"))
-    case = case_of(operator, height, width, grid, channels=3, batch=2, transport="auto")
-    check(server.ask(case | {"arguments": arguments}))
+    case = make_case(operator, height, width, grid, channels=3, batch=2, transport="auto")
+    assert_close(server.run_case(case | {"arguments": arguments}))
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("owners", [[2, 0, 1], [1, 2]], ids=str)
-def test_any_group_of_ranks_in_any_order(server, transport, owners):
+def test_convolution_works_on_any_ranks_in_any_order(server, transport, owners):
     arguments = {"out_channels": 2, "kernel_size": 3, "padding": 1}
-    case = case_of("conv", 9, 13, (1, len(owners)), owners=owners, ranks=[1, 3, 5])
-    check(server.ask(case | {"transport": transport, "arguments": arguments, "rounds": 3}))
+    case = make_case("conv", 9, 13, (1, len(owners)), owners=owners, ranks=[1, 3, 5])
+    assert_close(
+        server.run_case(case | {"transport": transport, "arguments": arguments, "rounds": 3})
+    )
 
 
 def test_weight_gradients_can_travel_in_16_bits(server):
     arguments = {"out_channels": 2, "kernel_size": 3, "gradient_dtype": "fp16"}
-    case = case_of("conv", 9, 13, (2, 3), dtype="fp32", data="whole", arguments=arguments)
-    answers = server.ask(case)
-    check(answers)
-    assert all(answer["weight"]["allowed"] == 0.0 for answer in answers)
+    case = make_case("conv", 9, 13, (2, 3), dtype="fp32", data="whole", arguments=arguments)
+    results = server.run_case(case)
+    assert_close(results)
+    assert all(result["weight"]["allowed"] == 0.0 for result in results)
 
 
 @pytest.mark.parametrize("operator", ["conv", "max_pool", "avg_pool"])
-def test_a_kernel_larger_than_the_padded_image_is_refused_on_every_rank(server, operator):
+def test_rejects_a_kernel_larger_than_the_padded_image(server, operator):
     arguments = {"kernel_size": 7, "padding": 1} | (
         {"out_channels": 1} if operator == "conv" else {}
     )
     if operator == "avg_pool":
         arguments["count_include_pad"] = True
-    answers = server.ask(case_of(operator, 4, 9, (2, 2), arguments=arguments))
-    assert len(answers) == 4
-    for answer in answers:
-        assert "ValueError: a kernel that spans 7 pixels is larger than 4" in answer["exception"]
+    results = server.run_case(make_case(operator, 4, 9, (2, 2), arguments=arguments))
+    assert len(results) == 4
+    for result in results:
+        assert "ValueError: a kernel that spans 7 pixels is larger than 4" in result["exception"]
 
 
-def test_a_maximum_of_no_pixels_is_refused_on_every_rank(server):
+def test_rejects_a_maximum_of_no_pixels(server):
     arguments = {"kernel_size": 2, "padding": 1, "dilation": 2}
-    answers = server.ask(case_of("max_pool", 1, 1, (1, 2), arguments=arguments))
-    assert len(answers) == 2
-    for answer in answers:
-        assert "ValueError: output 0 of the maximum pool has no pixel" in answer["exception"]
+    results = server.run_case(make_case("max_pool", 1, 1, (1, 2), arguments=arguments))
+    assert len(results) == 2
+    for result in results:
+        assert "ValueError: output 0 of the maximum pool has no pixel" in result["exception"]
 
 
 @st.composite
 def gathers(draw):
-    """Any boxes of an image for any rank, beyond its border too, and one on top of the other."""
+    """Draw boxes of an image for each rank, which may overlap and exceed the border."""
     case = draw(images("adjoint", {}, dtypes=["fp64"]))
 
     def interval(length):
@@ -459,24 +461,24 @@ def gathers(draw):
     return case
 
 
-@cases(80)
+@limit_examples(80)
 @given(case=gathers())
 def test_gather_and_its_adjoint_give_the_same_product(server, case):
-    answers = server.ask(case)
-    for rank, answer in enumerate(answers):
-        assert answer.get("same"), f"rank {rank}: {answer}"
-        assert answer["forward"] == answer["backward"] == answers[0]["forward"]
+    results = server.run_case(case)
+    for rank, result in enumerate(results):
+        assert result.get("same"), f"rank {rank}: {result}"
+        assert result["forward"] == result["backward"] == results[0]["forward"]
 
 
-def spoilt(server, way, factor, **fields):
-    """The answers to a case in which one received value is multiplied."""
+def run_with_changed_value(server, direction, factor, **fields):
+    """Return the results of a case in which one received value is multiplied."""
     arguments = {"out_channels": 2, "kernel_size": 3, "padding": 1}
-    case = case_of("conv", 12, 12, (2, 2), arguments=arguments, **fields)
-    check(server.ask(case))
-    answers = server.ask(case | {"spoil": {"way": way, "factor": factor}})
+    case = make_case("conv", 12, 12, (2, 2), arguments=arguments, **fields)
+    assert_close(server.run_case(case))
+    results = server.run_case(case | {"change": {"direction": direction, "factor": factor}})
     with pytest.raises(AssertionError, match=r"rank \d: "):
-        check(answers)
-    return answers
+        assert_close(results)
+    return results
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -484,24 +486,26 @@ def spoilt(server, way, factor, **fields):
     "numbers", ["fp64 real", "fp32 real", "fp32 whole", "fp16 whole", "bf16 whole"]
 )
 @pytest.mark.parametrize(
-    ("way", "tensors"), [("forward", {"output", "weight"}), ("backward", {"input"})]
+    ("direction", "tensors"), [("forward", {"output", "weight"}), ("backward", {"input"})]
 )
-def test_one_received_value_of_the_wrong_sign_is_seen(server, transport, numbers, way, tensors):
+def test_detects_a_received_value_with_the_wrong_sign(
+    server, transport, numbers, direction, tensors
+):
     dtype, data = numbers.split()
-    # Several rounds: of whole numbers some are zero, and their sign is no error.
+    # Several rounds, because some whole numbers are zero, and have no sign.
     fields = {"transport": transport, "dtype": dtype, "data": data, "rounds": 8}
-    answers = spoilt(server, way, -1, **fields)
-    wrong = {
+    results = run_with_changed_value(server, direction, -1, **fields)
+    wrong_tensors = {
         name
-        for answer in answers
-        for name, tensor in answer.items()
+        for result in results
+        for name, tensor in result.items()
         if tensor["error"] > 100 * tensor["allowed"]
     }
-    assert wrong == tensors
+    assert wrong_tensors == tensors
 
 
-@pytest.mark.parametrize("way", ["forward", "backward"])
-def test_a_received_value_that_is_no_number_is_seen(server, way):
-    answers = spoilt(server, way, "nan")
-    tensor = "output" if way == "forward" else "input"
-    assert any(math.isnan(answer[tensor]["error"]) for answer in answers)
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_detects_a_received_nan(server, direction):
+    results = run_with_changed_value(server, direction, "nan")
+    tensor = "output" if direction == "forward" else "input"
+    assert any(math.isnan(result[tensor]["error"]) for result in results)

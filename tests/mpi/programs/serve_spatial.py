@@ -1,15 +1,15 @@
-"""Holds operators over tiles against torch on the whole image, case by case, as a test asks.
+"""Compares operators over tiles with torch on the whole image, case by case.
 
     mpirun -n 6 python -m mpi4py serve_spatial.py PORT
 
-Rank 0 reads a case a line from the loopback port and writes a line of answers, one for each rank of
-the case: by the name of a tensor its largest error and the error that rounding explains; or
-``{"exception": ...}``. The ranks end when the connection does.
+Rank 0 reads one case per line from the loopback port, and writes a line with the results of the
+ranks of the case: the largest error of each tensor, and the error that rounding allows; or
+``{"exception": ...}``. The ranks end when the connection ends.
 
-Rounding: a sum of n products, in whatever order, is wrong by n * eps * (sum of their magnitudes) at
-most. Those sums are what a linear operator makes of the magnitudes of its data, and n is what it
-makes of ones. Where all data are whole numbers and no sum of magnitudes is larger than 2 / eps,
-nothing is rounded, and no error is allowed.
+Rounding: the error of a sum of n products, in any order, is at most n * eps * (sum of their
+magnitudes). A linear operator computes these sums from the magnitudes of its data, and n from ones.
+If all data are whole numbers and no sum of magnitudes exceeds 2 / eps, nothing is rounded, and no
+error is allowed.
 """
 
 import copy
@@ -39,7 +39,7 @@ from spbench_parallel.spatial.redistribute import Redistribute
 from spbench_parallel.spatial.replicated import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.tiling import Tiling
 
-# So narrow that the inner outputs of small images come in several bands too.
+# Narrow bands, so that the inner outputs of small images have several bands too.
 interior_split.MIN_BAND = 3
 DTYPES = {
     "fp64": torch.float64,
@@ -49,18 +49,19 @@ DTYPES = {
 }
 PIXELWISE = {"relu": nn.ReLU, "tanh": nn.Tanh}
 CLOSE = 1e-10
-"""The largest error of chains in fp64, as a share of the largest value."""
+"""The largest error of chains in fp64, relative to the largest value."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """An operator on the whole image, in fp64, and over tiles.
 
-    ``sums`` makes the sums of magnitudes and ``counts`` their terms. An operator without them says
-    in ``roundings`` by how many eps each tensor may be wrong. ``copies`` are never rounded.
+    ``sums`` computes the sums of magnitudes and ``counts`` the number of their terms. An operator
+    without them returns in ``roundings`` the allowed error of each tensor in eps. ``copies`` are
+    never rounded.
     """
 
-    alone: nn.Module
+    is_exact_sum: nn.Module
     tiled: nn.Module
     sums: nn.Module | None = None
     counts: nn.Module | None = None
@@ -70,79 +71,84 @@ class Trial:
 
 
 def conv(case, tiling, dtype):
-    words = words_of(case)
-    wire = DTYPES.get(words.pop("gradient_dtype", None))
+    arguments = get_arguments(case)
+    wire = DTYPES.get(arguments.pop("gradient_dtype", None))
     tiled = SpatialConv2d(
-        case["channels"], tiling=tiling, gradient_dtype=wire, dtype=dtype, **words
+        case["channels"], tiling=tiling, gradient_dtype=wire, dtype=dtype, **arguments
     )
-    alone = filled(case, nn.Conv2d(case["channels"], dtype=torch.float64, **words), dtype)
-    return Trial(alone, tiled, changed(alone, torch.abs), changed(alone, torch.ones_like))
+    whole = fill(case, nn.Conv2d(case["channels"], dtype=torch.float64, **arguments), dtype)
+    return Trial(
+        whole, tiled, change_parameters(whole, torch.abs), change_parameters(whole, torch.ones_like)
+    )
 
 
 def max_pool(case, tiling, dtype):
-    words = words_of(case)
-    sums = window_sums(case["channels"], **words)
-    alone = nn.MaxPool2d(**words)
-    tiled = SpatialMaxPool2d(tiling=tiling, **words)
-    return Trial(alone, tiled, sums, sums, copies=frozenset({"output"}))
+    arguments = get_arguments(case)
+    sums = make_window_sums(case["channels"], **arguments)
+    whole = nn.MaxPool2d(**arguments)
+    tiled = SpatialMaxPool2d(tiling=tiling, **arguments)
+    return Trial(whole, tiled, sums, sums, copies=frozenset({"output"}))
 
 
 def avg_pool(case, tiling, dtype):
-    words = words_of(case)
-    alone = nn.AvgPool2d(**words)
-    tiled = SpatialAvgPool2d(tiling=tiling, **words)
-    words.pop("count_include_pad")
-    return Trial(alone, tiled, alone, window_sums(case["channels"], **words), divides=True)
+    arguments = get_arguments(case)
+    whole = nn.AvgPool2d(**arguments)
+    tiled = SpatialAvgPool2d(tiling=tiling, **arguments)
+    arguments.pop("count_include_pad")
+    return Trial(whole, tiled, whole, make_window_sums(case["channels"], **arguments), divides=True)
 
 
 def global_pool(case, tiling, dtype):
-    alone = nn.AdaptiveAvgPool2d(1)
+    whole = nn.AdaptiveAvgPool2d(1)
     tiled = SpatialGlobalAvgPool2d(tiling=tiling)
-    counts = window_sums(case["channels"], (case["height"], case["width"]))
-    return Trial(alone, tiled, alone, counts, divides=True)
+    counts = make_window_sums(case["channels"], (case["height"], case["width"]))
+    return Trial(whole, tiled, whole, counts, divides=True)
 
 
 def batch_norm(case, tiling, dtype):
-    words = words_of(case)
-    training = words.pop("training")
-    alone = nn.BatchNorm2d(case["channels"], dtype=torch.float64, **words)
-    tiled = SpatialBatchNorm2d(case["channels"], tiling=tiling, dtype=dtype, **words)
-    alone = filled(case, alone, dtype).train(training)
-    return Trial(alone, tiled.train(training), roundings=lambda *data: of_norm(alone, *data))
+    arguments = get_arguments(case)
+    training = arguments.pop("training")
+    whole = nn.BatchNorm2d(case["channels"], dtype=torch.float64, **arguments)
+    tiled = SpatialBatchNorm2d(case["channels"], tiling=tiling, dtype=dtype, **arguments)
+    whole = fill(case, whole, dtype).train(training)
+    return Trial(
+        whole, tiled.train(training), roundings=lambda *data: bound_norm_errors(whole, *data)
+    )
 
 
 def redistribute(case, tiling, dtype):
-    target = partition_of(case | case["arguments"], tiling.comm.size)
-    moved = Redistribute(tiling, target)
-    return Trial(nn.Identity(), moved, copies=frozenset({"output", "input"}))
+    target = make_partition(case | case["arguments"], tiling.comm.size)
+    redistribution = Redistribute(tiling, target)
+    return Trial(nn.Identity(), redistribution, copies=frozenset({"output", "input"}))
 
 
-def fused(case, tiling, dtype):
-    """A chain of layers, once with halos of their own and once in blocks with wide ones."""
-    alone = []
+def make_chain(case, tiling, dtype):
+    """Return a chain of layers, whose tiled version has fused blocks with wide halos."""
+    whole_layers = []
     sums = []
     tiled = []
     layers = case["arguments"]["layers"]
-    at = tiling
+    layer_tiling = tiling
     channels = case["channels"]
-    for kind, words in layers:
-        one = {**case, "channels": channels, "arguments": words}
+    for kind, arguments in layers:
+        layer_case = {**case, "channels": channels, "arguments": arguments}
         if kind in PIXELWISE:
-            alone.append(PIXELWISE[kind]())
+            whole_layers.append(PIXELWISE[kind]())
             sums.append(nn.Identity())
             tiled.append(PIXELWISE[kind]())
             continue
-        trial = OPERATORS[kind](one, at, dtype)
-        alone.append(trial.alone)
+        trial = OPERATORS[kind](layer_case, layer_tiling, dtype)
+        whole_layers.append(trial.whole)
         sums.append(trial.sums)
         tiled.append(trial.tiled)
-        channels, at = words.get("out_channels", channels), trial.tiled.output
+        channels = arguments.get("out_channels", channels)
+        layer_tiling = trial.tiled.output
     chain = fuse(tiled, tiling, case["arguments"]["fused_layers"])
-    whole = nn.Sequential(*alone)
+    whole = nn.Sequential(*whole_layers)
     if case["dtype"] == "fp64":
-        return Trial(whole, chain, roundings=of_magnitude)
+        return Trial(whole, chain, roundings=bound_by_magnitude)
     linear = nn.Sequential(*sums)
-    return Trial(whole, chain, linear, changed(linear, torch.ones_like))
+    return Trial(whole, chain, linear, change_parameters(linear, torch.ones_like))
 
 
 OPERATORS = {
@@ -152,31 +158,31 @@ OPERATORS = {
     "global_pool": global_pool,
     "batch_norm": batch_norm,
     "redistribute": redistribute,
-    "fused": fused,
+    "fused": make_chain,
 }
 
 
-def words_of(case):
-    """Arguments as torch wants them: JSON knows no tuples."""
+def get_arguments(case):
+    """Return the arguments with tuples, which JSON does not have."""
     return {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in case["arguments"].items()
     }
 
 
-def filled(case, module, dtype):
-    """The module with parameters, and running statistics, that the dtype holds exactly."""
+def fill(case, module, dtype):
+    """Fill parameters and running statistics with values that the dtype represents exactly."""
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(random_values(case, parameter.shape, dtype))
+            parameter.copy_(draw_values(case, parameter.shape, dtype))
         for name, buffer in module.named_buffers():
             if name.startswith("running"):
                 buffer.copy_((torch.rand(buffer.shape) + 0.5).to(dtype))
     return module
 
 
-def changed(module, change):
-    """The module with other parameters."""
+def change_parameters(module, change):
+    """Return a copy of the module with changed parameters."""
     other = copy.deepcopy(module)
     with torch.no_grad():
         for parameter in other.parameters():
@@ -184,18 +190,19 @@ def changed(module, change):
     return other
 
 
-def window_sums(channels, kernel_size, stride=None, padding=0, dilation=1):
-    """Sums over the windows of a pooling."""
+def make_window_sums(channels, kernel_size, stride=None, padding=0, dilation=1):
+    """Return a convolution that sums over the windows of a pooling."""
     stride = kernel_size if stride is None else stride
-    words = {"groups": channels, "bias": False, "dtype": torch.float64}
-    sums = nn.Conv2d(channels, channels, kernel_size, stride, padding, dilation, **words)
-    return changed(sums, torch.ones_like).requires_grad_(False)
+    arguments = {"groups": channels, "bias": False, "dtype": torch.float64}
+    sums = nn.Conv2d(channels, channels, kernel_size, stride, padding, dilation, **arguments)
+    return change_parameters(sums, torch.ones_like).requires_grad_(False)
 
 
-def of_norm(module, image, gradient, expected):
-    """Pixels are wrong by eps times their size; dividing by the deviation enlarges that.
+def bound_norm_errors(module, image, gradient, expected):
+    """Return the bounds of a normalisation in eps.
 
-    The errors of a mean's terms point anywhere: together they grow as the root of their number.
+    Dividing by the deviation enlarges the error of pixels. The errors of the terms of a mean are
+    independent, so their sum grows like the root of their number.
     """
     axes = (0, 2, 3)
     count = image.numel() // image.shape[1]
@@ -220,21 +227,21 @@ def of_norm(module, image, gradient, expected):
     }
 
 
-def of_magnitude(image, gradient, expected):
-    """A sum may cancel out: what it may be wrong by follows from the largest value of all."""
+def bound_by_magnitude(image, gradient, expected):
+    """Return bounds in eps that follow from the largest value, because sums may cancel out."""
     eps = torch.finfo(torch.float64).eps
     largest = max(float(value.abs().max()) for value in expected.values())
     return dict.fromkeys(expected, CLOSE / eps * max(1.0, largest))
 
 
-def random_values(case, shape, dtype):
-    """Equal on all ranks, which have the same seed."""
+def draw_values(case, shape, dtype):
+    """Return values that are equal on all ranks, which have the same seed."""
     if case["data"] == "whole":
         return torch.randint(-1, 2, tuple(shape)).to(dtype)
     return torch.randn(tuple(shape)).to(dtype)
 
 
-def partition_of(case, size):
+def make_partition(case, size):
     grid = Grid(*case["grid"])
     return Partition.from_grid(grid, case["height"], case["width"], ranks=case["owners"], size=size)
 
@@ -247,188 +254,190 @@ def cut(tensor, box, layout="view"):
     return part.clone(memory_format=formats[layout])
 
 
-def derivatives(module, image, gradient, input_gradient=True):
-    """The output, the gradients of all that it depends on, and the running statistics."""
+def compute_derivatives(module, image, gradient, input_gradient=True):
+    """Return the output, the gradients of image and parameters, and the running statistics."""
     module.zero_grad(set_to_none=True)
     image = image.detach().requires_grad_(input_gradient)
     output = module(image)
     if output.requires_grad:
         output.backward(gradient)
-    found = {"output": output.detach()}
+    results = {"output": output.detach()}
     if input_gradient:
-        found["input"] = image.grad
-    found |= {name: value.grad for name, value in module.named_parameters()}
+        results["input"] = image.grad
+    results |= {name: value.grad for name, value in module.named_parameters()}
     running = {name: value for name, value in module.named_buffers() if "running" in name}
-    return found | copy.deepcopy(running)
+    return results | copy.deepcopy(running)
 
 
-def rounding(case, trial, image, gradient, expected):
-    """By the name of a tensor, the largest error that rounding explains."""
+def compute_allowed_errors(case, trial, image, gradient, expected):
+    """Return the largest error that rounding allows, by tensor."""
     eps = torch.finfo(DTYPES[case["dtype"]]).eps
     wire = DTYPES.get(case["arguments"].get("gradient_dtype"), torch.float64)
-    coarse = max(eps, torch.finfo(wire).eps)
+    wire_eps = max(eps, torch.finfo(wire).eps)
     if trial.roundings is not None:
         roundings = trial.roundings(image, gradient, expected)
         return {name: eps * roundings[name] for name in expected}
     if trial.sums is None:
         return dict.fromkeys(expected, 0.0)
-    sums = derivatives(trial.sums, image.abs(), gradient.abs())
-    counts = derivatives(trial.counts, torch.ones_like(image), torch.ones_like(gradient))
+    sums = compute_derivatives(trial.sums, image.abs(), gradient.abs())
+    counts = compute_derivatives(trial.counts, torch.ones_like(image), torch.ones_like(gradient))
     allowed = {}
     for name in expected:
-        of_one = eps if name in ("output", "input") else coarse
+        term_eps = eps if name in ("output", "input") else wire_eps
         largest = float(sums[name].max())
-        whole = case["data"] == "whole" and not trial.divides and largest <= 2.0 / of_one
-        exact = whole or name in trial.copies
-        # Dividing by the number of pixels takes a few steps more.
+        is_exact_sum = case["data"] == "whole" and not trial.divides and largest <= 2.0 / term_eps
+        exact = is_exact_sum or name in trial.copies
+        # Dividing by the number of pixels takes some more steps.
         steps = float(counts[name].max()) + (3 if trial.divides else 0)
-        allowed[name] = 0.0 if exact else of_one * steps * largest
+        allowed[name] = 0.0 if exact else term_eps * steps * largest
     return allowed
 
 
-def largest_error(found, expected, dtype):
-    if found is None or found.shape != expected.shape or found.dtype != dtype:
-        raise AssertionError(f"found {found}, expected {expected.shape} of {dtype}")
-    return float((found.double() - expected).abs().max()) if expected.numel() else 0.0
+def largest_error(tensor, expected, dtype):
+    if tensor is None or tensor.shape != expected.shape or tensor.dtype != dtype:
+        raise AssertionError(f"got {tensor}, expected {expected.shape} of {dtype}")
+    return float((tensor.double() - expected).abs().max()) if expected.numel() else 0.0
 
 
-def one_round(case, trial, tiling, data):
-    """Errors and allowed errors of this rank, by the name of a tensor."""
+def run_round(case, trial, tiling, data):
+    """Return the errors and the allowed errors of this rank, by tensor."""
     image, gradient = (tensor.double() for tensor in data)
     dtype = data[0].dtype
-    expected = derivatives(trial.alone, image, gradient, case["input_gradient"])
-    allowed = rounding(case, trial, image, gradient, expected)
-    outputs = trial.tiled.output.tile if hasattr(trial.tiled, "output") else Box((0, 1), (0, 1))
-    found = derivatives(
+    expected = compute_derivatives(trial.whole, image, gradient, case["input_gradient"])
+    allowed = compute_allowed_errors(case, trial, image, gradient, expected)
+    output_box = trial.tiled.output.tile if hasattr(trial.tiled, "output") else Box((0, 1), (0, 1))
+    results = compute_derivatives(
         trial.tiled,
         cut(data[0], tiling.tile, case["layout"]),
-        cut(data[1], outputs),
+        cut(data[1], output_box),
         case["input_gradient"],
     )
-    expected["output"] = cut(expected["output"], outputs)
+    expected["output"] = cut(expected["output"], output_box)
     if "input" in expected:
         expected["input"] = cut(expected["input"], tiling.tile)
     return {
-        name: (largest_error(found[name], expected[name], dtype), allowed[name])
+        name: (largest_error(results[name], expected[name], dtype), allowed[name])
         for name in expected
     }
 
 
-def gather_of(module, tile):
+def find_gather(module, tile):
     if isinstance(module, Redistribute):
         return module.gathers.get(tile)
-    way = module.tiled.executions[module.tiled.tiling.overlap]
-    return way.gathers.get(tile)
+    execution = module.tiled.executions[module.tiled.tiling.overlap]
+    return execution.gathers.get(tile)
 
 
-def spoil(case, trial, tiling, dtype):
-    """Change one value that the last rank of those who receive something has received."""
+def change_received_value(case, trial, tiling, dtype):
+    """Change one value that the last receiving rank receives."""
     shape = (case["batch"], case["channels"], case["height"], case["width"])
     tile = cut(torch.zeros(shape, dtype=dtype), tiling.tile, case["layout"])
-    gather = gather_of(trial.tiled, tile)
-    way = case["spoil"]["way"]
-    pieces_of = gather.table.list_received if way == "forward" else gather.table.list_sent
-    victim = max(rank for rank in range(tiling.comm.size) if pieces_of(rank))
-    exchange = getattr(gather, way)
-    wait = exchange.wait
+    gather = find_gather(trial.tiled, tile)
+    direction = case["change"]["direction"]
+    list_pieces = gather.table.list_received if direction == "forward" else gather.table.list_sent
+    victim = max(rank for rank in range(tiling.comm.size) if list_pieces(rank))
+    exchange = getattr(gather, direction)
+    original_wait = exchange.wait
 
-    def spoiled():
-        wait()
+    def wait():
+        original_wait()
         piece = exchange.received[-1]
-        piece[0, 0, piece.shape[2] // 2, piece.shape[3] // 2] *= float(case["spoil"]["factor"])
+        piece[0, 0, piece.shape[2] // 2, piece.shape[3] // 2] *= float(case["change"]["factor"])
 
     if tiling.comm.rank == victim:
-        exchange.wait = spoiled
+        exchange.wait = wait
 
 
 def free(module):
-    for one in (module, getattr(module, "tiled", None)):
-        if hasattr(one, "free"):
-            one.free()
+    for resource in (module, getattr(module, "tiled", None)):
+        if hasattr(resource, "free"):
+            resource.free()
 
 
 def compare(case, comm):
-    """The largest errors of all rounds, each with data of its own."""
+    """Return the largest errors of all rounds, which have different data."""
     dtype = DTYPES[case["dtype"]]
-    tiling = Tiling(comm, partition_of(case, comm.size), case["transport"], case["overlap"])
+    tiling = Tiling(comm, make_partition(case, comm.size), case["transport"], case["overlap"])
     torch.manual_seed(case["seed"])
     trial = OPERATORS[case["operator"]](case, tiling, dtype)
-    trial.tiled.load_state_dict(trial.alone.state_dict())
-    if case["spoil"]:
-        spoil(case, trial, tiling, dtype)
+    trial.tiled.load_state_dict(trial.whole.state_dict())
+    if case["change"]:
+        change_received_value(case, trial, tiling, dtype)
     shape = (case["batch"], case["channels"], case["height"], case["width"])
     with torch.no_grad():
-        probe = copy.deepcopy(trial.alone).eval()(torch.zeros(shape, dtype=torch.float64))
-    answer = {}
+        probe = copy.deepcopy(trial.whole).eval()(torch.zeros(shape, dtype=torch.float64))
+    rounds = {}
     for _ in range(case["rounds"]):
-        image, gradient = (random_values(case, of, dtype) for of in (shape, probe.shape))
+        image, gradient = (draw_values(case, size, dtype) for size in (shape, probe.shape))
         if case["gradient"] == "ones":
             gradient = gradient.new_ones(1).expand(gradient.shape)
-        for name, (error, allowed) in one_round(case, trial, tiling, (image, gradient)).items():
-            answer.setdefault(name, []).append({"error": error, "allowed": allowed})
+        for name, (error, allowed) in run_round(case, trial, tiling, (image, gradient)).items():
+            rounds.setdefault(name, []).append({"error": error, "allowed": allowed})
     free(trial.tiled)
-    return {name: max(rounds, key=severity) for name, rounds in answer.items()}
+    return {name: max(errors, key=compute_severity) for name, errors in rounds.items()}
 
 
-def severity(one):
-    """NaN is the worst."""
-    return one["error"] - one["allowed"] if one["error"] == one["error"] else float("inf")
+def compute_severity(row):
+    """Return the excess of an error, which is infinite for NaN."""
+    return row["error"] - row["allowed"] if row["error"] == row["error"] else float("inf")
 
 
-def adjoint(case, comm):
-    """<Gx, y> and <x, G'y> over all ranks, in whole numbers, and whether Gx is right."""
-    partition = partition_of(case, comm.size)
+def check_adjoint(case, comm):
+    """Return <Gx, y> and <x, G'y> over all ranks, in whole numbers, and whether Gx is correct."""
+    partition = make_partition(case, comm.size)
     torch.manual_seed(case["seed"])
     shape = (case["batch"], case["channels"], case["height"], case["width"])
     image = torch.randint(-9, 10, shape).to(DTYPES[case["dtype"]])
     parts = [[Box(*map(tuple, box)) for box in boxes] for boxes in case["parts"]]
-    needed = tuple(hull([box.intersect(partition.image) for box in boxes]) for boxes in parts)
+    needed = tuple(
+        compute_hull([box.intersect(partition.image) for box in boxes]) for boxes in parts
+    )
     tile = cut(image, partition.tile(comm.rank), case["layout"]).detach().requires_grad_()
-    mine = parts[comm.rank]
+    own_boxes = parts[comm.rank]
     table = Transfers(partition, needed)
-    gather = Gather(comm, table, mine, sample=tile, transport=case["transport"])
+    gather = Gather(comm, table, own_boxes, sample=tile, transport=case["transport"])
     torch.manual_seed(case["seed"] + comm.rank)
     flight = gather.start(tile)
     gathered = [flight.tile, *gather.finish(flight)]
     weights = [torch.randint(-9, 10, part.shape).to(part.dtype) for part in gathered]
-    # Of the last part nothing is used: its gradient does not exist.
-    used = list(zip(gathered, weights, strict=True))[: max(1, len(mine))]
+    # The last part is not used, so it has no gradient.
+    used = list(zip(gathered, weights, strict=True))[: max(1, len(own_boxes))]
     sum((part * weight).sum() for part, weight in used).backward()
-    found = sum(float((part * weight).sum()) for part, weight in used)
-    wanted = [beyond(image, box) for box in mine]
-    same = all(map(torch.equal, gathered[1:], wanted))
-    answer = {
+    product = sum(float((part * weight).sum()) for part, weight in used)
+    expected = [cut_with_padding(image, box) for box in own_boxes]
+    same = all(map(torch.equal, gathered[1:], expected))
+    result = {
         "same": same,
-        "forward": comm.allreduce(found),
+        "forward": comm.allreduce(product),
         "backward": comm.allreduce(float((tile * tile.grad).sum())),
     }
     gather.free()
-    return answer
+    return result
 
 
 class Block(bytearray):
-    """Memory whose end can be watched."""
+    """Memory that allows weak references."""
 
 
-def kept(case, comm):
-    """Whether the memory of a tile is still there when nobody needs it any more."""
+def check_tile_is_freed(case, comm):
+    """Return whether the memory of a tile is kept after its last use."""
     dtype = DTYPES[case["dtype"]]
-    tiling = Tiling(comm, partition_of(case, comm.size), case["transport"], case["overlap"])
+    tiling = Tiling(comm, make_partition(case, comm.size), case["transport"], case["overlap"])
     tiled = conv(case, tiling, dtype).tiled
     shape = (case["batch"], case["channels"], *tiling.tile.shape)
     block = Block(math.prod(shape) * dtype.itemsize)
-    watched = weakref.ref(block)
+    reference = weakref.ref(block)
     tile = torch.frombuffer(block, dtype=dtype).view(shape).requires_grad_()
     del block
     tiled(tile).sum().backward()
     del tile
-    answer = {"kept": watched() is not None}
+    result = {"kept": reference() is not None}
     free(tiled)
-    return answer
+    return result
 
 
-def hull(boxes):
-    """The smallest box that holds all of these."""
+def compute_hull(boxes):
+    """Return the smallest box that contains all boxes."""
     boxes = [box for box in boxes if not box.empty]
     if not boxes:
         return EMPTY_BOX
@@ -437,25 +446,26 @@ def hull(boxes):
     return Box((min(tops), max(bottoms)), (min(lefts), max(rights)))
 
 
-def beyond(image, box):
-    """A box of the image, with zeros where it reaches beyond."""
-    around = 20
-    padded = nn.functional.pad(image, (around,) * 4)
-    rows, cols = ((first + around, last + around) for first, last in (box.rows, box.cols))
+def cut_with_padding(image, box):
+    """Return a box of the image, with zeros beyond the border."""
+    padding = 20
+    padded = nn.functional.pad(image, (padding,) * 4)
+    rows, cols = ((first + padding, last + padding) for first, last in (box.rows, box.cols))
     return cut(padded, Box(rows, cols))
 
 
-def answer_of(world, case):
-    """The answer of this rank; None where it takes no part."""
+def run_case(world, case):
+    """Return the result of this rank, or None if it takes no part."""
     ranks = case["ranks"]
     member = world.rank in ranks
     comm = world.Split(0 if member else MPI.UNDEFINED, ranks.index(world.rank) if member else 0)
     if not member:
         return None
     try:
-        return {"adjoint": adjoint, "kept": kept}.get(case["operator"], compare)(case, comm)
+        special = {"adjoint": check_adjoint, "kept": check_tile_is_freed}
+        return special.get(case["operator"], compare)(case, comm)
     except Exception as error:
-        # At once: where the others go on, they wait for this rank and nobody answers.
+        # Print at once: if the other ranks wait for this one, no result is ever written.
         traceback.print_exc()
         sys.stderr.flush()
         return {"exception": f"{type(error).__name__}: {error}"}
@@ -464,25 +474,25 @@ def answer_of(world, case):
 
 
 def serve(world, lines):
-    """Answer until there are no more cases."""
+    """Run cases until there are no more lines."""
     while True:
         line = lines.readline() if world.rank == 0 else None
         sleep_at_barrier(world)
         case = world.bcast(json.loads(line) if line else None)
         if case is None:
             return
-        answer = answer_of(world, case)
+        result = run_case(world, case)
         sleep_at_barrier(world)
-        answers = world.gather(answer)
+        results = world.gather(result)
         if world.rank == 0:
-            said = [answers[rank] for rank in case["ranks"]]
-            lines.write(json.dumps(said) + "\n")
+            member_results = [results[rank] for rank in case["ranks"]]
+            lines.write(json.dumps(member_results) + "\n")
             lines.flush()
 
 
 def main():
     torch.set_num_threads(1)
-    # NNPACK convolves by Fourier transforms, which round whole numbers too.
+    # NNPACK convolves with Fourier transforms, which round whole numbers too.
     torch.backends.nnpack.set_flags(False)
     world = MPI.COMM_WORLD
     if world.rank > 0:
