@@ -63,11 +63,11 @@ FORMATS = [
     for channels_last in (False, True)
     for into in (False, True)
 ]
-PLACES = [
+SHAPED = [
     make_case("halos", transport=transport, **shape) for transport in NAMES for shape in SHAPES
 ]
-AT_ONCE = [make_case("two_at_once", transport=transport) for transport in NAMES]
-EXCHANGES = [*AT_ONCE, *PLACES, *FORMATS]
+TWO_AT_ONCE = [make_case("two_at_once", transport=transport) for transport in NAMES]
+EXCHANGES = [*TWO_AT_ONCE, *SHAPED, *FORMATS]
 ON_THE_HOST = [exchange for exchange in EXCHANGES if exchange["transport"] != "cuda-ipc"]
 ON_STREAMS = [
     exchange | {"device": LATE} for exchange in EXCHANGES if exchange["transport"] in ON_A_DEVICE
@@ -80,8 +80,8 @@ FAULTS = [
     if (transport, device) != ("cuda-ipc", "cpu")
 ]
 UNSHARED = [
-    make_case("unshared", words=f"transport cuda-ipc: rank {words}", **broken)
-    for broken, words in (
+    make_case("unshared", message=f"transport cuda-ipc: rank {message}", **broken)
+    for broken, message in (
         (
             {"share": "fails"},
             "1 cannot share memory of GPUs with others here (CUDA error: no such",
@@ -121,8 +121,8 @@ ON_USED_MEMORY = [
 PINNED = ("pinned", "SPBENCH_CUDA_AWARE=0")
 POINTERS = ("device pointers", "SPBENCH_CUDA_AWARE=1")
 PATHS = [
-    make_case("path", words=words, taken=taken, why=why)
-    for words, (taken, why) in (
+    make_case("path", settings=settings, path=path, reason=reason)
+    for settings, (path, reason) in (
         ("0000", PINNED),
         ("1111", POINTERS),
         ("1101", (PINNED[0], f"{PINNED[1]} on rank 2")),
@@ -131,23 +131,25 @@ PATHS = [
 WRONG = [
     make_case("disagreement"),
     make_case(
-        "unfit", transport="shm", device="cuda", words="transport shm is for memory of the host"
+        "unfit", transport="shm", device="cuda", message="transport shm is for memory of the host"
     ),
     make_case(
-        "unfit", transport="shm", device="cuda", words="and the device is cuda; those that apply"
+        "unfit", transport="shm", device="cuda", message="and the device is cuda; those that apply"
     ),
     make_case(
-        "unfit", transport="cuda", device="cpu", words="transport cuda is for memory of a GPU"
+        "unfit", transport="cuda", device="cpu", message="transport cuda is for memory of a GPU"
     ),
-    make_case("unfit", transport="cuda-ipc", device="cpu", words="cuda-ipc is for memory of a GPU"),
     make_case(
-        "unfit", transport="nccl", device="cpu", words="those that apply: packed, datatype, shm"
+        "unfit", transport="cuda-ipc", device="cpu", message="cuda-ipc is for memory of a GPU"
     ),
-    make_case("unfit", transport="pigeon", device="cpu", words="transport pigeon is not known"),
+    make_case(
+        "unfit", transport="nccl", device="cpu", message="those that apply: packed, datatype, shm"
+    ),
+    make_case("unfit", transport="pigeon", device="cpu", message="transport pigeon is not known"),
 ]
 GPUS = [
-    make_case("gpus_of_their_own", gpus=gpus, words=words)
-    for gpus, words in (
+    make_case("gpus_of_their_own", gpus=gpus, message=message)
+    for gpus, message in (
         (["a 0", "a 1", "b 0", "b 1"], ""),
         (
             ["a 0", "a 1", "b 0", "a 1"],

@@ -1,8 +1,8 @@
-"""Carries messages between stages in every way that this host has, and says what went wrong.
+"""Sends messages between stages with each backend of this host, and writes the problems.
 
     mpirun -n 2 python -m mpi4py carry_all.py RESULTS.json
 
-A result is, by check, what each rank found wrong; nothing where all is right.
+The result has a text per rank by check, which is empty if the check found no problem.
 """
 
 import json
@@ -23,27 +23,27 @@ from spbench_parallel.p2p.opening import open_p2p
 CPU = torch.device("cpu")
 TAGS = (0, 1)
 LONG = 100_000
-"""Bytes that no MPI sends before their receiver has asked for them."""
+"""The size of a message that MPI does not send before its receive is posted."""
 
 
-def in_order(comm, backend):
-    """Messages of a tag come in their order, whatever has been asked for first of another tag."""
+def check_order(comm, backend):
+    """Messages with a tag arrive in their order, whatever the order of other tags."""
     p2p = open_p2p(backend, comm, CPU, TAGS)
     other = 1 - comm.rank
     received = {tag: [torch.zeros(LONG, dtype=torch.uint8) for _ in range(2)] for tag in TAGS}
     sent = {tag: [torch.full_like(received[tag][0], 10 * tag + turn) for turn in range(2)]
             for tag in TAGS}  # fmt: skip
     pending = [
-        one
+        request
         for tag in (TAGS if comm.rank else reversed(TAGS))
         for memory in received[tag]
-        for one in p2p.receive([(memory, other)], tag)
+        for request in p2p.receive([(memory, other)], tag)
     ]
     for turn in range(2):
         for tag in TAGS if comm.rank else reversed(TAGS):
             pending += p2p.send([(sent[tag][turn], other)], tag)
-    for one in pending:
-        one.wait()
+    for request in pending:
+        request.wait()
     p2p.free()
     wrong = [
         (tag, turn, int(memory[0]))
@@ -54,58 +54,60 @@ def in_order(comm, backend):
     return f"{wrong}" if wrong else ""
 
 
-def deadline(comm):
-    """A message that never comes is not waited for for ever."""
+def check_deadline(comm):
+    """The wait for a message that is never sent ends with an error."""
     with patch.object(torch_group, "_TIMEOUT", timedelta(seconds=2)):
         p2p = open_p2p("gloo", comm, CPU, TAGS)
     start = time.monotonic()
-    said = "no error"
+    problem = ""
     if comm.rank == 0:
-        (pending,) = p2p.receive([(torch.zeros(8, dtype=torch.uint8), 1)], 0)
+        (request,) = p2p.receive([(torch.zeros(8, dtype=torch.uint8), 1)], 0)
         try:
-            pending.wait()
+            request.wait()
+            problem = "no error"
         except RuntimeError:
-            said = ""
-        waited = time.monotonic() - start
-        said = said or ("" if waited < 20 else f"waited for {waited:.0f} s")
-    else:
-        said = ""
+            seconds = time.monotonic() - start
+            if seconds >= 20:
+                problem = f"waited for {seconds:.0f} s"
     comm.Barrier()
     p2p.free()
-    return said
+    return problem
 
 
-def refused(comm, backend, kind, words):
-    """All ranks say the same, in one sentence."""
+def check_error(comm, backend, kind, message):
+    """All ranks raise the same error."""
     try:
         open_p2p(backend, comm, CPU, TAGS)
     except kind as error:
-        return "" if str(error) == words else str(error)
+        return "" if str(error) == message else str(error)
     return "no error"
 
 
 CHECKS = {
-    "mpi": partial(in_order, backend="mpi"),
-    "gloo": partial(in_order, backend="gloo"),
-    "deadline": deadline,
+    "mpi": partial(check_order, backend="mpi"),
+    "gloo": partial(check_order, backend="gloo"),
+    "deadline": check_deadline,
     "nccl without a GPU": partial(
-        refused,
+        check_error,
         backend="nccl",
         kind=CannotRunError,
-        words="backend nccl needs a GPU for each rank, and rank 0 has none; "
+        message="backend nccl needs a GPU for each rank, and rank 0 has none; "
         "take backend mpi or gloo",
     ),
     "unknown": partial(
-        refused, backend="pigeon", kind=ValueError, words="'pigeon' is none of mpi, gloo, nccl"
+        check_error,
+        backend="pigeon",
+        kind=ValueError,
+        message="'pigeon' is none of mpi, gloo, nccl",
     ),
 }
 
 
 def main():
     comm = MPI.COMM_WORLD
-    answers = {name: comm.gather(check(comm)) for name, check in CHECKS.items()}
+    results = {name: comm.gather(check(comm)) for name, check in CHECKS.items()}
     if comm.rank == 0:
-        Path(sys.argv[1]).write_text(json.dumps(answers))
+        Path(sys.argv[1]).write_text(json.dumps(results))
 
 
 main()

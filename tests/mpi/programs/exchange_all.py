@@ -1,16 +1,19 @@
-"""Exchanges pieces over every transport, on 4 ranks, and writes what went wrong on each of them.
+"""Exchanges pieces over every transport on 4 ranks, and writes the problems of each rank.
 
     mpirun -n 4 python -m mpi4py exchange_all.py CASES.json RESULTS.json
 
-A case is ``{"check", "ranks", ...}``: a function of this program, the ranks of the world that run
-it, in the order of their numbers in the case's communicator, and its arguments. A result is one
-text a rank: empty where all was right.
+A case is ``{"check", "ranks", ...}``: the name of a check, the ranks of the world that run it in
+the order of their numbers in the communicator, and its arguments. A result has a text per rank,
+which is empty if the check found no problem.
 
-There is no GPU here. ``cuda``, ``cuda-ipc`` and ``nccl`` run all the same: the first on tensors of
-the host, and on those of a stand-in, whose streams do their work only when something waits for it,
-so that a wait that is missing leaves NaN; the second on those of the stand-in; the third on the
-host, with gloo in the place of NCCL. That shows that they pack, send, receive and unpack the right
-pieces, in the right order; it shows nothing of CUDA.
+No GPU takes part:
+
+- ``cuda`` uses tensors of the host, and those of a stand-in. The streams of the stand-in work only
+  when there is a wait, so that a missing wait leaves NaN.
+- ``cuda-ipc`` uses tensors of the stand-in.
+- ``nccl`` uses tensors of the host, and gloo instead of NCCL.
+
+So the checks cover packing, sending, receiving and unpacking of pieces, but no calls of CUDA.
 """
 
 import json
@@ -67,16 +70,16 @@ WITHOUT_A_GPU = {
 
 
 @contextmanager
-def offered(transport):
-    """Offers a transport on the host that the library offers on a GPU only."""
+def enable_transport(transport):
+    """Make a transport available on the host that is only available on a GPU."""
     if transport not in WITHOUT_A_GPU:
         yield
         return
-    made = dict(choose.TRANSPORTS) | {transport: WITHOUT_A_GPU[transport]}
+    transports = dict(choose.TRANSPORTS) | {transport: WITHOUT_A_GPU[transport]}
     with (
         mock.patch.object(choose, "find_refusals", return_value={}),
-        mock.patch.object(choose, "TRANSPORTS", made),
-        # The stand-in's values lie in memory of the host, which MPI can take.
+        mock.patch.object(choose, "TRANSPORTS", transports),
+        # The values of the stand-in are in memory of the host, which MPI can use.
         mock.patch.object(
             staged, "mpi_buffer", lambda tensor: mpi_buffer(getattr(tensor, "elem", tensor))
         ),
@@ -84,24 +87,24 @@ def offered(transport):
         yield
 
 
-def image(seed, box, dtype):
-    """A box of random values that all ranks know; ``seed`` says whose image, and which round."""
-    return view_box(whole_image(seed, dtype), Box((0, 32), (0, 32)), box)
+def make_values(seed, box, dtype):
+    """Return a box of random values, which are equal on all ranks; ``seed`` selects the image."""
+    return view_box(make_image(seed, dtype), Box((0, 32), (0, 32)), box)
 
 
 @cache
-def whole_image(seed, dtype):
+def make_image(seed, dtype):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(BATCH, CHANNELS, 32, 32, dtype=torch.float64, generator=generator).to(dtype)
 
 
-def same(one, other):
-    bits = BITS[one.element_size()]
-    return torch.equal(one.contiguous().view(bits), other.contiguous().view(bits))
+def equal_bits(tensor, other):
+    bits = BITS[tensor.element_size()]
+    return torch.equal(tensor.contiguous().view(bits), other.contiguous().view(bits))
 
 
 class Trial:
-    """One exchange of halos, with all that it takes to know what must come."""
+    """An exchange of halos, with the expected values."""
 
     def __init__(
         self,
@@ -143,21 +146,21 @@ class Trial:
         self.sent, self.expected = (expected, sent) if adjoint else (sent, expected)
         self.tile = owned.tile(comm.rank)
         self.needed = table.needed[comm.rank]
-        # What is sent lies in `source`, what comes goes to `landing`: forward from the tile into
-        # all that is needed, backward the other way round.
+        # `source` has the sent pixels, `landing` the received ones: forward from the tile to all
+        # needed pixels, backward in the opposite direction.
         self.origin = self.tile
         self.target = self.needed
         if adjoint:
             self.origin = self.needed
             self.target = self.tile
-        self.source = self.new(self.origin)
-        self.landing = self.new(self.target)
+        self.source = self.create_tensor(self.origin)
+        self.landing = self.create_tensor(self.target)
         self.into = [view_box(self.landing, self.target, piece.box) for piece in self.expected]
-        with offered(transport):
+        with enable_transport(transport):
             self.exchange = Exchange(
                 comm,
                 table,
-                self.views(),
+                self.list_views(),
                 batch=BATCH,
                 channels=CHANNELS,
                 dtype=self.dtype,
@@ -168,82 +171,82 @@ class Trial:
                 adjoint=adjoint,
             )
 
-    def new(self, box):
+    def create_tensor(self, box):
         shape = (BATCH, CHANNELS, box.height, box.width)
         return torch.empty(shape, dtype=self.dtype, device=self.device, memory_format=self.layout)
 
-    def views(self):
+    def list_views(self):
         return [view_box(self.source, self.origin, piece.box) for piece in self.sent]
 
-    def values(self, rank, round_, box):
-        """Forward all ranks have parts of one image; backward each has gradients of its own."""
+    def make_values(self, rank, round_, box):
+        """Return values of one image for forward, and of a different one per rank for backward."""
         owner = 1 + rank if self.adjoint else 0
-        return image(1000 * self.seed + 10 * round_ + owner, box, self.dtype)
+        return make_values(1000 * self.seed + 10 * round_ + owner, box, self.dtype)
 
     def prepare(self, round_):
-        """Fresh data to send, from a new tensor in every second round; NaN where they arrive."""
+        """Write new values, to a new tensor in every second round, and NaN to the target."""
         if round_ % 2:
-            self.source = self.new(self.origin)
-            self.exchange.bind(self.views())
-        self.source.copy_(self.values(self.comm.rank, round_, self.origin))
+            self.source = self.create_tensor(self.origin)
+            self.exchange.bind(self.list_views())
+        self.source.copy_(self.make_values(self.comm.rank, round_, self.origin))
         self.landing.fill_(float("nan"))
-        self.comm.Barrier()  # All have read what the last round brought.
+        self.comm.Barrier()  # all ranks have read the values of the last round
         self.exchange.poison()
 
     def hurry_copies(self, round_):
-        """Let the copies come before what the current stream was asked for, where they may."""
+        """Run the copies before the work of the current stream in every second round."""
         if self.device.type == "late" and round_ % 2 == 0:
             with LATE.streams.use_copy_stream():
                 LATE.streams.synchronize()
 
-    def problem(self, round_, arrived):
-        for piece, there in zip(self.expected, arrived, strict=True):
-            values = there.cpu()
-            wanted = self.values(piece.peer, round_, piece.box)
-            if values.shape != wanted.shape:
+    def find_problem(self, round_, received):
+        for piece, tensor in zip(self.expected, received, strict=True):
+            values = tensor.cpu()
+            expected = self.make_values(piece.peer, round_, piece.box)
+            if values.shape != expected.shape:
                 return f"round {round_}: from rank {piece.peer} shape {tuple(values.shape)}"
-            if not same(values, wanted):
+            if not equal_bits(values, expected):
                 return f"round {round_}: wrong values from rank {piece.peer}"
         return ""
 
     def finish(self, round_):
-        """Wait, and compare what came: as received, and where it was to go."""
+        """Wait, and return the problem of the received pieces."""
         self.exchange.wait()
         self.hurry_copies(round_)
-        # A look waits: where pieces go on to their targets, it is left out in half of the rounds.
-        looks = not self.unpacks or round_ < ROUNDS // 2
-        problem = self.problem(round_, self.exchange.received) if looks else ""
+        # A comparison waits, so half of the rounds that unpack pieces have none before it.
+        compares = not self.unpacks or round_ < ROUNDS // 2
+        problem = self.find_problem(round_, self.exchange.received) if compares else ""
         self.exchange.unpack()
         self.hurry_copies(round_)
         self.exchange.release()
         return problem
 
 
-def halos(comm, **arguments):
+def check_halos(comm, **arguments):
     trial = Trial(comm, **arguments)
     problems = []
     for round_ in range(ROUNDS):
         trial.prepare(round_)
         if round_ % comm.size == comm.rank:
-            time.sleep(0.002)  # Nobody may read what this rank has not sent yet.
+            time.sleep(0.002)  # no rank may read before this one has sent
         trial.exchange.start()
         trial.hurry_copies(round_)
         problems.append(trial.finish(round_))
         if arguments.get("into"):
-            problems.append(trial.problem(round_, trial.into))
+            problems.append(trial.find_problem(round_, trial.into))
             pixels = sum(piece.box.height * piece.box.width for piece in trial.expected)
             if int((~trial.landing.isnan()).sum()) != pixels * BATCH * CHANNELS:
-                problems.append(f"round {round_}: values came to where none belong")
+                problems.append(f"round {round_}: values outside of the pieces changed")
     trial.exchange.free()
     return next(filter(None, problems), "")
 
 
-def planted(comm, transport, fault, device):
-    """The harm of a fault to pieces after `wait` is there when they have been unpacked."""
+def check_fault(comm, transport, fault, device):
+    """A fault that changes pieces after `wait` is visible in the unpacked pieces."""
     trial = Trial(comm, transport, into=True, device=device)
     world = SimpleNamespace(rank=comm.rank)
     inject_halo_fault(SimpleNamespace(planted=fault.__eq__, world=world), trial.exchange)
-    unnoticed = []
+    correct_rounds = []
     for round_ in range(ROUNDS):
         trial.prepare(round_)
         trial.exchange.start()
@@ -251,23 +254,23 @@ def planted(comm, transport, fault, device):
         trial.exchange.unpack()
         trial.hurry_copies(round_)
         trial.exchange.release()
-        if not trial.problem(round_, trial.into):
-            unnoticed.append(round_)
+        if not trial.find_problem(round_, trial.into):
+            correct_rounds.append(round_)
     trial.exchange.free()
-    # The first round's pieces are not stale yet.
-    wanted = [0] if fault == "stale-halo" else []
-    return "" if unnoticed == wanted else f"in rounds {unnoticed} nothing is to be seen"
+    # The pieces of the first round cannot be stale.
+    expected = [0] if fault == "stale-halo" else []
+    return "" if correct_rounds == expected else f"no fault in rounds {correct_rounds}"
 
 
-def two_at_once(comm, transport, device="cpu"):
+def check_two_at_once(comm, transport, device="cpu"):
     trials = [Trial(comm, transport, seed=seed, device=device) for seed in (1, 2)]
-    # Tags tell the two apart, in whatever order they start; NCCL has none, and goes by the order.
-    turned = transport != "nccl" and comm.rank % 2
+    # Tags distinguish the two exchanges in any order. NCCL has no tags and needs the same order.
+    is_reversed = transport != "nccl" and comm.rank % 2
     problems = []
     for round_ in range(ROUNDS):
         for trial in trials:
             trial.prepare(round_)
-        for trial in reversed(trials) if turned else trials:
+        for trial in reversed(trials) if is_reversed else trials:
             trial.exchange.start()
         problems += [trial.finish(round_) for trial in trials]
     for trial in trials:
@@ -275,18 +278,18 @@ def two_at_once(comm, transport, device="cpu"):
     return next(filter(None, problems), "")
 
 
-def in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments):
-    """Exchanges without a look between them: nothing is written over, or gone, before it is read.
+def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments):
+    """Exchanges without a comparison in between overwrite or free nothing before it is read.
 
-    Some ranks wait for their device at once. What the others' is to read, it has not read yet.
+    Some ranks wait for their device at once. The devices of the others have read nothing yet.
     """
     trial = Trial(comm, transport, **arguments)
-    kept = []
+    copies = []
     for round_ in range(2 * ROUNDS):
-        trial.source.copy_(trial.values(comm.rank, round_, trial.origin))
+        trial.source.copy_(trial.make_values(comm.rank, round_, trial.origin))
         trial.exchange.start()
         trial.exchange.wait()
-        kept.append([piece.clone() for piece in trial.exchange.received])
+        copies.append([piece.clone() for piece in trial.exchange.received])
         trial.exchange.release()
     if poisoned:
         comm.Barrier()
@@ -296,28 +299,28 @@ def in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments)
     if (comm.rank + quick) % 2:
         LATE.streams.synchronize()
     time.sleep(0.02)
-    problems = [trial.problem(round_, pieces) for round_, pieces in enumerate(kept)]
+    problems = [trial.find_problem(round_, pieces) for round_, pieces in enumerate(copies)]
     if not freed:
         trial.exchange.free()
     return next(filter(None, problems), "")
 
 
-def opened_meanwhile(comm, transport, device):
-    """A transport that is opened while another exchanges does not change what arrives."""
+def check_opened_meanwhile(comm, transport, device):
+    """Opening a transport during an exchange of another one does not change its values."""
     trial = Trial(comm, transport, device=device)
     trial.prepare(0)
     trial.exchange.start()
     other = Trial(comm, transport, seed=1, device=device)
     problem = trial.finish(0)
-    for opened in (trial, other):
-        opened.exchange.free()
+    for finished in (trial, other):
+        finished.exchange.free()
     return problem
 
 
-def on_used_memory(comm, transport, device="cpu"):
-    """What the memory of flags held before is no flag, however late a rank clears its own."""
+def check_used_memory(comm, transport, device="cpu"):
+    """Old content of the memory of flags does not count, even if a rank clears it late."""
 
-    def used(size, unit, comm):
+    def allocate_used(size, unit, comm):
         window = MPI.Win.Allocate_shared(size, unit, comm=comm)
         memory, _ = window.Shared_query(comm.rank)
         memory[:] = b"\x01" * size
@@ -326,17 +329,17 @@ def on_used_memory(comm, transport, device="cpu"):
             time.sleep(0.05)
         return window
 
-    windows = SimpleNamespace(Win=SimpleNamespace(Allocate_shared=used))
+    windows = SimpleNamespace(Win=SimpleNamespace(Allocate_shared=allocate_used))
     with mock.patch.object(slots, "MPI", windows):
         trial = Trial(comm, transport, device=device)
-    trial.source.copy_(trial.values(comm.rank, 0, trial.origin))
+    trial.source.copy_(trial.make_values(comm.rank, 0, trial.origin))
     trial.exchange.start()
     problem = trial.finish(0)
     trial.exchange.free()
     return problem
 
 
-def auto(comm):
+def check_auto(comm):
     trial = Trial(comm, "auto")
     name = trial.exchange.transport
     tried = trial.exchange.tried_ms
@@ -352,20 +355,20 @@ def auto(comm):
     return problem
 
 
-def auto_without(comm):
-    """One rank cannot make one transport: none of them takes it, and the others serve."""
+def check_auto_without(comm):
+    """If one rank cannot open a transport, auto chooses from the other ones."""
 
-    def fails(wiring):
+    def fail_on_rank_1(wiring):
         if wiring.comm.rank == 1:
             raise TransportError("no memory to share")
         return PackedTransport(wiring)
 
-    kept = choose.TRANSPORTS
-    choose.TRANSPORTS = {**kept, "packed": fails}
+    original_transports = choose.TRANSPORTS
+    choose.TRANSPORTS = {**original_transports, "packed": fail_on_rank_1}
     try:
         trial = Trial(comm, "auto")
     finally:
-        choose.TRANSPORTS = kept
+        choose.TRANSPORTS = original_transports
     trial.prepare(0)
     trial.exchange.start()
     problem = trial.finish(0)
@@ -374,7 +377,7 @@ def auto_without(comm):
     return problem if tried == ("datatype", "shm") else f"tried {tried}"
 
 
-def disagreement(comm):
+def check_disagreement(comm):
     table = halo_transfers(Partition.from_grid(Grid(2, 2), 8, 8), 1)
     batch = 2 if comm.rank == 2 else 1
     try:
@@ -393,29 +396,29 @@ def disagreement(comm):
     return "no error"
 
 
-def nothing_on(comm, device):
+def make_empty_spec(comm, device):
     return TransportSpec(comm, 1, [], [], [], [], None, torch.float32, torch.device(device))
 
 
-def unfit(comm, transport, device, words):
-    """A GPU is named, not used: what does not apply is refused before any memory is taken."""
+def check_unfit(comm, transport, device, message):
+    """A transport for another device is rejected before any memory is allocated."""
     try:
-        choose.open_transport(transport, nothing_on(comm, device))
+        choose.open_transport(transport, make_empty_spec(comm, device))
     except TransportError as error:
-        return "" if words in str(error) else str(error)
+        return "" if message in str(error) else str(error)
     return "no error"
 
 
-def gpus_of_their_own(comm, gpus, words):
+def check_gpus_of_ranks(comm, gpus, message):
     with mock.patch.object(torch_group, "_identify_gpu", return_value=gpus[comm.rank]):
         reason = torch_group.nccl_refusal(comm, torch.device("cuda"))
-    return "" if reason == words else reason
+    return "" if reason == message else reason
 
 
-def one_group(comm):
-    """Transports over one communicator share a group; it ends with the last of them."""
+def check_one_group(comm):
+    """Transports over one communicator share a group, which ends with the last transport."""
     before = len(torch_group._groups)
-    wiring = nothing_on(comm, "cpu")
+    wiring = make_empty_spec(comm, "cpu")
     transports = [nccl.NcclTransport(replace(wiring, tag=tag)) for tag in (1, 2)]
     counts = [len(torch_group._groups) - before]
     for transport in transports:
@@ -424,72 +427,72 @@ def one_group(comm):
     return "" if counts == [1, 1, 0] else f"groups: {counts}"
 
 
-def a_rank_cannot_join(comm):
-    def broken(*arguments):
+def check_rank_that_cannot_join(comm):
+    def create_backend(*arguments):
         if comm.rank == 1:
             raise RuntimeError("no network\nand more")
-        return made(*arguments)
+        return original_create(*arguments)
 
-    made = torch_group._create_backend
-    short = timedelta(seconds=1)
-    group = mock.patch.multiple(torch_group, _create_backend=broken, _TIMEOUT=short)
-    with group:
+    original_create = torch_group._create_backend
+    timeout = timedelta(seconds=1)
+    with mock.patch.multiple(torch_group, _create_backend=create_backend, _TIMEOUT=timeout):
         try:
-            nccl.NcclTransport(nothing_on(comm, "cpu"))
+            nccl.NcclTransport(make_empty_spec(comm, "cpu"))
         except TransportError as error:
             return "" if error.args[0].startswith("transport nccl: rank ") else str(error)
     return "no error"
 
 
-def unshared(comm, words, **broken):
-    """Where one rank cannot share memory, or reads another's, none uses the transport."""
+def check_unshared(comm, message, **faults):
+    """If one rank cannot share memory, or reads wrong memory, no rank uses the transport."""
     shares = ipc.get_device_ipc(torch.device("late"))
 
-    def fails(*_):
+    def fail(*_):
         raise RuntimeError("CUDA error: no such thing\nand more")
 
-    def other(memory):
-        return shared(torch.zeros_like(memory))
+    def share_other_memory(memory):
+        return original_share(torch.zeros_like(memory))
 
-    shared = shares.share
-    ways = {"fails": fails, "other": other}
+    original_share = shares.share
+    replacements = {"fails": fail, "other": share_other_memory}
     with ExitStack() as stack:
-        for name, way in broken.items() if comm.rank == 1 else ():
-            stack.enter_context(mock.patch.object(shares, name, ways[way]))
+        for name, fault in faults.items() if comm.rank == 1 else ():
+            stack.enter_context(mock.patch.object(shares, name, replacements[fault]))
         try:
             Trial(comm, "cuda-ipc", device="late")
         except TransportError as error:
-            return "" if words in str(error) else str(error)
+            return "" if message in str(error) else str(error)
     return "no error"
 
 
-def evidence(comm):
-    """Evidence of MPI about itself: the same on all ranks, which have the same library."""
-    answers = set(comm.allgather(detect_cuda_awareness()))
-    if len(answers) != 1 or {type(takes) for takes, _ in answers} != {bool}:
-        return f"{answers}"
+def check_evidence(comm):
+    """The detected CUDA awareness of MPI is equal on all ranks, which have the same library."""
+    results = set(comm.allgather(detect_cuda_awareness()))
+    if len(results) != 1 or {type(is_aware) for is_aware, _ in results} != {bool}:
+        return f"{results}"
     return ""
 
 
-def path(comm, words, taken, why):
-    """Each rank's word counts: MPI is given device pointers where all ranks' can take them."""
-    value = words[comm.rank]
+def check_path(comm, settings, path, reason):
+    """MPI gets device pointers only if the settings of all ranks allow it."""
+    value = settings[comm.rank]
     with mock.patch.dict(os.environ, {OVERRIDE_VARIABLE: value} if value else {}):
-        transport = staged.StagedTransport(nothing_on(comm, "cpu"))
-        refused = choose.find_refusals(nothing_on(comm, "cuda"))
-    found = transport.memory_path
-    transport_of = "cuda-pinned" not in refused
-    wrong = found != (taken, why) or transport_of != (taken == "device pointers")
-    return f"{found}, refused: {refused}" if wrong else ""
+        transport = staged.StagedTransport(make_empty_spec(comm, "cpu"))
+        refusals = choose.find_refusals(make_empty_spec(comm, "cuda"))
+    memory_path = transport.memory_path
+    offers_pinned = "cuda-pinned" not in refusals
+    if memory_path != (path, reason) or offers_pinned != (path == "device pointers"):
+        return f"{memory_path}, refusals: {refusals}"
+    return ""
 
 
-def both_ways(comm):
-    """Both ways are timed where MPI takes device pointers; nobody waits for all streams."""
-    ways = {name: choose.TRANSPORTS[name] for name in ("cuda", "cuda-pinned")}
+def check_both_paths(comm):
+    """If MPI accepts device pointers, auto times both paths, without a device-wide wait."""
+    transports = {name: choose.TRANSPORTS[name] for name in ("cuda", "cuda-pinned")}
     with (
         mock.patch.dict(os.environ, {OVERRIDE_VARIABLE: "1"}),
-        mock.patch.object(choose, "TRANSPORTS", ways),
-        offered("cuda-pinned"),
+        mock.patch.object(choose, "TRANSPORTS", transports),
+        enable_transport("cuda-pinned"),
     ):
         LATE.device_wide = 0
         trial = Trial(comm, "auto", device="late")
@@ -497,49 +500,46 @@ def both_ways(comm):
     trial.exchange.start()
     problem = trial.finish(0)
     trial.exchange.free()
-    found = trial.exchange.memory_path
-    wanted = {
+    memory_path = trial.exchange.memory_path
+    expected = {
         "cuda": ("device pointers", f"{OVERRIDE_VARIABLE}=1"),
         "cuda-pinned": ("pinned", "asked for"),
     }[trial.exchange.transport]
-    if tuple(trial.exchange.tried_ms) != tuple(ways) or found != wanted:
-        return f"{trial.exchange.transport} by {found}, tried {trial.exchange.tried_ms}"
+    if tuple(trial.exchange.tried_ms) != tuple(transports) or memory_path != expected:
+        return f"{trial.exchange.transport} by {memory_path}, tried {trial.exchange.tried_ms}"
     return problem or (f"{LATE.device_wide} waits for all streams" if LATE.device_wide else "")
 
 
 CHECKS = {
-    check.__name__: check
-    for check in (
-        halos,
-        two_at_once,
-        in_a_row,
-        opened_meanwhile,
-        on_used_memory,
-        auto,
-        auto_without,
-        disagreement,
-        unfit,
-        gpus_of_their_own,
-        one_group,
-        a_rank_cannot_join,
-        planted,
-        unshared,
-        evidence,
-        path,
-        both_ways,
-    )
+    "halos": check_halos,
+    "two_at_once": check_two_at_once,
+    "in_a_row": check_in_a_row,
+    "opened_meanwhile": check_opened_meanwhile,
+    "on_used_memory": check_used_memory,
+    "auto": check_auto,
+    "auto_without": check_auto_without,
+    "disagreement": check_disagreement,
+    "unfit": check_unfit,
+    "gpus_of_their_own": check_gpus_of_ranks,
+    "one_group": check_one_group,
+    "a_rank_cannot_join": check_rank_that_cannot_join,
+    "planted": check_fault,
+    "unshared": check_unshared,
+    "evidence": check_evidence,
+    "path": check_path,
+    "both_ways": check_both_paths,
 }
 
 
 def main():
     torch.set_num_threads(1)
-    # A torch with NCCL asks for the addresses of GPUs, which are named here and do not exist.
+    # A torch with NCCL would read the addresses of the GPUs of the cases, which do not exist.
     vars(torch.distributed)["is_nccl_available"] = lambda: False
     world = MPI.COMM_WORLD
     results = []
     comms: dict[tuple[int, ...], MPI.Comm] = {tuple(range(world.size)): world}
-    # Keeps the group of all ranks. Never freed: the program must end all the same.
-    nccl.NcclTransport(nothing_on(world, "cpu"))
+    # This transport keeps the group of all ranks. It is never freed, and the program must end.
+    nccl.NcclTransport(make_empty_spec(world, "cpu"))
     for case in json.loads(Path(sys.argv[1]).read_text()):
         check = CHECKS[case.pop("check")]
         ranks = tuple(case.pop("ranks"))
@@ -554,7 +554,7 @@ def main():
             except Exception as error:
                 error.add_note(f"in {check.__name__} {case} on rank {world.rank}")
                 raise
-        sleep_at_barrier(world)  # ranks without a part in it sleep
+        sleep_at_barrier(world)  # ranks that take no part sleep
         results.append(world.gather(problem))
     if world.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(results))

@@ -1,13 +1,14 @@
-"""Sends messages between devices over every path, and writes what went wrong.
+"""Sends messages between devices over every path, and writes the problems.
 
     mpirun -n 2 python -m mpi4py ping_devices.py RESULTS.json
 
-The device is the one that runs late: what a path does not wait for has not come. Paths that need
-a real GPU's memory or NCCL run on the host, the latter with gloo in NCCL's place.
+The device works late, so that a missing wait leaves old values. Paths that need memory of a real
+GPU or NCCL run on the host, with gloo instead of NCCL.
 """
 
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -28,48 +29,50 @@ rank = comm.rank
 peer = 1 - comm.rank
 LATE = install()
 install_ipc()
-PLACES = (
+DEVICE_PATHS = (
     *(("late", path) for path in ("pinned", "cuda-ipc")),
     *(("cpu", path) for path in ("pinned", "pointers", "nccl")),
 )
 problems = []
 
 
-def message(sender, count):
-    """Bytes of a sender, none of them the 0 that memory of the device holds at first."""
+def make_message(sender, count):
+    """Return bytes of a sender, none of which is 0 like the initial memory of the device."""
     return ((torch.arange(count) * 7 + 100 * sender) % 250 + 1).to(torch.uint8)
 
 
-def there(tensor):
-    """Values that have arrived: nothing is waited for."""
+def read_without_wait(tensor):
+    """Return the current values without a wait."""
     return getattr(tensor, "elem", tensor)
 
 
-def trips_bring_all(device, path, count):
+def check_round_trips(device, path, count):
     outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
     pair = open_pair(Peer(comm, peer, rank < peer), outgoing, incoming, path)
     for turn in range(3):
-        outgoing.copy_(message(rank + turn, count).to(device))
+        outgoing.copy_(make_message(rank + turn, count).to(device))
         pair.trips(1)
-        if not torch.equal(there(incoming), message(peer + turn, count)):
-            problems.append(f"{device} {path} {count}: trip {turn} brought {there(incoming)[:8]}")
+        if not torch.equal(read_without_wait(incoming), make_message(peer + turn, count)):
+            problems.append(
+                f"{device} {path} {count}: trip {turn} brought {read_without_wait(incoming)[:8]}"
+            )
     pair.free()
 
 
-def one_message_waits_for_the_stream(device, path):
+def check_single_message(device, path):
     outgoing, incoming = (torch.zeros(9, dtype=torch.uint8, device=device) for _ in range(2))
     pair = open_pair(Peer(comm, peer, rank < peer), outgoing, incoming, path)
     if pair.peer.leads:
-        outgoing.copy_(message(rank, 9).to(device))
+        outgoing.copy_(make_message(rank, 9).to(device))
         pair.send()
     else:
         pair.receive()
-        if not torch.equal((incoming + 0).cpu(), message(peer, 9)):
+        if not torch.equal((incoming + 0).cpu(), make_message(peer, 9)):
             problems.append(f"{device} {path}: one message brought {incoming}")
     pair.free()
 
 
-def times_are_above_zero(device, path):
+def check_measured_time(device, path):
     seconds = one_way_device_seconds(
         Peer(comm, peer, rank < peer), 4096, 5, device=torch.device(device), path=path
     )
@@ -79,19 +82,19 @@ def times_are_above_zero(device, path):
 
 def main():
     torch.set_num_threads(1)
-    for device, path in PLACES:
+    for device, path in DEVICE_PATHS:
         with open_path(comm, torch.device(device), path):
             if path == "cuda-ipc":
                 check_cuda_ipc(comm, torch.device(device))
             for count in (1, 8, 4096, 1 << 20):
-                trips_bring_all(device, path, count)
-            one_message_waits_for_the_stream(device, path)
-            times_are_above_zero(device, path)
+                check_round_trips(device, path, count)
+            check_single_message(device, path)
+            check_measured_time(device, path)
     if LATE.device_wide:
         problems.append(f"{LATE.device_wide} waits for all streams of the device")
-    told = comm.gather(problems)
+    all_problems = comm.gather(problems)
     if rank == 0:
-        Path(sys.argv[1]).write_text(json.dumps([one for of_rank in told for one in of_rank]))
+        Path(sys.argv[1]).write_text(json.dumps(list(chain.from_iterable(all_problems or ()))))
 
 
 main()

@@ -61,7 +61,7 @@ class Trial:
     never rounded.
     """
 
-    is_exact_sum: nn.Module
+    whole: nn.Module
     tiled: nn.Module
     sums: nn.Module | None = None
     counts: nn.Module | None = None
