@@ -73,7 +73,7 @@ class Server:
         self.lines = self.connection.makefile("rw")
         self.alive = True
 
-    def run_case(self, case):
+    def ask(self, case):
         """Return the result of each rank."""
         if not self.alive:
             raise RanksDiedError("an earlier case has ended the ranks")
@@ -115,7 +115,10 @@ def server(tmp_path_factory):
 
 
 def limit_examples(count):
-    """Return settings with the same cases in every run, so that a failure can be reproduced."""
+    """Return settings with the same cases in every run, so that a failure can be reproduced.
+
+    The cases follow from name and body of a test: a change of either gives other cases.
+    """
     return settings(
         max_examples=count,
         derandomize=True,
@@ -307,7 +310,7 @@ def chains(draw):
     return draw(images("fused", arguments, least, [dtype], batch=batch, data=data))
 
 
-def assert_close(results):
+def check(results):
     """Check that the errors of all tensors on all ranks are at most those of rounding."""
     for rank, result in enumerate(results):
         assert "exception" not in result, f"rank {rank}: {result['exception']}"
@@ -319,7 +322,7 @@ def assert_close(results):
 @limit_examples(300)
 @given(case=convolutions())
 def test_convolution_equals_that_of_the_whole_image(server, case):
-    assert_close(server.run_case(case))
+    check(server.ask(case))
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -327,44 +330,44 @@ def test_convolution_equals_that_of_the_whole_image(server, case):
 def test_sent_tile_is_freed(server, transport, overlap):
     arguments = {"out_channels": 2, "kernel_size": (3, 3), "padding": (1, 1)}
     case = make_case("kept", 24, 24, (2, 2), arguments=arguments)
-    results = server.run_case(case | {"transport": transport, "overlap": overlap})
+    results = server.ask(case | {"transport": transport, "overlap": overlap})
     assert results == [{"kept": False}] * 4
 
 
 @limit_examples(60)
 @given(case=poolings("max_pool"))
 def test_max_pooling_equals_that_of_the_whole_image(server, case):
-    assert_close(server.run_case(case))
+    check(server.ask(case))
 
 
 @limit_examples(60)
 @given(case=poolings("avg_pool"))
 def test_average_pooling_equals_that_of_the_whole_image(server, case):
-    assert_close(server.run_case(case))
+    check(server.ask(case))
 
 
 @limit_examples(60)
 @given(case=norms())
 def test_batch_norm_equals_that_of_the_whole_image(server, case):
-    assert_close(server.run_case(case))
+    check(server.ask(case))
 
 
 @limit_examples(30)
 @given(case=images("global_pool", {}))
-def test_global_mean_equals_that_of_the_whole_image(server, case):
-    assert_close(server.run_case(case))
+def test_the_global_mean_is_that_of_the_whole_image(server, case):
+    check(server.ask(case))
 
 
 @limit_examples(60)
 @given(case=redistributions())
 def test_redistribution_changes_no_value(server, case):
-    assert_close(server.run_case(case))
+    check(server.ask(case))
 
 
 @limit_examples(80)
 @given(case=chains())
 def test_fused_layers_equal_those_of_the_whole_image(server, case):
-    assert_close(server.run_case(case))
+    check(server.ask(case))
 
 
 WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -400,7 +403,7 @@ def test_image_that_the_grid_does_not_divide_evenly(server, image, grid, window)
         arguments = {"out_channels": 4, **arguments}
     height, width = map(int, image.split("x"))
     case = make_case(operator, height, width, grid, channels=3, batch=2, transport="auto")
-    assert_close(server.run_case(case | {"arguments": arguments}))
+    check(server.ask(case | {"arguments": arguments}))
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -408,16 +411,14 @@ def test_image_that_the_grid_does_not_divide_evenly(server, image, grid, window)
 def test_convolution_works_on_any_ranks_in_any_order(server, transport, owners):
     arguments = {"out_channels": 2, "kernel_size": 3, "padding": 1}
     case = make_case("conv", 9, 13, (1, len(owners)), owners=owners, ranks=[1, 3, 5])
-    assert_close(
-        server.run_case(case | {"transport": transport, "arguments": arguments, "rounds": 3})
-    )
+    check(server.ask(case | {"transport": transport, "arguments": arguments, "rounds": 3}))
 
 
 def test_weight_gradients_can_travel_in_16_bits(server):
     arguments = {"out_channels": 2, "kernel_size": 3, "gradient_dtype": "fp16"}
     case = make_case("conv", 9, 13, (2, 3), dtype="fp32", data="whole", arguments=arguments)
-    results = server.run_case(case)
-    assert_close(results)
+    results = server.ask(case)
+    check(results)
     assert all(result["weight"]["allowed"] == 0.0 for result in results)
 
 
@@ -428,7 +429,7 @@ def test_rejects_a_kernel_larger_than_the_padded_image(server, operator):
     )
     if operator == "avg_pool":
         arguments["count_include_pad"] = True
-    results = server.run_case(make_case(operator, 4, 9, (2, 2), arguments=arguments))
+    results = server.ask(make_case(operator, 4, 9, (2, 2), arguments=arguments))
     assert len(results) == 4
     for result in results:
         assert "ValueError: a kernel that spans 7 pixels is larger than 4" in result["exception"]
@@ -436,7 +437,7 @@ def test_rejects_a_kernel_larger_than_the_padded_image(server, operator):
 
 def test_rejects_a_maximum_of_no_pixels(server):
     arguments = {"kernel_size": 2, "padding": 1, "dilation": 2}
-    results = server.run_case(make_case("max_pool", 1, 1, (1, 2), arguments=arguments))
+    results = server.ask(make_case("max_pool", 1, 1, (1, 2), arguments=arguments))
     assert len(results) == 2
     for result in results:
         assert "ValueError: output 0 of the maximum pool has no pixel" in result["exception"]
@@ -464,20 +465,20 @@ def gathers(draw):
 @limit_examples(80)
 @given(case=gathers())
 def test_gather_and_its_adjoint_give_the_same_product(server, case):
-    results = server.run_case(case)
-    for rank, result in enumerate(results):
-        assert result.get("same"), f"rank {rank}: {result}"
-        assert result["forward"] == result["backward"] == results[0]["forward"]
+    answers = server.ask(case)
+    for rank, answer in enumerate(answers):
+        assert answer.get("same"), f"rank {rank}: {answer}"
+        assert answer["forward"] == answer["backward"] == answers[0]["forward"]
 
 
 def run_with_changed_value(server, direction, factor, **fields):
     """Return the results of a case in which one received value is multiplied."""
     arguments = {"out_channels": 2, "kernel_size": 3, "padding": 1}
     case = make_case("conv", 12, 12, (2, 2), arguments=arguments, **fields)
-    assert_close(server.run_case(case))
-    results = server.run_case(case | {"change": {"direction": direction, "factor": factor}})
+    check(server.ask(case))
+    results = server.ask(case | {"change": {"direction": direction, "factor": factor}})
     with pytest.raises(AssertionError, match=r"rank \d: "):
-        assert_close(results)
+        check(results)
     return results
 
 
