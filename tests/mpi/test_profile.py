@@ -104,8 +104,8 @@ def test_profile_has_the_layers_of_a_model(folder: Path) -> None:
     for layer, smaller in zip(profile.layers, half.layers, strict=True):
         assert min(layer.forward_ms, layer.backward_ms, layer.parameter_bytes) > 0
         # The ratio of the two times depends on the load of the cores.
-        assert (layer.data_ms, layer.weights_ms) == layer.parts_ms
-        assert min(layer.parts_ms) > 0
+        assert (layer.data_ms, layer.weights_ms) == layer.data_and_weights_ms
+        assert min(layer.data_and_weights_ms) > 0
         assert smaller.parameter_bytes == layer.parameter_bytes
         assert layer.kept_or_output_bytes >= layer.activation_bytes / 2
         if layer.name != "head":  # the output of the head is the loss

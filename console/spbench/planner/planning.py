@@ -130,7 +130,7 @@ def call_in_processes(
         options: Keyword arguments of all calls.
         jobs: Number of processes; 1 runs all calls in this process.
     """
-    call_function = partial(_call_or_error, function, dict(options))
+    call_function = partial(_call_or_return_error, function, dict(options))
     jobs = min(jobs, len(calls))
     if jobs <= 1:
         return [call_function(arguments) for arguments in calls]
@@ -140,7 +140,7 @@ def call_in_processes(
         return list(pool.map(call_function, calls))
 
 
-def _call_or_error(
+def _call_or_return_error(
     function: Callable[..., Output], options: dict[str, Any], arguments: tuple[Any, ...]
 ) -> Output | PlannerError:
     try:

@@ -196,26 +196,28 @@ class MachineEntry(StrictModel):
 
 def _check_device_count(entry: MachineEntry, info: ValidationInfo) -> MachineEntry:
     """Count devices before they are created, so that one error reports too many."""
-    count_before = get_context(info).device_count
-    count = get_context(info).device_count = count_before + (entry.count or 1) * entry.size
-    if count_before <= MAX_DEVICES < count:
-        message = f"the machines up to here have {count} devices"
+    devices_before = get_context(info).device_count
+    devices_so_far = get_context(info).device_count = (
+        devices_before + (entry.count or 1) * entry.size
+    )
+    if devices_before <= MAX_DEVICES < devices_so_far:
+        message = f"the machines up to here have {devices_so_far} devices"
         raise ValueError(f"{message}; give a cluster at most {MAX_DEVICES}")
     return entry
 
 
 def _check_machines(entries: list[MachineEntry], info: ValidationInfo) -> list[MachineEntry]:
-    names_before: set[str] = set()
+    names_so_far: set[str] = set()
     errors: list[tuple[KeyPath, str]] = []
     for index, entry in enumerate(entries):
         names = entry.names(index)
-        duplicates = names_before.intersection(names)
+        duplicates = names_so_far.intersection(names)
         errors += [((index,), f"duplicate machine {name!r}") for name in sorted(duplicates)]
         if entry.size > 1 and "link" not in entry.model_fields_set:
             message = f"the machine {names[0]} has several devices and no link for them"
             errors.append(((index,), message))
-        names_before.update(names)
-    get_context(info).names["machine"] = names_before
+        names_so_far.update(names)
+    get_context(info).names["machine"] = names_so_far
     if errors:
         raise make_validation_error(errors)
     return entries
@@ -271,37 +273,39 @@ class ClusterFile(StrictModel):
         Raises:
             PlannerError: Two machines have no link.
         """
-        kinds = {
-            key: DeviceKind(key, device.memory or None, device.speed)
-            for key, device in self.devices.items()
+        kind_by_name = {
+            name_in_file: DeviceKind(name_in_file, device.memory or None, device.speed)
+            for name_in_file, device in self.devices.items()
         }
-        links = {
-            key: Link(
-                key,
+        link_by_name = {
+            name_in_file: Link(
+                name_in_file,
                 link.bandwidth,
                 link.latency,
                 link.all_reduce or None,
                 link.overhead,
                 link.copy_bandwidth or None,
             )
-            for key, link in self.links.items()
+            for name_in_file, link in self.links.items()
         }
         machines = []
         for index, entry in enumerate(self.machines):
-            devices = tuple(kinds[kind] for kind, n in entry.devices.items() for _ in range(n))
-            inner_link = links[entry.link] if "link" in entry.model_fields_set else None
+            devices = tuple(
+                kind_by_name[kind] for kind, count in entry.devices.items() for _ in range(count)
+            )
+            inner_link = link_by_name[entry.link] if "link" in entry.model_fields_set else None
             machines += [
                 Machine(machine_name, devices, inner_link) for machine_name in entry.names(index)
             ]
-        index_of = {machine.name: index for index, machine in enumerate(machines)}
-        pairs = {}
-        for pair in self.pairs:
-            a, b = sorted(index_of[machine_name] for machine_name in pair.machines)
-            pairs[a, b] = links[pair.link]
+        index_by_machine = {machine.name: index for index, machine in enumerate(machines)}
+        link_by_machines = {}
+        for machine_pair in self.pairs:
+            a, b = sorted(index_by_machine[machine_name] for machine_name in machine_pair.machines)
+            link_by_machines[a, b] = link_by_name[machine_pair.link]
         if "name" in self.model_fields_set:
             name = self.name
-        between = links[self.between] if "between" in self.model_fields_set else None
-        return Cluster(name, tuple(machines), between, pairs)
+        between = link_by_name[self.between] if "between" in self.model_fields_set else None
+        return Cluster(name, tuple(machines), between, link_by_machines)
 
 
 def load_cluster(path: Path) -> Cluster:

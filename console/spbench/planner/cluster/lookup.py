@@ -32,9 +32,9 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
     Raises:
         PlannerError: The text is invalid.
     """
-    parts = [part.strip() for part in text.split(",")]
-    products = [part.split("x") for part in parts]
-    numbers = [number for product in products for number in product]
+    terms = [term.strip() for term in text.split(",")]
+    factors_by_term = [term.split("x") for term in terms]
+    numbers = [number for factors in factors_by_term for number in factors]
     if not all(number.isascii() and number.isdecimal() for number in numbers):
         raise PlannerError(
             f"{option}{text}: write machines times devices: 4x8 is four machines of 8 devices"
@@ -43,23 +43,25 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
         owner = f"{option}has" if option else "the machines have"
         raise PlannerError(f"{owner} a number of over {_MOST_DIGITS} digits; give a smaller one")
     if "x" not in text:
-        return cluster_from_ends([int(part) for part in parts])
-    return make_hpgo_cluster(text.replace(" ", ""), _parse_sizes(products, f"{option}{text}"))
+        return cluster_from_ends([int(term) for term in terms])
+    return make_hpgo_cluster(
+        text.replace(" ", ""), _parse_sizes(factors_by_term, f"{option}{text}")
+    )
 
 
-def _parse_sizes(products: Sequence[Sequence[str]], text: str) -> list[int]:
+def _parse_sizes(factors_by_term: Sequence[Sequence[str]], text: str) -> list[int]:
     """Return the devices of each machine, from pairs of machines and devices."""
-    sizes: list[int] = []
-    for product in products:
-        if len(product) != 2:
+    devices_by_machine: list[int] = []
+    for factors in factors_by_term:
+        if len(factors) != 2:
             raise PlannerError(f"{text}: write each part as machines times devices, as in 2x8,1x4")
-        machines, devices = map(int, product)
+        machines, devices = map(int, factors)
         if machines * devices == 0:
             raise PlannerError(f"{text}: there must be at least 1 machine with 1 device")
-        if sum(sizes) + machines * devices > MAX_DEVICES:
+        if sum(devices_by_machine) + machines * devices > MAX_DEVICES:
             raise PlannerError(f"{text}: give it at most {MAX_DEVICES} devices")
-        sizes += [devices] * machines
-    return sizes
+        devices_by_machine += [devices] * machines
+    return devices_by_machine
 
 
 def named_cluster(text: str, folder: Path, option: str = "") -> Cluster:

@@ -46,9 +46,9 @@ class Link:
         """Bytes per second and device in an all-reduce."""
         return self.bandwidth if self.collective is None else self.collective
 
-    def seconds(self, count: float) -> float:
-        """Return the seconds until `count` bytes have reached the other device."""
-        return self.latency_s + count / self.bandwidth if count else 0.0
+    def seconds(self, message_bytes: float) -> float:
+        """Return the seconds until `message_bytes` have reached the other device."""
+        return self.latency_s + message_bytes / self.bandwidth if message_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class Cluster:
         if not self.machines:
             raise PlannerError(f"the cluster {self.name} has no machines")
         _check_devices(self.name, self.device_count)
-        count = len(self.machines)
-        if any(not 0 <= a < b < count for a, b in self.pairs):
+        machine_count = len(self.machines)
+        if any(not 0 <= a < b < machine_count for a, b in self.pairs):
             raise PlannerError(f"the cluster {self.name} has a link of machines it does not have")
-        if self.between is None and len(self.pairs) < count * (count - 1) // 2:
+        if self.between is None and len(self.pairs) < machine_count * (machine_count - 1) // 2:
             raise PlannerError(f"the cluster {self.name} has machines without a link between them")
 
     @property

@@ -35,16 +35,16 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
             between some of its hosts.
         UsageError: The run cannot be read.
     """
-    measured = [
+    tables_by_matrix = [
         (matrix, _find_time_tables(matrix)) for matrix in build_link_matrices(load_run(folder))
     ]
-    measured = [(matrix, tables) for matrix, tables in measured if tables]
-    if not measured:
+    tables_by_matrix = [(matrix, tables) for matrix, tables in tables_by_matrix if tables]
+    if not tables_by_matrix:
         raise PlannerError(
             f"the run {folder.id} measured no one-way times between ranks at two message sizes or"
             " more; take a run of link.pingpong"
         )
-    _, tables = max(measured, key=lambda pair: pair[0].ranks)
+    _, tables = max(tables_by_matrix, key=lambda measured: measured[0].ranks)
     hosts = {rank: host for table in tables.values() for rank, host in table.hosts.items()}
     links = _fit_links(tables)
     names = list(dict.fromkeys(hosts[rank] for rank in sorted(hosts)))
@@ -53,9 +53,14 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
     machines = tuple(
         Machine(name, (kind,) * ranks.count(name), links.get((name, name))) for name in names
     )
-    pairs = {(names.index(a), names.index(b)): link for (a, b), link in links.items() if a != b}
-    ordered = {(min(pair), max(pair)): link for pair, link in pairs.items()}
-    return Cluster(folder.id, machines, pairs=ordered)
+    link_by_machines = {
+        (names.index(a), names.index(b)): link for (a, b), link in links.items() if a != b
+    }
+    pairs_lower_first = {
+        (min(machine_pair), max(machine_pair)): link
+        for machine_pair, link in link_by_machines.items()
+    }
+    return Cluster(folder.id, machines, pairs=pairs_lower_first)
 
 
 def _find_time_tables(matrix: LinkMatrix) -> dict[int, LinkTable]:
@@ -70,35 +75,37 @@ def _find_time_tables(matrix: LinkMatrix) -> dict[int, LinkTable]:
 
 def _fit_links(tables: Mapping[int, LinkTable]) -> dict[Hosts, Link]:
     """Return the links between hosts and within hosts."""
-    times_s: dict[Hosts, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    times_s_by_hosts: dict[Hosts, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for size, table in tables.items():
         for (source, target), latency_us in table.values.items():
             a, b = sorted((table.hosts[source], table.hosts[target]))
-            times_s[a, b][size].append(latency_us / 1e6)
-    links = {}
-    for (a, b), by_size in times_s.items():
+            times_s_by_hosts[a, b][size].append(latency_us / 1e6)
+    link_by_hosts = {}
+    for (a, b), times_s_by_size in times_s_by_hosts.items():
         name = a if a == b else f"{a}-{b}"
-        links[a, b] = fit_link(name, {size: median(times) for size, times in by_size.items()})
-    return links
+        link_by_hosts[a, b] = fit_link(
+            name, {size: median(times_s) for size, times_s in times_s_by_size.items()}
+        )
+    return link_by_hosts
 
 
-def fit_link(name: str, seconds: Mapping[int, float]) -> Link:
+def fit_link(name: str, one_way_s: Mapping[int, float]) -> Link:
     """Return the link through the times of the smallest and the largest message.
 
     Args:
         name: Its name.
-        seconds: One-way seconds by bytes.
+        one_way_s: One-way seconds by bytes.
 
     Raises:
         PlannerError: The largest message does not take longer than the smallest.
     """
-    smallest = min(seconds)
-    largest = max(seconds)
-    difference_s = seconds[largest] - seconds[smallest]
+    smallest = min(one_way_s)
+    largest = max(one_way_s)
+    difference_s = one_way_s[largest] - one_way_s[smallest]
     if difference_s <= 0:
         raise PlannerError(
             f"on the link {name} {largest} B took no longer than {smallest} B;"
             " measure larger messages"
         )
     bandwidth = (largest - smallest) / difference_s
-    return Link(name, bandwidth, max(seconds[smallest] - smallest / bandwidth, 0.0))
+    return Link(name, bandwidth, max(one_way_s[smallest] - smallest / bandwidth, 0.0))

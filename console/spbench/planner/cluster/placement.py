@@ -60,20 +60,20 @@ class Placements:
 
     def place_by_each_policy(self, used: Counts, need: int) -> tuple[Counts, ...]:
         """Return the different counts after `need` more devices, in policy order."""
-        key = used, need
-        if key not in self._by_each_policy:
+        used_and_need = used, need
+        if used_and_need not in self._by_each_policy:
             counts = (self.place_group(used, need, policy) for policy in POLICIES)
-            self._by_each_policy[key] = tuple(
+            self._by_each_policy[used_and_need] = tuple(
                 dict.fromkeys(after for after in counts if after is not None)
             )
-        return self._by_each_policy[key]
+        return self._by_each_policy[used_and_need]
 
     def place_group(self, used: Counts, need: int, policy: Policy) -> Counts | None:
         """Return the counts after `need` more devices; None if there are too few."""
-        key = used, need, policy
-        if key not in self._by_policy:
-            self._by_policy[key] = self._apply_policy(*key)
-        return self._by_policy[key]
+        used_need_and_policy = used, need, policy
+        if used_need_and_policy not in self._by_policy:
+            self._by_policy[used_need_and_policy] = self._apply_policy(*used_need_and_policy)
+        return self._by_policy[used_need_and_policy]
 
     def _apply_policy(self, used: Counts, need: int, policy: Policy) -> Counts | None:
         if policy == "scatter":
@@ -84,15 +84,15 @@ class Placements:
 
     def place_groups(self, used: Counts, need: int, times: int) -> tuple[Counts, ...]:
         """Return the different counts after `times` groups of `need` devices, one by one."""
-        key = used, need, times
-        if key not in self._by_count:
+        used_need_and_times = used, need, times
+        if used_need_and_times not in self._by_count:
             counts = dict.fromkeys([used])
             for _ in range(times):
                 counts = dict.fromkeys(
                     after for before in counts for after in self.place_by_each_policy(before, need)
                 )
-            self._by_count[key] = tuple(counts)
-        return self._by_count[key]
+            self._by_count[used_need_and_times] = tuple(counts)
+        return self._by_count[used_need_and_times]
 
     def place_in_order(self, used: Counts, need: int) -> tuple[Counts, ...]:
         """Return the counts after the next `need` devices by number, if there are enough."""
@@ -117,27 +117,27 @@ def _fill(used: Counts, need: int, sizes: Counts, machines: Iterable[int]) -> Co
 
 def _scatter(used: Counts, need: int, sizes: Counts) -> Counts | None:
     """Take one free device of each machine in turn; return None if there are too few."""
-    free = [size - count for size, count in zip(sizes, used, strict=True)]
-    if sum(free) < need:
+    free_devices = [size - count for size, count in zip(sizes, used, strict=True)]
+    if sum(free_devices) < need:
         return None
-    rounds = _count_full_rounds(free, need)
-    added = [min(count, rounds) for count in free]
-    left = need - sum(added)
-    for machine, count in enumerate(free):
-        if left and count > rounds:
+    rounds = _count_full_rounds(free_devices, need)
+    added = [min(count, rounds) for count in free_devices]
+    still_needed = need - sum(added)
+    for machine, count in enumerate(free_devices):
+        if still_needed and count > rounds:
             added[machine] += 1
-            left -= 1
+            still_needed -= 1
     return tuple(count + more for count, more in zip(used, added, strict=True))
 
 
-def _count_full_rounds(free: list[int], need: int) -> int:
+def _count_full_rounds(free_devices: list[int], need: int) -> int:
     """Return the rounds in which each machine with a free device can give one."""
-    low = 0
-    high = max(free)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(min(count, middle) for count in free) <= need:
-            low = middle
+    low_rounds = 0
+    high_rounds = max(free_devices)
+    while low_rounds < high_rounds:
+        middle_rounds = (low_rounds + high_rounds + 1) // 2
+        if sum(min(count, middle_rounds) for count in free_devices) <= need:
+            low_rounds = middle_rounds
         else:
-            high = middle - 1
-    return low
+            high_rounds = middle_rounds - 1
+    return low_rounds

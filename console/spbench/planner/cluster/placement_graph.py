@@ -44,17 +44,19 @@ def build_placement_graph(placements: Placements, limit: int, max_stages: int) -
     groups, unit = _find_least_unit(placements, units, limit, POLICIES)
     if unit > 1:
         for policy in POLICIES:
-            single_policy, least_unit = _find_least_unit(placements, units, limit, (policy,))
-            groups |= single_policy
-            for size in units:
-                if size < least_unit and 2 * size * max_stages >= sum(placements.sizes):
-                    groups.update(_walk(placements, [size], limit, (policy,)) or [])
+            single_policy_groups, least_unit = _find_least_unit(placements, units, limit, (policy,))
+            groups |= single_policy_groups
+            for smaller_unit in units:
+                if smaller_unit < least_unit and 2 * smaller_unit * max_stages >= sum(
+                    placements.sizes
+                ):
+                    groups.update(_walk(placements, [smaller_unit], limit, (policy,)) or [])
     most_used_first = sorted(groups, key=lambda group: (-sum(group.last), group.first, group.last))
     out_edges: dict[Counts, list[int]] = defaultdict(list)
     for index, group in enumerate(most_used_first):
         out_edges[group.first].append(index)
-    edges = {used: tuple(indices) for used, indices in out_edges.items()}
-    return PlacementGraph(tuple(most_used_first), edges, unit)
+    edges_by_used = {used: tuple(indices) for used, indices in out_edges.items()}
+    return PlacementGraph(tuple(most_used_first), edges_by_used, unit)
 
 
 def _find_least_unit(
@@ -86,9 +88,9 @@ def _walk(
     devices = sum(placements.sizes)
     groups: list[DeviceGroup] = []
     visited = {placements.empty}
-    waiting = [placements.empty]
-    while waiting:
-        used = waiting.pop()
+    unexplored = [placements.empty]
+    while unexplored:
+        used = unexplored.pop()
         free = devices - sum(used)
         for need in needs:
             if need > free:
@@ -97,7 +99,7 @@ def _walk(
                 groups.append(DeviceGroup(used, after))
                 if after not in visited:
                     visited.add(after)
-                    waiting.append(after)
+                    unexplored.append(after)
         if len(groups) > limit:
             return None
     return groups

@@ -124,14 +124,14 @@ def _find_layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     def list_machines(devices: Iterable[int]) -> list[int]:
         return sorted(map(cluster.find_machine, devices))
 
-    planned = [list_machines(stage.devices) for stage in plan.stages]
+    planned_machines = [list_machines(stage.devices) for stage in plan.stages]
     for layout in _generate_layouts(plan):
-        copies = range(layout.replicas)
+        replicas = range(layout.replicas)
         ranks_by_stage = (
-            [rank for copy in copies for rank in layout.list_stage_ranks(stage, copy)]
+            [rank for replica in replicas for rank in layout.list_stage_ranks(stage, replica)]
             for stage in range(len(plan.stages))
         )
-        if [list_machines(ranks) for ranks in ranks_by_stage] == planned:
+        if [list_machines(ranks) for ranks in ranks_by_stage] == planned_machines:
             return layout
     raise PlannerError(
         "the plan's stages lie on the machines in an order that no layout of ranks has; plan with"
@@ -140,13 +140,18 @@ def _find_layout(plan: Plan, cluster: Cluster) -> ModelLayout:
 
 
 def _generate_layouts(plan: Plan) -> Iterator[ModelLayout]:
-    counts = [stage.replicas for stage in plan.stages]
+    devices_by_stage = [stage.replicas for stage in plan.stages]
     rounds = plan.rounds
-    for copies in dict.fromkeys((counts[0], plan.pipelines, 1)):
-        if all(count % copies == 0 for count in counts):
-            members = [count // copies for count in counts]
-            if copies == plan.pipelines or copies == 1 or set(members) == {1}:
-                yield build_layout(len(counts), members=members, replicas=copies, rounds=rounds)
+    for replicas in dict.fromkeys((devices_by_stage[0], plan.pipelines, 1)):
+        if all(count % replicas == 0 for count in devices_by_stage):
+            members_by_stage = [count // replicas for count in devices_by_stage]
+            if replicas == plan.pipelines or replicas == 1 or set(members_by_stage) == {1}:
+                yield build_layout(
+                    len(devices_by_stage),
+                    members=members_by_stage,
+                    replicas=replicas,
+                    rounds=rounds,
+                )
 
 
 def _recompute_params(plan: Plan) -> dict[str, Any]:
@@ -164,35 +169,36 @@ def _batch_params(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str
         PlannerError: A rank would have no images.
     """
     batch = plan.global_batch_size
-    copies = layout.replicas
-    members = [stage.members for stage in layout.stages]
-    if batch % copies:
+    replicas = layout.replicas
+    members_by_stage = [stage.members for stage in layout.stages]
+    if batch % replicas:
         raise PlannerError(
-            f"{copies} replicas cannot share a batch of {batch}; plan for a multiple of {copies}"
+            f"{replicas} replicas cannot share a batch of {batch};"
+            f" plan for a multiple of {replicas}"
         )
-    min_batch = copies * plan.micro_batches * max(members)
+    min_batch = replicas * plan.micro_batches * max(members_by_stage)
     if batch < min_batch:
-        size = -(-min_batch // batch) * plan.micro_batch_size
+        micro_batch_size = -(-min_batch // batch) * plan.micro_batch_size
         raise PlannerError(
             f"micro-batches of {plan.micro_batch_size} cannot be shared by the devices of a stage;"
-            f" plan with --micro-batch-size {size} or more"
+            f" plan with --micro-batch-size {micro_batch_size} or more"
         )
-    shares: dict[str, Any] = {"batch_size": batch // copies, "parts": plan.micro_batches}
+    run_params: dict[str, Any] = {"batch_size": batch // replicas, "parts": plan.micro_batches}
     if layout.ranks == 1:
-        return {"scheme": "sequential", **shares, "validate": "auto"}
-    shares = {"scheme": "lp", "split_size": len(layout.stages), **shares}
+        return {"scheme": "sequential", **run_params, "validate": "auto"}
+    run_params = {"scheme": "lp", "split_size": len(layout.stages), **run_params}
     if len(layout.stages) > 1:
-        shares["balance"] = ",".join(map(str, _compute_balance(plan, profile)))
-    shares["schedule"] = plan.schedule
+        run_params["balance"] = ",".join(map(str, _compute_balance(plan, profile)))
+    run_params["schedule"] = plan.schedule
     if plan.skips is not None:
-        shares["skips"] = plan.skips
+        run_params["skips"] = plan.skips
     if plan.rounds > 1:
-        shares["rounds"] = plan.rounds
-    if set(members) != {1}:
-        shares["local_DP"] = ",".join(map(str, members))
-    if copies > 1:
-        shares["replicas"] = copies
-    return {**shares, "validate": "auto", "baseline": False}
+        run_params["rounds"] = plan.rounds
+    if set(members_by_stage) != {1}:
+        run_params["local_DP"] = ",".join(map(str, members_by_stage))
+    if replicas > 1:
+        run_params["replicas"] = replicas
+    return {**run_params, "validate": "auto", "baseline": False}
 
 
 def _compute_balance(plan: Plan, profile: Profile) -> list[int]:

@@ -54,24 +54,26 @@ def describe_links(cluster: Cluster) -> str:
     within = [machine.link for machine in cluster.machines if machine.link is not None]
     between = [link for link in (cluster.between, *cluster.pairs.values()) if link is not None]
     between = between if len(cluster.machines) > 1 else []
-    parts = [
+    bandwidth_texts = [
         f"{_describe_bandwidths(links)} {relation} machines"
         for links, relation in ((within, "within"), (between, "between"))
         if links
     ]
-    return f"{_mark_assumed('links', cluster)}: {', '.join(parts)}" if parts else ""
+    if not bandwidth_texts:
+        return ""
+    return f"{_mark_assumed('links', cluster)}: {', '.join(bandwidth_texts)}"
 
 
 def _describe_bandwidths(links: Sequence[Link]) -> str:
-    messages = {link.bandwidth for link in links}
-    sums = {link.all_reduce_bandwidth for link in links}
-    if messages == sums:
-        return _join_rates(messages)
-    return f"{_join_rates(messages)} ({_join_rates(sums)} in all-reduces)"
+    message_rates = {link.bandwidth for link in links}
+    all_reduce_rates = {link.all_reduce_bandwidth for link in links}
+    if message_rates == all_reduce_rates:
+        return _join_rates(message_rates)
+    return f"{_join_rates(message_rates)} ({_join_rates(all_reduce_rates)} in all-reduces)"
 
 
-def _join_rates(rates: Iterable[float]) -> str:
-    return " or ".join(format_rate(rate / 1e9) for rate in sorted(rates))
+def _join_rates(bytes_per_s: Iterable[float]) -> str:
+    return " or ".join(format_rate(rate / 1e9) for rate in sorted(bytes_per_s))
 
 
 def describe_memory(cluster: Cluster) -> str:
@@ -98,15 +100,15 @@ def list_stage_notes(plan: Plan) -> list[str]:
     notes = _list_batch_notes(plan)
     for index, stage in enumerate(plan.stages):
         if stage.overlapped_s > 0.0:
-            hidden = format_seconds(min(stage.overlapped_s, stage.all_reduce_s))
+            hidden_text = format_seconds(min(stage.overlapped_s, stage.all_reduce_s))
             notes.append(
-                f"stage {index}: {hidden} of {format_seconds(stage.all_reduce_s)} of all-reduce "
-                "overlap the last backward pass"
+                f"stage {index}: {hidden_text} of {format_seconds(stage.all_reduce_s)}"
+                " of all-reduce overlap the last backward pass"
             )
     if any(stage.overhead_s > 0.0 for stage in plan.stages):
-        overheads = [format_seconds(stage.overhead_s) for stage in plan.stages]
-        shown = ", ".join(overheads[:MOST_OVERHEADS])
-        if len(overheads) > MOST_OVERHEADS:
+        overhead_texts = [format_seconds(stage.overhead_s) for stage in plan.stages]
+        shown = ", ".join(overhead_texts[:MOST_OVERHEADS])
+        if len(overhead_texts) > MOST_OVERHEADS:
             shown += ", ..."
         notes.append(
             f"forward and backward include the handling of messages: {shown} each, stage by stage"
@@ -146,16 +148,16 @@ def _list_batch_notes(plan: Plan) -> list[str]:
     """Return a note if times are interpolated or extrapolated between batch sizes."""
     measured = plan.measured_batches
     members = (stage.replicas // plan.pipelines for stage in plan.stages)
-    sizes = sorted({plan.micro_batch_size / count for count in members} - {*measured})
-    if not measured or not sizes:
+    samples_per_device = sorted({plan.micro_batch_size / count for count in members} - {*measured})
+    if not measured or not samples_per_device:
         return []
-    outside = [size for size in sizes if not measured[0] <= size <= measured[-1]]
-    method = "extrapolated" if len(outside) == len(sizes) else "interpolated"
-    if outside and len(outside) < len(sizes):
+    outside = [size for size in samples_per_device if not measured[0] <= size <= measured[-1]]
+    method = "extrapolated" if len(outside) == len(samples_per_device) else "interpolated"
+    if outside and len(outside) < len(samples_per_device):
         method = f"interpolated, beyond {measured[0]} to {measured[-1]} extrapolated"
     return [
         f"the profile was measured at batches of {_format_series(measured)}; "
-        f"times at {_format_series(sizes)} per device are {method}"
+        f"times at {_format_series(samples_per_device)} per device are {method}"
     ]
 
 
@@ -224,19 +226,19 @@ def format_verification_cells(
         (
             ",".join(map(str, group)),
             ", ".join(plan.state_names[plan.stages[index].end - 1] for index in group),
-            row,
+            times,
         )
-        for group, row in zip(plan.stage_groups, verified.stages, strict=True)
+        for group, times in zip(plan.stage_groups, verified.stages, strict=True)
     ]
     return [
         (
             name,
             end,
-            format_time(row.predicted_ms),
-            format_time(row.measured_ms),
-            f"{100 * row.error:+.1f} %",
+            format_time(times.predicted_ms),
+            format_time(times.measured_ms),
+            f"{100 * times.error:+.1f} %",
         )
-        for name, end, row in (*rows, ("step", "", verified.step))
+        for name, end, times in (*rows, ("step", "", verified.step))
     ]
 
 
@@ -245,14 +247,14 @@ def describe_step_parts(plan: Plan, verified: Verification) -> str:
     work_text, *other_texts = (f"{name} {format_time(ms)}" for name, ms in verified.spent.items())
     all_reduce_s = max(stage.all_reduce_s for stage in plan.stages)
     exposed_s = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
-    prediction = "no optimizer"
+    prediction_text = "no optimizer"
     if all_reduce_s > 0:
-        exposed = format_seconds(max(0.0, exposed_s))
-        all_reduce_text = f"allreduce {format_seconds(all_reduce_s)}, {exposed} of it"
-        prediction = f"{all_reduce_text} after the passes, and {prediction}"
+        exposed_text = format_seconds(max(0.0, exposed_s))
+        all_reduce_text = f"allreduce {format_seconds(all_reduce_s)}, {exposed_text} of it"
+        prediction_text = f"{all_reduce_text} after the passes, and {prediction_text}"
     return (
         f"the step of {format_time(verified.step.measured_ms)} on rank {verified.rank}, which has "
-        f"the most work: {work_text}, {', '.join(other_texts)}; predicted: {prediction}"
+        f"the most work: {work_text}, {', '.join(other_texts)}; predicted: {prediction_text}"
     )
 
 
@@ -261,6 +263,6 @@ def format_seconds(seconds: float) -> str:
     return format_time(1000.0 * seconds)
 
 
-def format_memory(count: float) -> str:
+def format_memory(size_bytes: float) -> str:
     """Return bytes of memory as text: ``342 MB``."""
-    return format_value(count / 1e6, "MB")
+    return format_value(size_bytes / 1e6, "MB")

@@ -100,7 +100,7 @@ def build_plan_json(plan: Plan) -> dict[str, Any]:
         "speedup": plan.speedup,
         "step_ms": 1000.0 * plan.step_s,
         "single_ms": 1000.0 * plan.single_s,
-        "stages": [_stage_fields(plan, stage) for stage in plan.stages],
+        "stages": [_build_stage_fields(plan, stage) for stage in plan.stages],
         "memory": {"largest_bytes": max(memory_bytes), "stages": memory_bytes},
         "baselines": [
             {
@@ -116,7 +116,7 @@ def build_plan_json(plan: Plan) -> dict[str, Any]:
     return PlanFile.model_validate(fields).model_dump(mode="json", by_alias=True)
 
 
-def _stage_fields(plan: Plan, stage: PlanStage) -> dict[str, Any]:
+def _build_stage_fields(plan: Plan, stage: PlanStage) -> dict[str, Any]:
     is_last = plan.mode == "hpgo" and stage is plan.stages[-1]
     is_split = plan.schedule == ZERO_BUBBLE
     return {

@@ -24,7 +24,7 @@ _COLOURS: dict[Kind, str] = {
     "return": "#2f9e6e",
     "all-reduce": "#b4557f",
 }
-_KEYS: tuple[tuple[Kind, str], ...] = (
+_LEGEND: tuple[tuple[Kind, str], ...] = (
     ("forward", "forward"),
     ("backward", "backward"),
     ("weights", "weights"),
@@ -46,7 +46,7 @@ def render_timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -
         width: Width in pixels; the height depends on the number of stages.
     """
     height = _HEAD + _ROW * len(plan.stages) + _FOOT
-    scale = (width - 2 * _MARGIN) / simulation.step_s if simulation.step_s else 0.0
+    pixels_per_s = (width - 2 * _MARGIN) / simulation.step_s if simulation.step_s else 0.0
     title = f"{plan.profile} on {plan.cluster}, {simulation.schedule}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
@@ -56,36 +56,36 @@ def render_timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -
         *_draw_legend({span.kind for span in simulation.spans}),
     ]
     for stage in range(len(plan.stages)):
-        middle = _HEAD + _ROW * stage + _BAR - 7
-        lines.append(f'<text x="6" y="{middle}">stage {stage}</text>')
+        y = _HEAD + _ROW * stage + _BAR - 7
+        lines.append(f'<text x="6" y="{y}">stage {stage}</text>')
     for span in simulation.spans:
-        lines += _draw_span(span, scale)
+        lines += _draw_span(span, pixels_per_s)
     return "\n".join([*lines, *_draw_axis(width, height, simulation.step_s), "</svg>", ""])
 
 
 def _draw_legend(kinds: set[Kind]) -> Iterator[str]:
-    keys = [key for key in _KEYS if key[0] != "weights" or "weights" in kinds]
-    for index, (kind, name) in enumerate(keys):
-        left = _MARGIN + 100 * index
-        yield f'<rect x="{left}" y="14" width="12" height="12" fill="{_COLOURS[kind]}"/>'
-        yield f'<text x="{left + 17}" y="24">{name}</text>'
+    legend = [(kind, name) for kind, name in _LEGEND if kind != "weights" or "weights" in kinds]
+    for index, (kind, name) in enumerate(legend):
+        x = _MARGIN + 100 * index
+        yield f'<rect x="{x}" y="14" width="12" height="12" fill="{_COLOURS[kind]}"/>'
+        yield f'<text x="{x + 17}" y="24">{name}</text>'
 
 
-def _draw_span(span: StepSpan, scale: float) -> Iterator[str]:
-    left = _MARGIN + span.start_s * scale
-    length = (span.end_s - span.start_s) * scale
+def _draw_span(span: StepSpan, pixels_per_s: float) -> Iterator[str]:
+    x = _MARGIN + span.start_s * pixels_per_s
+    width = (span.end_s - span.start_s) * pixels_per_s
     top, height = _top_and_height(span)
     label = span.kind if span.micro_batch is None else f"{span.kind} {span.micro_batch}"
     yield (
-        f'<rect x="{left:.2f}" y="{top}" width="{max(length, 0.2):.2f}" height="{height}"'
+        f'<rect x="{x:.2f}" y="{top}" width="{max(width, 0.2):.2f}" height="{height}"'
         f' fill="{_COLOURS[span.kind]}" stroke="#fff" stroke-width="0.4">'
         f"<title>{label}: {format_seconds(span.start_s)} to {format_seconds(span.end_s)}</title>"
         "</rect>"
     )
-    if span.kind in ("forward", "backward", "weights") and length >= _LEAST_TEXT:
-        middle = left + length / 2
+    if span.kind in ("forward", "backward", "weights") and width >= _LEAST_TEXT:
+        x_middle = x + width / 2
         yield (
-            f'<text x="{middle:.2f}" y="{top + 15}" text-anchor="middle"'
+            f'<text x="{x_middle:.2f}" y="{top + 15}" text-anchor="middle"'
             f' fill="#111">{span.micro_batch}</text>'
         )
 
@@ -105,8 +105,8 @@ def _top_and_height(span: StepSpan) -> tuple[int, int]:
 
 
 def _draw_axis(width: int, height: int, seconds: float) -> Iterator[str]:
-    base = height - _FOOT + 4
-    yield f'<path d="M{_MARGIN} {base}H{width - _MARGIN}" stroke="#888"/>'
-    yield f'<text x="{_MARGIN}" y="{base + 15}">0</text>'
-    right = width - _MARGIN
-    yield f'<text x="{right}" y="{base + 15}" text-anchor="end">{format_seconds(seconds)}</text>'
+    y = height - _FOOT + 4
+    yield f'<path d="M{_MARGIN} {y}H{width - _MARGIN}" stroke="#888"/>'
+    yield f'<text x="{_MARGIN}" y="{y + 15}">0</text>'
+    x_end = width - _MARGIN
+    yield f'<text x="{x_end}" y="{y + 15}" text-anchor="end">{format_seconds(seconds)}</text>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 from spbench.planner.output.plan_description import format_seconds
 from spbench.planner.simulation.step import Simulation, StepSpan
@@ -31,40 +32,49 @@ def render_timeline_text(simulation: Simulation, width: int) -> list[str]:
         width: The most characters of a line; at least 20.
     """
     stages = len(simulation.in_flight)
-    label = len(f"stage {stages - 1} ")
-    columns = max(width, _NARROW) - label
+    label_width = len(f"stage {stages - 1} ")
+    columns = max(width, _NARROW) - label_width
     lines = []
     for stage in range(stages):
         spans = [span for span in simulation.spans if span.stage == stage]
         row = _render_row(spans, simulation.step_s / columns, columns)
-        lines.append(f"{f'stage {stage}':<{label}}{row}")
-    return [*lines, _render_axis(label, columns, simulation.step_s)]
+        lines.append(f"{f'stage {stage}':<{label_width}}{row}")
+    return [*lines, _render_axis(label_width, columns, simulation.step_s)]
 
 
-def _render_row(spans: Iterable[StepSpan], share_s: float, columns: int) -> str:
+def _render_row(spans: Iterable[StepSpan], column_s: float, columns: int) -> str:
     """Return one character for each share of the step: the work that takes most of it."""
-    marks = [(0.0, IDLE)] * columns
-    idle_s = [share_s] * columns
+    longest_by_column = [(0.0, IDLE)] * columns
+    idle_s = [column_s] * columns
     for span in spans:
         mark = _find_mark(span)
         if mark is None:
             continue
-        first = min(int(span.start_s / share_s), columns - 1)
-        last = min(int(span.end_s / share_s), columns - 1)
+        first = min(int(span.start_s / column_s), columns - 1)
+        last = min(int(span.end_s / column_s), columns - 1)
         for column in range(first, last + 1):
-            part_s = min(span.end_s, (column + 1) * share_s) - max(span.start_s, column * share_s)
+            overlap_s = min(span.end_s, (column + 1) * column_s) - max(
+                span.start_s, column * column_s
+            )
             if span.kind != "all-reduce":
-                idle_s[column] -= part_s
-            marks[column] = max(marks[column], (part_s, mark), key=lambda pair: pair[0])
-    pairs = zip(marks, idle_s, strict=True)
-    return "".join(mark if part_s >= rest_s else IDLE for (part_s, mark), rest_s in pairs)
+                idle_s[column] -= overlap_s
+            longest_by_column[column] = max(
+                longest_by_column[column], (overlap_s, mark), key=itemgetter(0)
+            )
+    columns_with_idle = zip(longest_by_column, idle_s, strict=True)
+    return "".join(
+        mark if overlap_s >= column_idle_s else IDLE
+        for (overlap_s, mark), column_idle_s in columns_with_idle
+    )
 
 
 def _find_mark(span: StepSpan) -> str | None:
-    marks = _MARKS.get(span.kind)
-    return None if marks is None else marks[(span.micro_batch or 0) % len(marks)]
+    marks_of_kind = _MARKS.get(span.kind)
+    if marks_of_kind is None:
+        return None
+    return marks_of_kind[(span.micro_batch or 0) % len(marks_of_kind)]
 
 
-def _render_axis(label: int, columns: int, seconds: float) -> str:
+def _render_axis(label_width: int, columns: int, seconds: float) -> str:
     end = format_seconds(seconds)
-    return f"{'':{label}}0{end:>{columns - 1}}"
+    return f"{'':{label_width}}0{end:>{columns - 1}}"

@@ -49,8 +49,8 @@ def _make_name_events(plan: Plan) -> list[dict[str, Any]]:
     return events
 
 
-def _make_name_event(kind: str, stage: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": stage, "tid": thread, "args": {"name": name}}
+def _make_name_event(event_name: str, stage: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": event_name, "pid": stage, "tid": thread, "args": {"name": name}}
 
 
 def _make_span_events(simulation: Simulation) -> list[dict[str, Any]]:

@@ -58,36 +58,48 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
     if step is None or case.status != CaseStatus.PASSED:
         reason = case.verdict.reason or case.status
         raise PlannerError(f"the plan's run came to no result: {reason}")
-    parts = case.measured.ranks
-    work = {rank: sum(_sample_median(case, name, rank) for name in _WORK) for rank in parts}
-    stages = []
+    measured_by_rank = case.measured.ranks
+    work_ms_by_rank = {
+        rank: sum(_sample_median(case, name, rank) for name in _WORK) for rank in measured_by_rank
+    }
+    time_by_stage = []
     for first, *others in plan.stage_groups:
-        ranks = [rank for rank, part in parts.items() if part.coordinates.get("stage") == first]
+        ranks = [
+            rank
+            for rank, measured in measured_by_rank.items()
+            if measured.coordinates.get("stage") == first
+        ]
         if not ranks:
             raise PlannerError(f"the run has no rank of stage {first}: it is not one of the plan")
-        passes = sum(
+        passes_s = sum(
             plan.stages[stage].forward_s + plan.stages[stage].backward_s
             for stage in (first, *others)
         )
-        seconds = plan.micro_batches * passes
-        stages.append(
-            TimeComparison(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks))
+        predicted_s = plan.micro_batches * passes_s
+        time_by_stage.append(
+            TimeComparison(
+                1000.0 * predicted_s, sum(work_ms_by_rank[rank] for rank in ranks) / len(ranks)
+            )
         )
-    busiest = max(work, key=work.__getitem__)
-    spent = _split_step(case, busiest, step.p50)
+    busiest = max(work_ms_by_rank, key=work_ms_by_rank.__getitem__)
+    spent_ms = _split_step(case, busiest, step.p50)
     return Verification(
-        TimeComparison(1000.0 * plan.step_s, step.p50), tuple(stages), busiest, spent
+        TimeComparison(1000.0 * plan.step_s, step.p50), tuple(time_by_stage), busiest, spent_ms
     )
 
 
 def _split_step(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
     """Return the parts of a rank's step: shares of all steps, times the median step."""
     rank_shares = compute_shares(case, "time_ms", rank)
-    parts = rank_shares.parts if rank_shares is not None else {}
-    shares = {"passes and messages": sum(parts.get(_part_name(name), 0.0) for name in _WORK)}
-    shares |= {_part_name(name): parts.get(_part_name(name), 0.0) for name in _OTHER_PARTS}
-    shares["other"] = max(0.0, 1.0 - sum(shares.values()))
-    return {name: share * step_ms for name, share in shares.items()}
+    share_by_part = rank_shares.parts if rank_shares is not None else {}
+    share_by_name = {
+        "passes and messages": sum(share_by_part.get(_part_name(name), 0.0) for name in _WORK)
+    }
+    share_by_name |= {
+        _part_name(name): share_by_part.get(_part_name(name), 0.0) for name in _OTHER_PARTS
+    }
+    share_by_name["other"] = max(0.0, 1.0 - sum(share_by_name.values()))
+    return {name: share * step_ms for name, share in share_by_name.items()}
 
 
 def _part_name(metric: str) -> str:
@@ -97,5 +109,5 @@ def _part_name(metric: str) -> str:
 
 def _sample_median(case: CaseState, metric: str, rank: int) -> float:
     repeats = case.measured.samples.get(metric, {}).get(rank, {})
-    values = [value for samples in repeats.values() for value in samples]
-    return median(values) if values else 0.0
+    samples_ms = [sample_ms for samples in repeats.values() for sample_ms in samples]
+    return median(samples_ms) if samples_ms else 0.0

@@ -33,34 +33,34 @@ def find_antichain_states(profile: Profile) -> States:
     graph = build_graph(len(planned.layers), planned.edges)
     reachable, children = _find_reachable(planned, graph)
     names = [planned.layers[chain[0]].description for chain in reachable]
-    order = _topological_order_by_name(names, children)
+    order = _sort_topologically_by_name(names, children)
 
-    position = {node: index for index, node in enumerate(order)}
+    position_by_node = {node: index for index, node in enumerate(order)}
     ancestors = [0] * len(order)
     for index, node in enumerate(order):
         for child in children[node]:
-            ancestors[position[child]] |= ancestors[index] | 1 << index
+            ancestors[position_by_node[child]] |= ancestors[index] | 1 << index
 
     chains = [reachable[node] for node in order]
     _check_all_reached(planned, graph, chains)
     return build_states(
         planned,
         [names[node] for node in order],
-        [_downset(graph, chain) for chain in chains],
+        [_compute_downset_mask(graph, chain) for chain in chains],
         ancestors,
         [
-            _output_bytes(planned, [*_layers_read_elsewhere(graph, chain), *chain])
+            _sum_output_bytes(planned, [*_find_layers_read_elsewhere(graph, chain), *chain])
             for chain in chains
         ],
     )
 
 
 def _check_all_reached(profile: Profile, graph: LayerGraph, chains: list[Antichain]) -> None:
-    reached = 0
+    reached_mask = 0
     for chain in chains:
-        reached |= _downset(graph, chain)
+        reached_mask |= _compute_downset_mask(graph, chain)
     for index, layer in enumerate(profile.layers):
-        if not reached >> index & 1:
+        if not reached_mask >> index & 1:
             raise PlannerError(
                 f"the layer {layer.name} of the profile {profile.name} is not joined to its first"
                 f" one, {profile.layers[0].name}, from which mode hpgo sees all others; give the"
@@ -72,16 +72,16 @@ def _find_reachable(profile: Profile, graph: LayerGraph) -> tuple[list[Antichain
     """Return the antichains in search order, and the successors of each by index."""
     first = next(node for node, mask in enumerate(graph.predecessor_masks) if not mask)
     chains: list[Antichain] = [(first,)]
-    index_of = {1 << first: 0}
+    index_by_mask = {1 << first: 0}
     children: list[list[int]] = []
     for chain in chains:  # grows during the loop
         successors = []
-        for following in _next_antichains(graph, chain):
-            key = _mask(following)
-            if key not in index_of:
-                index_of[key] = len(chains)
-                chains.append(following)
-            successors.append(index_of[key])
+        for next_chain in _generate_next_antichains(graph, chain):
+            chain_mask = _make_mask(next_chain)
+            if chain_mask not in index_by_mask:
+                index_by_mask[chain_mask] = len(chains)
+                chains.append(next_chain)
+            successors.append(index_by_mask[chain_mask])
         children.append(successors)
         if len(chains) > MAX_STATES:
             raise PlannerError(
@@ -91,53 +91,53 @@ def _find_reachable(profile: Profile, graph: LayerGraph) -> tuple[list[Antichain
     return chains, children
 
 
-def _next_antichains(graph: LayerGraph, chain: Antichain) -> Iterable[Antichain]:
+def _generate_next_antichains(graph: LayerGraph, chain: Antichain) -> Iterable[Antichain]:
     """Yield the antichains in which a successor replaces one layer."""
-    members = [*_layers_read_elsewhere(graph, chain), *chain]
-    mask = _mask(members)
+    members = [*_find_layers_read_elsewhere(graph, chain), *chain]
+    mask = _make_mask(members)
     for node in members:
         for successor in graph.successors[node]:
             if successor not in chain and not graph.descendant_masks[successor] & mask:
                 nodes = [successor if member == node else member for member in members]
-                yield _maximal(graph, nodes)
+                yield _find_maximal(graph, nodes)
 
 
-def _maximal(graph: LayerGraph, nodes: list[int]) -> Antichain:
+def _find_maximal(graph: LayerGraph, nodes: list[int]) -> Antichain:
     """Return the nodes that are not before another one, each once."""
-    mask = _mask(nodes)
+    mask = _make_mask(nodes)
     return tuple(dict.fromkeys(node for node in nodes if not graph.descendant_masks[node] & mask))
 
 
-def _layers_read_elsewhere(graph: LayerGraph, chain: Antichain) -> list[int]:
+def _find_layers_read_elsewhere(graph: LayerGraph, chain: Antichain) -> list[int]:
     """Return the layers before a member that are read outside of its ancestors."""
-    read_elsewhere = 0
+    read_elsewhere_mask = 0
     for member in chain:
-        inside = graph.ancestor_masks[member] | 1 << member
+        inside_mask = graph.ancestor_masks[member] | 1 << member
         for node in iterate_bits(graph.ancestor_masks[member]):
-            if graph.successor_masks[node] & ~inside:
-                read_elsewhere |= 1 << node
-    return list(iterate_bits(read_elsewhere))
+            if graph.successor_masks[node] & ~inside_mask:
+                read_elsewhere_mask |= 1 << node
+    return list(iterate_bits(read_elsewhere_mask))
 
 
-def _mask(nodes: Iterable[int]) -> int:
+def _make_mask(nodes: Iterable[int]) -> int:
     mask = 0
     for node in nodes:
         mask |= 1 << node
     return mask
 
 
-def _downset(graph: LayerGraph, chain: Antichain) -> int:
-    mask = _mask(chain)
+def _compute_downset_mask(graph: LayerGraph, chain: Antichain) -> int:
+    mask = _make_mask(chain)
     for member in chain:
         mask |= graph.ancestor_masks[member]
     return mask
 
 
-def _output_bytes(profile: Profile, nodes: Iterable[int]) -> float:
+def _sum_output_bytes(profile: Profile, nodes: Iterable[int]) -> float:
     return math.fsum(profile.layers[node].activation_bytes for node in nodes)
 
 
-def _topological_order_by_name(names: list[str], children: list[list[int]]) -> list[int]:
+def _sort_topologically_by_name(names: list[str], children: list[list[int]]) -> list[int]:
     """Return the antichains in the topological order of a depth-first search by name.
 
     Antichains of the same name keep their order.

@@ -62,30 +62,32 @@ def topological_order(count: int, edges: Iterable[Edge]) -> list[int]:
     Nodes on a cycle and their successors are left out.
     """
     successors: list[list[int]] = [[] for _ in range(count)]
-    waiting_for = [0] * count
+    unmet_inputs = [0] * count
     for source, target in edges:
         successors[source].append(target)
-        waiting_for[target] += 1
-    ready = [node for node in range(count) if not waiting_for[node]]
+        unmet_inputs[target] += 1
+    ready = [node for node in range(count) if not unmet_inputs[node]]
     order = []
     while ready:
         node = heapq.heappop(ready)
         order.append(node)
         for target in successors[node]:
-            waiting_for[target] -= 1
-            if not waiting_for[target]:
+            unmet_inputs[target] -= 1
+            if not unmet_inputs[target]:
                 heapq.heappush(ready, target)
     return order
 
 
 def find_cycle(count: int, edges: Sequence[Edge]) -> list[int]:
     """Return the nodes of a cycle in their order; empty if there is none."""
-    left = set(range(count)).difference(topological_order(count, edges))
-    if not left:
+    on_or_behind_cycle = set(range(count)).difference(topological_order(count, edges))
+    if not on_or_behind_cycle:
         return []
     # Each node that is left has a predecessor that is left: going back must meet a node again.
-    predecessor = {target: source for source, target in edges if {source, target} <= left}
-    path = [min(left)]
+    predecessor = {
+        target: source for source, target in edges if {source, target} <= on_or_behind_cycle
+    }
+    path = [min(on_or_behind_cycle)]
     while predecessor[path[-1]] not in path:
         path.append(predecessor[path[-1]])
     return path[path.index(predecessor[path[-1]]) :][::-1]
@@ -94,6 +96,6 @@ def find_cycle(count: int, edges: Sequence[Edge]) -> list[int]:
 def iterate_bits(mask: int) -> Iterator[int]:
     """Yield the positions of the bits that are set, rising."""
     while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+        lowest_bit = mask & -mask
+        yield lowest_bit.bit_length() - 1
+        mask ^= lowest_bit

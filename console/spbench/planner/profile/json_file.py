@@ -79,10 +79,10 @@ def write_profile_json(profile: Profile) -> str:
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def _layer_fields(layer: LayerProfile, numbers: tuple[str, ...]) -> dict[str, Any]:
+def _layer_fields(layer: LayerProfile, number_names: tuple[str, ...]) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": layer.name, "description": layer.description}
-    fields |= {name: getattr(layer, name) for name in numbers}
-    return {key: value for key, value in fields.items() if value is not None}
+    fields |= {name: getattr(layer, name) for name in number_names}
+    return {field_name: value for field_name, value in fields.items() if value is not None}
 
 
 class _DuplicateKeyError(Exception):
@@ -93,11 +93,13 @@ def _parse_int(digits: str) -> int | float:
     return int(digits) if len(digits) < _MAX_INT_DIGITS else float(digits)
 
 
-def _reject_duplicate_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        duplicate = next(key for key in keys if keys.count(key) > 1)
+def _reject_duplicate_key(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(members)
+    if len(fields) < len(members):
+        member_names = [member_name for member_name, _ in members]
+        duplicate = next(
+            member_name for member_name in member_names if member_names.count(member_name) > 1
+        )
         raise _DuplicateKeyError(f"duplicate key {duplicate!r} in one object")
     return fields
 

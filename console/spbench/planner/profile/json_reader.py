@@ -87,7 +87,7 @@ class RepeatedLayerEntry(StrictModel):
 
     def to_layer(self, parameter_bytes: float) -> LayerProfile:
         """Return the layer, with parameters of this size."""
-        fields = {key: value for key, value in self if value is not None}
+        fields = {field_name: value for field_name, value in self if value is not None}
         return LayerProfile(**fields | {"parameter_bytes": parameter_bytes})
 
 
@@ -165,9 +165,9 @@ class ProfileFile(StrictModel):
         edges = self._edges()
         if cycle := find_cycle(len(self.layers), edges):
             cycle_names = format_cycle([self.layers[node].name for node in cycle])
-            closing = edges.index((cycle[-1], cycle[0]))
+            closing_edge = edges.index((cycle[-1], cycle[0]))
             raise make_validation_error(
-                [(("edges", closing), f"this edge closes a cycle: {cycle_names}")]
+                [(("edges", closing_edge), f"this edge closes a cycle: {cycle_names}")]
             )
         if not any(layer.forward_ms + layer.backward_ms for layer in self.layers):
             raise make_validation_error([(("layers",), "the layers take no time")])
@@ -189,22 +189,22 @@ class ProfileFile(StrictModel):
         """
         layers = data.get("layers") if isinstance(data, dict) else None
         entries = layers if isinstance(layers, list) else []
-        keys = [entry.get("name") for entry in entries if isinstance(entry, dict)]
-        names = [name for name in keys if isinstance(name, str)]
+        layer_names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+        names = [name for name in layer_names if isinstance(name, str)]
         context = ValidationContext({"layer": set(names)} if names else {}, names)
         return cls.model_validate(data, context=context)
 
     def to_profile(self, name: str) -> Profile:
         """Return the profile; ``name`` is used if the file does not contain one."""
-        sizes = [layer.parameter_bytes for layer in self.layers]
+        parameter_bytes = [layer.parameter_bytes for layer in self.layers]
         origin = Origin(**dict(self.origin) | {"params": tuple(self.origin.params.items())})
         return Profile(
             self.name if "name" in self.model_fields_set else name,
             self.batch_size,
-            _build_layers(self.layers, sizes),
+            _build_layers(self.layers, parameter_bytes),
             tuple(self._edges()),
             tuple(
-                BatchMeasurement(point.batch_size, _build_layers(point.layers, sizes))
+                BatchMeasurement(point.batch_size, _build_layers(point.layers, parameter_bytes))
                 for point in self.also
             ),
             origin if "origin" in self.model_fields_set else None,
@@ -212,6 +212,9 @@ class ProfileFile(StrictModel):
 
 
 def _build_layers(
-    entries: Sequence[RepeatedLayerEntry], sizes: list[float]
+    entries: Sequence[RepeatedLayerEntry], parameter_bytes: list[float]
 ) -> tuple[LayerProfile, ...]:
-    return tuple(entry.to_layer(size) for entry, size in zip(entries, sizes, strict=True))
+    return tuple(
+        entry.to_layer(layer_parameter_bytes)
+        for entry, layer_parameter_bytes in zip(entries, parameter_bytes, strict=True)
+    )

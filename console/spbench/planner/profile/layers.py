@@ -61,7 +61,7 @@ class LayerProfile:
     weights_ms: float | None = None
 
     @property
-    def parts_ms(self) -> tuple[float, float]:
+    def data_and_weights_ms(self) -> tuple[float, float]:
         """Milliseconds of data gradients and of weight gradients, computed separately."""
         if self.data_ms is None or self.weights_ms is None:
             return self.backward_ms * DATA_SHARE, self.backward_ms * (1.0 - DATA_SHARE)
@@ -151,11 +151,11 @@ class Profile:
             PlannerError: No layer that takes time is left.
         """
         remaining = [index for index in range(len(self.layers)) if index not in dropped]
-        position = {old: new for new, old in enumerate(remaining)}
+        new_index_by_old = {old_index: new_index for new_index, old_index in enumerate(remaining)}
         edges = tuple(
-            (position[source], position[target])
+            (new_index_by_old[source], new_index_by_old[target])
             for source, target in self.edges
-            if source in position and target in position
+            if source in new_index_by_old and target in new_index_by_old
         )
         also = tuple(
             BatchMeasurement(point.batch_size, tuple(point.layers[index] for index in remaining))
@@ -178,30 +178,30 @@ def find_number_error(name: str, value: float) -> str | None:
 def _find_errors(profile: Profile) -> list[str]:
     if not profile.layers:
         return ["it has no layers"]
-    errors = _batch_size_errors(profile.batch_size)
-    errors += _layer_errors(profile.layers)
+    errors = _list_batch_size_errors(profile.batch_size)
+    errors += _list_layer_errors(profile.layers)
     for point in profile.also:
-        errors += _measurement_errors(profile, point)
-        errors += _batch_size_errors(point.batch_size)
+        errors += _list_measurement_errors(profile, point)
+        errors += _list_batch_size_errors(point.batch_size)
     sizes = [point.batch_size for point in profile.also]
     if sorted(set(sizes)) != sizes or profile.batch_size in sizes:
         errors.append("its further batch sizes do not rise, or repeat its own")
-    return errors or _edge_errors(profile)
+    return errors or _list_edge_errors(profile)
 
 
-def _batch_size_errors(size: int) -> list[str]:
+def _list_batch_size_errors(size: int) -> list[str]:
     if 1 <= size <= MAX_BATCH:
         return []
     return [f"the batch size {size} is not from 1 to {MAX_BATCH}"]
 
 
-def _measurement_errors(profile: Profile, point: BatchMeasurement) -> list[str]:
+def _list_measurement_errors(profile: Profile, point: BatchMeasurement) -> list[str]:
     if [layer.name for layer in point.layers] != [layer.name for layer in profile.layers]:
         return [f"its layers at batch size {point.batch_size} are not its layers"]
-    return _layer_errors(point.layers)
+    return _list_layer_errors(point.layers)
 
 
-def _layer_errors(layers: Sequence[LayerProfile]) -> list[str]:
+def _list_layer_errors(layers: Sequence[LayerProfile]) -> list[str]:
     errors = []
     names = set()
     for layer in layers:
@@ -217,7 +217,7 @@ def _layer_errors(layers: Sequence[LayerProfile]) -> list[str]:
     return errors
 
 
-def _edge_errors(profile: Profile) -> list[str]:
+def _list_edge_errors(profile: Profile) -> list[str]:
     count = len(profile.layers)
     for source, target in profile.edges:
         if not (0 <= source < count and 0 <= target < count):
@@ -237,24 +237,25 @@ def format_cycle(names: Sequence[str]) -> str:
 def _scale_layer(batch_size: int, points: list[tuple[int, LayerProfile]]) -> LayerProfile:
     scaled: dict[str, Any] = {}
     for name in PER_BATCH:
-        values = [(size, getattr(layer, name)) for size, layer in points]
-        if all(value is not None for _, value in values):
-            scaled[name] = _interpolate(batch_size, values)
+        sizes_and_numbers = [(size, getattr(layer, name)) for size, layer in points]
+        if all(number is not None for _, number in sizes_and_numbers):
+            scaled[name] = _interpolate(batch_size, sizes_and_numbers)
     return replace(points[0][1], **scaled)
 
 
-def _interpolate(batch_size: int, points: list[tuple[int, float]]) -> float:
+def _interpolate(batch_size: int, sizes_and_numbers: list[tuple[int, float]]) -> float:
     """Return a value at a batch size from its values at others, which rise."""
-    above = next(
-        (index for index, (size, _) in enumerate(points) if size >= batch_size), len(points)
+    first_above = next(
+        (index for index, (size, _) in enumerate(sizes_and_numbers) if size >= batch_size),
+        len(sizes_and_numbers),
     )
-    if len(points) == 1:
-        return points[0][1] * batch_size / points[0][0]
-    upper = min(max(above, 1), len(points) - 1)
-    size_a, value_a = points[upper - 1]
-    size_b, value_b = points[upper]
-    line = value_a + (value_b - value_a) * (batch_size - size_a) / (size_b - size_a)
-    if above == 0:
+    if len(sizes_and_numbers) == 1:
+        return sizes_and_numbers[0][1] * batch_size / sizes_and_numbers[0][0]
+    upper = min(max(first_above, 1), len(sizes_and_numbers) - 1)
+    size_a, number_a = sizes_and_numbers[upper - 1]
+    size_b, number_b = sizes_and_numbers[upper]
+    on_line = number_a + (number_b - number_a) * (batch_size - size_a) / (size_b - size_a)
+    if first_above == 0:
         # A fixed cost makes small batches dearer than in proportion, never cheaper.
-        return min(max(line, value_a * batch_size / size_a), max(value_a, 0.0))
-    return max(line, value_b) if above == len(points) else line
+        return min(max(on_line, number_a * batch_size / size_a), max(number_a, 0.0))
+    return max(on_line, number_b) if first_above == len(sizes_and_numbers) else on_line

@@ -35,22 +35,22 @@ def find_linear_states(profile: Profile, limit: int = MAX_CUTS) -> States:
     graph = build_graph(len(planned.layers), planned.edges)
     order = _find_order(planned, graph)
     downsets = []
-    crossing = []
+    crossing_bytes = []
     mask = 0
     for layer in order:
         mask |= 1 << layer
         downsets.append(mask)
-        crossing.append(_crossing_bytes(planned, graph, mask))
-    cuts = _drop_dominated(planned, order, crossing)
-    cuts = _limit_cuts(planned, order, cuts, crossing, limit)
-    chosen = [downsets[cut] for cut in cuts]
+        crossing_bytes.append(_compute_crossing_bytes(planned, graph, mask))
+    cuts = _drop_dominated(planned, order, crossing_bytes)
+    cuts = _limit_cuts(planned, order, cuts, crossing_bytes, limit)
+    cut_downsets = [downsets[cut] for cut in cuts]
     return build_states(
         planned,
         [_state_name(planned.layers[order[cut]]) for cut in cuts],
-        chosen,
+        cut_downsets,
         [(1 << index) - 1 for index in range(len(cuts))],
-        [crossing[cut] for cut in cuts],
-        find_skips(planned, graph, chosen),
+        [crossing_bytes[cut] for cut in cuts],
+        find_skips(planned, graph, cut_downsets),
     )
 
 
@@ -58,7 +58,7 @@ def _state_name(layer: LayerProfile) -> str:
     return layer.description or layer.name
 
 
-def _crossing_bytes(profile: Profile, graph: LayerGraph, mask: int) -> float:
+def _compute_crossing_bytes(profile: Profile, graph: LayerGraph, mask: int) -> float:
     """Return the bytes of outputs in a downset that layers outside it read."""
     return math.fsum(
         profile.layers[node].activation_bytes
@@ -72,17 +72,17 @@ class _Chain(NamedTuple):
 
     Attributes:
         area: The integral of the bytes that cross the cuts over the compute time.
-        compute: Milliseconds of the layers of the downset.
-        crossing: Bytes that cross its last cut.
-        ready: Mask of the layers that can follow.
+        compute_ms: Milliseconds of the layers of the downset.
+        crossing_bytes: Bytes that cross its last cut.
+        ready_mask: Mask of the layers that can follow.
         previous: The chain without the last layer; None for the empty chain.
         layer: The last layer.
     """
 
     area: float
-    compute: float
-    crossing: float
-    ready: int
+    compute_ms: float
+    crossing_bytes: float
+    ready_mask: int
     previous: _Chain | None
     layer: int
 
@@ -90,15 +90,15 @@ class _Chain(NamedTuple):
 def _find_order(profile: Profile, graph: LayerGraph) -> list[int]:
     """Return the layers in the order of the best chain."""
     count = len(profile.layers)
-    width = max(_MIN_BEAM, _MAX_DOWNSETS // count)
-    sources = sum(1 << node for node, mask in enumerate(graph.predecessor_masks) if not mask)
-    chains = {0: _Chain(0.0, 0.0, 0.0, sources, None, -1)}
+    beam_width = max(_MIN_BEAM, _MAX_DOWNSETS // count)
+    source_mask = sum(1 << node for node, mask in enumerate(graph.predecessor_masks) if not mask)
+    chains = {0: _Chain(0.0, 0.0, 0.0, source_mask, None, -1)}
     for _ in range(count):
         longer: dict[int, _Chain] = {}
         for mask, chain in chains.items():
-            for layer in iterate_bits(chain.ready):
+            for layer in iterate_bits(chain.ready_mask):
                 _append_layer(profile, graph, longer, mask, chain, layer)
-        chains = _keep_best(longer, width)
+        chains = _keep_best(longer, beam_width)
     (chain,) = chains.values()
     order: list[int] = []
     while chain.previous is not None:
@@ -118,16 +118,18 @@ def _append_layer(
     """Append a layer, and store the longer chain if it is the best to its downset."""
     downset = mask | 1 << layer
     layer_ms = profile.layers[layer].forward_ms + profile.layers[layer].backward_ms
-    rival = chains.get(downset)
-    if rival is None:
-        crossing, ready = _compute_cut_behind(profile, graph, chain, downset, layer)
+    same_downset = chains.get(downset)
+    if same_downset is None:
+        crossing_bytes, ready_mask = _compute_cut_behind(profile, graph, chain, downset, layer)
     else:
-        crossing = rival.crossing
-        ready = rival.ready
+        crossing_bytes = same_downset.crossing_bytes
+        ready_mask = same_downset.ready_mask
     # Each of the two cuts around the layer counts for half of its time.
-    area = chain.area + (chain.crossing + crossing) * layer_ms / 2.0
-    if rival is None or area < rival.area:
-        chains[downset] = _Chain(area, chain.compute + layer_ms, crossing, ready, chain, layer)
+    area = chain.area + (chain.crossing_bytes + crossing_bytes) * layer_ms / 2.0
+    if same_downset is None or area < same_downset.area:
+        chains[downset] = _Chain(
+            area, chain.compute_ms + layer_ms, crossing_bytes, ready_mask, chain, layer
+        )
 
 
 def _compute_cut_behind(
@@ -141,25 +143,25 @@ def _compute_cut_behind(
         if not graph.successor_masks[node] & ~downset
     ]
     added_bytes = layers[layer].activation_bytes if graph.successor_masks[layer] else 0.0
-    ready = chain.ready & ~(1 << layer)
+    ready_mask = chain.ready_mask & ~(1 << layer)
     for node in graph.successors[layer]:
         if not graph.predecessor_masks[node] & ~downset:
-            ready |= 1 << node
-    return chain.crossing + added_bytes - math.fsum(consumed_bytes), ready
+            ready_mask |= 1 << node
+    return chain.crossing_bytes + added_bytes - math.fsum(consumed_bytes), ready_mask
 
 
-def _keep_best(chains: dict[int, _Chain], width: int) -> dict[int, _Chain]:
-    if len(chains) <= width:
+def _keep_best(chains: dict[int, _Chain], beam_width: int) -> dict[int, _Chain]:
+    if len(chains) <= beam_width:
         return chains
 
-    def mean_crossing(item: tuple[int, _Chain]) -> tuple[float, float]:
-        chain = item[1]
-        return (chain.area / chain.compute if chain.compute else 0.0, chain.crossing)
+    def mean_crossing(mask_and_chain: tuple[int, _Chain]) -> tuple[float, float]:
+        chain = mask_and_chain[1]
+        return (chain.area / chain.compute_ms if chain.compute_ms else 0.0, chain.crossing_bytes)
 
-    return dict(sorted(chains.items(), key=mean_crossing)[:width])
+    return dict(sorted(chains.items(), key=mean_crossing)[:beam_width])
 
 
-def _drop_dominated(profile: Profile, order: list[int], crossing: list[float]) -> list[int]:
+def _drop_dominated(profile: Profile, order: list[int], crossing_bytes: list[float]) -> list[int]:
     """Return the cuts without those that another cut replaces at no cost.
 
     Two cuts without time and parameters between them differ only in the bytes that cross them.
@@ -170,7 +172,7 @@ def _drop_dominated(profile: Profile, order: list[int], crossing: list[float]) -
         layer = profile.layers[node]
         is_free = not (layer.forward_ms or layer.backward_ms or layer.parameter_bytes)
         if cuts and is_free:
-            if cut < last and crossing[cut] > crossing[cuts[-1]]:
+            if cut < last and crossing_bytes[cut] > crossing_bytes[cuts[-1]]:
                 continue
             cuts.pop()
         cuts.append(cut)
@@ -178,21 +180,24 @@ def _drop_dominated(profile: Profile, order: list[int], crossing: list[float]) -
 
 
 def _limit_cuts(
-    profile: Profile, order: list[int], cuts: list[int], crossing: list[float], limit: int
+    profile: Profile, order: list[int], cuts: list[int], crossing_bytes: list[float], limit: int
 ) -> list[int]:
     """Return at most `limit` cuts: the cheapest in each equal share of the time."""
     if len(cuts) <= limit:
         return cuts
     layers = profile.layers
-    total = math.fsum(layer.forward_ms + layer.backward_ms for layer in layers)
-    done = 0.0
-    cheapest = dict[int, int]()
+    total_ms = math.fsum(layer.forward_ms + layer.backward_ms for layer in layers)
+    done_ms = 0.0
+    cheapest_cut_by_share = dict[int, int]()
     allowed = set(cuts)
     for cut, node in enumerate(order):
-        done += layers[node].forward_ms + layers[node].backward_ms
-        share = min(int(done / total * (limit - 1)), limit - 2)
+        done_ms += layers[node].forward_ms + layers[node].backward_ms
+        share_index = min(int(done_ms / total_ms * (limit - 1)), limit - 2)
         if cut not in allowed:
             continue
-        if share not in cheapest or crossing[cut] < crossing[cheapest[share]]:
-            cheapest[share] = cut
-    return sorted({*cheapest.values(), cuts[-1]})
+        if (
+            share_index not in cheapest_cut_by_share
+            or crossing_bytes[cut] < crossing_bytes[cheapest_cut_by_share[share_index]]
+        ):
+            cheapest_cut_by_share[share_index] = cut
+    return sorted({*cheapest_cut_by_share.values(), cuts[-1]})

@@ -63,21 +63,24 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
         raise PlannerError(f"the run {report['run']['id']} has measured no profile")
     case = cases[0]
     params = case["params"]
-    points, names = _group_measurements(case["measurements"])
+    figures_by_batch_size, layer_names = _group_measurements(case["measurements"])
     measured = [
-        BatchMeasurement(size, _build_layers(points[size], names)) for size in sorted(points)
+        BatchMeasurement(size, _build_layers(figures_by_batch_size[size], layer_names))
+        for size in sorted(figures_by_batch_size)
     ]
     *also, first = measured
     threads = report["environment"]["ranks"]["threads"]
     model_params = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_MEASUREMENT_PARAMS)
     params_of_model = {
-        key: value for key, value in params.items() if key in model_params and value is not None
+        param_name: value
+        for param_name, value in params.items()
+        if param_name in model_params and value is not None
     }
     return Profile(
         name or params["model"],
         first.batch_size,
         first.layers,
-        _build_edges(case["measurements"], names),
+        _build_edges(case["measurements"], layer_names),
         tuple(also),
         Origin(
             params["model"],
@@ -93,28 +96,30 @@ _Figures = dict[str, dict[str, float]]
 
 def _group_measurements(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], list[str]]:
     """Return the figures by batch size, layer and name, and the layers in order."""
-    points: dict[int, _Figures] = defaultdict(lambda: defaultdict(dict))
-    parameters: dict[str, float] = {}
+    figures_by_batch_size: dict[int, _Figures] = defaultdict(lambda: defaultdict(dict))
+    parameter_bytes: dict[str, float] = {}
     for row in rows:
         layer = row["layer"]
         if row["name"] == SKIPPED:
             continue
         if row["name"] == "parameter_bytes":
-            parameters[layer] = row["value"]
+            parameter_bytes[layer] = row["value"]
         else:
-            points[row["batch_size"]][layer][row["name"]] = row["value"]
-    for figures in points.values():
+            figures_by_batch_size[row["batch_size"]][layer][row["name"]] = row["value"]
+    for figures in figures_by_batch_size.values():
         for layer, layer_figures in figures.items():
-            layer_figures["parameter_bytes"] = parameters[layer]
-    return points, list(parameters)
+            layer_figures["parameter_bytes"] = parameter_bytes[layer]
+    return figures_by_batch_size, list(parameter_bytes)
 
 
 def _build_edges(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Edge, ...]:
     """Return the edges: each layer reads the one before, and may read earlier ones."""
-    position = {name: index for index, name in enumerate(names)}
+    position_by_layer = {name: index for index, name in enumerate(names)}
     edges = {(index - 1, index) for index in range(1, len(names))}
     edges |= {
-        (position[row["source"]], position[row["layer"]]) for row in rows if row["name"] == SKIPPED
+        (position_by_layer[row["source"]], position_by_layer[row["layer"]])
+        for row in rows
+        if row["name"] == SKIPPED
     }
     return tuple(sorted(edges))
 

@@ -51,13 +51,13 @@ class Skips:
         Args:
             ends: The state after the last one of each stage.
         """
-        routes: dict[tuple[int, int], float] = {}
+        bytes_by_route: dict[tuple[int, int], float] = {}
         for connection in self.connections:
             stages = dict.fromkeys(bisect_right(ends, state) for state in connection.holders)
             for route in pairwise(stages):
                 if route[1] - route[0] > 1:
-                    routes[route] = routes.get(route, 0.0) + connection.size
-        return routes
+                    bytes_by_route[route] = bytes_by_route.get(route, 0.0) + connection.size
+        return bytes_by_route
 
 
 NO_SKIPS = Skips()
@@ -74,16 +74,16 @@ def find_skips(profile: Profile, graph: LayerGraph, downsets: Sequence[int]) -> 
     for layer, state in state_of.items():
         readers = {state_of[reader] for reader in iterate_bits(graph.successor_masks[layer])}
         holders = tuple(sorted({state, *readers}))
-        size = profile.layers[layer].activation_bytes
-        if size and any(after - before > 1 for before, after in pairwise(holders)):
-            connections.append(SkipConnection(holders, size))
+        size_bytes = profile.layers[layer].activation_bytes
+        if size_bytes and any(after - before > 1 for before, after in pairwise(holders)):
+            connections.append(SkipConnection(holders, size_bytes))
     if not connections:
         return NO_SKIPS
     return Skips(tuple(connections), _sum_passing_bytes(connections, len(downsets)))
 
 
 def _sum_passing_bytes(
-    connections: Sequence[SkipConnection], count: int
+    connections: Sequence[SkipConnection], state_count: int
 ) -> tuple[tuple[float, ...], ...]:
     """Return the bytes that pass each stage, by first state and end.
 
@@ -91,14 +91,22 @@ def _sum_passing_bytes(
     These stages are a rectangle of first and last states. Cumulative sums over both axes turn the
     corners of all rectangles into bytes.
     """
-    corners = [[0.0] * (count + 2) for _ in range(count + 1)]
+    corners = [[0.0] * (state_count + 2) for _ in range(state_count + 1)]
     for connection in connections:
         for before, after in pairwise(connection.holders):
             if after - before > 1:
                 for start, sign in ((before + 1, 1.0), (after, -1.0)):
                     corners[start][0] += sign * connection.size
                     corners[start][after + 1] -= sign * connection.size
-    rows = [[0.0] * (count + 2)]
+    bytes_by_start_and_end = [[0.0] * (state_count + 2)]
     for corner_row in corners:
-        rows.append([above + corner for above, corner in zip(rows[-1], corner_row, strict=True)])
-    return tuple(tuple(accumulate(row))[: count + 1] for row in rows[1:])
+        bytes_by_start_and_end.append(
+            [
+                above + corner
+                for above, corner in zip(bytes_by_start_and_end[-1], corner_row, strict=True)
+            ]
+        )
+    return tuple(
+        tuple(accumulate(bytes_by_end))[: state_count + 1]
+        for bytes_by_end in bytes_by_start_and_end[1:]
+    )

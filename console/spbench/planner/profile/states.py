@@ -108,8 +108,8 @@ def build_states(
 ) -> States:
     """Return states with their sums, each rounded once and independent of layer order."""
 
-    def sums(values: list[float]) -> tuple[float, ...]:
-        return tuple(math.fsum(values[index] for index in members) for members in members_by_state)
+    def sums(numbers: list[float]) -> tuple[float, ...]:
+        return tuple(math.fsum(numbers[index] for index in members) for members in members_by_state)
 
     members_by_state = [list(iterate_bits(mask)) for mask in downsets]
     layers = profile.layers
@@ -120,8 +120,8 @@ def build_states(
         ancestors=tuple(ancestors),
         forward_s=sums([layer.forward_ms / 1000.0 for layer in layers]),
         backward_s=sums([layer.backward_ms / 1000.0 for layer in layers]),
-        data_s=sums([layer.parts_ms[0] / 1000.0 for layer in layers]),
-        weights_s=sums([layer.parts_ms[1] / 1000.0 for layer in layers]),
+        data_s=sums([layer.data_and_weights_ms[0] / 1000.0 for layer in layers]),
+        weights_s=sums([layer.data_and_weights_ms[1] / 1000.0 for layer in layers]),
         activation_bytes=sums([layer.activation_bytes for layer in layers]),
         kept_bytes=sums([layer.kept_or_output_bytes for layer in layers]),
         parameter_bytes=sums([layer.parameter_bytes for layer in layers]),

@@ -64,69 +64,73 @@ class _Draft:
         self.errors.append(Diagnostic(self.file, line, column, message))
 
     def read(self, number: int, line: str) -> None:
-        parts = [part.strip() for part in line.strip().split(" -- ")]
+        columns = [column.strip() for column in line.strip().split(" -- ")]
         if line[0] in " \t":
-            self._read_edge(number, parts)
+            self._read_edge(number, columns)
         else:
-            self._read_node(number, line, parts)
+            self._read_node(number, line, columns)
 
-    def _read_node(self, number: int, line: str, parts: list[str]) -> None:
-        if len(parts) not in (3, 4) or not parts[0]:
+    def _read_node(self, number: int, line: str, columns: list[str]) -> None:
+        if len(columns) not in (3, 4) or not columns[0]:
             message = "this is no node; write name -- description -- forward_compute_time=..., ..."
             return self.report(number, message)
-        if len(parts) == 4 and not _STAGE.fullmatch(parts[3]):
-            self.report(number, f"{parts[3]!r} is no stage_id=NUMBER", line.rfind(parts[3]) + 1)
-        if parts[0] in self.lines:
-            first = self.lines[parts[0]]
-            return self.report(number, f"duplicate node {parts[0]} (first on line {first})")
-        self.lines[parts[0]] = number
-        self.positions[parts[0]] = len(self.layers)
-        numbers = self._read_numbers(number, line, parts[2])
-        self.layers.append(LayerProfile(parts[0], parts[1], **numbers))
+        if len(columns) == 4 and not _STAGE.fullmatch(columns[3]):
+            self.report(number, f"{columns[3]!r} is no stage_id=NUMBER", line.rfind(columns[3]) + 1)
+        if columns[0] in self.lines:
+            first = self.lines[columns[0]]
+            return self.report(number, f"duplicate node {columns[0]} (first on line {first})")
+        self.lines[columns[0]] = number
+        self.positions[columns[0]] = len(self.layers)
+        numbers = self._read_numbers(number, line, columns[2])
+        self.layers.append(LayerProfile(columns[0], columns[1], **numbers))
         return None
 
     def _read_numbers(self, number: int, line: str, text: str) -> dict[str, float]:
-        values = dict.fromkeys(_FIELDS.values(), 0.0)
+        number_by_field = dict.fromkeys(_FIELDS.values(), 0.0)
         missing = list(_FIELDS)
-        for pair in text.split(", "):
-            key, equals, number_text = (part.strip() for part in pair.partition("="))
-            column = line.rfind(pair) + 1
-            if not equals or key not in _FIELDS:
-                suggestion = did_you_mean(key, _FIELDS)
-                self.report(number, f"{pair.strip()!r} is no field of a node{suggestion}", column)
-            elif key not in missing:
-                self.report(number, f"duplicate {key}", column)
+        for assignment in text.split(", "):
+            field_name, equals, number_text = (side.strip() for side in assignment.partition("="))
+            column = line.rfind(assignment) + 1
+            if not equals or field_name not in _FIELDS:
+                suggestion = did_you_mean(field_name, _FIELDS)
+                self.report(
+                    number, f"{assignment.strip()!r} is no field of a node{suggestion}", column
+                )
+            elif field_name not in missing:
+                self.report(number, f"duplicate {field_name}", column)
             else:
-                missing.remove(key)
-                values[_FIELDS[key]] = self._read_value(number, column, key, number_text)
-        for key in missing:
-            self.report(number, f"{key} is missing")
-        return values
+                missing.remove(field_name)
+                number_by_field[_FIELDS[field_name]] = self._read_value(
+                    number, column, field_name, number_text
+                )
+        for field_name in missing:
+            self.report(number, f"{field_name} is missing")
+        return number_by_field
 
-    def _read_value(self, number: int, column: int, key: str, text: str) -> float:
-        is_list = text.startswith("[") and text.endswith("]") and key == "activation_size"
-        parts = text[1:-1].split(";") if is_list else [text]
+    def _read_value(self, number: int, column: int, field_name: str, text: str) -> float:
+        is_list = text.startswith("[") and text.endswith("]") and field_name == "activation_size"
+        addends = text[1:-1].split(";") if is_list else [text]
         try:
-            values = [float(part) for part in parts]
+            numbers = [float(addend) for addend in addends]
         except ValueError:
-            self.report(number, f"{key}: {text!r} is no number", column)
+            self.report(number, f"{field_name}: {text!r} is no number", column)
             return 0.0
-        for value in values:
-            if error := find_number_error(_FIELDS[key], value):
-                self.report(number, f"{key}: {text} {error}", column)
+        for addend_number in numbers:
+            if error := find_number_error(_FIELDS[field_name], addend_number):
+                self.report(number, f"{field_name}: {text} {error}", column)
                 return 0.0
-        return sum(values)
+        return sum(numbers)
 
-    def _read_edge(self, number: int, parts: list[str]) -> None:
-        if len(parts) != 2:
+    def _read_edge(self, number: int, node_names: list[str]) -> None:
+        if len(node_names) != 2:
             return self.report(number, "this is no edge; write <TAB>name -- name")
-        unknown = [name for name in dict.fromkeys(parts) if name not in self.lines]
+        unknown = [name for name in dict.fromkeys(node_names) if name not in self.lines]
         for name in unknown:
             suggestion = did_you_mean(name, self.lines)
             self.report(number, f"no node above is called {name!r}{suggestion}")
         if unknown:
             return None
-        edge = self.positions[parts[0]], self.positions[parts[1]]
+        edge = self.positions[node_names[0]], self.positions[node_names[1]]
         if edge in self.edge_lines:
             first = self.edge_lines[edge]
             return self.report(number, f"duplicate edge (first on line {first})")

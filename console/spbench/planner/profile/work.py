@@ -55,51 +55,54 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
             known. Each layer then keeps its share of it, and needs no further working memory.
     """
     profile = states.profile
-    scale = factor = samples / profile.batch_size
+    batch_ratio = sums_ratio = samples / profile.batch_size
     layers = profile.layers
-    forward = states.forward_s
-    backward = states.backward_s
+    forward_s = states.forward_s
+    backward_s = states.backward_s
     kept_bytes = states.kept_bytes
-    data = states.data_s
-    weights = states.weights_s
+    data_s = states.data_s
+    weights_s = states.weights_s
     if profile.also and samples:
         # With several measurements, times are not in proportion to the samples.
-        factor = 1.0
+        sums_ratio = 1.0
         layers = profile.scale_layers(samples)
-        forward = _sum_by_state(states, [layer.forward_ms / 1000.0 for layer in layers])
-        backward = _sum_by_state(states, [layer.backward_ms / 1000.0 for layer in layers])
-        data = _sum_by_state(states, [layer.parts_ms[0] / 1000.0 for layer in layers])
-        weights = _sum_by_state(states, [layer.parts_ms[1] / 1000.0 for layer in layers])
+        forward_s = _sum_by_state(states, [layer.forward_ms / 1000.0 for layer in layers])
+        backward_s = _sum_by_state(states, [layer.backward_ms / 1000.0 for layer in layers])
+        data_s = _sum_by_state(states, [layer.data_and_weights_ms[0] / 1000.0 for layer in layers])
+        weights_s = _sum_by_state(
+            states, [layer.data_and_weights_ms[1] / 1000.0 for layer in layers]
+        )
         kept_bytes = _sum_by_state(states, [layer.kept_or_output_bytes for layer in layers])
 
     new_layers = (after & ~before for before, after in pairwise((0, *states.downsets)))
-    working = [
+    working_bytes = [
         max((layers[index].working_bytes for index in iterate_bits(mask)), default=0.0)
         for mask in new_layers
     ]
-    kept_factor = factor
+    kept_ratio = sums_ratio
     if peak_activation_bytes is not None and kept_bytes[-1]:
-        kept_factor = peak_activation_bytes * samples / kept_bytes[-1]
-        working = [0.0] * len(states)
+        kept_ratio = peak_activation_bytes * samples / kept_bytes[-1]
+        working_bytes = [0.0] * len(states)
     return ModelWork(
         samples,
-        _scale_sums(forward, factor),
-        _scale_sums(backward, factor),
-        _scale_sums(data, factor),
-        _scale_sums(weights, factor),
-        _scale_sums(kept_bytes, kept_factor),
+        _scale_sums(forward_s, sums_ratio),
+        _scale_sums(backward_s, sums_ratio),
+        _scale_sums(data_s, sums_ratio),
+        _scale_sums(weights_s, sums_ratio),
+        _scale_sums(kept_bytes, kept_ratio),
         (0.0, *states.parameter_bytes),
-        (0.0, *(scale * count for count in states.crossing_bytes[:-1]), 0.0),
-        tuple(factor * count for count in working),
+        (0.0, *(batch_ratio * count for count in states.crossing_bytes[:-1]), 0.0),
+        tuple(sums_ratio * count for count in working_bytes),
     )
 
 
-def _scale_sums(sums: Sums, factor: float) -> Sums:
-    return (0.0, *(factor * value for value in sums))
+def _scale_sums(sums: Sums, ratio: float) -> Sums:
+    return (0.0, *(ratio * value for value in sums))
 
 
-def _sum_by_state(states: States, values: list[float]) -> Sums:
+def _sum_by_state(states: States, number_by_layer: list[float]) -> Sums:
     """Return the sums of the layers' values up to each state."""
     return tuple(
-        math.fsum(values[index] for index in iterate_bits(mask)) for mask in states.downsets
+        math.fsum(number_by_layer[index] for index in iterate_bits(mask))
+        for mask in states.downsets
     )

@@ -11,7 +11,7 @@ from spbench.planner.profile.work import ModelWork
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel, SampleSharing
 from spbench.planner.search.stage_messages import compute_messages
-from spbench.planner.simulation.memory import DeviceMemory, peak_kept_bytes
+from spbench.planner.simulation.memory import DeviceMemory, compute_peak_kept_bytes
 from spbench_core.schedule.orders import (
     INTERLEAVED,
     ZERO_BUBBLE,
@@ -190,7 +190,7 @@ def _compute_interleaved_peak_bytes(
         group, len(shape.groups), shape.rounds, micro_batches
     )
     fixed_bytes = sum(memory.fixed for memory in memories)
-    kept_bytes = peak_kept_bytes(
+    kept_bytes = compute_peak_kept_bytes(
         [memory.per_micro_batch for memory in memories], in_flight_combinations
     )
     return fixed_bytes + kept_bytes + max(memory.working for memory in memories)

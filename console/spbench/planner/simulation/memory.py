@@ -21,7 +21,7 @@ class DeviceMemory(NamedTuple):
         return self.fixed + in_flight * self.per_micro_batch + self.working
 
 
-def peak_kept_bytes(
+def compute_peak_kept_bytes(
     bytes_by_stage: Sequence[float], combinations: Sequence[Sequence[int]]
 ) -> float:
     """Return the peak bytes of the micro-batches in flight on a device.
@@ -30,8 +30,8 @@ def peak_kept_bytes(
         bytes_by_stage: Bytes of a micro-batch, by stage of the device.
         combinations: All combinations of micro-batches in flight by stage.
     """
-    peak: float = max(sum(map(mul, counts, bytes_by_stage)) for counts in combinations)
-    return peak
+    peak_bytes: float = max(sum(map(mul, counts, bytes_by_stage)) for counts in combinations)
+    return peak_bytes
 
 
 def compute_stage_memory(
@@ -56,13 +56,13 @@ def compute_stage_memory(
         optimizer_memory_scaling: Bytes kept per byte of parameters.
         recompute: Whether activations are recomputed in the backward pass.
     """
-    share = samples / states.profile.batch_size
+    batch_ratio = samples / states.profile.batch_size
     kept_bytes = states.range_sum(states.kept_bytes, start, end)
-    arriving = states.crossing_bytes[start - 1] if start else 0.0
-    working = states.working_bytes(start, end)
-    parameters = states.range_sum(states.parameter_bytes, start, end)
+    input_bytes = states.crossing_bytes[start - 1] if start else 0.0
+    working_bytes = states.working_bytes(start, end)
+    parameter_bytes = states.range_sum(states.parameter_bytes, start, end)
     return DeviceMemory(
-        fixed=optimizer_memory_scaling * parameters,
-        per_micro_batch=share * (arriving if recompute else kept_bytes),
-        working=share * (working + kept_bytes if recompute else working),
+        fixed=optimizer_memory_scaling * parameter_bytes,
+        per_micro_batch=batch_ratio * (input_bytes if recompute else kept_bytes),
+        working=batch_ratio * (working_bytes + kept_bytes if recompute else working_bytes),
     )

@@ -39,15 +39,17 @@ def compute_stage_memories(
     plan: Plan, step: Simulation, cluster: Cluster
 ) -> tuple[StageMemory, ...]:
     """Return the memory of each stage of a plan in one simulated step."""
-    memories: dict[int, StageMemory] = {}
+    memory_by_stage: dict[int, StageMemory] = {}
     for group in plan.stage_groups:
         stages = [plan.stages[index] for index in group]
-        fixed = sum(stage.fixed_bytes for stage in stages)
-        working = max(stage.once_bytes for stage in stages)
+        fixed_bytes = sum(stage.fixed_bytes for stage in stages)
+        working_bytes = max(stage.once_bytes for stage in stages)
         capacity = _find_capacity(cluster, stages[0].devices)
         for index in group:
-            memories[index] = StageMemory(fixed, step.kept_bytes[index], working, capacity)
-    return tuple(memories[index] for index in range(len(plan.stages)))
+            memory_by_stage[index] = StageMemory(
+                fixed_bytes, step.kept_bytes[index], working_bytes, capacity
+            )
+    return tuple(memory_by_stage[index] for index in range(len(plan.stages)))
 
 
 def find_bar_limits(memories: Sequence[StageMemory]) -> tuple[list[float], bool]:
@@ -56,15 +58,19 @@ def find_bar_limits(memories: Sequence[StageMemory]) -> tuple[list[float], bool]
     It is the capacity if that is known for all stages and the fullest device is visibly filled.
     Otherwise it is the largest memory of any stage.
     """
-    capacities = [memory.capacity for memory in memories if memory.capacity is not None]
-    largest = max((memory.peak for memory in memories), default=0.0) or 1.0
-    fill = max((memory.peak / (memory.capacity or largest) for memory in memories), default=0.0)
-    if len(capacities) == len(memories) and fill >= LEAST_VISIBLE:
-        return capacities, True
-    return [largest] * len(memories), False
+    capacities_bytes = [memory.capacity for memory in memories if memory.capacity is not None]
+    largest_bytes = max((memory.peak for memory in memories), default=0.0) or 1.0
+    largest_fill = max(
+        (memory.peak / (memory.capacity or largest_bytes) for memory in memories), default=0.0
+    )
+    if len(capacities_bytes) == len(memories) and largest_fill >= LEAST_VISIBLE:
+        return capacities_bytes, True
+    return [largest_bytes] * len(memories), False
 
 
 def _find_capacity(cluster: Cluster, devices: tuple[int, ...]) -> float | None:
     kinds = cluster.kinds
-    sizes = [size for device in devices if (size := kinds[device].memory_bytes) is not None]
-    return min(sizes, default=None)
+    sizes_bytes = [
+        size_bytes for device in devices if (size_bytes := kinds[device].memory_bytes) is not None
+    ]
+    return min(sizes_bytes, default=None)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
-from spbench.planner.simulation.memory import peak_kept_bytes
+from spbench.planner.simulation.memory import compute_peak_kept_bytes
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
 from spbench_core.schedule.timetable import Timetable, compute_timetable
 
@@ -74,20 +74,20 @@ def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
     Raises:
         PlannerError: The schedule cannot run the plan's stages.
     """
-    order = plan.schedule if schedule is None else schedule
-    table = _build_timetable(plan, order)
-    kept_by_stage = {
+    used_schedule = plan.schedule if schedule is None else schedule
+    table = _build_timetable(plan, used_schedule)
+    kept_bytes_by_stage = {
         stage: _compute_kept_bytes(plan, table, group)
         for group in plan.stage_groups
         for stage in group
     }
     stages = range(len(plan.stages))
     return Simulation(
-        schedule=order,
+        schedule=used_schedule,
         step_s=table.end_s,
         bubble=_compute_bubble(plan, table),
-        kept_bytes=tuple(kept_by_stage[stage] for stage in stages),
-        peak_bytes=tuple(_compute_peak_bytes(plan, kept_by_stage, stage) for stage in stages),
+        kept_bytes=tuple(kept_bytes_by_stage[stage] for stage in stages),
+        peak_bytes=tuple(_compute_peak_bytes(plan, kept_bytes_by_stage, stage) for stage in stages),
         in_flight=tuple(max(_count_in_flight(table, [stage]))[0] for stage in stages),
         spans=tuple(_generate_spans(plan, table)),
     )
@@ -114,15 +114,15 @@ def _build_timetable(plan: Plan, schedule: Schedule) -> Timetable:
 
 def _compute_kept_bytes(plan: Plan, table: Timetable, group: Sequence[int]) -> float:
     """Return the peak bytes of micro-batches in flight on a device with these stages."""
-    return peak_kept_bytes(
+    return compute_peak_kept_bytes(
         [plan.stages[index].kept_bytes for index in group], _count_in_flight(table, group)
     )
 
 
-def _compute_peak_bytes(plan: Plan, kept_by_stage: Mapping[int, float], stage: int) -> float:
+def _compute_peak_bytes(plan: Plan, kept_bytes_by_stage: Mapping[int, float], stage: int) -> float:
     stages = [other for other in plan.stages if other.devices == plan.stages[stage].devices]
-    fixed = sum(other.fixed_bytes for other in stages)
-    return fixed + kept_by_stage[stage] + max(other.once_bytes for other in stages)
+    fixed_bytes = sum(other.fixed_bytes for other in stages)
+    return fixed_bytes + kept_bytes_by_stage[stage] + max(other.once_bytes for other in stages)
 
 
 def _count_in_flight(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
@@ -151,8 +151,8 @@ def _count_in_flight(table: Timetable, stages: Sequence[int]) -> list[tuple[int,
 def _compute_bubble(plan: Plan, table: Timetable) -> float:
     end_s = max(end_s[-1] for end_s in table.released)
     devices = sum(plan.stages[stage].replicas for stage, *_ in plan.stage_groups)
-    busy = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
-    return 1.0 - busy * plan.micro_batches / (devices * end_s) if end_s else 0.0
+    busy_s = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
+    return 1.0 - busy_s * plan.micro_batches / (devices * end_s) if end_s else 0.0
 
 
 def _generate_spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
@@ -171,8 +171,8 @@ def _generate_spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
                 index, plan.stages[index - 1].send_s, table.back[index], "return"
             )
         if stage.all_reduce_s:
-            start = table.reduce[index]
-            spans.append(StepSpan("all-reduce", index, None, start, start + stage.all_reduce_s))
+            start_s = table.reduce[index]
+            spans.append(StepSpan("all-reduce", index, None, start_s, start_s + stage.all_reduce_s))
         yield from sorted(spans, key=lambda span: (span.start_s, span.end_s))
 
 

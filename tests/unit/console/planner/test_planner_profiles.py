@@ -451,8 +451,8 @@ def test_every_field_but_parameters_grows_with_the_batch():
 
 def test_unmeasured_gradient_parts_take_half_each():
     measured = make_layer("a", backward=4.0, data_ms=3.0, weights_ms=2.0)
-    assert make_layer("a", backward=4.0).parts_ms == (2.0, 2.0)
-    assert measured.parts_ms == (3.0, 2.0)
+    assert make_layer("a", backward=4.0).data_and_weights_ms == (2.0, 2.0)
+    assert measured.data_and_weights_ms == (3.0, 2.0)
     states = find_linear_states(
         Profile("p", 1, (measured, make_layer("b", backward=4.0)), ((0, 1),))
     )
