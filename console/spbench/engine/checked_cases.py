@@ -20,8 +20,8 @@ from spbench_core.number_text import format_quantity
 
 CHECKER = ("-m", "spbench_workers.checking")
 _ANSWER_MARKER = "spbench-check "
-_TIMEOUT = 300.0
-_PROGRESS_DELAY = 2.0
+TIMEOUT = 300.0
+PROGRESS_DELAY = 2.0
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -30,6 +30,9 @@ async def check_cases(
     cases: Iterable[Case],
     environ: Mapping[str, str],
     progress: Progress = ignore_progress,
+    *,
+    timeout_seconds: float = TIMEOUT,
+    progress_seconds: float = PROGRESS_DELAY,
 ) -> list[str]:
     """Reject cases that the workers cannot run, such as with an invalid network.
 
@@ -41,6 +44,8 @@ async def check_cases(
         cases: The cases; those of benchmarks without a check are left out.
         environ: The console's variables.
         progress: Takes a line if the check takes long.
+        timeout_seconds: The time for the cases of one process.
+        progress_seconds: The time after which ``progress`` takes a line.
 
     Returns:
         A message for each process that gave no answer, so that its cases are not checked.
@@ -51,7 +56,12 @@ async def check_cases(
     failures: list[tuple[Case, str]] = []
     unchecked = []
     for settings, group in _group_by_settings(cases):
-        answers = await _check_group(settings, group, environ, progress)
+        check = _check_group(settings, group, environ, progress, progress_seconds)
+        try:
+            answers = await asyncio.wait_for(check, timeout_seconds)
+        except TimeoutError:
+            program = _describe_interpreter(settings)
+            answers = f"{program} gave no answer within {timeout_seconds:g} s"
         if isinstance(answers, str):
             count = format_quantity(len(group), "case")
             unchecked.append(f"the networks of {count} are not checked: {answers}")
@@ -104,7 +114,11 @@ def _group_by_settings(cases: Iterable[Case]) -> Iterator[tuple[LaunchSettings, 
 
 
 async def _check_group(
-    settings: LaunchSettings, cases: list[Case], environ: Mapping[str, str], progress: Progress
+    settings: LaunchSettings,
+    cases: list[Case],
+    environ: Mapping[str, str],
+    progress: Progress,
+    progress_seconds: float,
 ) -> list[str | None] | str:
     """Return for each case why it cannot run, or None; a message without answer."""
     argv = wrap_argv(settings, (find_interpreter(settings), *CHECKER))
@@ -112,13 +126,10 @@ async def _check_group(
     env = {**environ, **settings.env}
     check = asyncio.ensure_future(_run_program(argv, env, json.dumps(requests)))
     try:
-        done, _ = await asyncio.wait({check}, timeout=_PROGRESS_DELAY)
+        done, _ = await asyncio.wait({check}, timeout=progress_seconds)
         if not done:
             progress(f"importing the networks of {format_quantity(len(cases), 'case')}")
-        stdout, last_line = await asyncio.wait_for(check, _TIMEOUT)
-    except TimeoutError:
-        stdout = ""
-        last_line = f"{_describe_interpreter(settings)} gave no answer within {_TIMEOUT:g} s"
+        stdout, last_line = await check
     except OSError as error:
         stdout = ""
         last_line = f"cannot start {argv[0]}: {error.strerror}"

@@ -132,7 +132,12 @@ def _is_own(path: Path) -> bool:
 
 
 async def end_processes(
-    process: asyncio.subprocess.Process, run_id: str, grace: float, hurry: asyncio.Event
+    process: asyncio.subprocess.Process,
+    run_id: str,
+    grace: float,
+    hurry: asyncio.Event,
+    *,
+    kill_seconds: float = KILL_TIMEOUT,
 ) -> None:
     """End all processes of the run on this host: terminate, wait, kill.
 
@@ -144,6 +149,7 @@ async def end_processes(
         run_id: The run with the processes to end.
         grace: Seconds between SIGTERM and SIGKILL.
         hurry: If it is set, SIGKILL follows immediately.
+        kill_seconds: Seconds in which a killed process must have ended.
 
     Raises:
         FailedRunError: A killed process does not end, because it waits in the kernel.
@@ -152,12 +158,12 @@ async def end_processes(
     if await _wait_for_end(process, run_id, grace, hurry):
         return
     _signal_group(process, signal.SIGKILL)
-    deadline = time.monotonic() + KILL_TIMEOUT
+    deadline = time.monotonic() + kill_seconds
     while (pids := find_processes(run_id)) or process.returncode is None:
         if time.monotonic() > deadline:
             numbers = ", ".join(map(str, pids or [process.pid]))
             raise FailedRunError(
-                f"processes {numbers} do not end {KILL_TIMEOUT:g} s after SIGKILL: they wait in "
+                f"processes {numbers} do not end {kill_seconds:g} s after SIGKILL: they wait in "
                 "the kernel, for a file system or a device, say"
             )
         for pid in pids:

@@ -24,7 +24,6 @@ BACKLOG = 1 << 16
 MAX_ACCEPTS = 256
 """Connections that are accepted before the event loop serves the others."""
 ACCEPT_PAUSE = 0.1
-"""Seconds without accepting if no descriptor is free and no silent connection can be ended."""
 MAX_SUSPECTS = 4096
 """The number of remembered addresses that showed a wrong token."""
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -59,10 +58,30 @@ class PendingConnection:
 
 
 class Admission:
-    """The listening socket, and the connections that have not shown the token."""
+    """The listening socket, and the connections that have not shown the token.
 
-    def __init__(self, token: str, max_pending: int, admit: Admit, reject: Reject) -> None:
-        """Accept at most ``max_pending`` connections without the token at a time."""
+    Args:
+        token: The run's token.
+        max_pending: The most connections without the token at a time.
+        admit: Takes a connection that has shown the token.
+        reject: Called for a connection that was ended.
+        hello_seconds: The age at which a connection without the token is ended.
+        accept_pause_seconds: The time without accepting if no descriptor is free and no silent
+            connection can be ended.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        max_pending: int,
+        admit: Admit,
+        reject: Reject,
+        *,
+        hello_seconds: float = CONNECT_TIMEOUT,
+        accept_pause_seconds: float = ACCEPT_PAUSE,
+    ) -> None:
+        self._hello_seconds = hello_seconds
+        self._accept_pause_seconds = accept_pause_seconds
         self._token = token.encode()
         self._max_pending = max_pending
         self._admit = admit
@@ -132,7 +151,7 @@ class Admission:
         """
         assert self._listening_socket is not None
         self._loop.remove_reader(self._listening_socket)
-        self._accept_timer = self._loop.call_later(ACCEPT_PAUSE, self._accept_again)
+        self._accept_timer = self._loop.call_later(self._accept_pause_seconds, self._accept_again)
 
     def _accept_again(self) -> None:
         if self._listening_socket is not None:
@@ -144,7 +163,7 @@ class Admission:
         self._find_group(pending)[pending] = None
         self._loop.add_reader(connection, self._read, pending)
         if self._expiry_timer is None:
-            self._expiry_timer = self._loop.call_later(CONNECT_TIMEOUT, self._end_expired)
+            self._expiry_timer = self._loop.call_later(self._hello_seconds, self._end_expired)
         # A rank's hello has usually arrived, so that reading now saves a turn of the loop.
         self._read(pending)
         if self.pending > self._max_pending:
@@ -190,11 +209,11 @@ class Admission:
 
     def _end_expired(self) -> None:
         """End connections that are too old, and schedule the next call."""
-        latest_expired = time.monotonic() - CONNECT_TIMEOUT
+        latest_expired = time.monotonic() - self._hello_seconds
         groups = (self._silent, self._suspected)
         for group in groups:
             while group and (oldest := next(iter(group))).since <= latest_expired:
-                self._end_if_silent(oldest, f"said nothing for {CONNECT_TIMEOUT:g} s")
+                self._end_if_silent(oldest, f"said nothing for {self._hello_seconds:g} s")
         oldest_times = [next(iter(group)).since for group in groups if group]
         self._expiry_timer = None
         if oldest_times:

@@ -19,7 +19,7 @@ from spbench.engine.connections.rank_connection import Listener, RankConnection
 from spbench.engine.connections.relay_connection import RELAY_LEAD, RelayConnection
 from spbench.errors import MissingError
 from spbench_core.events.fields import Event
-from spbench_core.events.rank_events import SILENCE_LIMIT
+from spbench_core.events.rank_events import CONNECT_TIMEOUT, SILENCE_LIMIT
 
 
 class _RankSocket(asyncio.Protocol):
@@ -56,6 +56,7 @@ class Collector:
         expected: int = 0,
         *,
         silence: float = SILENCE_LIMIT,
+        hello_seconds: float = CONNECT_TIMEOUT,
     ) -> None:
         """Create a collector that `listen` starts.
 
@@ -64,10 +65,12 @@ class Collector:
             listener: Takes the events of the job.
             expected: The number of connections of ranks, for which descriptors are reserved.
             silence: Seconds without a sign of life after which a rank counts as hung.
+            hello_seconds: The age at which a connection without the token is ended.
         """
         self.listener = listener
         self._token = token
         self._expected = expected
+        self._hello_seconds = hello_seconds
         self.relay_silence = silence - RELAY_LEAD
         self._ranks: dict[RankConnection, None] = {}
         self._relays: set[RelayConnection] = set()
@@ -82,7 +85,11 @@ class Collector:
         """
         max_pending = count_free_for_pending(self._expected)
         self._admission = Admission(
-            self._token, max_pending, self._admit, self.listener.on_rejected
+            self._token,
+            max_pending,
+            self._admit,
+            self.listener.on_rejected,
+            hello_seconds=self._hello_seconds,
         )
         for port in ports:
             with suppress(OSError):

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from benchmarks.admission import measure_burst
 
-from spbench.engine.connections import admission
 from spbench.engine.connections.admission import Admission
 from spbench_core.events.rank_events import encode
 from support.collector_listener import wait_until
@@ -25,10 +24,10 @@ ELSEWHERE = "127.0.0.9"
 class ListeningAdmission:
     """A listening admission and the peers that it admitted and rejected."""
 
-    def __init__(self, max_pending=1000):
+    def __init__(self, max_pending=1000, **times):
         self.admitted = []
         self.rejected = []
-        self.admission = Admission(TOKEN, max_pending, self._admit, self._reject)
+        self.admission = Admission(TOKEN, max_pending, self._admit, self._reject, **times)
         self.port = self.admission.listen(LOOPBACK)
 
     def _admit(self, connection, peer, hello, remainder):
@@ -141,8 +140,8 @@ async def test_drops_addresses_with_a_wrong_token_first(
     server.admission.close()
 
 
-async def test_drops_silent_connections_by_their_age(server, stack, monkeypatch):
-    monkeypatch.setattr(admission, "CONNECT_TIMEOUT", 0.1)
+async def test_drops_silent_connections_by_their_age(stack):
+    server = ListeningAdmission(hello_seconds=0.1)
     first = server.connect(stack)
     await wait_until(lambda: server.pending == 1)
     await asyncio.sleep(0.05)
@@ -150,6 +149,7 @@ async def test_drops_silent_connections_by_their_age(server, stack, monkeypatch)
     await wait_until(lambda: len(server.rejected) == 2)
     assert [peer for peer, _ in server.rejected] == format_addresses([first, second])
     assert {reason for _, reason in server.rejected} == {"said nothing for 0.1 s"}
+    server.admission.close()
 
 
 async def test_without_descriptors_drops_silent_peers_and_admits_ranks(server, stack):
@@ -167,7 +167,8 @@ async def test_without_descriptors_drops_silent_peers_and_admits_ranks(server, s
     assert sorted(server.admitted) == list(range(10))
 
 
-async def test_without_any_descriptor_waits_and_logs_nothing(server, stack, monkeypatch, caplog):
+async def test_without_any_descriptor_waits_and_logs_nothing(stack, monkeypatch, caplog):
+    server = ListeningAdmission(accept_pause_seconds=0.02)
     attempts = []
     listening = server.admission._listening_socket
 
@@ -180,7 +181,6 @@ async def test_without_any_descriptor_waits_and_logs_nothing(server, stack, monk
             raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(server.admission, "_listening_socket", FullListening())
-    monkeypatch.setattr(admission, "ACCEPT_PAUSE", 0.02)
     server.connect(stack, hello(4))
     await wait_until(lambda: len(attempts) >= 3)
     await asyncio.sleep(0.1)
@@ -188,6 +188,7 @@ async def test_without_any_descriptor_waits_and_logs_nothing(server, stack, monk
     monkeypatch.setattr(server.admission, "_listening_socket", listening)
     await wait_until(lambda: server.admitted == [4])
     assert caplog.records == []
+    server.admission.close()
 
 
 async def test_passes_on_data_after_the_hello(stack):

@@ -30,11 +30,11 @@ def build_suite(*cases, **launch):
     return load_suite_text("\n".join(lines).replace("True", "true"), Path("s.yaml"))
 
 
-async def run_check(monkeypatch, suite):
+async def run_check(monkeypatch, suite, **times):
     """Check the cases of a suite and return all messages."""
     monkeypatch.chdir(TESTS)
     messages = []
-    messages += await check_cases(suite, suite.cases, os.environ, messages.append)
+    messages += await check_cases(suite, suite.cases, os.environ, messages.append, **times)
     return messages
 
 
@@ -115,10 +115,9 @@ async def test_ends_and_reports_a_checker_that_never_answers(monkeypatch, tmp_pa
     pid = tmp_path / "pid"
     python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
     python.chmod(0o755)
-    monkeypatch.setattr(checked_cases, "_PROGRESS_DELAY", 0.1)
-    monkeypatch.setattr(checked_cases, "_TIMEOUT", 0.5)
+    suite = build_suite(NETWORK, python=str(python))
     started = time.monotonic()
-    first, second = await run_check(monkeypatch, build_suite(NETWORK, python=str(python)))
+    first, second = await run_check(monkeypatch, suite, timeout_seconds=0.5, progress_seconds=0.1)
     messages.check(first)
     assert second.endswith(f"the workers' Python {python} gave no answer within 0.5 s")
     assert time.monotonic() - started < 20

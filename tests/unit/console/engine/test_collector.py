@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from spbench.engine.connections import admission
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankIdentity
 from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
@@ -52,9 +51,9 @@ class Peer:
 class Console:
     """A collector that listens, and peers that connect to it."""
 
-    def __init__(self):
+    def __init__(self, **times):
         self.listener = RecordingListener()
-        self.collector = Collector(TOKEN, self.listener)
+        self.collector = Collector(TOKEN, self.listener, **times)
         self.port = 0
         self._peers = []
 
@@ -76,15 +75,21 @@ class Console:
             await peer.close()
 
 
-@pytest.fixture
-async def console():
+@asynccontextmanager
+async def open_console(**times):
     raised = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-    console = Console()
+    console = Console(**times)
     console.port = await console.collector.listen("127.0.0.1")
     yield console
     await console.close()
     assert raised == []
+
+
+@pytest.fixture
+async def console():
+    async with open_console() as console:
+        yield console
 
 
 @pytest.fixture
@@ -317,14 +322,14 @@ async def test_ignores_an_unauthenticated_peer_that_disconnects(console, listene
     assert listener.rejected == listener.lost == listener.violations == []
 
 
-async def test_disconnects_silent_peers_after_the_timeout(console, listener, monkeypatch):
-    monkeypatch.setattr(admission, "CONNECT_TIMEOUT", 0.05)
-    rank = await console.connect_rank()
-    silent = await console.connect()
-    slow = await console.connect()
-    await slow.send_bytes(b'{"event"')
-    await silent.wait_until_closed()
-    await slow.wait_until_closed()
-    assert listener.rejected == ["said nothing for 0.05 s"] * 2
-    await rank.send(*heartbeats(1, 1))
-    await wait_until(lambda: listener.seqs == [0, 1])
+async def test_disconnects_silent_peers_after_the_timeout():
+    async with open_console(hello_seconds=0.05) as console:
+        rank = await console.connect_rank()
+        silent = await console.connect()
+        slow = await console.connect()
+        await slow.send_bytes(b'{"event"')
+        await silent.wait_until_closed()
+        await slow.wait_until_closed()
+        assert console.listener.rejected == ["said nothing for 0.05 s"] * 2
+        await rank.send(*heartbeats(1, 1))
+        await wait_until(lambda: console.listener.seqs == [0, 1])

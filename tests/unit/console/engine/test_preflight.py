@@ -10,7 +10,6 @@ from spbench.engine.plan import Request, RunPlan, plan_run
 from spbench.engine.preflight import find_unfit_hosts, group_by_reason, run_preflight
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
-from spbench.launch.survey import progress
 from spbench.launch.survey.facts import HostFacts
 from support.quick_hosts import QuickHosts
 
@@ -96,14 +95,13 @@ async def test_no_remaining_host_is_an_error(hosts, make_plan, messages):
 
 @pytest.mark.slow
 async def test_reports_progress_while_hosts_are_contacted(hosts, make_plan, monkeypatch):
-    monkeypatch.setattr(progress, "INTERVAL", 0.05)
-    monkeypatch.setenv("QUICK_SSH_SECONDS", "0.5")
-    hosts.env["QUICK_SSH_SECONDS"] = "0.5"
+    monkeypatch.setenv("QUICK_SSH_SECONDS", "1.2")
+    hosts.env["QUICK_SSH_SECONDS"] = "1.2"
     hosts.add("node1")
     for options in ({"preflight": True}, {"skip": True}):
         messages: list[str] = []
         await run_preflight(make_plan("node1:2", **options), messages.append)
-        assert messages[0].startswith("asking hosts: 0 of 1 after 0 s")
+        assert messages[0].startswith("asking hosts: 0 of 1 after 1 s")
 
 
 def test_hosts_with_a_minority_mpi_library_are_unfit():

@@ -76,10 +76,9 @@ async def test_hurry_ends_the_grace_period(start):
 
 async def test_reports_processes_that_survive_sigkill(start, monkeypatch):
     process = await start("import time; print(flush=True); time.sleep(60)")
-    monkeypatch.setattr(processes, "KILL_TIMEOUT", 0.2)
     monkeypatch.setattr(processes, "find_processes", lambda run_id: [2**22 + 1, 2**22 + 2])
     with pytest.raises(FailedRunError) as caught:
-        await end_processes(process, RUN, 0.0, asyncio.Event())
+        await end_processes(process, RUN, 0.0, asyncio.Event(), kill_seconds=0.2)
     assert str(caught.value).startswith(
         f"processes {2**22 + 1}, {2**22 + 2} do not end 0.2 s after SIGKILL: "
     )
