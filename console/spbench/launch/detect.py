@@ -32,7 +32,7 @@ from spbench.suites.settings import LaunchSettings
 from spbench_core.plugins import Offer, guard_function
 
 _EXTRAS = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "intelmpi"}
-_PROBE_TIMEOUT = 30.0
+PROBE_TIMEOUT = 30.0
 _running_probes: set[subprocess.Popen[str]] = set()
 
 _ASSUMED = re.compile(r"([a-z]+2?)-(\d[\w.+~-]*)")
@@ -98,7 +98,12 @@ def list_launchers(library: str) -> tuple[str, ...]:
     return tuple(name for _, name in sorted(ranked, key=lambda pair: pair[0]))
 
 
-def detect_mpi_library(python: str, settings: LaunchSettings | None = None) -> MpiLibrary:
+def detect_mpi_library(
+    python: str,
+    settings: LaunchSettings | None = None,
+    *,
+    timeout_seconds: float = PROBE_TIMEOUT,
+) -> MpiLibrary:
     """Return the MPI library that mpi4py loads in an interpreter.
 
     With settings, the interpreter runs like in a job: after setup lines, in the container, and
@@ -109,19 +114,25 @@ def detect_mpi_library(python: str, settings: LaunchSettings | None = None) -> M
     """
     settings = settings or LaunchSettings.model_validate({})
     argv = wrap_argv(settings, (python, "-c", PROBE))
-    return _probe_library(python, argv, tuple(settings.env.items()))
+    return _probe_library(python, argv, tuple(settings.env.items()), timeout_seconds)
 
 
 @lru_cache
 def _probe_library(
-    python: str, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]
+    python: str,
+    argv: tuple[str, ...],
+    env: tuple[tuple[str, str], ...],
+    timeout_seconds: float,
 ) -> MpiLibrary:
-    return read_library(python, _run_probe(python, argv, {**os.environ, **dict(env)}))
+    answer = _run_probe(python, argv, {**os.environ, **dict(env)}, timeout_seconds)
+    return read_library(python, answer)
 
 
-def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, Any]:
+def _run_probe(
+    python: str, argv: tuple[str, ...], env: Mapping[str, str], timeout_seconds: float
+) -> dict[str, Any]:
     try:
-        status, stdout, stderr = _read_probe_output(argv, env)
+        status, stdout, stderr = _read_probe_output(argv, env, timeout_seconds)
     except OSError as error:
         raise MissingError(
             f"{argv[0]} cannot run: {error.strerror}; set launch.python to an interpreter that has "
@@ -129,7 +140,7 @@ def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> di
         ) from None
     except subprocess.TimeoutExpired:
         raise MissingError(
-            f"{python} did not tell its MPI library within {_PROBE_TIMEOUT:g} s; check "
+            f"{python} did not tell its MPI library within {timeout_seconds:g} s; check "
             f"launch.python, launch.setup and launch.container"
         ) from None
     answer = parse_probe(stdout)
@@ -142,7 +153,9 @@ def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> di
     )
 
 
-def _read_probe_output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, str]:
+def _read_probe_output(
+    argv: tuple[str, ...], env: Mapping[str, str], timeout_seconds: float
+) -> tuple[int, str, str]:
     # the probe has its own session, so that all that setup lines have started ends with it
     with subprocess.Popen(
         argv,
@@ -156,7 +169,7 @@ def _read_probe_output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[i
     ) as process:
         _running_probes.add(process)
         try:
-            stdout, stderr = process.communicate(timeout=_PROBE_TIMEOUT)
+            stdout, stderr = process.communicate(timeout=timeout_seconds)
         finally:
             _running_probes.discard(process)
             _kill(process)

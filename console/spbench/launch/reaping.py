@@ -18,16 +18,16 @@ async def kill_and_wait(process: Process) -> None:
     await wait_for_exit(process)
 
 
-async def wait_for_exit(process: Process) -> None:
+async def wait_for_exit(process: Process, *, timeout_seconds: float = EXIT_TIMEOUT) -> None:
     """Wait for the exit of a process that was terminated or killed.
 
-    If the waiting task is cancelled, it still waits until the child has exited or `EXIT_TIMEOUT`
-    is over, and raises the cancellation then. When its loop closes, asyncio cancels a cancelled
-    task again, and the child would become a zombie.
+    If the waiting task is cancelled, it still waits until the child has exited or
+    ``timeout_seconds`` are over, and raises the cancellation then. When its loop closes, asyncio
+    cancels a cancelled task again, and the child would become a zombie.
     """
     clock = asyncio.get_running_loop().time
     cancelled = False
-    deadline = clock() + EXIT_TIMEOUT
+    deadline = clock() + timeout_seconds
 
     while process.returncode is None and clock() < deadline:
         try:

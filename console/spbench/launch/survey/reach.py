@@ -23,14 +23,17 @@ SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 
 
 async def find_unreachable(
-    hosts: Iterable[str], progress: Progress = ignore_progress
+    hosts: Iterable[str],
+    progress: Progress = ignore_progress,
+    *,
+    timeout_seconds: float = ANSWER_TIMEOUT,
 ) -> dict[str, str]:
     """Return a reason for each host that ssh cannot reach.
 
     Names of this machine count as reached. At most 64 hosts are queried at once, each for up to
-    8 s. ``progress`` takes a line every second.
+    ``timeout_seconds``. ``progress`` takes a line every second.
     """
-    return await _query_hosts(hosts, _check_reachable, progress)
+    return await _query_hosts(hosts, _check_reachable, progress, timeout_seconds)
 
 
 async def find_unfit(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
@@ -60,6 +63,7 @@ async def _query_hosts(
     hosts: Iterable[str],
     check: Callable[[str], Awaitable[str | None]],
     progress: Progress = ignore_progress,
+    timeout_seconds: float = ANSWER_TIMEOUT,
 ) -> dict[str, str]:
     """Run a check on each host except this machine; return reasons of failures."""
     remote = [host for host in dict.fromkeys(hosts) if not is_local(host)]
@@ -68,9 +72,9 @@ async def _query_hosts(
     async def query(host: str) -> str | None:
         async with gate:
             try:
-                reason = await asyncio.wait_for(check(host), ANSWER_TIMEOUT)
+                reason = await asyncio.wait_for(check(host), timeout_seconds)
             except TimeoutError:
-                reason = f"no answer in {ANSWER_TIMEOUT:g} s"
+                reason = f"no answer in {timeout_seconds:g} s"
             counts.count(well=reason is None)
             return reason
 

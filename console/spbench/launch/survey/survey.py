@@ -46,17 +46,20 @@ async def survey_hosts(
     settings: LaunchSettings,
     env: Mapping[str, str],
     progress: Progress = ignore_progress,
+    *,
+    timeout_seconds: float = ANSWER_TIMEOUT,
 ) -> AsyncIterator[HostFacts]:
     """Yield the facts of each host as soon as it answers.
 
-    This machine needs no ssh. At most 64 hosts are queried at once, each for up to 8 s. To end
-    early, close the iterator (`contextlib.aclosing`), which also ends queries that still run.
+    This machine needs no ssh. At most 64 hosts are queried at once. To end early, close the
+    iterator (`contextlib.aclosing`), which also ends queries that still run.
 
     Args:
         hosts: Names; duplicates are queried once.
         settings: The interpreter of the ranks, with setup lines and container.
         env: The environment of ssh, and of the program on this machine.
         progress: Takes a line on the progress every second.
+        timeout_seconds: Seconds that each host has to answer.
 
     Raises:
         UsageError: ``container`` cannot be split into words.
@@ -67,7 +70,7 @@ async def survey_hosts(
 
     async def query(host: str) -> HostFacts:
         async with gate:
-            return await _query_host(host, python, argv, settings, env)
+            return await _query_host(host, python, argv, settings, env, timeout_seconds)
 
     tasks = [asyncio.create_task(query(host)) for host in dict.fromkeys(hosts)]
     try:
@@ -89,11 +92,12 @@ async def _query_host(
     argv: Sequence[str],
     settings: LaunchSettings,
     env: Mapping[str, str],
+    timeout_seconds: float,
 ) -> HostFacts:
     local = is_local(host)
     command = argv if local else (*SSH, host, shlex.join(argv))
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT):
+        async with asyncio.timeout(timeout_seconds):
             try:
                 answer, clock_s = await _run_survey(command, settings, env)
             except _SilentError as error:
@@ -102,7 +106,7 @@ async def _query_host(
                 reason = await explain_unreachable(host, error.last or str(error))
                 return make_unreachable(host, reason)
     except TimeoutError:
-        reason = f"no answer in {ANSWER_TIMEOUT:g} s"
+        reason = f"no answer in {timeout_seconds:g} s"
         return make_silent(host, python, reason) if local else make_unreachable(host, reason)
     except OSError as error:
         return make_unreachable(host, f"{command[0]} cannot run here ({error.strerror})")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import MissingError
-from spbench.launch import detect
 from spbench.launch.detect import (
     InstalledLauncher,
     detect_mpi_library,
@@ -243,12 +242,11 @@ def has_ended(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_hanging_setup_line_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(detect, "_PROBE_TIMEOUT", 2.0)
+def test_hanging_setup_line_is_killed(tmp_path):
     pids = tmp_path / "pids"
     setup = (f"sleep 60 & echo $! $$ > {pids}", "sleep 60")
     with pytest.raises(MissingError, match=r"did not tell its MPI library within 2 s; check"):
-        detect_mpi_library(sys.executable, make_settings(setup=setup))
+        detect_mpi_library(sys.executable, make_settings(setup=setup), timeout_seconds=2.0)
     deadline = time.monotonic() + 2.0
     children = [int(pid) for pid in pids.read_text().split()]
     while not all(map(has_ended, children)) and time.monotonic() < deadline:

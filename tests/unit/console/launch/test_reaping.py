@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from spbench.launch import reaping
 from spbench.launch.reaping import kill_and_wait, wait_for_exit
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -43,10 +42,9 @@ async def test_cancelled_task_waits_for_its_child():
     assert process.returncode == 3
 
 
-async def test_waiting_for_a_child_is_limited(monkeypatch):
-    monkeypatch.setattr(reaping, "EXIT_TIMEOUT", 0.2)
+async def test_waiting_for_a_child_is_limited():
     process = await start_process(SLEEPER)
-    task = asyncio.create_task(wait_for_exit(process))
+    task = asyncio.create_task(wait_for_exit(process, timeout_seconds=0.2))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -34,13 +34,15 @@ def ssh(tmp_path, monkeypatch) -> SshHosts:
     return make_idle_hosts(tmp_path / "ssh", monkeypatch)
 
 
-async def survey_named(ssh: SshHosts, *names: str, **keys: object) -> dict[str, HostFacts]:
+async def survey_named(
+    ssh: SshHosts, *names: str, timeout_seconds: float = ANSWER_TIMEOUT, **keys: object
+) -> dict[str, HostFacts]:
     settings = LaunchSettings.model_validate(keys)
-    surveyed = survey.survey_hosts(names, settings, ssh.env)
+    surveyed = survey.survey_hosts(names, settings, ssh.env, timeout_seconds=timeout_seconds)
     return {answer.host: answer async for answer in surveyed}
 
 
-async def survey_host(ssh: SshHosts, name: str, **keys: object) -> HostFacts:
+async def survey_host(ssh: SshHosts, name: str, **keys: Any) -> HostFacts:
     return (await survey_named(ssh, name, **keys))[name]
 
 
@@ -204,11 +206,10 @@ async def test_unresolved_name_is_reported(ssh, messages):
 
 
 @pytest.mark.slow
-async def test_hanging_host_times_out_and_is_killed(ssh, monkeypatch, messages):
-    monkeypatch.setattr(survey, "ANSWER_TIMEOUT", 0.4)
+async def test_hanging_host_times_out_and_is_killed(ssh, messages):
     ssh.add("node01", f"echo $$ > {ssh.folder}/pid", "trap '' TERM", "exec sleep 60")
     start = time.monotonic()
-    facts = await survey_host(ssh, "node01")
+    facts = await survey_host(ssh, "node01", timeout_seconds=0.4)
     messages.check((facts.status, facts.reason))
     assert time.monotonic() - start < 4
     assert has_ended(ssh.folder / "pid")
@@ -344,8 +345,7 @@ async def test_crash_in_the_mpi_library_keeps_the_other_facts(ssh):
 
 @pytest.mark.long
 @pytest.mark.slow
-async def test_hanging_mpi_library_keeps_the_other_facts(ssh, monkeypatch):
-    monkeypatch.setattr("spbench.launch.survey.command.PROBE_TIMEOUT", 0.3)
+async def test_hanging_mpi_library_keeps_the_other_facts(ssh):
     facts = await survey_host_with_mpi(ssh, "import time\ntime.sleep(60)")
     assert facts.cores
     assert "did not tell its MPI library within" in facts.reason
