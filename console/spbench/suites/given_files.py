@@ -16,11 +16,11 @@ _POLL = 0.02
 _CHUNK = 1 << 16
 
 
-def read_start(path: Path, size: int) -> bytes:
+def read_start(path: Path, size: int, *, pipe_seconds: float = PIPE_TIMEOUT) -> bytes:
     """Return the first bytes of a file, at most ``size``.
 
     A pipe is read until its writers close it, without a time limit. But the first writer must open
-    it within `PIPE_TIMEOUT` seconds, because a FIFO may never get a writer.
+    it within ``pipe_seconds``, because a FIFO may never get a writer.
 
     Raises:
         OSError: It cannot be read, or no program opens the pipe for writing.
@@ -29,7 +29,7 @@ def read_start(path: Path, size: int) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if stat.S_ISFIFO(os.fstat(file).st_mode):
-            return _read_pipe(file, path, size)
+            return _read_pipe(file, path, size, pipe_seconds)
         os.set_blocking(file, True)
         with open(file, "rb", closefd=False) as stream:
             return stream.read(size)
@@ -37,10 +37,10 @@ def read_start(path: Path, size: int) -> bytes:
         os.close(file)
 
 
-def _read_pipe(file: int, path: Path, size: int) -> bytes:
+def _read_pipe(file: int, path: Path, size: int, pipe_seconds: float) -> bytes:
     content = bytearray()
     has_writer = False
-    deadline = time.monotonic() + PIPE_TIMEOUT
+    deadline = time.monotonic() + pipe_seconds
     while len(content) < size:
         try:
             part = os.read(file, min(_CHUNK, size - len(content)))
@@ -55,7 +55,7 @@ def _read_pipe(file: int, path: Path, size: int) -> bytes:
         if has_writer:
             break
         if time.monotonic() > deadline:
-            reason = f"it is a pipe, and no program opened it for writing in {PIPE_TIMEOUT:g} s"
+            reason = f"it is a pipe, and no program opened it for writing in {pipe_seconds:g} s"
             raise OSError(errno.ENXIO, reason, str(path))
         time.sleep(_POLL)
     return bytes(content)
