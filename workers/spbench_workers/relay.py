@@ -60,9 +60,14 @@ class _RankProtocol(asyncio.Protocol):
 
 
 class Relay(asyncio.Protocol):
-    """The connection to the console, and the ranks behind it by their channels."""
+    """The connection to the console, and the ranks behind it by their channels.
 
-    def __init__(self) -> None:
+    Args:
+        gather_seconds: Seconds for which lines are gathered.
+    """
+
+    def __init__(self, gather_seconds: float = GATHER) -> None:
+        self._gather_seconds = gather_seconds
         self.finished = asyncio.Event()
         self.disconnected = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -108,7 +113,7 @@ class Relay(asyncio.Protocol):
             # The transport then detects if the console does not read, and pauses the ranks.
             self.flush()
         elif self._due is None:
-            wait = max(0.0, self._last_flush + GATHER - time.monotonic())
+            wait = max(0.0, self._last_flush + self._gather_seconds - time.monotonic())
             self._due = self._loop.call_later(wait, self.flush)
 
     def flush(self) -> None:
@@ -180,13 +185,19 @@ def _abort(local: _RankProtocol) -> None:
         local.transport.abort()
 
 
-async def carry_events(listening: socket.socket, console: socket.socket, received: bytes) -> None:
+async def carry_events(
+    listening: socket.socket,
+    console: socket.socket,
+    received: bytes,
+    *,
+    gather_seconds: float = GATHER,
+) -> None:
     """Forward lines until the console or the last rank has ended.
 
     It also ends if no rank connects.
     """
     loop = asyncio.get_running_loop()
-    relay = Relay()
+    relay = Relay(gather_seconds)
     await loop.connect_accepted_socket(lambda: relay, console)
     if received:
         relay.data_received(received)

@@ -15,9 +15,10 @@ import pytest
 
 from spbench_core.events import rank_events
 from spbench_core.events.fields import EventError
-from spbench_workers.channel.base import LOST_STATUS, ConsoleUnreachableError
+from spbench_workers.channel.base import LOST_STATUS, ConsoleUnreachableError, encode_event
+from spbench_workers.channel.connect import connect_to_console
 from spbench_workers.channel.file import FileChannel
-from spbench_workers.channel.opening import launcher_rank, open_channel
+from spbench_workers.channel.opening import hello_fields, launcher_rank, open_channel
 from spbench_workers.channel.tcp import TcpChannel
 
 PATIENCE = 5.0
@@ -46,6 +47,12 @@ class TinyConsole:
         hello = self.event()
         self.reply(reply="hello")
         return hello
+
+    def connect(self):
+        """Return the other end of an accepted connection."""
+        connection = socket.create_connection(self._server.getsockname())
+        self.accept()
+        return connection
 
     def open_channel(self, environ):
         """Return an accepted channel and its hello."""
@@ -100,8 +107,14 @@ def end_channel(console, channel):
 
 
 @pytest.fixture
-def frequent_heartbeats(monkeypatch):
-    monkeypatch.setattr(rank_events, "HEARTBEAT_INTERVAL", 0.1)
+def lively_channel(console, monkeypatch):
+    """Yield a channel like `channel`, with a heartbeat each 0.1 s."""
+    monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
+    connection = console.connect()
+    channel = TcpChannel(connection, b"", 3, first_seq=1, heartbeat_seconds=0.1)
+    channel.start()
+    yield channel
+    end_channel(console, channel)
 
 
 # Over TCP
@@ -139,9 +152,9 @@ def test_rejects_an_unexpected_reply(console, channel, messages):
         channel.receive_cases()
 
 
-def test_bye_waits_for_its_answer(frequent_heartbeats, console, channel):
+def test_bye_waits_for_its_answer(console, lively_channel):
     with ThreadPoolExecutor() as pool:
-        closing = pool.submit(channel.close)
+        closing = pool.submit(lively_channel.close)
         assert console.event("bye")["rank"] == 3
         time.sleep(0.05)
         assert not closing.done()
@@ -159,7 +172,7 @@ def test_reports_the_position_of_its_main_thread(console, channel):
 
 
 @pytest.mark.slow
-def test_sends_short_heartbeats_at_each_interval(frequent_heartbeats, console, channel):
+def test_sends_short_heartbeats_at_each_interval(console, lively_channel):
     start = time.monotonic()
     lines = [console.line() for _ in range(4)]
     seconds = time.monotonic() - start
@@ -168,7 +181,7 @@ def test_sends_short_heartbeats_at_each_interval(frequent_heartbeats, console, c
     assert seconds > 0.25
 
 
-def test_replies_do_not_cause_heartbeats(frequent_heartbeats, console, channel):
+def test_replies_do_not_cause_heartbeats(console, lively_channel):
     start = time.monotonic()
     for _ in range(20):
         console.reply(reply="where")
@@ -372,11 +385,6 @@ def test_a_rank_succeeds_only_if_its_bye_is_answered(console, reply, status):
 
 
 @pytest.fixture
-def short_timeout(monkeypatch):
-    monkeypatch.setattr(rank_events, "CONNECT_TIMEOUT", 0.2)
-
-
-@pytest.fixture
 def unused_address():
     """Return the environment for an address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -384,9 +392,9 @@ def unused_address():
     return {rank_events.ENV_COLLECTOR: address}
 
 
-def test_a_missing_console_is_an_error_with_its_address(short_timeout, unused_address):
+def test_a_missing_console_is_an_error_with_its_address(unused_address):
     with pytest.raises(ConsoleUnreachableError, match=unused_address[rank_events.ENV_COLLECTOR]):
-        open_channel(unused_address)
+        open_channel(unused_address, connect_seconds=0.2)
 
 
 def test_a_missing_address_is_an_error_with_the_variable(messages):
@@ -394,7 +402,7 @@ def test_a_missing_address_is_an_error_with_the_variable(messages):
         open_channel({})
 
 
-def test_tries_the_next_address(short_timeout, unused_address, console, monkeypatch):
+def test_tries_the_next_address(unused_address, console, monkeypatch):
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
     addresses = f"{unused_address[rank_events.ENV_COLLECTOR]},{console.address}"
     channel, hello = console.open_channel(console.environ | {rank_events.ENV_COLLECTOR: addresses})
@@ -444,17 +452,19 @@ def test_an_address_that_drops_packets_leaves_time_for_the_next(console, monkeyp
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", create_connection)
-    monkeypatch.setattr(rank_events, "CONNECT_TIMEOUT", 0.4)
-    monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
-    addresses = f"192.0.2.1:9,{console.address}"
-    channel, hello = console.open_channel(console.environ | {rank_events.ENV_COLLECTOR: addresses})
-    assert hello["event"] == "hello"
+    rank, fields = hello_fields(console.environ)
+    hello = encode_event("hello", rank, 0, fields)
+    with ThreadPoolExecutor() as pool:
+        welcome = pool.submit(console.welcome)
+        accepted = connect_to_console(["192.0.2.1:9", console.address], hello, timeout_seconds=0.4)
+        assert welcome.result(PATIENCE)["event"] == "hello"
     assert timeouts == [0.2]
-    end_channel(console, channel)
+    accepted.connection.close()
 
 
-def test_writes_events_to_a_file_without_a_console(short_timeout, unused_address, tmp_path):
-    channel = open_channel(unused_address | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")})
+def test_writes_events_to_a_file_without_a_console(unused_address, tmp_path):
+    environ = unused_address | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")}
+    channel = open_channel(environ, connect_seconds=0.2)
     channel.rank = 5
     channel.send("case_start", case="a", repeat=0)
     channel.close()

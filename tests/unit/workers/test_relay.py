@@ -1,6 +1,7 @@
 import asyncio
 import os
 import socket
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,7 +16,7 @@ PATIENCE = 5.0
 class Node:
     """A running relay, the console's end of its connection, and its ranks."""
 
-    def __init__(self):
+    def __init__(self, **times):
         self.name = relay_name(f"token of {os.getpid()}")
         self.console, relay_end = socket.socketpair()
         self.console.setblocking(False)
@@ -23,7 +24,7 @@ class Node:
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self.name)
         listening.listen()
-        self.task = asyncio.create_task(carry_events(listening, relay_end, b""))
+        self.task = asyncio.create_task(carry_events(listening, relay_end, b"", **times))
         self.pieces = FrameDecoder()
         self.ranks = []
 
@@ -53,11 +54,17 @@ class Node:
             await self.task
 
 
-@pytest.fixture
-async def node():
-    node = Node()
+@asynccontextmanager
+async def open_node(**times):
+    node = Node(**times)
     yield node
     await node.end()
+
+
+@pytest.fixture
+async def node():
+    async with open_node() as node:
+        yield node
 
 
 async def test_forwards_messages_and_the_end_of_a_rank(node):
@@ -144,12 +151,12 @@ async def test_ranks_wait_while_the_console_reads_nothing(node):
     writer.transport.abort()
 
 
-async def test_sends_many_bytes_without_waiting(node, monkeypatch):
-    monkeypatch.setattr(module, "GATHER", 60.0)
-    _, writer = await node.connect_rank()
-    writer.write(b"x" * (2 * module.MOST_WAITING))
-    pieces = await node.receive(1)
-    assert pieces[0][0] == 1
+async def test_sends_many_bytes_without_waiting():
+    async with open_node(gather_seconds=60.0) as node:
+        _, writer = await node.connect_rank()
+        writer.write(b"x" * (2 * module.MOST_WAITING))
+        pieces = await node.receive(1)
+        assert pieces[0][0] == 1
 
 
 def test_the_name_of_a_relay_depends_on_the_token():

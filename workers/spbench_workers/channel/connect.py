@@ -45,26 +45,32 @@ class AcceptedConnection:
     received: bytes
 
 
-def connect_to_console(addresses: Sequence[str], hello: bytes) -> AcceptedConnection | None:
+def connect_to_console(
+    addresses: Sequence[str],
+    hello: bytes,
+    *,
+    timeout_seconds: float = rank_events.CONNECT_TIMEOUT,
+) -> AcceptedConnection | None:
     """Connect to the first address that answers a hello.
 
-    The result is None if no address does within CONNECT_TIMEOUT. A connection that has sent its
+    The result is None if no address does within ``timeout_seconds``. A connection that has sent its
     hello is never closed while the other end keeps it: the console may only be slow, and would
     interpret the close as the end of a rank.
     """
     # An address that drops packets must leave time for the others.
-    seconds_per_address = rank_events.CONNECT_TIMEOUT / len(addresses)
-    return _retry(
-        [partial(_connect_by_tcp, address, seconds_per_address) for address in addresses], hello
-    )
+    seconds_per_address = timeout_seconds / len(addresses)
+    connectors = [partial(_connect_by_tcp, address, seconds_per_address) for address in addresses]
+    return _retry(connectors, hello, timeout_seconds)
 
 
-def connect_by_relay(token: str, hello: bytes) -> AcceptedConnection | None:
+def connect_by_relay(
+    token: str, hello: bytes, *, timeout_seconds: float = rank_events.CONNECT_TIMEOUT
+) -> AcceptedConnection | None:
     """Connect to the console through this node's relay, which the first rank starts.
 
     The result is that of `connect_to_console`.
     """
-    return _retry([partial(_connect_to_relay, relay_name(token))], hello)
+    return _retry([partial(_connect_to_relay, relay_name(token))], hello, timeout_seconds)
 
 
 def relay_name(token: str) -> str:
@@ -76,9 +82,9 @@ def relay_name(token: str) -> str:
 
 
 def _retry(
-    connectors: Sequence[Callable[[], socket.socket]], hello: bytes
+    connectors: Sequence[Callable[[], socket.socket]], hello: bytes, timeout_seconds: float
 ) -> AcceptedConnection | None:
-    deadline = time.monotonic() + rank_events.CONNECT_TIMEOUT
+    deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline:
         for connect in connectors:
             with suppress(OSError, ValueError):

@@ -16,16 +16,18 @@ from spbench_workers.channel.tcp import TcpChannel
 _RANK_NAMES = ("MV2_COMM_WORLD", "MVP_COMM_WORLD", "OMPI_COMM_WORLD", "PMI")
 
 
-def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
+def open_channel(
+    environ: os._Environ[str], *, connect_seconds: float = rank_events.CONNECT_TIMEOUT
+) -> TcpChannel | FileChannel:
     """Connect to the console, or fall back to a file if SPBENCH_EVENTS_DIR is set.
 
     Raises:
-        ConsoleUnreachableError: No collector answered within 5 s, and SPBENCH_EVENTS_DIR is not
-            set.
+        ConsoleUnreachableError: No collector answered within ``connect_seconds``, and
+            SPBENCH_EVENTS_DIR is not set.
     """
     addresses = environ.get(rank_events.ENV_COLLECTOR, "")
     folder = environ.get(rank_events.ENV_EVENTS_DIR)
-    channel = _connect(addresses.split(","), environ) if addresses else None
+    channel = _connect(addresses.split(","), environ, connect_seconds) if addresses else None
     if channel is not None:
         channel.start()
         return channel
@@ -40,13 +42,15 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
     )
 
 
-def _connect(addresses: list[str], environ: os._Environ[str]) -> TcpChannel | None:
+def _connect(
+    addresses: list[str], environ: os._Environ[str], connect_seconds: float
+) -> TcpChannel | None:
     rank, fields = hello_fields(environ)
     hello = encode_event("hello", rank, 0, fields)
     if environ.get(rank_events.ENV_FAN_IN) == "node":
-        admission = connect_by_relay(fields["token"], hello)
+        admission = connect_by_relay(fields["token"], hello, timeout_seconds=connect_seconds)
     else:
-        admission = connect_to_console(addresses, hello)
+        admission = connect_to_console(addresses, hello, timeout_seconds=connect_seconds)
     if admission is None:
         return None
     return TcpChannel(admission.connection, admission.received, rank, first_seq=1)

@@ -33,7 +33,7 @@ mpirun: the console notices its end.
 class TcpChannel(NumberedChannel):
     """A channel to the console.
 
-    If the connection ends before `close`, this process ends. A thread sends a heartbeat per second,
+    If the connection ends before `close`, this process ends. A thread sends heartbeats,
     reads the console's replies and detects its end, so that no rank outlives the console,
     regardless of its main thread.
 
@@ -42,12 +42,20 @@ class TcpChannel(NumberedChannel):
         received: Bytes that have already been received.
         rank: The rank, if it is known.
         first_seq: The number of the next event: earlier ones have already been sent.
+        heartbeat_seconds: The interval of heartbeats.
     """
 
     def __init__(
-        self, connection: socket.socket, received: bytes, rank: int | None, *, first_seq: int
+        self,
+        connection: socket.socket,
+        received: bytes,
+        rank: int | None,
+        *,
+        first_seq: int,
+        heartbeat_seconds: float = rank_events.HEARTBEAT_INTERVAL,
     ) -> None:
         super().__init__(rank, first_seq)
+        self._heartbeat_seconds = heartbeat_seconds
         self._socket = connection
         self._received = received
         self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -67,7 +75,7 @@ class TcpChannel(NumberedChannel):
         self._wait_for_reply("bye")
         with contextlib.suppress(OSError):  # the console may have ended it already
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(rank_events.HEARTBEAT_INTERVAL)
+        self._thread.join(self._heartbeat_seconds)
         self._socket.close()
 
     def _beat(self) -> None:
@@ -97,7 +105,7 @@ class TcpChannel(NumberedChannel):
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         pending = self._handle_lines(self._received)
-        next_beat = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
+        next_beat = time.monotonic() + self._heartbeat_seconds
         while True:
             if poller.poll(max(0.0, next_beat - time.monotonic()) * 1000):
                 try:
@@ -111,7 +119,7 @@ class TcpChannel(NumberedChannel):
             if time.monotonic() >= next_beat:
                 if not self._closing.is_set():
                     self._beat()
-                next_beat = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
+                next_beat = time.monotonic() + self._heartbeat_seconds
 
     def _handle_lines(self, received: bytes) -> bytes:
         """Handle complete lines, and return the incomplete last one."""
