@@ -38,7 +38,7 @@ from spbench.report.baselines.files import load_baseline
 from spbench.report.baselines.making import make_baseline, make_baseline_run, update_baseline
 from spbench.report.build import build_report
 from spbench.report.comparison.compare import compare
-from spbench.report.export import KINDS, export_comparison, export_text, summary_object
+from spbench.report.export import EXPORT_FORMATS, export_comparison, export_text, summary_object
 from spbench.report.gate.baseline_gate import BaselineGate, GatePolicy
 from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
@@ -264,12 +264,12 @@ def _encode_line(event: dict[str, Any]) -> bytes:
 def _render_run(run: RunFolder) -> str:
     """Return the output of all commands that read a recorded run."""
     recorded = load_run(run)
-    texts = [export_text(recorded, kind) for kind in KINDS]
+    texts = [export_text(recorded, kind) for kind in EXPORT_FORMATS]
     comparison = compare(recorded, recorded)
-    texts += [export_comparison(comparison, kind) for kind in KINDS]
+    texts += [export_comparison(comparison, kind) for kind in EXPORT_FORMATS]
     for matrix in build_link_matrices(recorded):
         texts += [f"{table.title} {sorted(table.find_slow_pairs())}" for table in matrix.tables]
-    _check_report(json.loads(texts[KINDS.index("json")]))
+    _check_report(json.loads(texts[EXPORT_FORMATS.index("json")]))
     replay_lines(run, None, texts.append, 1)
     return "\n".join(texts)
 

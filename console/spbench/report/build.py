@@ -88,7 +88,7 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
         "environment": build_environment(state),
         "cases": [],
         "hosts": [_describe_load(host, loads) for host, loads in state.host_loads.items()],
-        "errors": _errors(state),
+        "errors": _list_errors(state),
     }
     return ReportDocument(validate_document(document), cases)
 
@@ -109,14 +109,14 @@ def build_environment(state: RunState) -> dict[str, Any]:
 
 
 def _describe_load(host: str, loads: Mapping[str, LoadHistory]) -> dict[str, Any]:
-    quantities = {
+    loads_by_quantity = {
         name: {"mean": round(load.mean, 4), "most": load.maximum} for name, load in loads.items()
     }
-    return {"host": host, **quantities}
+    return {"host": host, **loads_by_quantity}
 
 
-def _errors(state: RunState) -> list[str]:
-    errors = state.errors or _reasons(state.cases.values())
+def _list_errors(state: RunState) -> list[str]:
+    errors = state.errors or _list_reasons(state.cases.values())
     return [*errors, state.skipped] if state.skipped else errors
 
 
@@ -127,19 +127,19 @@ def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
     cases is still written. The second result has the id and reason of each such case.
     """
     misfits: list[tuple[str, str]] = []
-    return PackedCases(_case_texts(state, misfits)), misfits
+    return PackedCases(_generate_case_texts(state, misfits)), misfits
 
 
-def _case_texts(state: RunState, misfits: list[tuple[str, str]]) -> Iterator[str]:
+def _generate_case_texts(state: RunState, misfits: list[tuple[str, str]]) -> Iterator[str]:
     for case in state.cases.values():
         try:
-            part = CasePart.model_validate(settle_case(_make_case(case, state)))
-            text = dump_json(dump_model(part))
+            case_part = CasePart.model_validate(settle_case(_make_case_part(case, state)))
+            text = dump_json(dump_model(case_part))
         except Exception as error:
-            part = CasePart.model_validate(_unreportable_case(case, error))
-            text = dump_json(dump_model(part))
-        if part.status != case.status:
-            misfits.append((part.id, str(part.reason)))
+            case_part = CasePart.model_validate(_make_unreportable_case(case, error))
+            text = dump_json(dump_model(case_part))
+        if case_part.status != case.status:
+            misfits.append((case_part.id, str(case_part.reason)))
         yield text
 
 
@@ -176,7 +176,7 @@ def dump_model(report: Report | CasePart) -> dict[str, Any]:
     return report.model_dump(mode="json", by_alias=True)
 
 
-def _reasons(cases: Iterable[CaseState]) -> list[str]:
+def _list_reasons(cases: Iterable[CaseState]) -> list[str]:
     return [f"{case.id}: {case.verdict.reason}" for case in cases if case.status.is_broken]
 
 
@@ -184,12 +184,19 @@ def _collect_versions(ranks: Iterable[RankState]) -> dict[str, Any]:
     """Return the ranks' software versions: one value, or a list of different ones."""
     versions: dict[str, list[Any]] = {}
     for rank in ranks:
-        facts = {**rank.facts.versions, "fabric": rank.facts.fabric, "threads": rank.facts.threads}
-        for name, value in facts.items():
-            values = versions.setdefault(name, [])
-            if value not in values:
-                values.append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in versions.items()}
+        version_by_name = {
+            **rank.facts.versions,
+            "fabric": rank.facts.fabric,
+            "threads": rank.facts.threads,
+        }
+        for name, version in version_by_name.items():
+            versions_of_name = versions.setdefault(name, [])
+            if version not in versions_of_name:
+                versions_of_name.append(version)
+    return {
+        name: versions_of_name[0] if len(versions_of_name) == 1 else versions_of_name
+        for name, versions_of_name in versions.items()
+    }
 
 
 def build_case_parts(state: RunState) -> list[CasePart]:
@@ -197,17 +204,17 @@ def build_case_parts(state: RunState) -> list[CasePart]:
 
     A case may be ``waiting`` or ``running``, which a report does not allow: see `settle_case`.
     """
-    return [_part(case, state) for case in state.cases.values()]
+    return [_make_case_or_error(case, state) for case in state.cases.values()]
 
 
-def _part(case: CaseState, state: RunState) -> CasePart:
+def _make_case_or_error(case: CaseState, state: RunState) -> CasePart:
     try:
-        return _make_case(case, state)
+        return _make_case_part(case, state)
     except Exception as error:
-        return _unreportable_case(case, error)
+        return _make_unreportable_case(case, error)
 
 
-def _unreportable_case(case: CaseState, error: Exception) -> CasePart:
+def _make_unreportable_case(case: CaseState, error: Exception) -> CasePart:
     """Return a case without results, because reporting them raised an error."""
     bare = CaseState(
         replace(case.identity, params={}, metrics={}),
@@ -215,7 +222,7 @@ def _unreportable_case(case: CaseState, error: Exception) -> CasePart:
             CaseStatus.ERROR, f"its results cannot be reported: {describe_defect(error)}"
         ),
     )
-    return _make_case(bare, RunState())
+    return _make_case_part(bare, RunState())
 
 
 def settle_case(case: CasePart) -> CasePart:
@@ -226,11 +233,11 @@ def settle_case(case: CasePart) -> CasePart:
     return case.model_copy(update={"status": status, "reason": case.reason or reason})
 
 
-def _make_case(case: CaseState, state: RunState) -> CasePart:
+def _make_case_part(case: CaseState, state: RunState) -> CasePart:
     identity = case.identity
     measured = case.measured
-    verdict = case.verdict
-    job = state.jobs.get(verdict.job) if verdict.job is not None else None
+    case_verdict = case.verdict
+    job = state.jobs.get(case_verdict.job) if case_verdict.job is not None else None
     return CasePart.model_construct(
         id=identity.id,
         name=identity.name,
@@ -238,24 +245,24 @@ def _make_case(case: CaseState, state: RunState) -> CasePart:
         version=identity.version,
         params=dict(identity.params),
         np=identity.np,
-        status=verdict.status,
-        reason=verdict.reason,
-        traceback=verdict.traceback,
-        started=format_timestamp(verdict.started),
-        finished=format_timestamp(verdict.finished),
-        attempts=verdict.attempts,
+        status=case_verdict.status,
+        reason=case_verdict.reason,
+        traceback=case_verdict.traceback,
+        started=format_timestamp(case_verdict.started),
+        finished=format_timestamp(case_verdict.finished),
+        attempts=case_verdict.attempts,
         earlier=[
-            EarlierPart.model_construct(status=tried.status, reason=tried.reason)
-            for tried in verdict.previous_attempts
+            EarlierPart.model_construct(status=attempt.status, reason=attempt.reason)
+            for attempt in case_verdict.previous_attempts
         ],
         noisy=describe_case_noise(case),
-        stragglers=[_straggler(slow) for slow in verdict.stragglers],
+        stragglers=[_make_straggler_part(straggler) for straggler in case_verdict.stragglers],
         warmup=identity.params.get("warmup"),
-        until=_make_repeats(case),
+        until=_make_repeats_part(case),
         scaled=ScaledPart.model_construct(**identity.scaled) if identity.scaled else None,
-        launch=_launch(job) if job is not None else None,
-        checks=[_check(name, results) for name, results in measured.checks.items()],
-        metrics=_metrics(case),
+        launch=_make_launch_part(job) if job is not None else None,
+        checks=[_make_check_part(name, results) for name, results in measured.checks.items()],
+        metrics=_make_metric_parts(case),
         limits={
             name: LimitPart.model_construct(
                 unit=identity.metrics[name].unit if name in identity.metrics else "", **limit
@@ -271,34 +278,36 @@ def _make_case(case: CaseState, state: RunState) -> CasePart:
             name: case.fold_samples(name) for name in measured.samples if name in identity.metrics
         },
         launches=sorted(set(measured.jobs.values())),
-        medians=_medians(case),
-        fastest=_fastest(case),
-        expectations=[_expectation(item) for item in verdict.expectations],
-        ranks=_ranks(case),
+        medians=_compute_launch_medians(case),
+        fastest=_find_fastest_iterations(case),
+        expectations=[
+            _make_expectation_part(expectation) for expectation in case_verdict.expectations
+        ],
+        ranks=_make_rank_parts(case),
     )
 
 
-def _expectation(item: Mapping[str, Any]) -> ExpectationPart:
-    reference = item.get("reference")
+def _make_expectation_part(expectation: Mapping[str, Any]) -> ExpectationPart:
+    reference = expectation.get("reference")
     if reference is None:
-        return ExpectationPart.model_construct(**item)
-    part = ReferencePart.model_construct(**reference)
-    return ExpectationPart.model_construct(**{**item, "reference": part})
+        return ExpectationPart.model_construct(**expectation)
+    reference_part = ReferencePart.model_construct(**reference)
+    return ExpectationPart.model_construct(**{**expectation, "reference": reference_part})
 
 
-def _straggler(slow: Straggler) -> StragglerPart:
+def _make_straggler_part(straggler: Straggler) -> StragglerPart:
     return StragglerPart.model_construct(
-        rank=slow.rank,
-        host=slow.host,
-        ratio=slow.ratio,
-        since=format_timestamp(slow.since),
-        duration_s=slow.seconds,
-        cause=slow.cause,
-        sentence=slow.message,
+        rank=straggler.rank,
+        host=straggler.host,
+        ratio=straggler.ratio,
+        since=format_timestamp(straggler.since),
+        duration_s=straggler.seconds,
+        cause=straggler.cause,
+        sentence=straggler.message,
     )
 
 
-def _make_repeats(case: CaseState) -> RepeatsPart | None:
+def _make_repeats_part(case: CaseState) -> RepeatsPart | None:
     until = case.identity.until
     end = case.measured.repeats_end
     if until is None:
@@ -311,19 +320,19 @@ def _make_repeats(case: CaseState) -> RepeatsPart | None:
     )
 
 
-def _metrics(case: CaseState) -> dict[str, MetricPart]:
-    infos = (*case.identity.metrics.values(), SKEW)
-    summaries = ((info, case.summary(info.name)) for info in infos)
+def _make_metric_parts(case: CaseState) -> dict[str, MetricPart]:
+    declared_metrics = (*case.identity.metrics.values(), SKEW)
+    metrics_and_summaries = ((metric, case.summary(metric.name)) for metric in declared_metrics)
     return {
-        info.name: MetricPart.model_construct(
-            value=summary.p50, unit=info.unit, better=info.better, **asdict(summary)
+        metric.name: MetricPart.model_construct(
+            value=summary.p50, unit=metric.unit, better=metric.better, **asdict(summary)
         )
-        for info, summary in summaries
+        for metric, summary in metrics_and_summaries
         if summary is not None
     }
 
 
-def _medians(case: CaseState) -> dict[str, list[float]]:
+def _compute_launch_medians(case: CaseState) -> dict[str, list[float]]:
     """Return the median of each metric in each launch with values of all ranks."""
     return {
         name: medians
@@ -332,29 +341,35 @@ def _medians(case: CaseState) -> dict[str, list[float]]:
     }
 
 
-def _fastest(case: CaseState) -> list[float]:
+def _find_fastest_iterations(case: CaseState) -> list[float]:
     """Return the shortest iteration of each launch, if the case has times."""
     if "time_ms" not in case.identity.metrics:
         return []
     return [min(map(min, repeats)) for repeats in case.fold_by_job("time_ms")]
 
 
-def _check(name: str, results: Mapping[RepeatAndRank, CheckResult]) -> CheckPart:
-    failed = {rank for (_, rank), result in results.items() if not result.passed}
-    ranks = {rank for _, rank in results}
-    worst = max(results.values(), key=lambda result: (not result.passed, result.error))
+def _make_check_part(
+    name: str, result_by_repeat_and_rank: Mapping[RepeatAndRank, CheckResult]
+) -> CheckPart:
+    failed_ranks = {
+        rank for (_, rank), result in result_by_repeat_and_rank.items() if not result.passed
+    }
+    ranks = {rank for _, rank in result_by_repeat_and_rank}
+    worst = max(
+        result_by_repeat_and_rank.values(), key=lambda result: (not result.passed, result.error)
+    )
     return CheckPart.model_construct(
         name=name,
-        status=CheckOutcome.FAILED if failed else CheckOutcome.PASSED,
+        status=CheckOutcome.FAILED if failed_ranks else CheckOutcome.PASSED,
         max_abs_error=worst.max_abs_error,
         tolerance=worst.tolerance,
-        ranks_passed=len(ranks - failed),
-        ranks_failed=len(failed),
+        ranks_passed=len(ranks - failed_ranks),
+        ranks_failed=len(failed_ranks),
         detail=worst.detail,
     )
 
 
-def _launch(job: JobState) -> LaunchPart:
+def _make_launch_part(job: JobState) -> LaunchPart:
     return LaunchPart.model_construct(
         launcher=job.launcher,
         version=job.version,
@@ -363,39 +378,48 @@ def _launch(job: JobState) -> LaunchPart:
         env=dict(job.env),
         job=job.number,
         oversubscribed=job.oversubscribed,
-        variables=_variables(job),
+        variables=_list_variables(job),
     )
 
 
-def _variables(job: JobState) -> list[str]:
-    names = job.requested_placement.get("variables")
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+def _list_variables(job: JobState) -> list[str]:
+    variables = job.requested_placement.get("variables")
+    if not isinstance(variables, list):
+        return []
+    return [variable for variable in variables if isinstance(variable, str)]
 
 
-def _ranks(case: CaseState) -> list[RankPart]:
-    parts = case.measured.ranks.values()
-    crowd = Counter((part.host, cpu) for part in parts for cpu in part.facts.cpus)
+def _make_rank_parts(case: CaseState) -> list[RankPart]:
+    rank_states = case.measured.ranks.values()
+    ranks_by_core = Counter(
+        (rank_state.host, cpu) for rank_state in rank_states for cpu in rank_state.facts.cpus
+    )
     skews = case.compute_rank_skews()
-    return [_rank(case, rank, crowd, skews.get(rank)) for rank in sorted(case.measured.ranks)]
+    return [
+        _make_rank_part(case, rank, ranks_by_core, skews.get(rank))
+        for rank in sorted(case.measured.ranks)
+    ]
 
 
-def _rank(
-    case: CaseState, rank: int, crowd: Counter[tuple[str, int]], skew: float | None
+def _make_rank_part(
+    case: CaseState, rank: int, ranks_by_core: Counter[tuple[str, int]], skew: float | None
 ) -> RankPart:
-    part = case.measured.ranks[rank]
-    summary = summarize_repeats(case.list_rank_times(rank))
+    rank_state = case.measured.ranks[rank]
+    time_summary = summarize_repeats(case.list_rank_times(rank))
     return RankPart.model_construct(
         rank=rank,
-        host=part.host,
-        local_rank=part.facts.local_rank,
-        device=part.device,
-        cpus=list(part.facts.cpus),
-        sharing=max((crowd[part.host, cpu] for cpu in part.facts.cpus), default=None),
-        numa=list(part.facts.nodes),
-        cores=part.facts.cores,
-        fabric=part.facts.fabric,
-        place=dict(part.coordinates),
-        status=part.status,
-        time_ms=TimePart.model_construct(**asdict(summary)) if summary else None,
+        host=rank_state.host,
+        local_rank=rank_state.facts.local_rank,
+        device=rank_state.device,
+        cpus=list(rank_state.facts.cpus),
+        sharing=max(
+            (ranks_by_core[rank_state.host, cpu] for cpu in rank_state.facts.cpus), default=None
+        ),
+        numa=list(rank_state.facts.nodes),
+        cores=rank_state.facts.cores,
+        fabric=rank_state.facts.fabric,
+        place=dict(rank_state.coordinates),
+        status=rank_state.status,
+        time_ms=TimePart.model_construct(**asdict(time_summary)) if time_summary else None,
         skew=skew,
     )

@@ -30,7 +30,7 @@ from spbench.report.records import metric_records
 from spbench.report.text_tables import TextColumn
 from spbench.report.times import format_day_and_time, format_timestamp
 
-KINDS = ("csv", "json", "md")
+EXPORT_FORMATS = ("csv", "json", "md")
 
 _FORMULA = ("=", "+", "-", "@")
 """The characters with which formulas of spreadsheets begin."""
@@ -41,7 +41,7 @@ NUMBER_TITLES = frozenset({"time", "median", "p95", "p99", "n", "reference", "ef
 """The titles of columns of numbers."""
 
 
-def export_text(run: RecordedRun, kind: str) -> str:
+def export_text(run: RecordedRun, format_name: str) -> str:
     """Return a run as ``csv`` (a row for each case and metric), ``json`` or ``md``.
 
     JSON is the run's report. If there is none, it is built from the events.
@@ -49,49 +49,49 @@ def export_text(run: RecordedRun, kind: str) -> str:
     Raises:
         UsageError: The format is unknown, or the run has no events.
     """
-    _check_kind(kind)
-    if kind == "json":
-        return "".join(_document(run).chunks())
-    if kind == "csv":
-        return _csv(metric_records(run))
-    head = _one_line(run.summary)
-    return _markdown(head, RUN_COLUMNS, run_rows(run), run.findings)
+    _check_format(format_name)
+    if format_name == "json":
+        return "".join(_load_document(run).chunks())
+    if format_name == "csv":
+        return _render_csv(metric_records(run))
+    head = _describe_run(run.summary)
+    return _render_run_markdown(head, RUN_COLUMNS, run_rows(run), run.findings)
 
 
 def export_comparison(
-    comparison: RunComparison, kind: str, unfiltered: RunComparison | None = None
+    comparison: RunComparison, format_name: str, unfiltered: RunComparison | None = None
 ) -> str:
     """Return a comparison as text: ``csv``, ``json`` or ``md``.
 
     Args:
         comparison: The comparison with the rows to show.
-        kind: The format.
+        format_name: The format.
         unfiltered: The comparison for the notes; by default the same.
 
     Raises:
         UsageError: The format is unknown.
     """
-    _check_kind(kind)
-    if kind == "json":
-        return _json(comparison_object(comparison))
-    if kind == "csv":
-        return _csv(_comparison_records(comparison))
-    return _comparison_markdown(comparison, unfiltered or comparison)
+    _check_format(format_name)
+    if format_name == "json":
+        return _render_json(comparison_object(comparison))
+    if format_name == "csv":
+        return _render_csv(_build_comparison_records(comparison))
+    return _render_comparison_markdown(comparison, unfiltered or comparison)
 
 
-def _comparison_markdown(comparison: RunComparison, unfiltered: RunComparison) -> str:
+def _render_comparison_markdown(comparison: RunComparison, unfiltered: RunComparison) -> str:
     """Return a row for each case, the notes, and all metrics in a folded section."""
     paragraphs = [
         *(f"**Warning:** {escape_markdown(text)}" for text in comparison_warnings(comparison)),
-        escape_markdown(f"a: {_one_line(comparison.a)}; b: {_one_line(comparison.b)}"),
-        _columns_markdown(CASE_COLUMNS, (row.case_cells() for row in case_rows(comparison))),
+        escape_markdown(f"a: {_describe_run(comparison.a)}; b: {_describe_run(comparison.b)}"),
+        _render_columns_markdown(CASE_COLUMNS, (row.case_cells() for row in case_rows(comparison))),
         escape_markdown(f"{comparison_summary(unfiltered)}."),
         *map(escape_markdown, comparison_notes(unfiltered)),
         *map(escape_markdown, table_notes(unfiltered, all_metrics=True)),
     ]
     metrics = [row.metric_cells() for row in metric_rows(comparison)]
     if metrics:
-        table = _columns_markdown(METRIC_COLUMNS, metrics)
+        table = _render_columns_markdown(METRIC_COLUMNS, metrics)
         paragraphs.append(f"<details><summary>All metrics</summary>\n\n{table}\n\n</details>")
     return "\n\n".join(paragraphs) + "\n"
 
@@ -117,13 +117,15 @@ def summary_object(summary: RunSummary) -> dict[str, Any]:
     }
 
 
-def _check_kind(kind: str) -> None:
-    if kind not in KINDS:
-        hint = did_you_mean(kind, KINDS)
-        raise UsageError(f"there is no format {kind!r}{hint}; there are {', '.join(KINDS)}")
+def _check_format(format_name: str) -> None:
+    if format_name not in EXPORT_FORMATS:
+        hint = did_you_mean(format_name, EXPORT_FORMATS)
+        raise UsageError(
+            f"there is no format {format_name!r}{hint}; there are {', '.join(EXPORT_FORMATS)}"
+        )
 
 
-def _document(run: RecordedRun) -> ReportDocument:
+def _load_document(run: RecordedRun) -> ReportDocument:
     folder = run.summary.folder
     document = read_document(folder)
     if document is not None:
@@ -134,29 +136,33 @@ def _document(run: RecordedRun) -> ReportDocument:
     return build_document(state, build_cases(state)[0])
 
 
-def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
+def _build_comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
     columns = ("metric", "unit", "better", "a", "b", "ratio", "low", "high", "outcome")
-    empty = dict.fromkeys(columns)
+    empty_cells = dict.fromkeys(columns)
     records: list[dict[str, Any]] = []
     for pair in comparison.cases:
         for row in pair.rows:
             low, high = row.interval or (None, None)
             fields = asdict(row) | {"low": low, "high": high}
             cells = {column: fields[column] for column in columns}
-            records.append({"case": pair.id, **cells, "note": "; ".join(_notes(pair, row))})
+            records.append(
+                {"case": pair.id, **cells, "note": "; ".join(_list_row_notes(pair, row))}
+            )
         if not pair.rows:
-            records.append({"case": pair.id, **empty, "note": "; ".join(pair.remarks)})
-    for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
-        records += [{"case": id_, **empty, "note": f"only in {run}"} for id_ in ids]
+            records.append({"case": pair.id, **empty_cells, "note": "; ".join(pair.remarks)})
+    for run, case_ids in (("a", comparison.only_a), ("b", comparison.only_b)):
+        records += [
+            {"case": case_id, **empty_cells, "note": f"only in {run}"} for case_id in case_ids
+        ]
     return records
 
 
-def _notes(pair: CasePair, row: MetricRow) -> list[str]:
+def _list_row_notes(pair: CasePair, row: MetricRow) -> list[str]:
     """Return the notes on a row: its reason, its interval's origin, and remarks."""
-    origin = f"as wide as {row.past} earlier runs differ" if row.past else None
+    interval_origin = f"as wide as {row.past} earlier runs differ" if row.past else None
     reason = row.reason or ""
     remarks = (remark for remark in pair.remarks if remark not in reason)
-    return [note for note in (reason, origin, *remarks) if note]
+    return [note for note in (reason, interval_origin, *remarks) if note]
 
 
 def comparison_object(comparison: RunComparison) -> dict[str, Any]:
@@ -173,54 +179,54 @@ def comparison_object(comparison: RunComparison) -> dict[str, Any]:
     }
 
 
-def _one_line(summary: RunSummary) -> str:
+def _describe_run(summary: RunSummary) -> str:
     host = f" on {summary.host}" if summary.host else ""
     return f"{summary.id}, {summary.verdict}, {format_day_and_time(summary.started)}{host}"
 
 
-def _json(document: object) -> str:
+def _render_json(document: object) -> str:
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+def _render_csv(records: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     if records:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(_csv_cell, records[0]))
-        writer.writerows(map(_csv_cell, record.values()) for record in records)
+        writer.writerow(map(_escape_csv_cell, records[0]))
+        writer.writerows(map(_escape_csv_cell, record.values()) for record in records)
     return text.getvalue()
 
 
-def _csv_cell(value: Any) -> Any:
+def _escape_csv_cell(cell: Any) -> Any:
     """Return a cell that is safe in spreadsheets (formulas) and terminals (controls)."""
-    if not isinstance(value, str):
-        return value
-    text = replace_line_controls(value)
+    if not isinstance(cell, str):
+        return cell
+    text = replace_line_controls(cell)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _markdown(
+def _render_run_markdown(
     head: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     remarks: Iterable[str],
 ) -> str:
-    right = [column in NUMBER_TITLES for column in columns]
-    table = _markdown_table(columns, right, rows)
+    is_number_column = [column in NUMBER_TITLES for column in columns]
+    table = _render_markdown_table(columns, is_number_column, rows)
     below = [f"\n{escape_markdown(remark)}" for remark in remarks]
     return "\n".join([f"{escape_markdown(head)}\n", table, *below]) + "\n"
 
 
-def _columns_markdown(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> str:
+def _render_columns_markdown(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> str:
     titles = [column.title for column in columns]
-    return _markdown_table(titles, [column.right for column in columns], rows)
+    return _render_markdown_table(titles, [column.right for column in columns], rows)
 
 
-def _markdown_table(
-    titles: Sequence[str], right: Sequence[bool], rows: Iterable[Sequence[str]]
+def _render_markdown_table(
+    titles: Sequence[str], is_right_aligned: Sequence[bool], rows: Iterable[Sequence[str]]
 ) -> str:
-    rule = ["---:" if is_right else "---" for is_right in right]
-    cells = [titles, rule, *(map(escape_markdown, row) for row in rows)]
+    alignment_row = ["---:" if is_right else "---" for is_right in is_right_aligned]
+    cells = [titles, alignment_row, *(map(escape_markdown, row) for row in rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
@@ -234,16 +240,26 @@ def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
     for case in run.cases.values():
         for name, metric in case.metrics.items():
             limit = case.limits.get(name)
-            figures = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
+            percentiles = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
             reference = limit.value if limit else None
-            median, p95, p99, bound = (
+            median_text, p95_text, p99_text, reference_text = (
                 ""
                 if value is None
                 else format_metric(value, metric.unit, name, disturbed=case.disturbed)
-                for value in (metric.value, *figures, reference)
+                for value in (metric.value, *percentiles, reference)
             )
             title = format_folded_name(name, metric.unit)
             note = describe_separation(case.benchmark, name)
-            yield (case.id, case.status, title, median, p95, p99, str(metric.n), bound, note)
+            yield (
+                case.id,
+                case.status,
+                title,
+                median_text,
+                p95_text,
+                p99_text,
+                str(metric.n),
+                reference_text,
+                note,
+            )
         if not case.metrics:
             yield (case.id, case.status, *[""] * (len(RUN_COLUMNS) - 2))

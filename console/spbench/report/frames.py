@@ -53,7 +53,7 @@ def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> Non
     except ImportError:
         raise MissingError("pyarrow is not installed here: pip install 'spbench[frames]'") from None
     for name in (name for name in frame if frame[name].dtype == object):
-        frame[name] = frame[name].map(_format_value, na_action="ignore")
+        frame[name] = frame[name].map(_format_cell, na_action="ignore")
     try:
         with open_replacement(path, 0o666) as file:
             frame.to_parquet(file, engine="pyarrow", index=False)
@@ -61,6 +61,6 @@ def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> Non
         raise FailedRunError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _format_value(value: Any) -> str:
+def _format_cell(cell: Any) -> str:
     """Return a value as text, because parameters of one name may have several types."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)

@@ -62,21 +62,27 @@ class LinkTable:
 
     def worst_by_host(self) -> dict[HostPair, float]:
         """Return the worst value between two hosts, or within one, in both directions."""
-        by_hosts: dict[HostPair, list[float]] = defaultdict(list)
+        values_by_hosts: dict[HostPair, list[float]] = defaultdict(list)
         for (source, target), value in self.values.items():
             if source in self.hosts and target in self.hosts:
-                ends = self.hosts[source], self.hosts[target]
-                for pair in {ends, ends[::-1]}:
-                    by_hosts[pair].append(value)
-        return {pair: _worst(values, self.better) for pair, values in by_hosts.items()}
+                host_ends = self.hosts[source], self.hosts[target]
+                for host_pair in {host_ends, host_ends[::-1]}:
+                    values_by_hosts[host_pair].append(value)
+        return {
+            host_pair: _choose_worst(pair_values, self.better)
+            for host_pair, pair_values in values_by_hosts.items()
+        }
 
     def typical_values(self) -> dict[bool, float]:
         """Return the median of pairs within a host (True) and between hosts (False)."""
-        kinds: dict[bool, list[float]] = defaultdict(list)
-        for pair, value in self.values.items():
-            kinds[self.within_host(pair)].append(value)
-        middle = statistics.median_high if self.better == "higher" else lower_median
-        return {kind: middle(values) for kind, values in kinds.items()}
+        values_by_within_host: dict[bool, list[float]] = defaultdict(list)
+        for ranks, value in self.values.items():
+            values_by_within_host[self.within_host(ranks)].append(value)
+        compute_median = statistics.median_high if self.better == "higher" else lower_median
+        return {
+            is_within_host: compute_median(values)
+            for is_within_host, values in values_by_within_host.items()
+        }
 
     def within_host(self, pair: RankPair) -> bool:
         """Whether both ranks are on one host."""
@@ -86,14 +92,16 @@ class LinkTable:
         """Return each pair's ratio to the median of its kind; above 1 it is worse."""
         if self.better == "none":
             return {}
-        medians = self.typical_values()
-        ratios = {}
+        median_by_within_host = self.typical_values()
+        slowness_by_pair = {}
         for pair, value in self.values.items():
-            middle = medians[self.within_host(pair)]
-            numerator, denominator = (middle, value) if self.better == "higher" else (value, middle)
+            median_value = median_by_within_host[self.within_host(pair)]
+            numerator, denominator = (
+                (median_value, value) if self.better == "higher" else (value, median_value)
+            )
             if denominator > 0:
-                ratios[pair] = numerator / denominator
-        return ratios
+                slowness_by_pair[pair] = numerator / denominator
+        return slowness_by_pair
 
     def find_slow_pairs(self) -> dict[RankPair, float]:
         """Return the pairs that are at least `NOTABLE_LINK` times worse, with the ratio."""
@@ -123,11 +131,11 @@ def build_link_matrix(case: CasePart) -> LinkMatrix | None:
 
     Such measurements have the labels source and target.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    rows_by_metric_and_labels: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in case.measurements:
-        if _is_link(row):
-            groups[str(row["name"]), repr(_select_labels(row))].append(row)
-    tables = tuple(_make_table(case, rows) for rows in groups.values())
+        if _measures_link(row):
+            rows_by_metric_and_labels[str(row["name"]), repr(_select_labels(row))].append(row)
+    tables = tuple(_make_table(case, rows) for rows in rows_by_metric_and_labels.values())
     return LinkMatrix(case.id, tables) if tables else None
 
 
@@ -171,65 +179,67 @@ def _overlapping_chunks(file: BinaryIO) -> Iterator[bytes]:
     while chunk := file.read(READ_SIZE):
         yield overlap + chunk
         overlap = chunk[1 - len(_LABEL) :]
-        end = chunk.rfind(b"\n")
-        line_bytes = line_bytes + len(chunk) if end < 0 else len(chunk) - end
+        last_newline = chunk.rfind(b"\n")
+        line_bytes = line_bytes + len(chunk) if last_newline < 0 else len(chunk) - last_newline
         if line_bytes > MAX_SKIPPED_BYTES:
             return
 
 
-def _is_link(row: Mapping[str, Any]) -> bool:
+def _measures_link(row: Mapping[str, Any]) -> bool:
     value = row.get("value")
     is_measurement = isinstance(row.get("name"), str) and isinstance(value, (int, float))
     return is_measurement and all(type(row.get(end)) is int for end in _ENDS)
 
 
 def _select_labels(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key not in _NOT_LABELS}
+    return {name: value for name, value in row.items() if name not in _NOT_LABELS}
 
 
 def _make_table(case: CasePart, rows: list[Mapping[str, Any]]) -> LinkTable:
     name = rows[0]["name"]
-    unit, better = _find_unit(case, name)
-    values = {(row["source"], row["target"]): row["value"] for row in compute_median_rows(rows)}
+    unit, better = _find_unit_and_direction(case, name)
+    value_by_ranks = {
+        (row["source"], row["target"]): row["value"] for row in compute_median_rows(rows)
+    }
     return LinkTable(
         name=name,
         unit=unit,
         better=better,
         labels=_select_labels(rows[0]),
-        ranks=tuple(sorted({rank for pair in values for rank in pair})),
-        hosts=dict(_hosts(rows)),
-        values=values,
+        ranks=tuple(sorted({rank for pair in value_by_ranks for rank in pair})),
+        hosts=dict(_generate_hosts(rows)),
+        values=value_by_ranks,
     )
 
 
-def _find_unit(case: CasePart, name: str) -> tuple[str, str]:
+def _find_unit_and_direction(case: CasePart, name: str) -> tuple[str, str]:
     """Return unit and better direction, from the case or from the catalog."""
     if name in case.metrics:
         return case.metrics[name].unit, case.metrics[name].better
-    entry = BENCHMARKS.get(case.benchmark)
-    for metric in entry.metrics if entry else ():
+    benchmark = BENCHMARKS.get(case.benchmark)
+    for metric in benchmark.metrics if benchmark else ():
         if metric.name == name:
             return metric.unit, metric.better
     return "", "none"
 
 
-def _hosts(rows: list[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
+def _generate_hosts(rows: list[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
     for row in rows:
         for end, host in zip(_ENDS, ("host_a", "host_b"), strict=True):
             if host in row:
                 yield row[end], row[host]
 
 
-def _worst(values: list[float], better: str) -> float:
-    return min(values) if better == "higher" else max(values)
+def _choose_worst(pair_values: list[float], better: str) -> float:
+    return min(pair_values) if better == "higher" else max(pair_values)
 
 
-def _format_label(key: str, value: Any) -> str:
-    return _format_size(value) if key == "bytes" and type(value) is int else f"{key} {value}"
+def _format_label(name: str, value: Any) -> str:
+    return _format_size(value) if name == "bytes" and type(value) is int else f"{name} {value}"
 
 
-def _format_size(count: int) -> str:
-    for unit, name in _SIZES:
-        if count >= unit and count % unit == 0:
-            return f"{count // unit} {name}"
-    return f"{count} B"
+def _format_size(size_bytes: int) -> str:
+    for unit_bytes, unit_name in _SIZES:
+        if size_bytes >= unit_bytes and size_bytes % unit_bytes == 0:
+            return f"{size_bytes // unit_bytes} {unit_name}"
+    return f"{size_bytes} B"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench.errors import NothingSelected
 from spbench.record.runs.folder import RunFolder, find_run
@@ -97,47 +97,60 @@ def load_history(
     if not launches:
         raise NothingSelected(f"no run has passed a case {case!r} with the metric {metric!r}")
     fingerprint = machines or launches[-1].fingerprint
-    on_machines = [launch for launch in launches if launch.fingerprint == fingerprint]
-    if not on_machines:
+    launches_on_machines = [launch for launch in launches if launch.fingerprint == fingerprint]
+    if not launches_on_machines:
         others = ", ".join(sorted({str(launch.fingerprint) for launch in launches}))
         raise NothingSelected(
             f"no run of {case!r} was made on the machines {fingerprint}; on {others}"
         )
-    same_work = [launch for launch in on_machines if launch.work == on_machines[-1].work]
-    all_runs = _group_by_run(same_work)
-    runs = all_runs[-newest:]
+    launches_of_same_work = [
+        launch for launch in launches_on_machines if launch.work == launches_on_machines[-1].work
+    ]
+    runs_of_same_work = _group_by_run(launches_of_same_work)
+    runs = runs_of_same_work[-newest:]
 
-    unit, better, facts = _read_metric_facts(find_run(home, runs[-1].run), case, metric)
-    values = [run.value for run in runs]
-    runs_in_total = len({launch.run for launch in launches})
-    runs_on_machines = len({launch.run for launch in on_machines})
+    facts = _read_metric_facts(find_run(home, runs[-1].run), case, metric)
+    run_medians = [run.value for run in runs]
+    run_count = len({launch.run for launch in launches})
+    run_count_on_machines = len({launch.run for launch in launches_on_machines})
     return MetricHistory(
         case=case,
         metric=metric,
-        unit=unit,
-        better=better,
-        machines=facts,
+        unit=facts.unit,
+        better=facts.better,
+        machines=facts.machines,
         runs=runs,
-        other_machines=runs_in_total - runs_on_machines,
-        other_work=runs_on_machines - len(all_runs),
-        earlier_runs=len(all_runs) - len(runs),
-        steps=tuple(find_steps(values, TOLERANCE) if all(map(_has_ratios, values)) else ()),
+        other_machines=run_count - run_count_on_machines,
+        other_work=run_count_on_machines - len(runs_of_same_work),
+        earlier_runs=len(runs_of_same_work) - len(runs),
+        steps=tuple(
+            find_steps(run_medians, TOLERANCE) if all(map(_has_ratios, run_medians)) else ()
+        ),
     )
 
 
 def _group_by_run(launches: list[PastLaunch]) -> tuple[PastRun, ...]:
-    medians: dict[str, list[float]] = {}
+    launch_medians_by_run: dict[str, list[float]] = {}
     for launch in launches:
-        medians.setdefault(launch.run, []).append(launch.median)
-    return tuple(PastRun(run, median(values), len(values)) for run, values in medians.items())
+        launch_medians_by_run.setdefault(launch.run, []).append(launch.median)
+    return tuple(
+        PastRun(run, median(launch_medians), len(launch_medians))
+        for run, launch_medians in launch_medians_by_run.items()
+    )
 
 
-def _read_metric_facts(
-    folder: RunFolder, case: str, metric: str
-) -> tuple[str, str, Mapping[str, Any]]:
-    """Return unit, better direction and machines from a recorded run."""
+class _MetricFacts(NamedTuple):
+    """The unit and better direction of a metric, and the machines of its run."""
+
+    unit: str
+    better: str
+    machines: Mapping[str, Any]
+
+
+def _read_metric_facts(folder: RunFolder, case: str, metric: str) -> _MetricFacts:
+    """Return the facts from a recorded run."""
     run = load_run(folder)
-    part = run.cases[case].metrics.get(metric) if case in run.cases else None
-    if part is None:
-        return "", "none", run.fingerprint
-    return part.unit, part.better, run.fingerprint
+    metric_part = run.cases[case].metrics.get(metric) if case in run.cases else None
+    if metric_part is None:
+        return _MetricFacts("", "none", run.fingerprint)
+    return _MetricFacts(metric_part.unit, metric_part.better, run.fingerprint)

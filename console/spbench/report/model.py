@@ -21,25 +21,31 @@ from spbench_core.events.statuses import (
 SCHEMA = "spbench.report/1"
 
 
-def _final(status: CaseStatus | RunStatus) -> CaseStatus | RunStatus:
+def _check_is_final(status: CaseStatus | RunStatus) -> CaseStatus | RunStatus:
     if status not in FINAL_STATUSES:
         raise ValueError(f"a report has no status {status.value!r}")
     return status
 
 
-def _schema(title: str, values: Iterable[str] = ()) -> WithJsonSchema:
+def _make_status_schema(title: str, values: Iterable[str] = ()) -> WithJsonSchema:
     """Return a status's JSON Schema with values instead of a reference to an enum."""
     enum = {"enum": [str(value) for value in values]} if values else {}
     return WithJsonSchema({**enum, "title": title, "type": "string"})
 
 
-FinalStatus = Annotated[CaseStatus, AfterValidator(_final), _schema("Status", FINAL_STATUSES)]
+FinalStatus = Annotated[
+    CaseStatus, AfterValidator(_check_is_final), _make_status_schema("Status", FINAL_STATUSES)
+]
 """The status of a case in a report."""
-FinalRunStatus = Annotated[RunStatus, AfterValidator(_final), _schema("Verdict", FINAL_STATUSES)]
+FinalRunStatus = Annotated[
+    RunStatus, AfterValidator(_check_is_final), _make_status_schema("Verdict", FINAL_STATUSES)
+]
 """The status of a run in its report."""
-CheckStatus = Annotated[CheckOutcome, _schema("Status", (CheckOutcome.PASSED, CheckOutcome.FAILED))]
-ExpectationStatus = Annotated[CheckOutcome, _schema("Status", tuple(CheckOutcome))]
-RankPartStatus = Annotated[RankStatus, _schema("Status")]
+CheckStatus = Annotated[
+    CheckOutcome, _make_status_schema("Status", (CheckOutcome.PASSED, CheckOutcome.FAILED))
+]
+ExpectationStatus = Annotated[CheckOutcome, _make_status_schema("Status", tuple(CheckOutcome))]
+RankPartStatus = Annotated[RankStatus, _make_status_schema("Status")]
 Better = Literal["lower", "higher", "none"]
 _Scalar = str | int | float | bool | None
 

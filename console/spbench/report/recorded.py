@@ -23,7 +23,7 @@ from spbench_core.events.statuses import RunStatus
 
 MAX_UNPACKED_BYTES = 8 << 20
 """The largest report with unpacked ranks; as objects, they take seven times as much."""
-_FASTEST = 1
+_FASTEST_LEVEL = 1
 """zlib's level; higher levels save little, because ranks are similar."""
 
 
@@ -65,9 +65,9 @@ def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES)
     """
     folder.check_readable()
     summary = read_summary(folder)
-    report = read_report(folder, max_unpacked_bytes=max_unpacked_bytes)
-    if report is not None:
-        return _combine(report, summary)
+    recorded_report = read_report(folder, max_unpacked_bytes=max_unpacked_bytes)
+    if recorded_report is not None:
+        return _make_run(recorded_report, summary)
     state = folder.replay()
     if state.run is None and folder.report.exists():
         raise UsageError(f"run {summary.id}: its report is damaged, and {folder.events} is empty")
@@ -91,7 +91,7 @@ def load_report(path: Path) -> RecordedRun:
     Raises:
         UsageError: The file cannot be read, or is not a report.
     """
-    report = _read(path, MAX_UNPACKED_BYTES)
+    report = _read_report_path(path, MAX_UNPACKED_BYTES)
     if report is None:
         raise UsageError(f"{path} is no report of spbench; name a report.json, or a run's id")
     return make_recorded_run(report, path)
@@ -115,10 +115,10 @@ def make_recorded_run(report: Report, path: Path) -> RecordedRun:
         duration_s=run.duration_s,
         host=host if isinstance(host, str) else None,
     )
-    return _combine(report, summary)
+    return _make_run(report, summary)
 
 
-def _combine(report: Report, summary: RunSummary) -> RecordedRun:
+def _make_run(report: Report, summary: RunSummary) -> RecordedRun:
     return RecordedRun(
         summary,
         {case.id: case for case in report.cases},
@@ -138,7 +138,7 @@ def read_report(
     Raises:
         UsageError: The report is too large.
     """
-    return _read(folder.report, max_unpacked_bytes)
+    return _read_report_path(folder.report, max_unpacked_bytes)
 
 
 def read_document(folder: RunFolder) -> ReportDocument | None:
@@ -161,10 +161,12 @@ def read_document(folder: RunFolder) -> ReportDocument | None:
         return None
 
 
-def _read(path: Path, max_unpacked_bytes: int) -> Report | None:
-    large = file_stamp(path)[1] > max_unpacked_bytes
+def _read_report_path(path: Path, max_unpacked_bytes: int) -> Report | None:
+    is_large = file_stamp(path)[1] > max_unpacked_bytes
     try:
-        head, cases = read_report_file(path, read_packed_case if large else CasePart.model_validate)
+        head, cases = read_report_file(
+            path, read_packed_case if is_large else CasePart.model_validate
+        )
         return Report.model_validate(head).model_copy(update={"cases": cases})
     except TooLargeError as error:
         raise UsageError(f"cannot read a report: {error}") from None
@@ -183,7 +185,7 @@ class PackedRanks(Sequence[RankPart]):
 
     def __init__(self, ranks: Sequence[dict[str, Any]]) -> None:
         self._count = len(ranks)
-        self._packed = zlib.compress(json.dumps(ranks).encode(), _FASTEST)
+        self._packed = zlib.compress(json.dumps(ranks).encode(), _FASTEST_LEVEL)
 
     def __len__(self) -> int:
         return self._count
@@ -213,6 +215,6 @@ def read_packed_case(case: Any) -> CasePart:
     Raises:
         ValueError: The case does not fit the format.
     """
-    part = CasePart.model_validate(case)
+    case_part = CasePart.model_validate(case)
     # model_copy does not validate fields. PackedRanks is not a list, but a sequence like one.
-    return part.model_copy(update={"ranks": PackedRanks(case["ranks"])})
+    return case_part.model_copy(update={"ranks": PackedRanks(case["ranks"])})

@@ -21,10 +21,10 @@ def metric_records(run: RecordedRun) -> list[dict[str, Any]]:
         {
             **case_columns(run.summary, case),
             **record,
-            **{f"params.{name}": _plain(case.params.get(name)) for name in names},
+            **{f"params.{name}": _to_plain_cell(case.params.get(name)) for name in names},
         }
         for case in run.cases.values()
-        for record in _metric_columns(case)
+        for record in _generate_metric_columns(case)
     ]
 
 
@@ -74,7 +74,7 @@ def case_columns(summary: RunSummary, case: CasePart) -> dict[str, Any]:
     }
 
 
-def _metric_columns(case: CasePart) -> Iterator[Mapping[str, Any]]:
+def _generate_metric_columns(case: CasePart) -> Iterator[Mapping[str, Any]]:
     columns = ("metric", "unit", "better", "value", *_STATISTICS, "limit")
     for name, metric in case.metrics.items():
         limit = case.limits.get(name)
@@ -84,5 +84,5 @@ def _metric_columns(case: CasePart) -> Iterator[Mapping[str, Any]]:
         yield dict.fromkeys(columns)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (list, dict)) else value

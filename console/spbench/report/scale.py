@@ -10,7 +10,7 @@ from spbench.record.number_formatting import format_number
 
 LOG_FROM = 100
 """The ratio of the ends from which on a scale is logarithmic by default."""
-_ROUND = (1, 2, 2.5, 5, 10)
+_ROUND_FACTORS = (1, 2, 2.5, 5, 10)
 
 
 def drop_infinite(value: float | None) -> float | None:
@@ -28,14 +28,14 @@ class Scale:
 
     def fraction(self, value: float) -> float:
         """Return 0 up to ``low``, 1 from ``high`` on, and 0.5 if both are equal."""
-        inside = max(self.low, min(value, self.high))
-        low, value, high = map(self._transform, (self.low, inside, self.high))
+        clamped = max(self.low, min(value, self.high))
+        low, value, high = map(self._transform, (self.low, clamped, self.high))
         # Divided by the largest first: the difference of two huge values overflows.
-        size = max(abs(low), abs(high))
-        if low == high or size == 0:
+        largest = max(abs(low), abs(high))
+        if low == high or largest == 0:
             return 0.5
-        span = high / size - low / size
-        return (value / size - low / size) / span if span > 0 else 0.5
+        scaled_span = high / largest - low / largest
+        return (value / largest - low / largest) / scaled_span if scaled_span > 0 else 0.5
 
     def to_index(self, value: float, count: int) -> int:
         """Return the index of a value among ``count`` equally spaced positions."""
@@ -45,25 +45,25 @@ class Scale:
         """Return up to ``max_ticks`` round numbers in the range, or its ends."""
         if max_ticks < 2 or self.low == self.high:
             return [self.low]
-        ticks = self._decades(max_ticks) if self.log else self._round_steps(max_ticks)
+        ticks = self._list_decades(max_ticks) if self.log else self._list_round_steps(max_ticks)
         return ticks if len(ticks) > 1 else [self.low, self.high]
 
     def _transform(self, value: float) -> float:
         return math.log10(value) if self.log else value
 
-    def _round_steps(self, max_ticks: int) -> list[float]:
+    def _list_round_steps(self, max_ticks: int) -> list[float]:
         span = self.high - self.low
         if not 1e-300 < span < 1e300 or span < 1e-12 * max(abs(self.low), abs(self.high)):
             return []
-        base = 10.0 ** math.floor(math.log10(span / max_ticks))
-        for step in (base * factor for factor in _ROUND):
+        power_of_ten = 10.0 ** math.floor(math.log10(span / max_ticks))
+        for step in (power_of_ten * round_factor for round_factor in _ROUND_FACTORS):
             first = math.ceil(self.low / step)
             last = math.floor(self.high / step)
             if last - first < max_ticks:
                 return [number * step for number in range(first, last + 1)]
         return []
 
-    def _decades(self, max_ticks: int) -> list[float]:
+    def _list_decades(self, max_ticks: int) -> list[float]:
         first = math.ceil(math.log10(self.low))
         last = math.floor(math.log10(self.high))
         stride = max(1, math.ceil((last - first + 1) / max_ticks))

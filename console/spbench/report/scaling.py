@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench.record.number_formatting import DISTURBED, format_percent, format_time
 from spbench.report.comparison.model import HEADLINE
@@ -99,11 +99,15 @@ def compute_scalings(run: RecordedRun, least_gain: float = DEFAULT_LEAST_GAIN) -
 
 
 def _make_scaling(id_: str, cases: Sequence[CasePart], least_gain: float) -> Scaling:
-    measured = [case for case in cases if case.status == CaseStatus.PASSED and _rates(case)]
-    rows = {case.np: ScalingRow(case.id, case.np, note=_explain_missing(case)) for case in cases}
-    for before, case in zip([None, *measured], measured, strict=False):
-        rows[case.np] = _make_row(measured[0], before, case)
-    all_rows = tuple(rows.values())
+    measured_cases = [
+        case for case in cases if case.status == CaseStatus.PASSED and _list_launch_rates(case)
+    ]
+    row_by_ranks = {
+        case.np: ScalingRow(case.id, case.np, note=_explain_missing(case)) for case in cases
+    }
+    for before, case in zip([None, *measured_cases], measured_cases, strict=False):
+        row_by_ranks[case.np] = _make_row(measured_cases[0], before, case)
+    all_rows = tuple(row_by_ranks.values())
     with_results = [row for row in all_rows if row.speedup is not None]
     pays_to, message = _find_largest_worthwhile(with_results, least_gain)
     assert cases[0].scaled is not None
@@ -118,44 +122,53 @@ def _explain_missing(case: CasePart) -> str:
 
 def _make_row(first: CasePart, before: CasePart | None, case: CasePart) -> ScalingRow:
     rank_ratio = case.np / first.np
-    speedup = estimate_difference(_rates(first), _rates(case))
+    speedup = estimate_difference(_list_launch_rates(first), _list_launch_rates(case))
     gain, most_gain = (None, None) if before is None else _estimate_gain(first, before, case)
-    limit = _limit_rate(case)
+    limit_rate = _find_limit_rate(case)
     return ScalingRow(
         case.id,
         case.np,
         time_ms=case.metrics[HEADLINE].value,
         speedup=speedup.ratio,
         efficiency=speedup.ratio / rank_ratio,
-        interval=_efficiency_interval(speedup, rank_ratio) if case is not first else None,
-        limit=None if limit is None else limit / _rate(first) / rank_ratio,
+        interval=_compute_efficiency_interval(speedup, rank_ratio) if case is not first else None,
+        limit=None if limit_rate is None else limit_rate / _compute_median_rate(first) / rank_ratio,
         gain=gain,
         most_gain=most_gain,
-        note=_note(case),
+        note=_describe_disturbance(case),
     )
 
 
-def _note(case: CasePart) -> str:
+def _describe_disturbance(case: CasePart) -> str:
     reasons = ("more ranks than cores" if case.crowded else "", "noisy" if case.noisy else "")
     return ", ".join(filter(None, reasons))
 
 
-def _efficiency_interval(speedup: Difference, rank_ratio: float) -> tuple[float, float] | None:
+def _compute_efficiency_interval(
+    speedup: Difference, rank_ratio: float
+) -> tuple[float, float] | None:
     if speedup.low is None or speedup.high is None:
         return None
     return speedup.low / rank_ratio, speedup.high / rank_ratio
 
 
-def _estimate_gain(first: CasePart, before: CasePart, case: CasePart) -> tuple[float, float | None]:
+class _Gain(NamedTuple):
+    """The gain of each added rank, and the upper end of its interval."""
+
+    gain: float
+    most_gain: float | None
+
+
+def _estimate_gain(first: CasePart, before: CasePart, case: CasePart) -> _Gain:
     """Return the gain of each added rank, and the upper end of its interval.
 
     The unit is the rate of one of the first ranks.
     """
-    step = estimate_difference(_rates(before), _rates(case))
-    ideal = _rate(first) / first.np * (case.np - before.np)
-    scale = _rate(before) / ideal
-    most_gain = None if step.high is None else scale * (step.high - 1.0)
-    return scale * (step.ratio - 1.0), most_gain
+    rate_ratio = estimate_difference(_list_launch_rates(before), _list_launch_rates(case))
+    ideal_added_rate = _compute_median_rate(first) / first.np * (case.np - before.np)
+    gain_per_ratio = _compute_median_rate(before) / ideal_added_rate
+    most_gain = None if rate_ratio.high is None else gain_per_ratio * (rate_ratio.high - 1.0)
+    return _Gain(gain_per_ratio * (rate_ratio.ratio - 1.0), most_gain)
 
 
 def _find_largest_worthwhile(
@@ -164,53 +177,58 @@ def _find_largest_worthwhile(
     """Return the largest worthwhile number of ranks, and a message."""
     if len(rows) < 2:
         return None, "there are figures of fewer than two numbers of ranks."
-    for before, row in pairwise(rows):
+    for previous, row in pairwise(rows):
         gain = row.gain if row.most_gain is None else row.most_gain
         if gain is not None and gain < least_gain:
-            reason = _describe_gain(before, row, least_gain)
-            return before.np, f"it pays to {format_quantity(before.np, 'rank')}: {reason}."
+            reason = _describe_gain(previous, row, least_gain)
+            return previous.np, f"it pays to {format_quantity(previous.np, 'rank')}: {reason}."
     return rows[-1].np, f"it pays to the most ranks that were tried, {rows[-1].np}."
 
 
 def _describe_gain(before: ScalingRow, row: ScalingRow, least_gain: float) -> str:
     assert row.gain is not None
-    bound = "" if row.most_gain is None else f" (at most {format_percent(row.most_gain)})"
-    added = f"from {before.np} to {row.np} ranks, an added rank brings {format_percent(row.gain)}"
-    return f"{added}{bound} of what one of the first does, less than {format_percent(least_gain)}"
+    bound_text = "" if row.most_gain is None else f" (at most {format_percent(row.most_gain)})"
+    gain_text = (
+        f"from {before.np} to {row.np} ranks, an added rank brings {format_percent(row.gain)}"
+    )
+    least_text = format_percent(least_gain)
+    return f"{gain_text}{bound_text} of what one of the first does, less than {least_text}"
 
 
-def _rates(case: CasePart) -> list[float]:
+def _list_launch_rates(case: CasePart) -> list[float]:
     """Return the rate of each launch, in the same unit for all numbers of ranks."""
     scaled = case.scaled
     assert scaled is not None
     if scaled.throughput is not None:
         return [rate for rate in case.medians.get(scaled.throughput, ()) if rate > 0]
-    return [_work(case) / time for time in case.medians.get(HEADLINE, ()) if time > 0]
+    return [_get_relative_work(case) / time for time in case.medians.get(HEADLINE, ()) if time > 0]
 
 
-def _rate(case: CasePart) -> float:
-    return median(_rates(case))
+def _compute_median_rate(case: CasePart) -> float:
+    return median(_list_launch_rates(case))
 
 
-def _work(case: CasePart) -> float:
+def _get_relative_work(case: CasePart) -> float:
     return float(case.np) if case.scaled is not None and case.scaled.work == "weak" else 1.0
 
 
-def _limit_rate(case: CasePart) -> float | None:
+def _find_limit_rate(case: CasePart) -> float | None:
     """Return the rate that the case's reference allows, less the schedule's bubble."""
     scaled = case.scaled
     assert scaled is not None
     name = scaled.throughput or HEADLINE
-    limit = case.limits.get(name)
-    sequential = case.metrics.get(_SEQUENTIAL_TIME)
-    value = limit.value if limit is not None else None
-    if value is None and sequential is not None and scaled.throughput is None:
-        value = sequential.value / case.np
-    if not value:
+    reference = case.limits.get(name)
+    sequential_time = case.metrics.get(_SEQUENTIAL_TIME)
+    reference_value = reference.value if reference is not None else None
+    if reference_value is None and sequential_time is not None and scaled.throughput is None:
+        reference_value = sequential_time.value / case.np
+    if not reference_value:
         return None
     bubble = case.metrics.get(_BUBBLE)
-    share = 1.0 - bubble.value if bubble is not None else 1.0
-    return (value if scaled.throughput else _work(case) / value) * share
+    busy_share = 1.0 - bubble.value if bubble is not None else 1.0
+    return (
+        reference_value if scaled.throughput else _get_relative_work(case) / reference_value
+    ) * busy_share
 
 
 def scaling_rows(scalings: Iterable[Scaling]) -> Iterator[tuple[str, ...]]:
@@ -220,21 +238,23 @@ def scaling_rows(scalings: Iterable[Scaling]) -> Iterator[tuple[str, ...]]:
     """
     for scaling in scalings:
         for row in scaling.rows:
-            sign = DISTURBED if row.note else ""
+            prefix = DISTURBED if row.note else ""
             yield (
                 *(scaling.of, scaling.work, str(row.np)),
-                _cell(row.time_ms, format_time),
-                _cell(row.speedup, _format_speedup, sign),
-                _cell(row.efficiency, format_percent, sign),
+                _format_cell(row.time_ms, format_time),
+                _format_cell(row.speedup, _format_speedup, prefix),
+                _format_cell(row.efficiency, format_percent, prefix),
                 _format_interval(row.interval),
-                _cell(row.limit, format_percent),
-                _cell(row.gain, format_percent, sign),
+                _format_cell(row.limit, format_percent),
+                _format_cell(row.gain, format_percent, prefix),
                 row.note,
             )
 
 
-def _cell(value: float | None, write: Callable[[float], str], sign: str = "") -> str:
-    return "" if value is None else sign + write(value)
+def _format_cell(
+    value: float | None, format_value: Callable[[float], str], prefix: str = ""
+) -> str:
+    return "" if value is None else prefix + format_value(value)
 
 
 def _format_speedup(value: float) -> str:

@@ -89,10 +89,10 @@ def find_swept_parameters(run: RecordedRun, case_name: str) -> list[str]:
     of ranks.
     """
     cases = [case for case in run.cases.values() if case.name == case_name]
-    keys = dict.fromkeys(key for case in cases for key in _parse_id(case))
-    if not keys:
-        keys = dict.fromkeys(key for case in cases for key in (*case.params, RANKS))
-    return [key for key in keys if len({_format_param(case, key) for case in cases}) > 1]
+    names = dict.fromkeys(name for case in cases for name in _parse_id(case))
+    if not names:
+        names = dict.fromkeys(name for case in cases for name in (*case.params, RANKS))
+    return [name for name in names if len({_format_param(case, name) for case in cases}) > 1]
 
 
 def build_parameter_series(
@@ -105,39 +105,50 @@ def build_parameter_series(
     in a suite) do not split a series.
     """
     cases = [case for case in run.cases.values() if case.name == case_name]
-    others = [
+    other_parameters = [
         key
         for key in find_swept_parameters(run, case_name)
         if key != parameter and not _follows(cases, parameter, key)
     ]
     labels = list(dict.fromkeys(_format_param(case, parameter) for case in cases))
     numeric = all(_is_number(_get_param(case, parameter)) for case in cases)
-    groups: dict[str, list[Point]] = {}
-    part: MetricPart | None = None
+    points_by_name: dict[str, list[Point]] = {}
+    metric_part: MetricPart | None = None
     for case in cases:
         if metric in case.metrics:
-            part = case.metrics[metric]
+            metric_part = case.metrics[metric]
             label = _format_param(case, parameter)
             x = float(_get_param(case, parameter)) if numeric else None
-            name = ",".join(f"{key}={_format_param(case, key)}" for key in others) or case_name
-            point = _make_point(run, case, part, x, labels.index(label), label)
-            groups.setdefault(name, []).append(point)
-    return [_make_series(name, metric, part, numeric, points) for name, points in groups.items()]
+            name = (
+                ",".join(f"{key}={_format_param(case, key)}" for key in other_parameters)
+                or case_name
+            )
+            point = _make_point(run, case, metric_part, x, labels.index(label), label)
+            points_by_name.setdefault(name, []).append(point)
+    return [
+        _make_series(name, metric, metric_part, numeric, points)
+        for name, points in points_by_name.items()
+    ]
 
 
 def _make_point(
-    run: RecordedRun, case: CasePart, part: MetricPart, x: float | None, index: int, label: str
+    run: RecordedRun,
+    case: CasePart,
+    metric_part: MetricPart,
+    x: float | None,
+    index: int,
+    label: str,
 ) -> Point:
-    low, high = (part.min, part.p95) if part.n > 1 else (None, None)
+    low, high = (metric_part.min, metric_part.p95) if metric_part.n > 1 else (None, None)
     if x is None:
         x = float(index)
-    return Point(x, label, part.value, low, high, run.summary.id, case.id, case.status)
+    return Point(x, label, metric_part.value, low, high, run.summary.id, case.id, case.status)
 
 
 def _make_series(
-    name: str, metric: str, part: MetricPart | None, numeric: bool, points: Sequence[Point]
+    name: str, metric: str, metric_part: MetricPart | None, numeric: bool, points: Sequence[Point]
 ) -> Series:
-    unit, better = (part.unit, part.better) if part else ("", "none")
+    unit, better = (metric_part.unit, metric_part.better) if metric_part else ("", "none")
     ordered = tuple(sorted(points, key=lambda point: point.x))
     return Series(name, metric, unit, better, numeric, ordered)
 
@@ -147,16 +158,16 @@ def _parse_id(case: CasePart) -> dict[str, str]:
     inner = case.id.removeprefix(case.name)
     if not (inner.startswith("[") and inner.endswith("]")):
         return {}
-    pairs = (pair.partition("=") for pair in inner[1:-1].split(","))
-    return {key: text for key, _, text in pairs if key in case.params or key == RANKS}
+    assignments = (assignment.partition("=") for assignment in inner[1:-1].split(","))
+    return {name: text for name, _, text in assignments if name in case.params or name == RANKS}
 
 
-def _get_param(case: CasePart, key: str) -> Any:
-    return case.np if key == RANKS and RANKS not in case.params else case.params.get(key)
+def _get_param(case: CasePart, name: str) -> Any:
+    return case.np if name == RANKS and RANKS not in case.params else case.params.get(name)
 
 
-def _format_param(case: CasePart, key: str) -> str:
-    return _parse_id(case).get(key) or format_label(_get_param(case, key))
+def _format_param(case: CasePart, name: str) -> str:
+    return _parse_id(case).get(name) or format_label(_get_param(case, name))
 
 
 def _is_number(value: Any) -> bool:
@@ -165,5 +176,5 @@ def _is_number(value: Any) -> bool:
 
 def _follows(cases: Sequence[CasePart], parameter: str, other: str) -> bool:
     """Return whether a parameter determines the other one."""
-    pairs = {(_format_param(case, parameter), _format_param(case, other)) for case in cases}
-    return len(pairs) == len({first for first, _ in pairs})
+    value_pairs = {(_format_param(case, parameter), _format_param(case, other)) for case in cases}
+    return len(value_pairs) == len({first for first, _ in value_pairs})

@@ -63,14 +63,14 @@ def align_and_wrap(
     rows: Sequence[Sequence[str]], width: int, right: Collection[int] = ()
 ) -> list[str]:
     """Return rows like `align_columns`, with their last cells wrapped at ``width``."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    last_width = max(width - sum(widths) - _GAP * len(widths), _LEAST_ID)
-    lines: list[Sequence[str]] = []
+    first_widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    last_width = max(width - sum(first_widths) - _GAP * len(first_widths), _LEAST_ID)
+    wrapped_rows: list[Sequence[str]] = []
     for *cells, last in rows:
         first, *others = list(_wrap(last, last_width)) or [""]
-        lines.append((*cells, first))
-        lines += [(*[""] * len(cells), other) for other in others]
-    return align_columns(lines, right)
+        wrapped_rows.append((*cells, first))
+        wrapped_rows += [(*[""] * len(cells), other) for other in others]
+    return align_columns(wrapped_rows, right)
 
 
 def render_table(
@@ -84,26 +84,30 @@ def render_table(
         width: The columns of the terminal.
     """
     cells = [[replace_controls(cell) for cell in row] for row in rows]
-    shown = [
+    shown_indices = [
         index
         for index, column in enumerate(columns)
         if not column.optional or any(row[index] for row in cells)
     ]
-    ids = next(index for index, column in enumerate(columns) if column.ids)
-    case_ids = [row[ids] for row in cells]
-    id_width = _compute_id_width(columns, cells, shown, width)
-    optional = [index for index in shown if columns[index].optional]
-    for index in sorted(optional, key=lambda index: (columns[index].rank, index), reverse=True):
+    id_index = next(index for index, column in enumerate(columns) if column.ids)
+    case_ids = [row[id_index] for row in cells]
+    id_width = _compute_id_width(columns, cells, shown_indices, width)
+    optional_indices = [index for index in shown_indices if columns[index].optional]
+    for index in sorted(
+        optional_indices, key=lambda index: (columns[index].rank, index), reverse=True
+    ):
         if _are_distinct(case_ids, id_width):
             break
-        shown.remove(index)
-        id_width = _compute_id_width(columns, cells, shown, width)
-    for row, short in zip(cells, shorten_ids(case_ids, max(id_width, _LEAST_ID)), strict=True):
-        row[ids] = short
-    table = [[columns[index].title for index in shown]]
-    table += [[row[index] for index in shown] for row in cells]
-    right = {position for position, index in enumerate(shown) if columns[index].right}
-    return align_columns(table, right)
+        shown_indices.remove(index)
+        id_width = _compute_id_width(columns, cells, shown_indices, width)
+    for row, short_id in zip(cells, shorten_ids(case_ids, max(id_width, _LEAST_ID)), strict=True):
+        row[id_index] = short_id
+    table = [[columns[index].title for index in shown_indices]]
+    table += [[row[index] for index in shown_indices] for row in cells]
+    right_aligned = {
+        position for position, index in enumerate(shown_indices) if columns[index].right
+    }
+    return align_columns(table, right_aligned)
 
 
 def _are_distinct(ids: Sequence[str], id_width: int) -> bool:
@@ -130,9 +134,9 @@ def _compute_id_width(
 
 def fits_table(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], width: int) -> bool:
     """Return whether a table fits with all columns and distinct shortened ids."""
-    ids = next(index for index, column in enumerate(columns) if column.ids)
+    id_index = next(index for index, column in enumerate(columns) if column.ids)
     id_width = _compute_id_width(columns, rows, range(len(columns)), width)
-    return _are_distinct([row[ids] for row in rows], id_width)
+    return _are_distinct([row[id_index] for row in rows], id_width)
 
 
 def wrap_text(text: str, width: int, indent: str = "  ") -> Iterator[str]:
@@ -164,8 +168,8 @@ def cut_middle(text: str, width: int) -> str:
     """Return a text in at most ``width`` characters, with its middle cut if needed."""
     if len(text) <= width:
         return text
-    tail = (width - 1) // 2
-    return text[: width - 1 - tail] + ELLIPSIS + text[len(text) - tail :]
+    tail_length = (width - 1) // 2
+    return text[: width - 1 - tail_length] + ELLIPSIS + text[len(text) - tail_length :]
 
 
 def shorten_ids(ids: Sequence[str], width: int) -> list[str]:
@@ -176,7 +180,7 @@ def shorten_ids(ids: Sequence[str], width: int) -> list[str]:
     """
     if max(map(len, ids), default=0) <= width:
         return list(ids)
-    short = [drop_parameter_names(case_id) for case_id in ids]
-    if len(set(short)) < len(set(ids)):
-        short = list(ids)
-    return [cut_middle(case_id, width) for case_id in short]
+    short_ids = [drop_parameter_names(case_id) for case_id in ids]
+    if len(set(short_ids)) < len(set(ids)):
+        short_ids = list(ids)
+    return [cut_middle(case_id, width) for case_id in short_ids]

@@ -17,7 +17,7 @@ from spbench.report.baselines.model import SCHEMA, BaselineFile
 
 SUFFIX = ".json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_RUN = re.compile(r"last(~\d+)?|\d{8}(-.*)?")
+_RUN_NAME = re.compile(r"last(~\d+)?|\d{8}(-.*)?")
 """The names that are reserved for runs."""
 
 
@@ -29,7 +29,7 @@ def baseline_path(home: Path, name: str) -> Path:
     """
     if name.endswith(SUFFIX):
         return Path(name)
-    if _RUN.fullmatch(name):
+    if _RUN_NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot name a baseline: it names a run")
     if not _NAME.fullmatch(name):
         use = "letters, digits and . _ - with a letter or digit first, or a path to a .json"
@@ -64,7 +64,7 @@ def load_baseline(home: Path, name: str) -> BaselineFile:
         raise UsageError(f"there is no baseline {name!r} ({path}){hint}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"baseline {path} cannot be read: {error}") from None
-    return _read(content, path)
+    return _parse_baseline(content, path)
 
 
 def is_baseline(path: Path) -> bool:
@@ -77,7 +77,7 @@ def is_baseline(path: Path) -> bool:
     return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
 
 
-def _read(content: Any, path: Path) -> BaselineFile:
+def _parse_baseline(content: Any, path: Path) -> BaselineFile:
     schema = content.get("schema") if isinstance(content, dict) else None
     if isinstance(schema, str) and schema != SCHEMA and schema.startswith("spbench.baseline/"):
         raise UsageError(
@@ -101,8 +101,8 @@ def save_baseline(home: Path, name: str, baseline: BaselineFile) -> Path:
     """
     path = baseline_path(home, name)
     _check_is_baseline(home, path)
-    text = baseline.model_dump_json(by_alias=True, indent=1) + "\n"
-    write_file(path, text, root=path.parent)
+    json_text = baseline.model_dump_json(by_alias=True, indent=1) + "\n"
+    write_file(path, json_text, root=path.parent)
     return path
 
 

@@ -48,8 +48,10 @@ def make_baseline(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]
     id_ = run.summary.id
     if run.summary.verdict == RunStatus.RUNNING:
         raise UsageError(f"run {id_} is still running; wait for its end")
-    reasons = {case.id: explain_unfit(case) for case in run.cases.values()}
-    cases = [_make_case(case, id_) for case in run.cases.values() if reasons[case.id] is None]
+    reason_by_case = {case.id: explain_unfit(case) for case in run.cases.values()}
+    cases = [
+        _make_case(case, id_) for case in run.cases.values() if reason_by_case[case.id] is None
+    ]
     if not any(case.metrics for case in cases):
         raise UsageError(f"no case of run {id_} has results that a later run could be held against")
     version = run.environment.get("spbench")
@@ -59,11 +61,11 @@ def make_baseline(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]
         runs=[id_],
         suite=run.summary.suite,
         spbench=version if isinstance(version, str) else None,
-        environment={k: v for k, v in run.environment.items() if k == "fingerprint"},
+        environment={name: fact for name, fact in run.environment.items() if name == "fingerprint"},
         cases=cases,
     )
     left_out = CaseChanges()
-    for id_, reason in reasons.items():
+    for id_, reason in reason_by_case.items():
         if reason:
             left_out.add(f"left out, {reason}", id_)
     return baseline, left_out.lines()
@@ -109,17 +111,17 @@ def fault_warnings(run: RecordedRun) -> Iterator[str]:
 
 def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
     """Yield warnings on cases with too few launches for a comparison of all cases."""
-    counts = {
+    launches_by_case = {
         case.id: len(case.metrics[HEADLINE].launches)
         for case in baseline.cases
         if HEADLINE in case.metrics
     }
-    needed = compute_min_launches(len(counts)) if counts else 0
-    for count in sorted({count for count in counts.values() if count < needed}):
-        few = [id_ for id_, launches in counts.items() if launches == count]
+    needed = compute_min_launches(len(launches_by_case)) if launches_by_case else 0
+    for count in sorted({count for count in launches_by_case.values() if count < needed}):
+        few_cases = [id_ for id_, launches in launches_by_case.items() if launches == count]
         yield (
             f"warning: too few launches to find a difference ({count} per case, {needed} needed): "
-            f"{name_cases(few)}; repeat the run with `--set repeat={needed}`"
+            f"{name_cases(few_cases)}; repeat the run with `--set repeat={needed}`"
         )
 
 
@@ -146,11 +148,14 @@ def update_baseline(
         raise UsageError(f"run {run.summary.id} cannot update {old.name}: {mismatch}")
     new, left_out = make_baseline(old.name, run)
     changes = CaseChanges()
-    outcomes = {row.case: row.outcome for row in rows}
-    later = {case.id: case for case in new.cases}
-    cases = [_update_case(case, later.get(case.id), outcomes, changes, widen) for case in old.cases]
+    outcome_by_case = {row.case: row.outcome for row in rows}
+    new_by_id = {case.id: case for case in new.cases}
+    cases = [
+        _update_case(case, new_by_id.get(case.id), outcome_by_case, changes, widen)
+        for case in old.cases
+    ]
     old_ids = {case.id for case in old.cases}
-    for case in later.values():
+    for case in new_by_id.values():
         if case.id not in old_ids:
             cases.append(case)
             changes.add("added, new in the run", case.id)
@@ -164,11 +169,11 @@ def update_baseline(
 def _update_case(
     old: BaselineCase,
     new: BaselineCase | None,
-    outcomes: Mapping[str, Outcome | None],
+    outcome_by_case: Mapping[str, Outcome | None],
     changes: CaseChanges,
     widen: bool,
 ) -> BaselineCase:
-    outcome = outcomes.get(old.id)
+    outcome = outcome_by_case.get(old.id)
     if new is None or outcome is None or set(new.runs) <= set(old.runs):
         reason = "already part of it" if new and outcome else "no time in the run to compare"
         changes.add(f"kept, {reason}", old.id)
@@ -190,12 +195,12 @@ def _update_case(
             "metrics": new.metrics | merged_metrics,
             "runs": [*old.runs, *new.runs],
             "noisy": old.noisy or new.noisy,
-            "crowded": _either_crowded(old, new),
+            "crowded": _is_either_crowded(old, new),
         }
     )
 
 
-def _either_crowded(old: BaselineCase, new: BaselineCase) -> bool | None:
+def _is_either_crowded(old: BaselineCase, new: BaselineCase) -> bool | None:
     """Return whether one of two cases had more ranks than cores; None: unknown."""
     if old.crowded or new.crowded:
         return True
@@ -230,20 +235,20 @@ def make_baseline_run(baseline: BaselineFile, path: Path) -> RecordedRun:
         exit_code=None,
         argv=(),
         duration_s=None,
-        host=", ".join(_hosts(baseline)) or None,
+        host=", ".join(_list_hosts(baseline)) or None,
     )
-    cases = {case.id: _make_part(case) for case in baseline.cases}
+    cases = {case.id: _make_case_part(case) for case in baseline.cases}
     made_of = (baseline.run, *baseline.runs)
     return RecordedRun(summary, cases, environment=baseline.environment, made_of=made_of)
 
 
-def _hosts(baseline: BaselineFile) -> Iterator[str]:
+def _list_hosts(baseline: BaselineFile) -> Iterator[str]:
     fingerprint = baseline.environment.get("fingerprint")
     hosts = fingerprint.get("hosts") if isinstance(fingerprint, dict) else None
     return map(str, hosts) if isinstance(hosts, list) else iter(())
 
 
-def _launch(case: BaselineCase) -> LaunchPart | None:
+def _make_launch_part(case: BaselineCase) -> LaunchPart | None:
     """Return the launch; only whether it was crowded is known, if at all."""
     if case.crowded is None:
         return None
@@ -252,13 +257,13 @@ def _launch(case: BaselineCase) -> LaunchPart | None:
     )
 
 
-def _limits(case: BaselineCase) -> dict[str, LimitPart]:
+def _make_limit_parts(case: BaselineCase) -> dict[str, LimitPart]:
     if case.reference_ms is None:
         return {}
     return {HEADLINE: LimitPart(value=case.reference_ms, unit="ms", measured_by="a baseline's run")}
 
 
-def _make_part(case: BaselineCase) -> CasePart:
+def _make_case_part(case: BaselineCase) -> CasePart:
     metrics = {
         name: MetricPart.model_construct(
             value=metric.value,
@@ -280,16 +285,16 @@ def _make_part(case: BaselineCase) -> CasePart:
         status=CaseStatus.PASSED,
         reason=None,
         noisy=case.noisy,
-        launch=_launch(case),
-        limits=_limits(case),
-        checks=[_passed_check(name, case.np) for name in case.checks],
+        launch=_make_launch_part(case),
+        limits=_make_limit_parts(case),
+        checks=[_make_passed_check(name, case.np) for name in case.checks],
         metrics=metrics,
         medians={name: metric.launches for name, metric in case.metrics.items()},
         fastest=case.metrics[HEADLINE].fastest if HEADLINE in case.metrics else [],
     )
 
 
-def _passed_check(name: str, np: int) -> CheckPart:
+def _make_passed_check(name: str, np: int) -> CheckPart:
     """Return a check that passed on all ranks; a baseline does not keep its numbers."""
     return CheckPart(
         name=name,

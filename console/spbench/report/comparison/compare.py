@@ -73,32 +73,34 @@ def compare(
         only_b=tuple(id_ for id_ in b.cases if id_ not in a.cases),
         conditions=(find_conditions(a), find_conditions(b)),
         machines=describe_machine_differences(a, b),
-        versions=_different_versions(common),
-        references=_reference_ratios(common),
+        versions=_find_different_versions(common),
+        references=_compute_reference_ratios(common),
     )
 
 
-def _reference_ratios(common: Iterable[tuple[CasePart, CasePart]]) -> dict[str, float]:
+def _compute_reference_ratios(common: Iterable[tuple[CasePart, CasePart]]) -> dict[str, float]:
     """Return the ratio of the references of both times, b over a, by case."""
-    ratios = {}
+    ratio_by_case = {}
     for a, b in common:
-        values = [side.limits[HEADLINE].value for side in (a, b) if HEADLINE in side.limits]
-        positive = [value for value in values if value is not None and value > 0]
-        if len(positive) == 2:
-            ratios[a.id] = positive[1] / positive[0]
-    return ratios
+        references = [side.limits[HEADLINE].value for side in (a, b) if HEADLINE in side.limits]
+        positive_references = [
+            reference for reference in references if reference is not None and reference > 0
+        ]
+        if len(positive_references) == 2:
+            ratio_by_case[a.id] = positive_references[1] / positive_references[0]
+    return ratio_by_case
 
 
-def _different_versions(
+def _find_different_versions(
     common: Iterable[tuple[CasePart, CasePart]],
 ) -> dict[str, tuple[str, ...]]:
     """Return the cases with different benchmark versions, by a clause on the versions."""
-    versions: dict[str, tuple[str, ...]] = {}
+    cases_by_clause: dict[str, tuple[str, ...]] = {}
     for a, b in common:
         if a.benchmark == b.benchmark and a.version != b.version:
             clause = f"{a.benchmark} has version {a.version} in a, {b.version} in b"
-            versions[clause] = (*versions.get(clause, ()), a.id)
-    return versions
+            cases_by_clause[clause] = (*cases_by_clause.get(clause, ()), a.id)
+    return cases_by_clause
 
 
 def collect_chances(pairs: Iterable[CasePair]) -> dict[str, float]:
@@ -135,15 +137,15 @@ def judge_pair(pair: CasePair, is_different: Mapping[str, bool]) -> CasePair:
             rows.append(_judge_row(row, is_different[pair.id], len(is_different)))
         else:
             rows.append(_judge_row(row, row.chance <= LEVEL, 1))
-    time = next((row for row in rows if row.metric == HEADLINE), None)
-    return replace(pair, rows=tuple(_use_outcome_of_time(row, time) for row in rows))
+    time_row = next((row for row in rows if row.metric == HEADLINE), None)
+    return replace(pair, rows=tuple(_use_outcome_of_time(row, time_row) for row in rows))
 
 
-def _use_outcome_of_time(row: MetricRow, time: MetricRow | None) -> MetricRow:
+def _use_outcome_of_time(row: MetricRow, time_row: MetricRow | None) -> MetricRow:
     """Return a row with the outcome of the time if it has an interval and no chance."""
-    if time is None or row.interval is None or row.chance is not None:
+    if time_row is None or row.interval is None or row.chance is not None:
         return row
-    return replace(row, chance=time.chance, outcome=row.outcome or time.outcome)
+    return replace(row, chance=time_row.chance, outcome=row.outcome or time_row.outcome)
 
 
 def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
@@ -166,7 +168,7 @@ def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
         reason = None
         if row.by_fastest:
             reason = f"by the fastest iteration of each launch, {ratio:.2f}x"
-        return replace(row, outcome=_direction(row, ratio), reason=reason)
+        return replace(row, outcome=_choose_direction(row, ratio), reason=reason)
     if max(high, 1 / low) <= 1 + RESOLUTION:
         return replace(row, outcome=Outcome.SAME)
 
@@ -190,7 +192,7 @@ def rules_out_slowdown(row: MetricRow) -> bool:
     return row.interval[1] <= 1 + RESOLUTION
 
 
-def _direction(row: MetricRow, ratio: float) -> Outcome:
+def _choose_direction(row: MetricRow, ratio: float) -> Outcome:
     return Outcome.BETTER if (ratio < 1) == (row.better == "lower") else Outcome.WORSE
 
 
@@ -202,15 +204,15 @@ def _judge_without_test(row: MetricRow, ratio: float, reason: str) -> MetricRow:
     if row.factor is None or max(ratio, 1 / ratio) <= row.factor.value:
         return replace(row, outcome=Outcome.TOO_FEW, reason=reason)
     reason = f"beyond a factor of {row.factor.value:.3g} ({row.factor.source})"
-    return replace(row, outcome=_direction(row, ratio), by_factor=True, reason=reason)
+    return replace(row, outcome=_choose_direction(row, ratio), by_factor=True, reason=reason)
 
 
 def _explain_too_few(row: MetricRow, tests: int) -> str:
     launches = f"{row.launches[0]} and {row.launches[1]} launches"
-    needed = f"{compute_min_launches(tests)} a side would tell"
+    needed_text = f"{compute_min_launches(tests)} a side would tell"
     if row.metric != HEADLINE:
-        return f"{launches}; {needed}"
+        return f"{launches}; {needed_text}"
     if row.factor is None:
-        return f"{launches} of a noisy case; {needed}"
-    within = f"within a factor of {row.factor.value:.3g} ({row.factor.source})"
-    return f"{launches}; {within}; {needed}"
+        return f"{launches} of a noisy case; {needed_text}"
+    within_text = f"within a factor of {row.factor.value:.3g} ({row.factor.source})"
+    return f"{launches}; {within_text}; {needed_text}"

@@ -35,9 +35,9 @@ def find_faults(summary: RunSummary) -> tuple[str, ...]:
     They are read from the run's folder, because ``run --failed`` repeats the faults of an earlier
     run. For a report without its folder, they are read from the command line in the report.
     """
-    recorded = _read_recorded_faults(summary)
-    faults = recorded if recorded is not None else parse_planted_faults(summary.argv)
-    return tuple(dict.fromkeys(map(_describe, faults)))
+    recorded_faults = _read_recorded_faults(summary)
+    faults = recorded_faults if recorded_faults is not None else parse_planted_faults(summary.argv)
+    return tuple(dict.fromkeys(map(_describe_fault, faults)))
 
 
 def _read_recorded_faults(summary: RunSummary) -> list[str] | None:
@@ -50,7 +50,7 @@ def _read_recorded_faults(summary: RunSummary) -> list[str] | None:
     return [str(fault) for fault in faults] if isinstance(faults, list) else None
 
 
-def _describe(fault: str) -> str:
+def _describe_fault(fault: str) -> str:
     name, separator, case = fault.partition("@")
     return f"{name} (case {case})" if separator else name
 
@@ -89,21 +89,25 @@ def make_past_lookup(home: Path, a: RecordedRun, b: RecordedRun) -> PastLaunches
     fingerprint = a.fingerprint.get("id")
     if not isinstance(fingerprint, str) or fingerprint != b.fingerprint.get("id"):
         return no_past_launches
-    runs_by_work = find_past_runs(home, HEADLINE, fingerprint)
-    compared = {*(a.made_of or [a.summary.id]), *(b.made_of or [b.summary.id])}
-    newest = max(compared)  # ids begin with the time
+    launches_by_case_and_work = find_past_runs(home, HEADLINE, fingerprint)
+    compared_runs = {*(a.made_of or [a.summary.id]), *(b.made_of or [b.summary.id])}
+    newest_run = max(compared_runs)  # ids begin with the time
 
     def select_launches(case: str, metric: str) -> Sequence[Sequence[float]]:
-        work = _work_id(a, case)
+        work = _hash_case_work(a, case)
         if metric != HEADLINE or not work:
             return []
-        runs = runs_by_work.get((case, work), {})
-        return [launches for run, launches in runs.items() if run not in compared and run < newest]
+        launches_by_run = launches_by_case_and_work.get((case, work), {})
+        return [
+            launches
+            for run, launches in launches_by_run.items()
+            if run not in compared_runs and run < newest_run
+        ]
 
     return select_launches
 
 
-def _work_id(run: RecordedRun, case: str) -> str | None:
+def _hash_case_work(run: RecordedRun, case: str) -> str | None:
     part = run.cases.get(case)
     if part is None:
         return None

@@ -40,7 +40,7 @@ class DecidingFactor:
         return f"from {self.recorded} recorded launches"
 
 
-def deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
+def estimate_deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
     """Return the factor that recorded launches of a case support.
 
     It is the end of the 99.9 % prediction interval of the ratio of two further launches, if
@@ -50,14 +50,16 @@ def deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
     Args:
         recorded: The times of launches of one case on one set of machines, all above 0.
     """
-    logs = list(map(math.log, recorded))
-    count = len(logs)
-    log_range = max(logs, default=0.0) - min(logs, default=0.0)
+    log_times = list(map(math.log, recorded))
+    count = len(log_times)
+    log_range = max(log_times, default=0.0) - min(log_times, default=0.0)
     if count < LEAST_RECORDED:
         return DecidingFactor(max(DEFAULT_FACTOR, _finite_exp(log_range)), count)
     quantile = next(_QUANTILES[n] for n in reversed(_QUANTILES) if n < count)
-    predicted = quantile * math.sqrt(2) * stdev(logs)
-    return DecidingFactor(max(LEAST_FACTOR, _finite_exp(max(log_range, predicted))), count)
+    log_prediction_range = quantile * math.sqrt(2) * stdev(log_times)
+    return DecidingFactor(
+        max(LEAST_FACTOR, _finite_exp(max(log_range, log_prediction_range))), count
+    )
 
 
 def _finite_exp(logarithm: float) -> float:

@@ -20,7 +20,7 @@ def judge_cases(
     """Yield the judgement of each case of run b, then of each that is missing in b."""
     for id_, case in b.cases.items():
         if reason := explain_broken(a.cases.get(id_), case):
-            outcome = _decided_outcome(pairs[id_]) if id_ in pairs else None
+            outcome = _get_decided_outcome(pairs[id_]) if id_ in pairs else None
             yield CaseJudgement(id_, JudgementKind.BROKEN, outcome, reason)
         elif id_ not in pairs:
             yield CaseJudgement(id_, JudgementKind.UNJUDGED, reason=f"not in {_name_run(a)}")
@@ -34,14 +34,14 @@ def judge_cases(
 
 
 def _judge_pair(pair: CasePair) -> CaseJudgement:
-    if outcome := _decided_outcome(pair):
+    if outcome := _get_decided_outcome(pair):
         return CaseJudgement(pair.id, JudgementKind.JUDGED, outcome)
     row = pair.headline
     reason = "its time was not measured" if row is None else row.reason
     return CaseJudgement(pair.id, JudgementKind.UNJUDGED, reason=reason)
 
 
-def _decided_outcome(pair: CasePair) -> Outcome | None:
+def _get_decided_outcome(pair: CasePair) -> Outcome | None:
     row = pair.headline
     if row is None or row.outcome is None:
         return None
@@ -77,9 +77,9 @@ def explain_broken(a: CasePart | None, b: CasePart) -> str | None:
         return b.reason or b.status
     if a is None or a.version != b.version:
         return None
-    checks = {check.name for check in b.checks}
-    missing = [check.name for check in a.checks if check.name not in checks]
-    return f"check {missing[0]} is missing" if missing else None
+    check_names = {check.name for check in b.checks}
+    missing_checks = [check.name for check in a.checks if check.name not in check_names]
+    return f"check {missing_checks[0]} is missing" if missing_checks else None
 
 
 def explain_unfit(case: CasePart) -> str | None:
@@ -87,7 +87,7 @@ def explain_unfit(case: CasePart) -> str | None:
 
     The numbers of a case with a failed expectation are results.
     """
-    failed = [check.name for check in case.checks if check.status == CheckOutcome.FAILED]
-    if failed:
-        return f"check {failed[0]} failed"
+    failed_checks = [check.name for check in case.checks if check.status == CheckOutcome.FAILED]
+    if failed_checks:
+        return f"check {failed_checks[0]} failed"
     return None if case.status.is_measured else case.status

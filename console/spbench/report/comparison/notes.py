@@ -74,14 +74,14 @@ def comparison_summary(comparison: RunComparison) -> str:
     counts = Counter(case.outcome for case in comparison.judged_as(JudgementKind.JUDGED))
     outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
     detail = f" ({', '.join(outcomes)})" if outcomes else ""
-    parts = [
+    count_texts = [
         f"{counts.total()} of {format_quantity(len(comparison.judgements), 'case')} judged{detail}"
     ]
     if unjudged := comparison.judged_as(JudgementKind.UNJUDGED):
-        parts.append(f"{len(unjudged)} not judged")
+        count_texts.append(f"{len(unjudged)} not judged")
     if broken := comparison.judged_as(JudgementKind.BROKEN):
-        parts.append(f"{len(broken)} broken")
-    return ", ".join(parts)
+        count_texts.append(f"{len(broken)} broken")
+    return ", ".join(count_texts)
 
 
 def comparison_notes(comparison: RunComparison) -> list[str]:
@@ -89,7 +89,7 @@ def comparison_notes(comparison: RunComparison) -> list[str]:
     notes = [
         *broken_notes(comparison),
         *unjudged_notes(comparison),
-        *_judged_notes(comparison),
+        *_generate_judged_notes(comparison),
         *noise_notes(comparison),
     ]
     overall = compute_overall(comparison)
@@ -114,119 +114,123 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
         notes.append(_RULES.format(" or ".join(map(format_exact_percent, tolerances))))
     if all_metrics:
         notes.append(_ONE_BY_ONE)
-        separate = [
+        separate_metrics = [
             format_metric_name(row.metric, row.unit)
             for pair in comparison.cases
             for row in pair.rows
             if row.metric in list_separate_metrics(pair.benchmark)
         ]
-        if separate:
-            names = ", ".join(dict.fromkeys(separate))
+        if separate_metrics:
+            names = ", ".join(dict.fromkeys(separate_metrics))
             notes.append(f"Measured in other loops, not parts of the time: {names}.")
     return notes
 
 
 def broken_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the reasons why cases are broken in b, each reason once."""
-    by_reason: dict[str, list[str]] = {}
+    cases_by_reason: dict[str, list[str]] = {}
     for case in comparison.judged_as(JudgementKind.BROKEN):
-        by_reason.setdefault(str(case.reason).rstrip("."), []).append(case.case)
-    for reason, cases in list(by_reason.items())[:MOST_BROKEN]:
+        cases_by_reason.setdefault(str(case.reason).rstrip("."), []).append(case.case)
+    for reason, cases in list(cases_by_reason.items())[:MOST_BROKEN]:
         yield f"Broken in b, {reason}: {name_cases(cases)}."
-    hidden = list(by_reason.values())[MOST_BROKEN:]
-    if count := sum(map(len, hidden)):
+    hidden_cases = list(cases_by_reason.values())[MOST_BROKEN:]
+    if count := sum(map(len, hidden_cases)):
         yield f"Broken in b, too: {format_quantity(count, 'more case')}."
-    if by_reason:
+    if cases_by_reason:
         yield f"See `spbench results show {comparison.b.id}` for the details."
 
 
 def noise_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield a note for each run with noisy cases, and one on ranks that share cores."""
     common = {pair.id for pair in comparison.cases}
-    crowded = []
+    crowded_texts = []
     is_disturbed = False
     for name, conditions in zip("ab", comparison.conditions, strict=True):
-        noise = {id_: reason for id_, reason in conditions.noise.items() if id_ in common}
-        if noise:
+        reason_by_case = {id_: reason for id_, reason in conditions.noise.items() if id_ in common}
+        if reason_by_case:
             is_disturbed = True
-            yield _noise_note(name, noise)
+            yield _make_noise_note(name, reason_by_case)
         if count := len(conditions.crowded & common):
-            crowded.append(f"in {name} ({format_quantity(count, 'case')})")
-    if crowded:
-        yield f"More ranks than cores {' and '.join(crowded)}."
-    if is_disturbed or crowded:
+            crowded_texts.append(f"in {name} ({format_quantity(count, 'case')})")
+    if crowded_texts:
+        yield f"More ranks than cores {' and '.join(crowded_texts)}."
+    if is_disturbed or crowded_texts:
         yield f"{_DISTURBED} {_QUIET}"
 
 
-def _noise_note(name: str, noise: Mapping[str, str]) -> str:
+def _make_noise_note(name: str, reason_by_case: Mapping[str, str]) -> str:
     """Return a note on the noise of a run, with the reason of the most disturbed case."""
-    worst = max(noise, key=lambda id_: _largest_percent(noise[id_]))
-    reason = _PERCENT.sub(r"\1 %", noise[worst])
-    return f"Noise in {name} ({format_quantity(len(noise), 'case')}), most in {worst}: {reason}."
+    noisiest_case = max(reason_by_case, key=lambda id_: _find_largest_percent(reason_by_case[id_]))
+    reason = _PERCENT.sub(r"\1 %", reason_by_case[noisiest_case])
+    count = format_quantity(len(reason_by_case), "case")
+    return f"Noise in {name} ({count}), most in {noisiest_case}: {reason}."
 
 
-def _largest_percent(reason: str) -> float:
+def _find_largest_percent(reason: str) -> float:
     return max(map(float, _PERCENT.findall(reason)), default=0.0)
 
 
-def _judged_notes(comparison: RunComparison) -> Iterator[str]:
+def _generate_judged_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield remarks on cases that were compared, judged or not."""
-    judged = {case.case for case in comparison.judged_as(JudgementKind.JUDGED)}
-    failed: dict[str, list[str]] = {"a": [], "b": []}
-    fastest = []
-    large = []
+    judged_ids = {case.case for case in comparison.judged_as(JudgementKind.JUDGED)}
+    failed_ids_by_run: dict[str, list[str]] = {"a": [], "b": []}
+    by_fastest_texts = []
+    by_factor_texts = []
     for pair in comparison.cases:
         row = pair.headline
-        if row is None or pair.id not in judged:
+        if row is None or pair.id not in judged_ids:
             continue
         for run, status in (("a", pair.status_a), ("b", pair.status_b)):
             if status != CaseStatus.PASSED:
-                failed[run].append(pair.id)
+                failed_ids_by_run[run].append(pair.id)
         if row.by_fastest and row.fastest and row.outcome != Outcome.SAME:
-            fastest.append(f"{pair.id} ({format_factor(row.fastest)})")
+            by_fastest_texts.append(f"{pair.id} ({format_factor(row.fastest)})")
         if row.by_factor and row.factor:
-            large.append(f"{pair.id} (beyond {format_factor(row.factor.value)})")
-    if fastest:
+            by_factor_texts.append(f"{pair.id} (beyond {format_factor(row.factor.value)})")
+    if by_fastest_texts:
         yield (
             "Judged by the fastest iteration of each launch, since medians scatter more: "
-            f"{name_cases(fastest)}."
+            f"{name_cases(by_fastest_texts)}."
         )
-    if large:
-        yield f"Judged with few launches, since the ratio is large: {name_cases(large)}."
-    yield from _past_notes(comparison)
-    yield from _reference_notes(comparison)
-    for run, cases in failed.items():
+    if by_factor_texts:
+        yield f"Judged with few launches, since the ratio is large: {name_cases(by_factor_texts)}."
+    yield from _generate_past_notes(comparison)
+    yield from _generate_reference_notes(comparison)
+    for run, cases in failed_ids_by_run.items():
         if cases:
             reason = "by an expectation or a planted fault" if run == "a" else "by a planted fault"
             yield f"Failed in {run} {reason}, but compared: {name_cases(cases)}."
-    yield from _settings_notes(comparison)
+    yield from _generate_settings_notes(comparison)
 
 
-def _past_notes(comparison: RunComparison) -> Iterator[str]:
+def _generate_past_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield notes on cases with and without an interval widened by earlier runs."""
-    times = {row.case: row for row in comparison.rows if row.metric == HEADLINE}
-    widened = [
+    time_row_by_case = {row.case: row for row in comparison.rows if row.metric == HEADLINE}
+    widened_texts = [
         f"{case} ({format_quantity(row.past, 'run')})"
-        for case, row in times.items()
+        for case, row in time_row_by_case.items()
         if row.past and row.interval
     ]
-    if widened:
-        yield f"Interval as wide as earlier runs on these machines differ: {name_cases(widened)}."
-    provisional = [
+    if widened_texts:
+        yield (
+            "Interval as wide as earlier runs on these machines differ: "
+            f"{name_cases(widened_texts)}."
+        )
+    provisional_ids = [
         case.case
         for case in comparison.judged_as(JudgementKind.JUDGED)
         if case.outcome != Outcome.SAME
-        and (row := times.get(case.case)) is not None
+        and (row := time_row_by_case.get(case.case)) is not None
         and not (row.past or row.by_factor)
     ]
-    if provisional:
+    if provisional_ids:
         yield (
-            f"Provisional: {name_cases(provisional)}. Fewer than {MIN_PAST_RUNS} earlier runs show "
-            "how much times change from run to run; run both sides again to confirm."
+            f"Provisional: {name_cases(provisional_ids)}. Fewer than {MIN_PAST_RUNS} earlier runs "
+            "show how much times change from run to run; run both sides again to confirm."
         )
 
 
-def _reference_notes(comparison: RunComparison) -> Iterator[str]:
+def _generate_reference_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield a note on cases with references that changed like their times.
 
     This happens if the machine has changed. The criterion is that the logarithm of the reference's
@@ -235,37 +239,38 @@ def _reference_notes(comparison: RunComparison) -> Iterator[str]:
     """
     if any(conditions.faults for conditions in comparison.conditions):
         return
-    times = {row.case: row.ratio for row in comparison.rows if row.metric == HEADLINE}
-    changed_alike = []
+    time_ratio_by_case = {row.case: row.ratio for row in comparison.rows if row.metric == HEADLINE}
+    changed_alike_texts = []
     for case in comparison.judged_as(JudgementKind.JUDGED):
-        ratio = comparison.references.get(case.case)
-        time_ratio = times.get(case.case)
-        if ratio is None or not time_ratio or case.outcome == Outcome.SAME:
+        reference_ratio = comparison.references.get(case.case)
+        time_ratio = time_ratio_by_case.get(case.case)
+        if reference_ratio is None or not time_ratio or case.outcome == Outcome.SAME:
             continue
-        change = math.log(ratio)
-        time_change = math.log(time_ratio)
-        is_large = abs(change) > math.log1p(TOLERANCE) and 2 * abs(change) >= abs(time_change)
-        if is_large and change * time_change > 0:
-            changed_alike.append(f"{case.case} ({format_factor(ratio)})")
-    if changed_alike:
+        log_reference_ratio = math.log(reference_ratio)
+        log_time_ratio = math.log(time_ratio)
+        is_large = abs(log_reference_ratio) > math.log1p(TOLERANCE)
+        is_half_of_time = 2 * abs(log_reference_ratio) >= abs(log_time_ratio)
+        if is_large and is_half_of_time and log_reference_ratio * log_time_ratio > 0:
+            changed_alike_texts.append(f"{case.case} ({format_factor(reference_ratio)})")
+    if changed_alike_texts:
         yield (
             "Their references changed alike, so that the machine may have changed rather than the "
-            f"code: {name_cases(changed_alike)}."
+            f"code: {name_cases(changed_alike_texts)}."
         )
 
 
-def _settings_notes(comparison: RunComparison) -> Iterator[str]:
-    by_difference: dict[str, list[str]] = {}
+def _generate_settings_notes(comparison: RunComparison) -> Iterator[str]:
+    cases_by_difference: dict[str, list[str]] = {}
     for pair in comparison.cases:
-        for difference in _other_differences(comparison, pair):
-            by_difference.setdefault(difference, []).append(pair.id)
-    for difference, cases in by_difference.items():
+        for difference in _generate_other_differences(comparison, pair):
+            cases_by_difference.setdefault(difference, []).append(pair.id)
+    for difference, cases in cases_by_difference.items():
         yield f"Other settings, {difference}: {name_cases(cases)}."
 
 
-def _other_differences(comparison: RunComparison, pair: CasePair) -> Iterator[str]:
+def _generate_other_differences(comparison: RunComparison, pair: CasePair) -> Iterator[str]:
     """Yield the differences of a case that are in no other note."""
-    noise = {
+    noise_clauses = {
         f"noisy in {name}: {conditions.noise[pair.id]}"
         for name, conditions in zip("ab", comparison.conditions, strict=True)
         if pair.id in conditions.noise
@@ -273,5 +278,5 @@ def _other_differences(comparison: RunComparison, pair: CasePair) -> Iterator[st
     row = pair.headline
     reason = row.reason if row is not None and row.reason else ""
     for difference in pair.differences:
-        if difference not in noise and difference not in reason:
+        if difference not in noise_clauses and difference not in reason:
             yield difference

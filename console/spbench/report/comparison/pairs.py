@@ -9,7 +9,7 @@ from typing import Any
 from spbench.record.efficiency import is_ratio_of_times
 from spbench.record.runs.case_durations import UNTIMED_PARAMS
 from spbench.report.comparison.conditions import PastLaunches
-from spbench.report.comparison.deciding_factor import DecidingFactor, deciding_factor
+from spbench.report.comparison.deciding_factor import DecidingFactor, estimate_deciding_factor
 from spbench.report.comparison.judgement import explain_broken, explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome
 from spbench.report.model import CasePart
@@ -27,7 +27,7 @@ PROPORTIONAL = 0.01
 
 It is not 0, because rates are computed from the median of the slowest rank.
 """
-_Sides = tuple[Sequence[float], Sequence[float]]
+_LaunchValues = tuple[Sequence[float], Sequence[float]]
 """The values of the launches of a and of b."""
 
 
@@ -56,24 +56,24 @@ def pair_cases(
     if a.version != b.version:
         mismatch = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
     elif not force and mismatch is None:
-        mismatch = "; ".join(_work_differences(a, b)) or None
+        mismatch = "; ".join(_generate_work_differences(a, b)) or None
 
     names = dict.fromkeys((*a.metrics, *b.metrics))
     rows = [_compare_metric(a, b, name, past_launches, unfit, mismatch) for name in names]
-    time = next((row for row in rows if row.metric == HEADLINE), None)
+    time_row = next((row for row in rows if row.metric == HEADLINE), None)
     return CasePair(
         id=a.id,
         status_a=a.status,
         status_b=b.status,
-        differences=tuple(_differences(a, b)),
+        differences=tuple(_generate_differences(a, b)),
         broken=explain_broken(a, b) is not None,
         benchmark=a.benchmark,
-        rows=tuple(_use_interval_of_time(row, time, (a, b)) for row in rows),
+        rows=tuple(_use_interval_of_time(row, time_row, (a, b)) for row in rows),
     )
 
 
 def _use_interval_of_time(
-    row: MetricRow, time: MetricRow | None, sides: tuple[CasePart, CasePart]
+    row: MetricRow, time_row: MetricRow | None, cases: tuple[CasePart, CasePart]
 ) -> MetricRow:
     """Return a row with the interval of the time if it follows from the time.
 
@@ -82,36 +82,36 @@ def _use_interval_of_time(
     copies the outcome of the time to it, since a separate test could judge the same measurement
     differently.
     """
-    if time is None or time.interval is None or row.metric == HEADLINE:
+    if time_row is None or time_row.interval is None or row.metric == HEADLINE:
         return row
     if row.chance is None or row.ratio is None or row.better == "none":
         return row
-    launches: list[tuple[float, float]] = []
-    for case in sides:
-        values = launch_medians(case, row.metric)
-        times = launch_medians(case, HEADLINE)
-        if len(values) != len(times):
+    values_and_times_ms: list[tuple[float, float]] = []
+    for case in cases:
+        launch_values = launch_medians(case, row.metric)
+        launch_times_ms = launch_medians(case, HEADLINE)
+        if len(launch_values) != len(launch_times_ms):
             return row  # for example the skew, of which a run has only one value
-        launches += zip(values, times, strict=True)
-    is_inverse = row.better != time.better
+        values_and_times_ms += zip(launch_values, launch_times_ms, strict=True)
+    is_inverse = row.better != time_row.better
     if is_inverse:
-        is_proportional = _is_constant([value * time_ms for value, time_ms in launches])
+        is_proportional = _is_constant([value * time_ms for value, time_ms in values_and_times_ms])
     else:
-        is_proportional = _is_constant([value / time_ms for value, time_ms in launches])
+        is_proportional = _is_constant([value / time_ms for value, time_ms in values_and_times_ms])
     if not is_proportional:
         return row
-    low, high = time.interval
+    low, high = time_row.interval
     if is_inverse:
         low, high = 1 / high, 1 / low
     interval = min(low, row.ratio), max(high, row.ratio)
-    return replace(row, interval=interval, chance=None, past=time.past)
+    return replace(row, interval=interval, chance=None, past=time_row.past)
 
 
-def _is_constant(values: Sequence[float]) -> bool:
-    return max(values) <= (1 + PROPORTIONAL) * min(values)
+def _is_constant(numbers: Sequence[float]) -> bool:
+    return max(numbers) <= (1 + PROPORTIONAL) * min(numbers)
 
 
-def _work_differences(a: CasePart, b: CasePart) -> Iterator[str]:
+def _generate_work_differences(a: CasePart, b: CasePart) -> Iterator[str]:
     """Yield the differences in work that make the times of two cases incomparable."""
     if a.benchmark != b.benchmark:
         yield f"{a.benchmark} in a, {b.benchmark} in b"
@@ -119,10 +119,12 @@ def _work_differences(a: CasePart, b: CasePart) -> Iterator[str]:
         yield f"{a.np} ranks in a, {b.np} in b"
     if None not in (a.crowded, b.crowded) and a.crowded != b.crowded:
         yield f"more ranks than cores in {'a' if a.crowded else 'b'} only"
-    yield from _param_differences(a, b, (name for name in a.params if name not in UNTIMED_PARAMS))
+    yield from _generate_param_differences(
+        a, b, (name for name in a.params if name not in UNTIMED_PARAMS)
+    )
 
 
-def _param_differences(a: CasePart, b: CasePart, names: Iterable[str]) -> Iterator[str]:
+def _generate_param_differences(a: CasePart, b: CasePart, names: Iterable[str]) -> Iterator[str]:
     """Yield the differences in parameters that both cases have."""
     for name in names:
         if name in a.params and name in b.params and a.params[name] != b.params[name]:
@@ -134,20 +136,20 @@ def _format_param(value: Any) -> str:
     return "not set" if value is None else format_label(value)
 
 
-def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
-    yield from _work_differences(a, b)
+def _generate_differences(a: CasePart, b: CasePart) -> Iterator[str]:
+    yield from _generate_work_differences(a, b)
     for run, case in (("a", a), ("b", b)):
         if case.noisy:
             yield f"noisy in {run}: {case.noisy}"
-    yield from _param_differences(a, b, UNTIMED_PARAMS)
+    yield from _generate_param_differences(a, b, UNTIMED_PARAMS)
     for run, params, other_params in (("a", a.params, b.params), ("b", b.params, a.params)):
-        extra = [
+        only_here = [
             f"{name}={format_label(value)}"
             for name, value in params.items()
             if value is not None and name not in other_params
         ]
-        if extra:
-            yield f"only in {run}: {', '.join(extra)}"
+        if only_here:
+            yield f"only in {run}: {', '.join(only_here)}"
 
 
 def _compare_metric(
@@ -185,10 +187,10 @@ def _compare_metric(
     if metric_a.unit != metric_b.unit:
         return replace(row, reason=f"in {metric_a.unit} in a, in {metric_b.unit} in b")
 
-    sides = launch_medians(a, name), launch_medians(b, name)
-    if no_ratio := _explain_no_ratio(sides[0], sides[1]):
+    launch_values = launch_medians(a, name), launch_medians(b, name)
+    if no_ratio := _explain_no_ratio(launch_values[0], launch_values[1]):
         # A metric such as wrong elements, with 0 in every launch of both, needs no test.
-        is_same = name != HEADLINE and not any((*sides[0], *sides[1]))
+        is_same = name != HEADLINE and not any((*launch_values[0], *launch_values[1]))
         outcome = Outcome.SAME if is_same and not (unfit or mismatch) else None
         return replace(row, outcome=outcome, reason=unfit or no_ratio)
     if is_ratio_of_times(name) and min(metric_a.value, metric_b.value) > 0:
@@ -196,7 +198,7 @@ def _compare_metric(
         ratio = metric_b.value / metric_a.value
         return replace(row, ratio=ratio, reason=unfit or mismatch or "it follows from the times")
 
-    row = _add_difference(row, a, b, sides, past_launches(a.id, name))
+    row = _add_difference(row, a, b, launch_values, past_launches(a.id, name))
     reason = unfit or mismatch
     if not reason and metric.better == "none":
         reason = "neither way is better"
@@ -205,45 +207,56 @@ def _compare_metric(
 
 
 def _add_difference(
-    row: MetricRow, a: CasePart, b: CasePart, sides: _Sides, past_runs: Sequence[Sequence[float]]
+    row: MetricRow,
+    a: CasePart,
+    b: CasePart,
+    launch_values: _LaunchValues,
+    past_runs: Sequence[Sequence[float]],
 ) -> MetricRow:
     """Return a row with the ratio, its interval and its chance."""
-    by_medians = estimate_difference(*sides, past_runs)
+    median_difference = estimate_difference(*launch_values, past_runs)
     row = replace(
         row,
-        ratio=by_medians.ratio,
-        launches=(len(sides[0]), len(sides[1])),
-        chance=by_medians.chance,
-        past=by_medians.past_runs,
+        ratio=median_difference.ratio,
+        launches=(len(launch_values[0]), len(launch_values[1])),
+        chance=median_difference.chance,
+        past=median_difference.past_runs,
     )
-    if by_medians.low is not None and by_medians.high is not None:
-        row = replace(row, interval=(by_medians.low, by_medians.high))
+    if median_difference.low is not None and median_difference.high is not None:
+        row = replace(row, interval=(median_difference.low, median_difference.high))
     if row.metric != HEADLINE:
         return row
 
-    row = replace(row, factor=_find_factor(a, b, sides, past_runs))
-    by_fastest = _compare_fastest(a, b, sides, past_runs)
-    if by_fastest is None:
+    row = replace(row, factor=_find_factor(a, b, launch_values, past_runs))
+    fastest_difference = _compare_fastest(a, b, launch_values, past_runs)
+    if fastest_difference is None:
         return row
     return replace(
         row,
-        chance=combine_chances(by_medians.chance, by_fastest.chance),
-        fastest=by_fastest.ratio,
-        by_fastest=by_fastest.chance <= LEVEL < by_medians.chance,
+        chance=combine_chances(median_difference.chance, fastest_difference.chance),
+        fastest=fastest_difference.ratio,
+        by_fastest=fastest_difference.chance <= LEVEL < median_difference.chance,
     )
 
 
 def _find_factor(
-    a: CasePart, b: CasePart, sides: _Sides, past_runs: Sequence[Sequence[float]]
+    a: CasePart, b: CasePart, launch_values: _LaunchValues, past_runs: Sequence[Sequence[float]]
 ) -> DecidingFactor | None:
     """Return the factor for a judgement without a test; None for noisy cases."""
     if a.noisy or b.noisy:
         return None
-    return deciding_factor([time for run in (sides[0], *past_runs) for time in run if time > 0])
+    return estimate_deciding_factor(
+        [
+            time_ms
+            for launches in (launch_values[0], *past_runs)
+            for time_ms in launches
+            if time_ms > 0
+        ]
+    )
 
 
 def _compare_fastest(
-    a: CasePart, b: CasePart, medians: _Sides, past_runs: Sequence[Sequence[float]]
+    a: CasePart, b: CasePart, medians: _LaunchValues, past_runs: Sequence[Sequence[float]]
 ) -> Difference | None:
     """Return the difference of the fastest iterations of the launches.
 
@@ -273,8 +286,10 @@ def launch_medians(case: CasePart, name: str) -> list[float]:
 def _explain_no_ratio(a: Sequence[float], b: Sequence[float]) -> str | None:
     """Return the reason why values have no ratio; None if all are above 0."""
     sides = (("a", a), ("b", b))
-    if zero := [run for run, values in sides if any(value == 0 for value in values)]:
-        return f"0 in {' and '.join(zero)}"
-    if negative := [run for run, values in sides if any(value < 0 for value in values)]:
-        return f"below 0 in {' and '.join(negative)}"
+    if runs_with_zero := [run for run, numbers in sides if any(number == 0 for number in numbers)]:
+        return f"0 in {' and '.join(runs_with_zero)}"
+    if runs_with_negative := [
+        run for run, numbers in sides if any(number < 0 for number in numbers)
+    ]:
+        return f"below 0 in {' and '.join(runs_with_negative)}"
     return None

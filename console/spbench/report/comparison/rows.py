@@ -91,12 +91,12 @@ class ComparedRow:
     @property
     def a(self) -> str:
         """The value in run a with its unit."""
-        return self._format(self.row.a if self.row else None, disturbed=self.disturbed[0])
+        return self._format_value(self.row.a if self.row else None, disturbed=self.disturbed[0])
 
     @property
     def b(self) -> str:
         """The value in run b with its unit."""
-        return self._format(self.row.b if self.row else None, disturbed=self.disturbed[1])
+        return self._format_value(self.row.b if self.row else None, disturbed=self.disturbed[1])
 
     @property
     def ratio(self) -> str:
@@ -123,7 +123,7 @@ class ComparedRow:
             self.label or "",
         )
 
-    def _format(self, value: float | None, *, disturbed: bool) -> str:
+    def _format_value(self, value: float | None, *, disturbed: bool) -> str:
         if value is None or self.row is None:
             return ""
         return format_metric(value, self.row.unit, self.row.metric, disturbed=disturbed)
@@ -142,7 +142,7 @@ def case_rows(comparison: RunComparison) -> list[ComparedRow]:
         for pair in comparison.cases
         if comparison.only is None or pair.headline is not None
     ]
-    return sorted(rows, key=_order)
+    return sorted(rows, key=_get_sort_position)
 
 
 def metric_rows(comparison: RunComparison) -> list[ComparedRow]:
@@ -164,7 +164,7 @@ def _find_disturbed(comparison: RunComparison, case_id: str) -> tuple[bool, bool
     return a.is_disturbed(case_id), b.is_disturbed(case_id)
 
 
-def _order(row: ComparedRow) -> int:
+def _get_sort_position(row: ComparedRow) -> int:
     return _LAST if row.label is None else _ORDER.get(row.label, _LAST)
 
 

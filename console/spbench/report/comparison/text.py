@@ -53,15 +53,15 @@ def comparison_lines(
         all_metrics: Whether there is a row for each metric instead of each case.
     """
     yield from warning_lines(comparison, width)
-    yield from _heading(comparison, width)
-    table = table_lines(shown or comparison, width, all_metrics=all_metrics)
-    if table:
+    yield from _generate_heading(comparison, width)
+    table_of_rows = table_lines(shown or comparison, width, all_metrics=all_metrics)
+    if table_of_rows:
         yield ""
-        yield from table
+        yield from table_of_rows
     yield ""
     yield from wrap_text(f"{comparison_summary(comparison)}.", width)
     notes = comparison_notes(comparison)
-    if table:
+    if table_of_rows:
         notes += table_notes(comparison, all_metrics=all_metrics)
     for note in notes:
         yield from wrap_text(note, width)
@@ -77,13 +77,13 @@ def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
     yield from wrap_text(f"a: baseline {comparison.a.id}, b: run {comparison.b.id}", width)
     rows = case_rows(comparison)
     shown = [row for row in rows if row.label in DIFFERENT or len(rows) <= _MOST_ROWS]
-    hidden = Counter(row.label.word for row in rows if row.label and row not in shown)
+    hidden_counts = Counter(row.label.word for row in rows if row.label and row not in shown)
     notes = comparison_notes(comparison)
     if shown:
         yield from render_table(CASE_COLUMNS, [row.case_cells() for row in shown], width)
         notes += table_notes(comparison)
-    if hidden:
-        counts = ", ".join(f"{count} {word}" for word, count in hidden.items())
+    if hidden_counts:
+        counts = ", ".join(f"{count} {word}" for word, count in hidden_counts.items())
         yield from wrap_text(f"Not shown: {counts}.", width)
     for note in notes:
         yield from wrap_text(note, width)
@@ -98,12 +98,12 @@ def warning_lines(comparison: RunComparison, width: int) -> Iterator[str]:
 def table_lines(comparison: RunComparison, width: int, *, all_metrics: bool = False) -> list[str]:
     """Return the table of a comparison with its heading; empty if it has no row."""
     if all_metrics:
-        return _metric_table(metric_rows(comparison), width)
+        return _render_metric_table(metric_rows(comparison), width)
     cases = [row.case_cells() for row in case_rows(comparison)]
     return render_table(CASE_COLUMNS, cases, width) if cases else []
 
 
-def _metric_table(rows: Sequence[ComparedRow], width: int) -> list[str]:
+def _render_metric_table(rows: Sequence[ComparedRow], width: int) -> list[str]:
     """Return a table with a row for each metric.
 
     If shortened ids would not be unique, each case id is on a separate line above its metrics.
@@ -114,36 +114,36 @@ def _metric_table(rows: Sequence[ComparedRow], width: int) -> list[str]:
     if fits_table(METRIC_COLUMNS, cells, width):
         return render_table(METRIC_COLUMNS, cells, width)
     heading, *lines = _align_without_ids(cells, width - len(_INDENT))
-    table = [f"{_INDENT}{heading}"]
+    table_lines_with_ids = [f"{_INDENT}{heading}"]
     case_id = None
     for row, line in zip(cells, lines, strict=True):
         if row[0] != case_id:
             case_id = row[0]
-            table.append(cut_middle(replace_controls(case_id), width))
-        table.append(f"{_INDENT}{line}")
-    return table
+            table_lines_with_ids.append(cut_middle(replace_controls(case_id), width))
+        table_lines_with_ids.append(f"{_INDENT}{line}")
+    return table_lines_with_ids
 
 
 def _align_without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Return a table of metrics without ids, and without intervals if it is too wide."""
     titles = tuple(column.title for column in METRIC_COLUMNS)
-    for optional in (True, False):
+    for with_optional in (True, False):
         columns = [
             (index, column)
             for index, column in enumerate(METRIC_COLUMNS)
-            if not column.ids and (optional or not column.optional)
+            if not column.ids and (with_optional or not column.optional)
         ]
         cells = [[replace_controls(row[index]) for index, _ in columns] for row in (titles, *rows)]
-        right = {index for index, (_, column) in enumerate(columns) if column.right}
-        lines = align_columns(cells, right)
+        right_aligned = {index for index, (_, column) in enumerate(columns) if column.right}
+        lines = align_columns(cells, right_aligned)
         if max(map(len, lines)) <= width:
             break
     return lines
 
 
-def _heading(comparison: RunComparison, width: int) -> Iterator[str]:
+def _generate_heading(comparison: RunComparison, width: int) -> Iterator[str]:
     """Yield a line on each run, without its start time if the line is too long."""
-    rows = [_heading_cells("a", comparison.a), _heading_cells("b", comparison.b)]
+    rows = [_make_heading_cells("a", comparison.a), _make_heading_cells("b", comparison.b)]
     lines = align_columns(rows)
     if max(map(len, lines)) > width:
         lines = align_columns([(*row[:2], *row[3:]) for row in rows])
@@ -151,7 +151,7 @@ def _heading(comparison: RunComparison, width: int) -> Iterator[str]:
         yield from wrap_text(line, width, indent="   ")
 
 
-def _heading_cells(name: str, run: RunSummary) -> tuple[str, ...]:
+def _make_heading_cells(name: str, run: RunSummary) -> tuple[str, ...]:
     started = "" if run.started is None else format_day_and_time(run.started)
     if run.verdict == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")

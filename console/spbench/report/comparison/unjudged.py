@@ -36,11 +36,11 @@ class _Reason(NamedTuple):
 def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the reasons why cases are not judged, and advice, each once."""
     printed: set[str] = set()
-    for (reason, advice), cases in _unjudged_groups(comparison).items():
+    for (reason, advice), cases in _group_unjudged_cases(comparison).items():
         new_advice = [text for text in advice if text not in printed]
         printed.update(new_advice)
         yield " ".join([f"Not judged, {reason}: {name_cases(cases)}.", *new_advice])
-    yield from _few_launches_notes(comparison)
+    yield from _generate_few_launches_notes(comparison)
     judged = {case.case for case in comparison.judgements}
     if unselected := [id_ for id_ in comparison.only_a if id_ not in judged]:
         yield f"Not selected in b: {name_cases(unselected)}."
@@ -48,11 +48,13 @@ def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
 
 def case_reasons(comparison: RunComparison) -> dict[str, str]:
     """Return the reasons why cases are not judged, or are broken, by case id."""
-    reasons = {
-        case: key.clause for key, cases in _unjudged_groups(comparison).items() for case in cases
+    reason_by_case = {
+        case: reason.clause
+        for reason, cases in _group_unjudged_cases(comparison).items()
+        for case in cases
     }
     broken = comparison.judged_as(JudgementKind.BROKEN)
-    return reasons | {case.case: str(case.reason) for case in broken}
+    return reason_by_case | {case.case: str(case.reason) for case in broken}
 
 
 def name_cases(ids: Sequence[str]) -> str:
@@ -67,21 +69,21 @@ def format_exact_percent(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
-    pairs = {pair.id: pair for pair in comparison.cases}
-    needed = compute_min_launches(max(1, _count_tested(pairs.values())))
-    groups: dict[_Reason, list[str]] = {}
+def _group_unjudged_cases(comparison: RunComparison) -> dict[_Reason, list[str]]:
+    pair_by_case = {pair.id: pair for pair in comparison.cases}
+    needed = compute_min_launches(max(1, _count_tested(pair_by_case.values())))
+    cases_by_reason: dict[_Reason, list[str]] = {}
     for case in comparison.judged_as(JudgementKind.UNJUDGED):
-        pair = pairs.get(case.case)
+        pair = pair_by_case.get(case.case)
         if pair is None:
             only_run = "a" if case.case in comparison.only_a else "b"
-            key = _Reason(f"only in {only_run}", ("Run the same cases on both sides.",))
+            reason = _Reason(f"only in {only_run}", ("Run the same cases on both sides.",))
         elif pair.headline is None:
-            key = _Reason("time not measured")
+            reason = _Reason("time not measured")
         else:
-            key = _explain_row(pair.headline, comparison, needed)
-        groups.setdefault(key, []).append(case.case)
-    return groups
+            reason = _explain_row(pair.headline, comparison, needed)
+        cases_by_reason.setdefault(reason, []).append(case.case)
+    return cases_by_reason
 
 
 def _count_tested(pairs: Iterable[CasePair]) -> int:
@@ -95,10 +97,10 @@ def _count_tested(pairs: Iterable[CasePair]) -> int:
     )
 
 
-def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
+def _generate_few_launches_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the rule for cases with too few launches for a test."""
     unjudged = {case.case for case in comparison.judged_as(JudgementKind.UNJUDGED)}
-    few = [
+    few_launches_rows = [
         pair.headline
         for pair in comparison.cases
         if pair.id in unjudged
@@ -106,15 +108,15 @@ def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
         and pair.headline.outcome == Outcome.TOO_FEW
         and pair.headline.interval is None
     ]
-    factors = [row.factor.value for row in few if row.factor is not None]
-    has_noisy = len(factors) < len(few)
+    factors = [row.factor.value for row in few_launches_rows if row.factor is not None]
+    has_noisy = len(factors) < len(few_launches_rows)
     if not factors:
         if has_noisy:
             yield "With fewer launches, noisy cases are never judged."
         return
-    ends = list(dict.fromkeys(map(format_factor, (min(factors), max(factors)))))
-    condition = f"beyond {' to '.join(ends)}"
-    condition += ", depending on the case" if len(ends) > 1 else ""
+    factor_texts = list(dict.fromkeys(map(format_factor, (min(factors), max(factors)))))
+    condition = f"beyond {' to '.join(factor_texts)}"
+    condition += ", depending on the case" if len(factor_texts) > 1 else ""
     if has_noisy:
         yield (
             "With fewer launches, noisy cases are never judged, "
@@ -132,23 +134,25 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
         reason = row.reason or "no outcome"
         if row.ratio is None:
             return _Reason(f"no ratio of times ({reason})")
-        passing = "Compare runs in which these cases pass."
-        return _Reason(f"no valid result ({reason})", (passing,))
+        advice = "Compare runs in which these cases pass."
+        return _Reason(f"no valid result ({reason})", (advice,))
     if min(row.launches) < needed:
-        few = (
+        few_text = (
             f"too few launches ({row.launches[0]} in a, {row.launches[1]} in b, "
             f"{needed} per side needed)"
         )
-        return _Reason(few, (f"Run both sides with `--set repeat={needed}`.",))
+        return _Reason(few_text, (f"Run both sides with `--set repeat={needed}`.",))
     if rules_out_slowdown(row):
-        limit = format_percent(RESOLUTION)
-        harmless = f"a slowdown above {limit} ruled out, a speed-up neither shown nor ruled out"
-        return _Reason(harmless, ("`--fail-on worse` accepts that.",))
+        limit_text = format_percent(RESOLUTION)
+        harmless_text = (
+            f"a slowdown above {limit_text} ruled out, a speed-up neither shown nor ruled out"
+        )
+        return _Reason(harmless_text, ("`--fail-on worse` accepts that.",))
     is_clear = row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]
     if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + choose_tolerance(row):
-        limit = format_exact_percent(choose_tolerance(row))
+        limit_text = format_exact_percent(choose_tolerance(row))
         return _Reason(
-            f"a difference of at most {limit}, by which runs may differ",
+            f"a difference of at most {limit_text}, by which runs may differ",
             (f"{MIN_PAST_RUNS} earlier runs show by how much they do.",),
         )
     if is_clear:

@@ -25,11 +25,13 @@ def render_annotations(run: RecordedRun) -> str:
     lines = find_case_lines(run)
     file = run.summary.file
     commands = [_annotate_case(case, file, lines) for case in list_bad_cases(run)]
-    commands += [_command(file, None, "spbench", error) for error in list_unexplained_errors(run)]
+    commands += [
+        _render_command(file, None, "spbench", error) for error in list_unexplained_errors(run)
+    ]
     if len(commands) > MOST_ANNOTATIONS:
         more = len(commands) - MOST_ANNOTATIONS + 1
         commands[MOST_ANNOTATIONS - 1 :] = [
-            _command(file, None, "spbench", f"and {more} more did not pass")
+            _render_command(file, None, "spbench", f"and {more} more did not pass")
         ]
     return "".join(f"{command}\n" for command in commands)
 
@@ -45,23 +47,23 @@ def find_case_lines(run: RecordedRun) -> Mapping[str, int]:
     except (OSError, ValueError, YamlError):
         return {}
     nodes = [node for _, node in entries.list_children().values()] if entries else []
-    names = ((node.find_node(("name",)), node.mark.line) for node in nodes)
-    return {str(name.data): line for name, line in names if name is not None}
+    names_and_lines = ((node.find_node(("name",)), node.mark.line) for node in nodes)
+    return {str(name.data): line for name, line in names_and_lines if name is not None}
 
 
 def _annotate_case(case: CasePart, file: str | None, lines: Mapping[str, int]) -> str:
     title = f"{case.id}: {case.status}"
-    return _command(file, lines.get(case.name), title, explain_status(case))
+    return _render_command(file, lines.get(case.name), title, explain_status(case))
 
 
-def _command(file: str | None, line: int | None, title: str, message: str) -> str:
+def _render_command(file: str | None, line: int | None, title: str, message: str) -> str:
     properties = {}
     if file:
         properties["file"] = _make_relative(file)
         if line:
             properties["line"] = str(line)
     properties["title"] = title
-    fields = ",".join(f"{key}={_escape_property(text)}" for key, text in properties.items())
+    fields = ",".join(f"{name}={_escape_property(text)}" for name, text in properties.items())
     return f"::error {fields}::{_escape_message(message)}"
 
 

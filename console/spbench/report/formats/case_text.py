@@ -55,14 +55,14 @@ def explain_status(case: CasePart) -> str:
 def format_tally(run: RecordedRun) -> str:
     """Return the numbers of cases by status, and of unjudged expectations."""
     counts = Counter(case.shown_status for case in run.cases.values())
-    parts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
+    count_texts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
     unjudged = sum(
         expectation.status == CheckOutcome.SKIPPED
         for case in run.cases.values()
         for expectation in case.expectations
     )
-    parts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []
-    return ", ".join(parts)
+    count_texts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []
+    return ", ".join(count_texts)
 
 
 def list_unexplained_errors(run: RecordedRun) -> Sequence[str]:
@@ -91,25 +91,35 @@ def time_cells(case: CasePart) -> tuple[str, str, str, str]:
     name, metric = choose_headline(case) or ("", None)
     if metric is None:
         return "", "", "", ""
-    value, p95 = (
+    value_text, p95_text = (
         format_metric(figure, metric.unit, name, disturbed=case.disturbed)
         for figure in (metric.value, metric.p95)
     )
     limit = case.limits.get(name)
     reference = format_optional_value(limit.value, metric.unit, name) if limit else ""
     efficiency = format_efficiency(case.efficiency(name), disturbed=case.disturbed)
-    shown = value if name == HEADLINE else f"{format_metric_name(name, metric.unit)} {value}"
-    return shown, p95 if metric.n > 1 else "", reference, efficiency
+    shown = (
+        value_text if name == HEADLINE else f"{format_metric_name(name, metric.unit)} {value_text}"
+    )
+    return shown, p95_text if metric.n > 1 else "", reference, efficiency
 
 
 def metric_lines(case: CasePart) -> Iterator[str]:
     """Yield a line for each metric of a JUnit file: its median, p95 and reference."""
     for name, metric in case.metrics.items():
         unit = "" if metric.unit == "1" else f" {metric.unit}".rstrip()
-        more = f", p95 {_file_number(metric.p95)}, n {metric.n}" if metric.n > 1 else ""
+        spread_text = (
+            f", p95 {_format_junit_number(metric.p95)}, n {metric.n}" if metric.n > 1 else ""
+        )
         limit = case.limits.get(name)
-        bound = f", limit {_file_number(limit.value)}" if limit and limit.value is not None else ""
-        yield replace_line_controls(f"{name} {_file_number(metric.value)}{unit}{more}{bound}")
+        limit_text = (
+            f", limit {_format_junit_number(limit.value)}"
+            if limit and limit.value is not None
+            else ""
+        )
+        yield replace_line_controls(
+            f"{name} {_format_junit_number(metric.value)}{unit}{spread_text}{limit_text}"
+        )
 
 
 def compute_case_seconds(case: CasePart) -> float | None:
@@ -119,9 +129,9 @@ def compute_case_seconds(case: CasePart) -> float | None:
     return None if started is None or finished is None else max(0.0, finished - started)
 
 
-def _file_number(value: float) -> str:
+def _format_junit_number(value: float) -> str:
     """Return a number in the format of JUnit files, which never changed."""
-    size = abs(value)
-    if size == 0 or 1e-3 <= size < 999.5:
+    magnitude = abs(value)
+    if magnitude == 0 or 1e-3 <= magnitude < 999.5:
         return f"{value:.3g}"
-    return f"{value:.0f}" if 999.5 <= size < 1e7 else f"{value:.2e}"
+    return f"{value:.0f}" if 999.5 <= magnitude < 1e7 else f"{value:.2e}"

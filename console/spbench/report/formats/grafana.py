@@ -23,8 +23,8 @@ _UNITS = {
     "per_second": "ops",
 }
 """Grafana's units by the end of a family's name."""
-_SOURCE = {"type": "prometheus", "uid": "${source}"}
-_OF_CASES = re.compile(r"^# TYPE (spbench_case_\w+) gauge$", re.MULTILINE)
+_DATA_SOURCE = {"type": "prometheus", "uid": "${source}"}
+_CASE_FAMILY = re.compile(r"^# TYPE (spbench_case_\w+) gauge$", re.MULTILINE)
 
 
 def render_dashboard(run: RecordedRun) -> str:
@@ -32,8 +32,8 @@ def render_dashboard(run: RecordedRun) -> str:
 
     Its variables are the data source, the suite, the cases and the statistic.
     """
-    families = _OF_CASES.findall(render_openmetrics(run))
-    panels = [*_status_panels(), *(_metric_panel(name) for name in families)]
+    families = _CASE_FAMILY.findall(render_openmetrics(run))
+    panels = [*_generate_status_panels(), *(_make_metric_panel(name) for name in families)]
     for index, panel in enumerate(panels):
         row, column = divmod(index, 2)
         panel |= {"id": index + 1}
@@ -44,16 +44,18 @@ def render_dashboard(run: RecordedRun) -> str:
         "schemaVersion": SCHEMA_VERSION,
         "tags": ["spbench"],
         "time": {"from": "now-30d", "to": "now"},
-        "templating": {"list": list(_variables(run.summary.suite))},
+        "templating": {"list": list(_generate_variables(run.summary.suite))},
         "panels": panels,
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def _variables(suite: str) -> Iterator[dict[str, Any]]:
+def _generate_variables(suite: str) -> Iterator[dict[str, Any]]:
     yield {"name": "source", "label": "Data source", "type": "datasource", "query": "prometheus"}
-    yield _query("suite", "label_values(spbench_run_info, suite)", suite)
-    yield _query("case", 'label_values(spbench_passed{suite="$suite"}, case)', "$__all", many=True)
+    yield _make_query_variable("suite", "label_values(spbench_run_info, suite)", suite)
+    yield _make_query_variable(
+        "case", 'label_values(spbench_passed{suite="$suite"}, case)', "$__all", many=True
+    )
     yield {
         "name": "stat",
         "label": "Statistic",
@@ -63,12 +65,14 @@ def _variables(suite: str) -> Iterator[dict[str, Any]]:
     }
 
 
-def _query(name: str, query: str, first: str, *, many: bool = False) -> dict[str, Any]:
+def _make_query_variable(
+    name: str, query: str, first: str, *, many: bool = False
+) -> dict[str, Any]:
     return {
         "name": name,
         "label": name.capitalize(),
         "type": "query",
-        "datasource": _SOURCE,
+        "datasource": _DATA_SOURCE,
         "query": query,
         "refresh": 2,
         "multi": many,
@@ -77,28 +81,30 @@ def _query(name: str, query: str, first: str, *, many: bool = False) -> dict[str
     }
 
 
-def _status_panels() -> Iterator[dict[str, Any]]:
-    yield _panel(
+def _generate_status_panels() -> Iterator[dict[str, Any]]:
+    yield _make_panel(
         "Cases that passed",
         "state-timeline",
         'spbench_passed{suite="$suite",case=~"$case"}',
         mappings=[{"type": "value", "options": {"0": {"text": "no"}, "1": {"text": "yes"}}}],
     )
-    yield _panel("Cases by status", "timeseries", 'spbench_run_cases{suite="$suite"}', "{{status}}")
+    yield _make_panel(
+        "Cases by status", "timeseries", 'spbench_run_cases{suite="$suite"}', "{{status}}"
+    )
 
 
-def _metric_panel(name: str) -> dict[str, Any]:
+def _make_metric_panel(name: str) -> dict[str, Any]:
     title = name.removeprefix("spbench_case_").replace("_", " ")
     query = f'{name}{{suite="$suite",case=~"$case",stat="$stat"}}'
     # The longest ending first: bytes_per_second also ends with per_second.
     endings = sorted(_UNITS, key=len, reverse=True)
     unit = next((_UNITS[ending] for ending in endings if name.endswith(ending)), "")
-    return _panel(title, "timeseries", query, unit=unit)
+    return _make_panel(title, "timeseries", query, unit=unit)
 
 
-def _panel(
+def _make_panel(
     title: str,
-    kind: str,
+    panel_type: str,
     query: str,
     legend: str = "{{case}}",
     *,
@@ -108,8 +114,10 @@ def _panel(
     defaults = {"mappings": mappings or []} | ({"unit": unit} if unit else {})
     return {
         "title": title,
-        "type": kind,
-        "datasource": _SOURCE,
-        "targets": [{"refId": "A", "datasource": _SOURCE, "expr": query, "legendFormat": legend}],
+        "type": panel_type,
+        "datasource": _DATA_SOURCE,
+        "targets": [
+            {"refId": "A", "datasource": _DATA_SOURCE, "expr": query, "legendFormat": legend}
+        ],
         "fieldConfig": {"defaults": defaults, "overrides": []},
     }

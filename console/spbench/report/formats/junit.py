@@ -46,7 +46,7 @@ def render_junit(run: RecordedRun) -> str:
         attributes["hostname"] = replace_line_controls(summary.host)
     suite_name = replace_line_controls(summary.suite)
     suite = SubElement(top, "testsuite", {"name": suite_name, **attributes})
-    _add_properties(suite, _run_properties(run))
+    _add_properties(suite, _generate_run_properties(run))
     for case in run.cases.values():
         _add_case(suite, summary.suite, case)
     if errors:
@@ -55,19 +55,19 @@ def render_junit(run: RecordedRun) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(top, encoding="unicode")}\n'
 
 
-def _run_properties(run: RecordedRun) -> Iterable[tuple[str, str]]:
+def _generate_run_properties(run: RecordedRun) -> Iterable[tuple[str, str]]:
     yield "run", run.summary.id
     yield "verdict", run.summary.verdict
     for finding in run.findings:
         yield "finding", finding
 
 
-def _add_case(suite: Element, name: str, case: CasePart) -> None:
+def _add_case(suite: Element, suite_name: str, case: CasePart) -> None:
     test = SubElement(
         suite,
         "testcase",
         {
-            "classname": replace_line_controls(f"{name}.{case.benchmark}"),
+            "classname": replace_line_controls(f"{suite_name}.{case.benchmark}"),
             "name": replace_line_controls(case.id),
             "time": _format_seconds(compute_case_seconds(case)),
         },
@@ -80,7 +80,7 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
     flaky = case.shown_status == CaseStatus.FLAKY
     _add_properties(test, [("flaky", explain_status(case)), *properties] if flaky else properties)
     if case.status == CaseStatus.FAILED:
-        _add_problem(test, "failure", _failure_type(case), explain_status(case))
+        _add_problem(test, "failure", _choose_failure_type(case), explain_status(case))
     elif case.status.is_broken:
         text = "\n".join(
             filter(None, (explain_status(case), replace_line_controls(case.traceback or "")))
@@ -102,10 +102,10 @@ def _add_whole_run(suite: Element, name: str, errors: Iterable[str]) -> None:
     _add_problem(test, "error", "error", "\n".join(map(replace_line_controls, errors)))
 
 
-def _add_problem(test: Element, element: str, kind: str, text: str) -> None:
+def _add_problem(test: Element, element: str, problem_type: str, text: str) -> None:
     """Add a failure or error, with the first line of the text as its message."""
     message = text.partition("\n")[0]
-    SubElement(test, element, {"type": kind, "message": message}).text = text
+    SubElement(test, element, {"type": problem_type, "message": message}).text = text
 
 
 def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> None:
@@ -119,7 +119,7 @@ def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> N
             SubElement(element, "property", attributes)
 
 
-def _failure_type(case: CasePart) -> str:
+def _choose_failure_type(case: CasePart) -> str:
     failed = any(check.status == CheckOutcome.FAILED for check in case.checks)
     return "check" if failed else "expectation"
 

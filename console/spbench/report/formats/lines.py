@@ -31,31 +31,37 @@ _MAX_HOST = 255
 
 def render_json_lines(run: RecordedRun) -> str:
     """Return a run as JSON lines: an object for each case and metric, without nulls."""
-    rows = ({k: v for k, v in row.items() if v is not None} for row in metric_records(run))
+    rows = (
+        {column: cell for column, cell in row.items() if cell is not None}
+        for row in metric_records(run)
+    )
     return "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
 
 
 def render_syslog(run: RecordedRun) -> str:
     """Return a run as RFC 5424 messages, one per case, for ``logger`` or a socket."""
     moment = format_timestamp(run.summary.finished or run.summary.started) or "-"
-    return "".join(f"{_message(run, case, moment)}\n" for case in run.cases.values())
+    return "".join(f"{_render_message(run, case, moment)}\n" for case in run.cases.values())
 
 
-def _message(run: RecordedRun, case: CasePart, moment: str) -> str:
+def _render_message(run: RecordedRun, case: CasePart, moment: str) -> str:
     priority = _FACILITY * 8 + _SEVERITIES.get(case.status, _ERROR)
     time = case.metrics.get(_HEADLINE)
-    fields = {
+    parameters = {
         "run": run.summary.id,
         "suite": run.summary.suite,
         "case": case.id,
         "status": case.status,
         **({_HEADLINE: repr(time.value)} if time is not None else {}),
     }
-    data = " ".join(f'{name}="{_escape_value(value)}"' for name, value in fields.items())
+    structured_data = " ".join(
+        f'{name}="{_escape_value(value)}"' for name, value in parameters.items()
+    )
     duration = "" if time is None else f", {format_time(time.value)}"
     reason = f": {case.reason}" if case.reason else ""
     text = replace_controls(" ".join(f"{case.status} {case.id}{duration}{reason}".split()))
-    return f"<{priority}>1 {moment} {_format_host(run)} spbench - case [{_DATA_ID} {data}] {text}"
+    head = f"<{priority}>1 {moment} {_format_host(run)} spbench - case"
+    return f"{head} [{_DATA_ID} {structured_data}] {text}"
 
 
 def _format_host(run: RecordedRun) -> str:

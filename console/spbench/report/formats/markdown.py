@@ -30,29 +30,32 @@ def render_markdown(run: RecordedRun, *, max_bytes: int = MAX_BYTES) -> str:
     """Return a run as Markdown of at most ``max_bytes``; long tables are cut, with a note."""
     verdict = run.summary.verdict
     suite = escape_markdown(run.summary.suite)
-    all_metrics = _all_metrics(run, max_bytes // 4)
-    parts = [
+    all_metrics = _render_all_metrics(run, max_bytes // 4)
+    blocks = [
         f"## {_add_sign(verdict, verdict)}: {suite}",
-        _head(run),
+        _render_head(run),
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
         *_render_bad_cases(run, max_bytes // 4),
         *map(escape_markdown, run.findings),
-        _render_table(_COLUMNS, map(_row, sort_by_urgency(run)), max_bytes // 4),
+        _render_table(_COLUMNS, map(_make_case_cells, sort_by_urgency(run)), max_bytes // 4),
         "\n".join(f"- {escape_markdown(line)}" for line in LEGEND),
-        *_scaling(run, max_bytes // 8),
+        *_render_scaling(run, max_bytes // 8),
         f"<details><summary>All metrics</summary>\n\n{all_metrics}\n\n</details>",
     ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _head(run: RecordedRun) -> str:
+def _render_head(run: RecordedRun) -> str:
     summary = run.summary
-    parts = [f"{format_tally(run)}: run {_code(summary.id)}", format_day_and_time(summary.started)]
+    facts = [
+        f"{format_tally(run)}: run {_format_code(summary.id)}",
+        format_day_and_time(summary.started),
+    ]
     if summary.host:
-        parts.append(f"on {_code(summary.host)}")
+        facts.append(f"on {_format_code(summary.host)}")
     if summary.duration_s is not None:
-        parts.append(f"{summary.duration_s:.1f} s")
-    return ", ".join(parts)
+        facts.append(f"{summary.duration_s:.1f} s")
+    return ", ".join(facts)
 
 
 def _render_bad_cases(run: RecordedRun, max_bytes: int) -> Iterator[str]:
@@ -62,7 +65,7 @@ def _render_bad_cases(run: RecordedRun, max_bytes: int) -> Iterator[str]:
     """
     cases = list_bad_cases(run)
     lines = (
-        f"- **{case.status}** {_code(case.id)}: {escape_markdown(explain_status(case))}"
+        f"- **{case.status}** {_format_code(case.id)}: {escape_markdown(explain_status(case))}"
         for case in cases
     )
     shown = list(_cut_lines(lines, max_bytes))
@@ -70,30 +73,40 @@ def _render_bad_cases(run: RecordedRun, max_bytes: int) -> Iterator[str]:
         yield "\n".join([*shown, *_note_omitted(len(cases) - len(shown))])
 
 
-def _row(case: CasePart) -> tuple[str, ...]:
+def _make_case_cells(case: CasePart) -> tuple[str, ...]:
     headline = choose_headline(case)
     count = "" if headline is None else str(headline[1].n)
     time, p95, reference, efficiency = map(escape_markdown, time_cells(case))
-    return (_code(case.id), _format_case_status(case), time, p95, count, reference, efficiency)
+    return (
+        _format_code(case.id),
+        _format_case_status(case),
+        time,
+        p95,
+        count,
+        reference,
+        efficiency,
+    )
 
 
-def _scaling(run: RecordedRun, max_bytes: int) -> Iterator[str]:
+def _render_scaling(run: RecordedRun, max_bytes: int) -> Iterator[str]:
     """Yield the table of scaling and its remarks, if the run has any."""
     if scalings := compute_scalings(run):
-        rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in scaling_rows(scalings))
+        rows = (
+            (_format_code(row[0]), *map(escape_markdown, row[1:])) for row in scaling_rows(scalings)
+        )
         yield _render_table(SCALING_COLUMNS, rows, max_bytes)
         yield from map(escape_markdown, scaling_remarks(scalings))
 
 
-def _all_metrics(run: RecordedRun, max_bytes: int) -> str:
-    rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in run_rows(run))
+def _render_all_metrics(run: RecordedRun, max_bytes: int) -> str:
+    rows = ((_format_code(row[0]), *map(escape_markdown, row[1:])) for row in run_rows(run))
     return _render_table(RUN_COLUMNS, rows, max_bytes)
 
 
 def _render_table(columns: Sequence[str], rows: Iterable[Sequence[str]], max_bytes: int) -> str:
     """Return a table, cut at a size, with the number of omitted rows below it."""
-    rule = ["---:" if column in NUMBER_TITLES else "---" for column in columns]
-    lines = [f"| {' | '.join(row)} |" for row in (columns, rule, *rows)]
+    alignment_row = ["---:" if column in NUMBER_TITLES else "---" for column in columns]
+    lines = [f"| {' | '.join(row)} |" for row in (columns, alignment_row, *rows)]
     shown = list(_cut_lines(lines, max_bytes))
     note = "\n".join(_note_omitted(len(lines) - len(shown)))
     return "\n".join([*shown, *([f"\n{note}"] if note else [])])
@@ -121,7 +134,7 @@ def _format_case_status(case: CasePart) -> str:
     return f"{status} {NOISY} noisy" if case.noisy else status
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     """Return a name as inline code, or escaped if a bar in it would break a table."""
     name = replace_controls(" ".join(text.split()))
     if "|" in name or not name:

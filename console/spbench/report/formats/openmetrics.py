@@ -73,7 +73,7 @@ class MetricFamily:
 
 def render_openmetrics(run: RecordedRun) -> str:
     """Return a run as OpenMetrics text."""
-    families = _run_families(run)
+    families = _build_run_families(run)
     for case in run.cases.values():
         labels = {"suite": run.summary.suite, "case": case.id, "benchmark": case.benchmark}
         families["spbench_passed"].add(labels, float(has_passed(case)))
@@ -96,8 +96,8 @@ def push_metrics(text: str, gateway: str, suite: str) -> str:
     from urllib.parse import quote, urlsplit
     from urllib.request import Request, urlopen
 
-    parts = urlsplit(gateway)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    url = urlsplit(gateway)
+    if url.scheme not in ("http", "https") or not url.hostname:
         raise UsageError(f"--push {gateway}: write http://HOST:PORT, the gateway's address")
     address = f"{gateway.rstrip('/')}/metrics/job/spbench/suite/{quote(suite, safe='')}"
     request = Request(address, text.encode(), {"Content-Type": _CONTENT_TYPE}, method="PUT")
@@ -112,42 +112,46 @@ def push_metrics(text: str, gateway: str, suite: str) -> str:
         raise FailedRunError(f"cannot push to {address}: {reason}; is the gateway up?") from None
 
 
-def _run_families(run: RecordedRun) -> dict[str, MetricFamily]:
+def _build_run_families(run: RecordedRun) -> dict[str, MetricFamily]:
     summary = run.summary
-    suite = {"suite": run.summary.suite}
+    suite_label = {"suite": run.summary.suite}
     version = run.environment.get("spbench")
-    info = MetricFamily("The run that the figures are of.")
-    labels = {
+    run_info = MetricFamily("The run that the figures are of.")
+    label_values = {
         "run": summary.id,
         "host": summary.host,
         "version": version,
         "machines": run.fingerprint.get("id"),
     }
-    info.add(suite | {name: str(value) for name, value in labels.items() if value}, 1.0)
-    cases = MetricFamily("Cases by their status.")
+    run_info.add(
+        suite_label | {name: str(value) for name, value in label_values.items() if value}, 1.0
+    )
+    case_counts = MetricFamily("Cases by their status.")
     for status, count in _count_statuses(run.cases.values()):
-        cases.add(suite | {"status": status}, count)
+        case_counts.add(suite_label | {"status": status}, count)
     return {
-        "spbench_run_info": info,
-        "spbench_run_passed": _single(
-            "Whether the run passed.", suite, summary.verdict == RunStatus.PASSED
+        "spbench_run_info": run_info,
+        "spbench_run_passed": _make_single_value_family(
+            "Whether the run passed.", suite_label, summary.verdict == RunStatus.PASSED
         ),
-        "spbench_run_exit_code": _single("Its exit code.", suite, summary.exit_code),
-        "spbench_run_started_timestamp_seconds": _single(
-            "When it started.", suite, summary.started, "seconds"
+        "spbench_run_exit_code": _make_single_value_family(
+            "Its exit code.", suite_label, summary.exit_code
         ),
-        "spbench_run_finished_timestamp_seconds": _single(
-            "When it ended.", suite, summary.finished, "seconds"
+        "spbench_run_started_timestamp_seconds": _make_single_value_family(
+            "When it started.", suite_label, summary.started, "seconds"
         ),
-        "spbench_run_duration_seconds": _single(
-            "How long it took.", suite, summary.duration_s, "seconds"
+        "spbench_run_finished_timestamp_seconds": _make_single_value_family(
+            "When it ended.", suite_label, summary.finished, "seconds"
         ),
-        "spbench_run_cases": cases,
+        "spbench_run_duration_seconds": _make_single_value_family(
+            "How long it took.", suite_label, summary.duration_s, "seconds"
+        ),
+        "spbench_run_cases": case_counts,
         "spbench_passed": MetricFamily("Whether a case passed."),
     }
 
 
-def _single(
+def _make_single_value_family(
     help_text: str, labels: Mapping[str, str], value: float | None, unit: str = ""
 ) -> MetricFamily:
     """Return a family with one value, or without values if it is unknown."""
@@ -170,17 +174,19 @@ def _add_metric(
     metric: MetricPart,
     case: CasePart,
 ) -> None:
-    base = BASE_UNITS.get(metric.unit, BASE_UNITS["1"])
-    stem = family_name(name, base)
+    base_unit = BASE_UNITS.get(metric.unit, BASE_UNITS["1"])
+    stem = family_name(name, base_unit)
     help_text = f"{stem.replace('_', ' ')} of a case."
-    family = families.setdefault(f"spbench_case_{stem}", MetricFamily(help_text, base.word))
+    family = families.setdefault(f"spbench_case_{stem}", MetricFamily(help_text, base_unit.word))
     for statistic in STATISTICS if metric.n > 1 else STATISTICS[:1]:
-        family.add(labels | {"stat": statistic}, getattr(metric, statistic) * base.factor)
+        family.add(labels | {"stat": statistic}, getattr(metric, statistic) * base_unit.factor)
     limit = case.limits.get(name)
     if limit is not None and limit.value is not None:
         help_text = f"{stem.replace('_', ' ')} at best, as measured in the same job."
-        bound = families.setdefault(f"spbench_limit_{stem}", MetricFamily(help_text, base.word))
-        bound.add(labels, limit.value * base.factor)
+        limit_family = families.setdefault(
+            f"spbench_limit_{stem}", MetricFamily(help_text, base_unit.word)
+        )
+        limit_family.add(labels, limit.value * base_unit.factor)
 
 
 def family_name(metric: str, base: BaseUnit) -> str:
@@ -199,8 +205,8 @@ def _render_family(name: str, family: MetricFamily) -> Iterator[str]:
     if family.unit:
         yield f"# UNIT {name} {family.unit}"
     for labels, value in family.samples.items():
-        pairs = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
-        yield f"{name}{{{pairs}}} {value!r}"
+        labels_text = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
+        yield f"{name}{{{labels_text}}} {value!r}"
 
 
 def _escape(text: str) -> str:

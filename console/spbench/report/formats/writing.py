@@ -22,7 +22,7 @@ from spbench_core.plugins import Offer, guard_function, load_named_offers
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "html": render_page,
     "md": render_markdown,
-    "csv": partial(export_text, kind="csv"),
+    "csv": partial(export_text, format_name="csv"),
     "junit": render_junit,
     "openmetrics": render_openmetrics,
     "grafana": render_dashboard,
@@ -44,11 +44,13 @@ def plugin_formats() -> Mapping[str, Offer]:
 def _find_problem(offer: Offer) -> str | None:
     if callable(offer.value):
         return None
-    kind = type(offer.value).__name__
-    return f"format {offer.name}: invalid {ATTRIBUTE} (expected a function, got {kind})"
+    type_name = type(offer.value).__name__
+    return f"format {offer.name}: invalid {ATTRIBUTE} (expected a function, got {type_name})"
 
 
-def render_report(run: RecordedRun, kind: str, comparison: RunComparison | None = None) -> str:
+def render_report(
+    run: RecordedRun, format_name: str, comparison: RunComparison | None = None
+) -> str:
     """Return a run in a built-in format or in that of a plug-in.
 
     Only HTML includes the comparison.
@@ -57,14 +59,14 @@ def render_report(run: RecordedRun, kind: str, comparison: RunComparison | None 
         UsageError: The format is unknown, or the run lacks something that the format needs.
         FailedRunError: A plug-in's format failed.
     """
-    name = _ALIASES.get(kind, kind)
+    name = _ALIASES.get(format_name, format_name)
     if name in FORMATS:
         return render_page(run, comparison) if name == "html" else FORMATS[name](run)
     plugins = plugin_formats()
     if name not in plugins:
         names = (*FORMATS, *plugins)
-        hint = did_you_mean(kind, names)
-        raise UsageError(f"there is no format {kind!r}{hint}; there are {', '.join(names)}")
+        hint = did_you_mean(format_name, names)
+        raise UsageError(f"there is no format {format_name!r}{hint}; there are {', '.join(names)}")
     offer = plugins[name]
     title = f"format {name}"
     write = guard_function(offer.value, offer.plugin, title, FailedRunError, (SpbenchError,), str)

@@ -68,9 +68,9 @@ class GatePolicy:
         """Return the unjudged cases if there are too many, so that a comparison fails."""
         harmless = self._find_harmless(comparison)
         unjudged = comparison.judged_as(JudgementKind.UNJUDGED)
-        cases = [case for case in unjudged if case.case not in harmless]
-        allowed = len(cases) <= self.most_unjudged and self._has_result(comparison)
-        return cases if self.outcomes and not allowed else []
+        possibly_slower = [case for case in unjudged if case.case not in harmless]
+        allowed = len(possibly_slower) <= self.most_unjudged and self._has_result(comparison)
+        return possibly_slower if self.outcomes and not allowed else []
 
     def _has_result(self, comparison: RunComparison) -> bool:
         """Return whether any case is judged or cannot fail the comparison."""
@@ -103,14 +103,14 @@ class GatePolicy:
         """Yield the reasons why a comparison fails, in the wording for users."""
         if not self.outcomes:
             return
-        failing = [
+        failing_outcomes = [
             case.outcome if case.judgement is JudgementKind.JUDGED else case.judgement
             for case in comparison.judgements
             if case.judgement is JudgementKind.BROKEN or case.outcome in self.outcomes
         ]
-        if failing:
-            outcomes = " or ".join(dict.fromkeys(map(str, failing)))
-            count = format_quantity(len(failing), "case")
+        if failing_outcomes:
+            outcomes = " or ".join(dict.fromkeys(map(str, failing_outcomes)))
+            count = format_quantity(len(failing_outcomes), "case")
             yield f"{count} {outcomes} compared with {comparison.a.id}"
         is_partial = bool(self._find_harmless(comparison))
         word = "not judged and maybe slower" if is_partial else "not judged"
@@ -119,23 +119,23 @@ class GatePolicy:
 
 def rows_with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
     """Return the primary rows of the cases with one of these outcomes."""
-    judged = {case.case: case.outcome for case in comparison.judgements}
+    outcome_by_case = {case.case: case.outcome for case in comparison.judgements}
     rows = (row for row in comparison.rows if row.metric == HEADLINE)
-    return [row for row in rows if judged.get(row.case) in outcomes]
+    return [row for row in rows if outcome_by_case.get(row.case) in outcomes]
 
 
 def describe_difference(row: MetricRow, baseline: str) -> str:
     """Return a message on the difference of a case's time from the baseline's."""
     assert row.ratio is not None, "it was compared"
     if row.by_fastest:
-        fastest = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
-        return f"{fastest} of baseline {baseline}, and the medians {row.ratio:.3g} times"
-    within = ""
+        fastest_text = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
+        return f"{fastest_text} of baseline {baseline}, and the medians {row.ratio:.3g} times"
+    interval_text = ""
     if row.interval:
-        within = f" (95 %: {row.interval[0]:.2f} to {row.interval[1]:.2f})"
+        interval_text = f" (95 %: {row.interval[0]:.2f} to {row.interval[1]:.2f})"
     if row.by_factor:
-        within = f", {row.reason}"
-    return f"{row.metric} is {row.ratio:.3g} times that of baseline {baseline}{within}"
+        interval_text = f", {row.reason}"
+    return f"{row.metric} is {row.ratio:.3g} times that of baseline {baseline}{interval_text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class GateResult:
     @property
     def failure_reasons(self) -> list[str]:
         """The reasons why the run fails the comparison."""
-        reasons = [f"{case}: {reason}" for case, reason in self._failing_cases().items()]
+        reasons = [f"{case}: {reason}" for case, reason in self._explain_failing_cases().items()]
         return [*reasons, *self.policy.explain_failures(self.comparison)]
 
     @property
@@ -160,7 +160,7 @@ class GateResult:
         fixed, since programs search reports for it.
         """
         return self._with_failed(
-            self._failing_cases(),
+            self._explain_failing_cases(),
             self.comparison.tally,
             self.policy.explain_failures(self.comparison),
         )
@@ -244,16 +244,16 @@ class GateResult:
             document["errors"] = [*document["errors"], *self.failure_reasons]
         return document
 
-    def _failing_cases(self) -> dict[str, str]:
+    def _explain_failing_cases(self) -> dict[str, str]:
         """Return the reason why each failing case fails, by case id."""
         name = self.comparison.a.id
         unjudged = {
             case.case: f"not judged against {name}: {case.reason}"
             for case in self.policy.list_failing_unjudged(self.comparison)
         }
-        return unjudged | self._differing_cases()
+        return unjudged | self._explain_differing_cases()
 
-    def _differing_cases(self) -> dict[str, str]:
+    def _explain_differing_cases(self) -> dict[str, str]:
         """Return the reason why judged and broken cases fail, by case id."""
         if not self.policy.outcomes:
             return {}

@@ -24,7 +24,7 @@ from spbench.stats.difference import compute_min_launches
 from spbench.stats.launch_noise import Launches, Noise, estimate_noise
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
-_Item = TypeVar("_Item")
+_Trial = TypeVar("_Trial")
 SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)
 """The planted slowdowns, as shares of the time."""
 POWER = 0.8
@@ -110,7 +110,9 @@ def check_gate(
             sources[case.id] = source
     trials = _Trials(sources, resamples, seed, progress)
     cases = [
-        trials.check_case(case.id) if case.id in sources else _unchecked_case(case, len(usable))
+        trials.check_case(case.id)
+        if case.id in sources
+        else _make_unchecked_case(case, len(usable))
         for case in _with_progress(run.cases.values(), "planting slowdowns: case", progress)
     ]
     return GateCheck(run.summary.id, resamples, seed, tuple(cases), trials.alarms)
@@ -125,7 +127,7 @@ def _explain_unusable(case: CasePart) -> str | None:
     return None if min(launch_medians(case, HEADLINE)) > 0 else f"{HEADLINE} of a launch is 0"
 
 
-def _unchecked_case(case: CasePart, tests: int) -> CaseGate:
+def _make_unchecked_case(case: CasePart, tests: int) -> CaseGate:
     """Return the findings for a case without known noise, with the reason."""
     if reason := _explain_unusable(case):
         return CaseGate(case.id, reason=reason)
@@ -196,9 +198,9 @@ class _Source:
         a, b = sides
         case_a = self._with_launches(a)
         case_b = self._with_launches(b.slow_down(slowdown))
-        return pair_cases(case_a, case_b, self._past_launches)
+        return pair_cases(case_a, case_b, self._get_past_launches)
 
-    def _past_launches(self, case: str, metric: str) -> list[list[float]]:
+    def _get_past_launches(self, case: str, metric: str) -> list[list[float]]:
         return self.past_runs
 
     def _with_launches(self, launches: Launches) -> CasePart:
@@ -250,19 +252,23 @@ class _Trials:
         """The share of resamples in which any case is called worse; None without any."""
         if not self._resamples:
             return None
-        return _share(Outcome.WORSE in resample.outcomes.values() for resample in self._resamples)
+        return _compute_share(
+            Outcome.WORSE in resample.outcomes.values() for resample in self._resamples
+        )
 
     def check_case(self, case: str) -> CaseGate:
         """Plant each slowdown in a case until one is found."""
         source = self._sources[case]
-        powers = self._find_slowdowns(case)
-        power_of_largest = powers.get(SLOWDOWNS[-1], 1.0)
+        power_by_slowdown = self._find_slowdowns(case)
+        power_of_largest = power_by_slowdown.get(SLOWDOWNS[-1], 1.0)
         return CaseGate(
             case,
             launches=source.launches,
             past=len(source.past_runs),
-            found=powers,
-            alarms=_share(resample.outcomes[case] == Outcome.WORSE for resample in self._resamples),
+            found=power_by_slowdown,
+            alarms=_compute_share(
+                resample.outcomes[case] == Outcome.WORSE for resample in self._resamples
+            ),
             needed=None if power_of_largest >= POWER else self._count_needed_launches(case),
             error=source.finds_error,
         )
@@ -273,23 +279,27 @@ class _Trials:
         power_of_largest = self._compute_power(case, largest)
         if power_of_largest < POWER:
             return {largest: power_of_largest}
-        powers: dict[float, float] = {}
+        power_by_slowdown: dict[float, float] = {}
         for slowdown in SLOWDOWNS[:-1]:
-            powers[slowdown] = self._compute_power(case, slowdown)
-            if powers[slowdown] >= POWER:
-                return powers
-        return powers | {largest: power_of_largest}
+            power_by_slowdown[slowdown] = self._compute_power(case, slowdown)
+            if power_by_slowdown[slowdown] >= POWER:
+                return power_by_slowdown
+        return power_by_slowdown | {largest: power_of_largest}
 
     def _compute_power(self, case: str, slowdown: float) -> float:
         """Return the share of resamples that find a slowdown.
 
         If the first `FIRST` resamples give a clear result, only they count.
         """
-        first = [self._is_worse(case, resample, slowdown) for resample in self._resamples[:FIRST]]
-        if all(first) or sum(first) <= len(first) / 2:
-            return _share(first)
-        others = [self._is_worse(case, resample, slowdown) for resample in self._resamples[FIRST:]]
-        return _share(first + others)
+        first_found = [
+            self._is_worse(case, resample, slowdown) for resample in self._resamples[:FIRST]
+        ]
+        if all(first_found) or sum(first_found) <= len(first_found) / 2:
+            return _compute_share(first_found)
+        other_found = [
+            self._is_worse(case, resample, slowdown) for resample in self._resamples[FIRST:]
+        ]
+        return _compute_share(first_found + other_found)
 
     def _count_needed_launches(self, case: str) -> int | None:
         """Return the launches per side that find the largest slowdown, if any."""
@@ -302,11 +312,11 @@ class _Trials:
 
     def _suffices(self, case: str, source: _Source, rng: Random, launches: int) -> bool:
         missed = 0
-        first = self._resamples[:FIRST]
-        for resample in first:
+        first_resamples = self._resamples[:FIRST]
+        for resample in first_resamples:
             sides = source.draw_sides(rng, launches)
             missed += not self._is_worse(case, resample, SLOWDOWNS[-1], sides)
-            if missed > (1 - POWER) * len(first):
+            if missed > (1 - POWER) * len(first_resamples):
                 return False
         return True
 
@@ -316,32 +326,36 @@ class _Trials:
         """Return whether a slowdown in one case is called worse, among all cases."""
         pair = self._sources[case].make_pair(sides or resample.sides[case], slowdown)
         chances = {**resample.chances, **collect_chances([pair])}
-        return _outcome(pair, find_different(chances)) == Outcome.WORSE
+        return _judge_only_row(pair, find_different(chances)) == Outcome.WORSE
 
     def _draw_resample(self, rng: Random) -> _Resample:
         sources = self._sources.items()
-        sides = {case: source.draw_sides(rng, source.launches) for case, source in sources}
-        pairs = [source.make_pair(sides[case]) for case, source in sources]
+        sides_by_case = {case: source.draw_sides(rng, source.launches) for case, source in sources}
+        pairs = [source.make_pair(sides_by_case[case]) for case, source in sources]
         chances = collect_chances(pairs)
         is_different = find_different(chances)
-        return _Resample(sides, chances, {pair.id: _outcome(pair, is_different) for pair in pairs})
+        return _Resample(
+            sides_by_case, chances, {pair.id: _judge_only_row(pair, is_different) for pair in pairs}
+        )
 
 
-def _with_progress(items: Collection[_Item], activity: str, progress: Progress) -> Iterator[_Item]:
+def _with_progress(
+    trials: Collection[_Trial], activity: str, progress: Progress
+) -> Iterator[_Trial]:
     """Yield items, and report about once per second which of them is next."""
-    reported = time.monotonic()
-    for number, item in enumerate(items, 1):
-        if time.monotonic() - reported >= INTERVAL:
-            reported = time.monotonic()
-            progress(f"{activity} {number} of {len(items)}")
-        yield item
+    last_report_s = time.monotonic()
+    for number, trial in enumerate(trials, 1):
+        if time.monotonic() - last_report_s >= INTERVAL:
+            last_report_s = time.monotonic()
+            progress(f"{activity} {number} of {len(trials)}")
+        yield trial
 
 
-def _outcome(pair: CasePair, is_different: Mapping[str, bool]) -> Outcome | None:
+def _judge_only_row(pair: CasePair, is_different: Mapping[str, bool]) -> Outcome | None:
     (row,) = judge_pair(pair, is_different).rows
     return row.outcome
 
 
-def _share(flags: Iterable[bool]) -> float:
-    values = list(flags)
-    return sum(values) / len(values)
+def _compute_share(flags: Iterable[bool]) -> float:
+    all_flags = list(flags)
+    return sum(all_flags) / len(all_flags)

@@ -36,40 +36,40 @@ _TOO_MANY = "-"
 def gate_check_lines(check: GateCheck, width: int) -> Iterator[str]:
     """Yield a check of the gate as lines of at most ``width`` characters."""
     if check.cases:
-        yield from render_table(_COLUMNS, list(map(_cells, check.cases)), width)
+        yield from render_table(_COLUMNS, list(map(_make_cells, check.cases)), width)
     for note in gate_notes(check):
         yield from wrap_text(note, width)
 
 
 def gate_notes(check: GateCheck) -> Iterator[str]:
     """Yield the notes below the table, those on several cases once."""
-    missed = [case for case in check.cases if case.launches and case.smallest is None]
-    needed = [case.needed for case in missed if case.needed is not None]
-    if missed:
+    missed_cases = [case for case in check.cases if case.launches and case.smallest is None]
+    needed_launches = [case.needed for case in missed_cases if case.needed is not None]
+    if missed_cases:
         largest = _format_slowdown(SLOWDOWNS[-1])
         too_many = f"; {_TOO_MANY}: more than {MORE_LAUNCHES[-1]}"
         yield (
             f"none found: a slowdown of {largest} is found in less than {format_percent(POWER)} of "
             "resamples. needed: launches per side that find it"
-            f"{too_many if len(needed) < len(missed) else ''}."
+            f"{too_many if len(needed_launches) < len(missed_cases) else ''}."
         )
-    if needed:
-        yield f"Run the suite with `--set repeat={max(needed)}`, or on a quieter machine."
-    by_reason: dict[str, list[str]] = {}
+    if needed_launches:
+        yield f"Run the suite with `--set repeat={max(needed_launches)}`, or on a quieter machine."
+    cases_by_reason: dict[str, list[str]] = {}
     for case in check.cases:
         if case.reason:
-            by_reason.setdefault(case.reason, []).append(case.case)
-    for reason, cases in by_reason.items():
+            cases_by_reason.setdefault(case.reason, []).append(case.case)
+    for reason, cases in cases_by_reason.items():
         yield f"Nothing was planted, {reason}: {name_cases(cases)}."
-    with_past = [
+    past_texts = [
         f"{case.case} ({format_quantity(case.past, 'run')})" for case in check.cases if case.past
     ]
-    if with_past:
-        yield f"With the launches of earlier runs on these machines: {name_cases(with_past)}."
-    yield from _method_notes(check)
+    if past_texts:
+        yield f"With the launches of earlier runs on these machines: {name_cases(past_texts)}."
+    yield from _generate_method_notes(check)
 
 
-def _method_notes(check: GateCheck) -> Iterator[str]:
+def _generate_method_notes(check: GateCheck) -> Iterator[str]:
     """Yield notes on the planted slowdowns and errors, and on false alarms."""
     if check.alarms is not None:
         yield (
@@ -82,24 +82,25 @@ def _method_notes(check: GateCheck) -> Iterator[str]:
             f"{format_percent(check.alarms)} call some case worse."
         )
         if check.alarms > MOST_ALARMS:
-            few = any(0 < case.past < MIN_PAST_RUNS for case in check.cases)
-            allow = f", or make {MIN_PAST_RUNS} runs, after which comparisons allow for it"
+            has_few_past_runs = any(0 < case.past < MIN_PAST_RUNS for case in check.cases)
+            advice = f", or make {MIN_PAST_RUNS} runs, after which comparisons allow for it"
             yield (
                 f"That is more than {format_percent(MOST_ALARMS)}: these launches and earlier runs "
-                f"differ too much for a gate; measure on a quieter machine{allow if few else ''}."
+                "differ too much for a gate; measure on a quieter machine"
+                f"{advice if has_few_past_runs else ''}."
             )
-    planted = [case for case in check.cases if case.error is not None]
-    if planted:
-        reported = len(planted) - len(check.missed_errors)
-        count = format_quantity(len(planted), "case")
-        yield f"A failed check was planted in {count} and reported in {reported}."
+    planted_cases = [case for case in check.cases if case.error is not None]
+    if planted_cases:
+        reported_count = len(planted_cases) - len(check.missed_errors)
+        count = format_quantity(len(planted_cases), "case")
+        yield f"A failed check was planted in {count} and reported in {reported_count}."
     if check.missed_errors:
         yield f"Planted errors that are NOT reported: {name_cases(check.missed_errors)}."
 
 
 def gate_object(check: GateCheck) -> dict[str, Any]:
     """Return the JSON object of a gate check."""
-    cases = [_case_object(case) for case in check.cases]
+    cases = [_build_case_object(case) for case in check.cases]
     return asdict(check) | {"power": POWER, "slowdowns": list(SLOWDOWNS), "cases": cases}
 
 
@@ -108,7 +109,7 @@ def _format_slowdown(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def _cells(case: CaseGate) -> tuple[str, ...]:
+def _make_cells(case: CaseGate) -> tuple[str, ...]:
     alarms = "" if case.alarms is None else format_percent(case.alarms)
     launches = str(case.launches or "")
     return (_format_smallest(case), case.case, launches, _format_needed(case), alarms)
@@ -127,6 +128,6 @@ def _format_needed(case: CaseGate) -> str:
     return _TOO_MANY if case.needed is None else str(case.needed)
 
 
-def _case_object(case: CaseGate) -> dict[str, Any]:
+def _build_case_object(case: CaseGate) -> dict[str, Any]:
     shares = [{"slowdown": slowdown, "share": share} for slowdown, share in case.found.items()]
     return asdict(case) | {"found": shares, "smallest": case.smallest}

@@ -17,7 +17,7 @@ from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 from spbench.errors import SpbenchError
 from spbench.record.runs.files import write_file
 from spbench.report.comparison.model import RunComparison
-from spbench.report.export import KINDS, export_comparison, export_text
+from spbench.report.export import EXPORT_FORMATS, export_comparison, export_text
 from spbench.report.recorded import RecordedRun
 from spbench.tui.dialogs import Modal
 from spbench.tui.page import Page
@@ -160,7 +160,7 @@ def render_export(shown: RecordedRun | RunComparison, format_: str) -> str:
 
 def list_export_formats(shown: RecordedRun | RunComparison) -> tuple[str, ...]:
     """Return the formats for the export, the default first."""
-    return KINDS if isinstance(shown, RunComparison) else (PAGE_FORMAT, *KINDS)
+    return EXPORT_FORMATS if isinstance(shown, RunComparison) else (PAGE_FORMAT, *EXPORT_FORMATS)
 
 
 async def export_shown(page: Page, shown: RecordedRun | RunComparison) -> None:

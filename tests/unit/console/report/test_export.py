@@ -12,7 +12,7 @@ from spbench.errors import UsageError
 from spbench.report.build import build_report
 from spbench.report.comparison.compare import compare
 from spbench.report.export import (
-    KINDS,
+    EXPORT_FORMATS,
     RUN_COLUMNS,
     export_comparison,
     export_text,
@@ -95,7 +95,7 @@ def test_csv_keeps_negative_numbers():
     assert (row["value"], row["min"]) == ("-2.0", "-3.0")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EXPORT_FORMATS)
 def test_export_contains_no_control_characters(kind, tmp_path):
     folder = record_run(tmp_path, make_hostile_run(), suite="s\x1b[2J\x9b")
     text = export_text(load_run(folder), kind)
@@ -267,7 +267,7 @@ def test_exports_a_comparison_as_json(comparison, messages):
 @pytest.mark.parametrize("export", [export_text, export_comparison])
 def test_rejects_an_unknown_format(export, messages):
     exported = make_run() if export is export_text else compare(make_run(), make_run())
-    for kind in KINDS:
+    for kind in EXPORT_FORMATS:
         if export is export_comparison or kind != "json":
             export(exported, kind)
     with messages.raises(UsageError):

@@ -56,12 +56,12 @@ def case_details(case: CasePart, index: int) -> Markup:
         "article",
         tag("h3", render_case_status(case), " ", breakable_id(case.id)),
         tag("p", _describe_case(case), class_="soft"),
-        *_explain(case),
-        *_choices(case),
-        *_charts(case),
-        *_checks(case),
-        *_expectations(case),
-        *_metrics(case),
+        *_render_reason(case),
+        *_render_choices(case),
+        *_render_charts(case),
+        *_render_checks(case),
+        *_render_expectations(case),
+        *_render_metrics(case),
         class_="tile",
         id=details_anchor(index),
     )
@@ -72,15 +72,15 @@ def _describe_case(case: CasePart) -> str:
     facts = [case.benchmark, ranks]
     if (seconds := compute_case_seconds(case)) is not None:
         # Launches of several cases alternate.
-        several = f"{len(case.launches)} launches within " if len(case.launches) > 1 else ""
+        launches_text = f"{len(case.launches)} launches within " if len(case.launches) > 1 else ""
         short = seconds < 1.0
-        span = format_time(1000 * seconds) if short else format_duration(seconds)
-        facts.append(f"{several}{span}")
+        duration_text = format_time(1000 * seconds) if short else format_duration(seconds)
+        facts.append(f"{launches_text}{duration_text}")
     facts += [f"{case.attempts} attempts"] if case.attempts > 1 else []
     return ", ".join(facts)
 
 
-def _choices(case: CasePart) -> Iterator[Markup]:
+def _render_choices(case: CasePart) -> Iterator[Markup]:
     """Yield the choices of the ranks, with reasons."""
     if case.choices:
         choices = (
@@ -92,14 +92,14 @@ def _choices(case: CasePart) -> Iterator[Markup]:
         yield tag("ul", *choices, class_="choices soft")
 
 
-def _explain(case: CasePart) -> Iterator[Markup]:
+def _render_reason(case: CasePart) -> Iterator[Markup]:
     if case.shown_status != CaseStatus.PASSED:
         yield tag("p", explain_status(case), class_="note error")
     if case.traceback:
         yield tag("pre", case.traceback[-MOST_TRACEBACK:])
 
 
-def _charts(case: CasePart) -> Iterator[Markup]:
+def _render_charts(case: CasePart) -> Iterator[Markup]:
     name, metric = choose_headline(case) or ("", None)
     samples = collect_samples(case, name)
     if metric is not None and len(samples) > 1:
@@ -107,23 +107,23 @@ def _charts(case: CasePart) -> Iterator[Markup]:
         chart = draw_histogram(samples, metric.unit, metric.value, limit.value if limit else None)
         ranks = "the slowest rank" if name == HEADLINE else "all ranks"
         title = format_metric_name(name, metric.unit)
-        yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", chart)
+        yield _render_figure(f"{title} of {ranks}, each of {len(samples)} iterations", chart)
     if bars := draw_rank_bars(case.ranks):
         skew = case.metrics.get("skew")
-        suffix = f"; skew {format_factor(skew.value)}" if skew else ""
+        skew_text = f"; skew {format_factor(skew.value)}" if skew else ""
         if skew and any(name.startswith("waited") for name in case.metrics):
-            suffix += ", of waits only the shortest counted"
-        yield _figure(
-            f"Times of ranks with waits: median (bar), minimum to p95 (line){suffix}",
+            skew_text += ", of waits only the shortest counted"
+        yield _render_figure(
+            f"Times of ranks with waits: median (bar), minimum to p95 (line){skew_text}",
             bars,
         )
 
 
-def _figure(caption: str, chart: Markup) -> Markup:
+def _render_figure(caption: str, chart: Markup) -> Markup:
     return tag("figure", tag("figcaption", caption), chart)
 
 
-def _checks(case: CasePart) -> Iterator[Markup]:
+def _render_checks(case: CasePart) -> Iterator[Markup]:
     if not case.checks:
         return
     yield html_table(
@@ -132,7 +132,7 @@ def _checks(case: CasePart) -> Iterator[Markup]:
             (
                 check.name,
                 tag("span", format_status(check.status), class_=f"verdict {check.status}"),
-                _error(check.max_abs_error),
+                _format_error(check.max_abs_error),
                 format_number(check.tolerance),
                 f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}",
                 check.detail if check.status == CheckOutcome.FAILED else "",
@@ -143,42 +143,50 @@ def _checks(case: CasePart) -> Iterator[Markup]:
     )
 
 
-def _error(value: float | None) -> str:
+def _format_error(value: float | None) -> str:
     return "not a number" if value is None else format_number(value)
 
 
-def _expectations(case: CasePart) -> Iterator[Markup]:
+def _render_expectations(case: CasePart) -> Iterator[Markup]:
     if not case.expectations:
         return
     yield html_table(
         ("expectation", "limit", "value", "of the limit", "verdict", "from"),
         (
             (
-                _expected_figure(case, item),
-                format_optional_value(item.limit, _find_unit(case, item.metric), item.metric),
-                format_optional_value(item.value, _find_unit(case, item.metric), item.metric),
-                _format_share(divide_by_limit(item.value, item.limit)),
-                tag("span", format_status(item.status), class_=f"verdict {item.status}"),
-                _origin(item),
+                _format_expected_figure(case, expectation),
+                format_optional_value(
+                    expectation.limit, _find_unit(case, expectation.metric), expectation.metric
+                ),
+                format_optional_value(
+                    expectation.value, _find_unit(case, expectation.metric), expectation.metric
+                ),
+                _format_share(divide_by_limit(expectation.value, expectation.limit)),
+                tag(
+                    "span",
+                    format_status(expectation.status),
+                    class_=f"verdict {expectation.status}",
+                ),
+                _describe_origin(expectation),
             )
-            for item in case.expectations
+            for expectation in case.expectations
         ),
         (1, 2, 3),
     )
 
 
-def _expected_figure(case: CasePart, item: ExpectationPart) -> str:
-    figure = format_figure_name(item.metric, _find_unit(case, item.metric))
-    return f"{figure} {'at most' if item.op == 'max' else 'at least'}"
+def _format_expected_figure(case: CasePart, expectation: ExpectationPart) -> str:
+    figure = format_figure_name(expectation.metric, _find_unit(case, expectation.metric))
+    return f"{figure} {'at most' if expectation.op == 'max' else 'at least'}"
 
 
-def _origin(item: ExpectationPart) -> str:
+def _describe_origin(expectation: ExpectationPart) -> str:
     """Return the origin of a limit, or the reason why there is none."""
-    if item.reference is not None:
-        reference = item.reference.model_dump()
-        value = format_reference(item.metric, reference)
+    if expectation.reference is not None:
+        reference = expectation.reference.model_dump()
+        value = format_reference(expectation.metric, reference)
         return f"reference {value} ({describe_allowed(reference)})"
-    return item.reason or item.expression or ""
+    return expectation.reason or expectation.expression or ""
 
 
 def _find_unit(case: CasePart, metric: str) -> str:
@@ -191,38 +199,38 @@ def _format_share(share: float | None) -> str:
     return "" if share is None else format_percent(share)
 
 
-def _metrics(case: CasePart) -> Iterator[Markup]:
+def _render_metrics(case: CasePart) -> Iterator[Markup]:
     if not case.metrics:
         return
     # In one column, because a tile is too narrow for another one.
     reference = join_markup(["reference", tag("br"), "efficiency"])
     columns = ("metric", "median", "p95", "p99", "n", reference)
-    rows = (_metric_row(case, metric) for metric in case.shown_metrics)
+    rows = (_make_metric_cells(case, metric) for metric in case.shown_metrics)
     yield html_table(columns, rows, (1, 2, 3, 4, 5))
 
 
-def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
+def _make_metric_cells(case: CasePart, name: str) -> tuple[str, ...]:
     metric = case.metrics[name]
     title = format_folded_name(name, metric.unit)
     notes = (find_metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
     note = "; ".join(filter(None, notes))
-    noted = join_markup([title, tag("br"), tag("span", note, class_="help")])
-    tail = (metric.p95, metric.p99) if metric.n >= FEWEST_SAMPLES else (None, None)
-    values = (metric.value, *tail)
+    title_with_note = join_markup([title, tag("br"), tag("span", note, class_="help")])
+    percentiles = (metric.p95, metric.p99) if metric.n >= FEWEST_SAMPLES else (None, None)
+    values = (metric.value, *percentiles)
     return (
-        noted if note else title,
-        *(_metric_text(case, name, value) for value in values),
+        title_with_note if note else title,
+        *(_format_metric_text(case, name, value) for value in values),
         str(metric.n),
-        _reference(case, name),
+        _render_reference(case, name),
     )
 
 
-def _metric_text(case: CasePart, name: str, value: float | None) -> str:
+def _format_metric_text(case: CasePart, name: str, value: float | None) -> str:
     unit = case.metrics[name].unit
     return "" if value is None else format_metric(value, unit, name, disturbed=case.disturbed)
 
 
-def _reference(case: CasePart, metric_name: str) -> Markup:
+def _render_reference(case: CasePart, metric_name: str) -> Markup:
     """Return a metric's reference with the efficiency below it, if it has one."""
     limit = case.limits.get(metric_name)
     unit = case.metrics[metric_name].unit

@@ -37,7 +37,7 @@ def case_rows(cases: Sequence[CasePart]) -> list[Row]:
     rows = []
     free_bytes = MOST_ROWS_BYTES
     for case in cases:
-        row = _row(case)
+        row = _make_row(case)
         free_bytes -= sum(len(cell.encode()) + 20 for cell in row)
         if free_bytes < 0:
             break
@@ -80,7 +80,7 @@ def _add_link(row: Row, index: int) -> Row:
     return (status, tag("a", id_, href=f"#{details_anchor(index)}"), *others)
 
 
-def _row(case: CasePart) -> Row:
+def _make_row(case: CasePart) -> Row:
     metric_name, _ = choose_headline(case) or ("", None)
     time, p95, reference, efficiency = time_cells(case)
     if case.disturbed and efficiency:

@@ -26,9 +26,9 @@ from spbench_core.number_text import format_quantity
 
 MAX_BYTES = 1_900_000
 """The size of a page, below the limit of 2 MiB of mail systems and issue trackers."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The content security policy, which lets a browser load nothing for the page."""
-_LINK = 24
+_LINK_BYTES = 24
 """The largest size of a row's link to its details, in bytes."""
 
 
@@ -69,17 +69,17 @@ def render_page(
         PagePart("details", "Details", NOTHING),
         PagePart("provenance", "Provenance", provenance_part(run)),
     ]
-    used_bytes = sum(len(part.content.encode()) for part in parts) + _LINK * len(cases)
+    used_bytes = sum(len(part.content.encode()) for part in parts) + _LINK_BYTES * len(cases)
     all_details = map(case_details, cases, range(len(cases)))
     details = list(_limit_size(all_details, max_bytes - used_bytes))
     parts[0] = PagePart("cases", "Cases", case_table(rows, len(cases), len(details)))
-    parts[-2] = PagePart("details", "Details", _details(details, len(cases)))
+    parts[-2] = PagePart("details", "Details", _render_details(details, len(cases)))
     head = render_head(run, [part for part in parts if part.content], comparison)
     body = tag("main", head, *(part.render() for part in parts))
-    return f"<!doctype html>\n{tag('html', _meta(run), tag('body', body), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', _render_html_head(run), tag('body', body), lang='en')}\n"
 
 
-def _details(details: list[Markup], count: int) -> Markup:
+def _render_details(details: list[Markup], count: int) -> Markup:
     if not details:
         return NOTHING
     note = NOTHING
@@ -92,28 +92,28 @@ def _details(details: list[Markup], count: int) -> Markup:
     return join_markup([note, tag("div", *details, class_="tiles")])
 
 
-def _limit_size(parts: Iterator[Markup], max_bytes: int) -> Iterator[Markup]:
-    for part in parts:
-        max_bytes -= len(part.encode())
+def _limit_size(tiles: Iterator[Markup], max_bytes: int) -> Iterator[Markup]:
+    for tile in tiles:
+        max_bytes -= len(tile.encode())
         if max_bytes < 0:
             return
-        yield part
+        yield tile
 
 
-def _meta(run: RecordedRun) -> Markup:
+def _render_html_head(run: RecordedRun) -> Markup:
     return tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", http_equiv="Content-Security-Policy", content=_SECURITY_POLICY),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="data:,"),
         tag("title", f"{run.summary.suite}: {run.summary.verdict}"),
-        tag("style", _style()),
+        tag("style", _load_style()),
     )
 
 
 @cache
-def _style() -> Markup:
+def _load_style() -> Markup:
     path = files("spbench.report.formats.page").joinpath("style.css")
     return Markup(path.read_text(encoding="utf-8"))

@@ -45,10 +45,10 @@ def render_head(
         "header",
         tag("h1", status, *_note_unjudged(comparison), " ", summary.suite),
         tag("p", *_describe_run(run)),
-        _status_bar(run),
-        *_notes(run.errors, "error"),
-        *_notes([run.left_out] if run.left_out else [], "error"),
-        *_notes(run.findings),
+        _render_status_bar(run),
+        *_render_notes(run.errors, "error"),
+        *_render_notes([run.left_out] if run.left_out else [], "error"),
+        *_render_notes(run.findings),
         tag("nav", *(tag("a", part.heading, href=f"#{part.anchor}") for part in parts)),
     )
 
@@ -91,7 +91,7 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
         yield tag("code", summary.host)
 
 
-def _status_bar(run: RecordedRun) -> Markup:
+def _render_status_bar(run: RecordedRun) -> Markup:
     """Return a bar with the share of each status."""
     counts = Counter(case.status for case in run.cases.values())
     if not counts:
@@ -103,9 +103,11 @@ def _status_bar(run: RecordedRun) -> Markup:
     return tag("div", *pieces, class_="share", role="img", aria_label=format_tally(run))
 
 
-def _notes(lines: Iterable[str], kind: str = "") -> Iterator[Markup]:
+def _render_notes(lines: Iterable[str], css_class: str = "") -> Iterator[Markup]:
     notes = list(lines)
     for note in notes[:MOST_NOTES]:
-        yield tag("p", note, class_=f"note {kind}".strip())
+        yield tag("p", note, class_=f"note {css_class}".strip())
     if len(notes) > MOST_NOTES:
-        yield tag("p", join_markup([f"and {len(notes) - MOST_NOTES} more"]), class_=f"note {kind}")
+        yield tag(
+            "p", join_markup([f"and {len(notes) - MOST_NOTES} more"]), class_=f"note {css_class}"
+        )

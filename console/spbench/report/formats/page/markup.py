@@ -21,9 +21,9 @@ _VOID = frozenset({"meta", "link", "br"})
 _SHAPES = frozenset({"path", "rect", "line", "circle", "polyline"})
 
 
-def escape_text(part: str) -> Markup:
+def escape_text(text: str) -> Markup:
     """Return plain text as HTML, without control characters; return markup unchanged."""
-    return part if isinstance(part, Markup) else Markup(escape(replace_line_controls(part)))
+    return text if isinstance(text, Markup) else Markup(escape(replace_line_controls(text)))
 
 
 def tag(name: str, /, *children: str, **attributes: Value) -> Markup:
@@ -32,8 +32,8 @@ def tag(name: str, /, *children: str, **attributes: Value) -> Markup:
     ``class_`` is the attribute ``class``, and ``stroke_width`` is ``stroke-width``.
     """
     attribute_text = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
-        for key, value in attributes.items()
+        f' {attribute.rstrip("_").replace("_", "-")}="{_format_attribute(value)}"'
+        for attribute, value in attributes.items()
         if value is not None
     )
     if name in _VOID:
@@ -48,7 +48,7 @@ def join_markup(parts: Iterable[str], between: str = "") -> Markup:
     return Markup(between.join(map(escape_text, parts)))
 
 
-def _attribute(value: str | float) -> str:
+def _format_attribute(value: str | float) -> str:
     return escape(replace_line_controls(value)) if isinstance(value, str) else svg_number(value)
 
 
@@ -59,23 +59,27 @@ def svg_number(value: float) -> str:
 
 def breakable_id(text: str) -> Markup:
     """Return a case's id with possible line breaks between its parameters."""
-    return join_markup((escape_text(part) for part in text.split(",")), ",<wbr>")
+    return join_markup((escape_text(parameter) for parameter in text.split(",")), ",<wbr>")
 
 
 def html_table(
-    columns: Iterable[str], rows: Iterable[Iterable[str]], figures: Iterable[int] = ()
+    columns: Iterable[str], rows: Iterable[Iterable[str]], number_columns: Iterable[int] = ()
 ) -> Markup:
-    """Return a table; ``figures`` has the indices of columns with numbers."""
-    right = frozenset(figures)
-    head = _table_row("th", columns, right)
-    body = join_markup(_table_row("td", row, right) for row in rows)
+    """Return a table; ``number_columns`` has the indices of columns with numbers."""
+    right_aligned = frozenset(number_columns)
+    head = _render_table_row("th", columns, right_aligned)
+    body = join_markup(_render_table_row("td", row, right_aligned) for row in rows)
     table = tag("table", tag("thead", head), tag("tbody", body))
     return tag("div", table, class_="wide")
 
 
-def _table_row(name: str, cells: Iterable[str], right: frozenset[int]) -> Markup:
+def _render_table_row(name: str, cells: Iterable[str], right_aligned: frozenset[int]) -> Markup:
     return tag(
-        "tr", *(tag(name, cell, class_="n" if i in right else None) for i, cell in enumerate(cells))
+        "tr",
+        *(
+            tag(name, cell, class_="n" if index in right_aligned else None)
+            for index, cell in enumerate(cells)
+        ),
     )
 
 

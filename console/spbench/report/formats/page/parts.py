@@ -66,30 +66,32 @@ def comparison_part(comparison: RunComparison | None) -> Markup:
         return NOTHING
     rows = islice(case_rows(comparison), MOST_ROWS)
     warnings = comparison_warnings(comparison)
-    sides = f"a: {comparison.a.id}; b: {comparison.b.id}. {comparison_summary(comparison)}."
+    sides_text = f"a: {comparison.a.id}; b: {comparison.b.id}. {comparison_summary(comparison)}."
     return join_markup(
         [
             *(tag("p", f"Warning: {warning}", class_="note") for warning in warnings),
-            tag("p", sides, class_="soft"),
-            _columns_table(CASE_COLUMNS, (row.case_cells() for row in rows)),
+            tag("p", sides_text, class_="soft"),
+            _render_columns_table(CASE_COLUMNS, (row.case_cells() for row in rows)),
             *(tag("p", note) for note in comparison_notes(comparison)),
             *(tag("p", note, class_="soft") for note in table_notes(comparison, all_metrics=True)),
-            _all_metrics(comparison),
+            _render_all_metrics(comparison),
         ]
     )
 
 
-def _all_metrics(comparison: RunComparison) -> Markup:
+def _render_all_metrics(comparison: RunComparison) -> Markup:
     rows = list(islice(metric_rows(comparison), MOST_ROWS))
     if not rows:
         return NOTHING
-    metrics = _columns_table(METRIC_COLUMNS, (row.metric_cells() for row in rows))
+    metrics = _render_columns_table(METRIC_COLUMNS, (row.metric_cells() for row in rows))
     return tag("details", tag("summary", "All metrics"), metrics)
 
 
-def _columns_table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> Markup:
-    right = [index for index, column in enumerate(columns) if column.right]
-    return html_table([column.title for column in columns], map(_style_outcomes, rows), right)
+def _render_columns_table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> Markup:
+    right_aligned = [index for index, column in enumerate(columns) if column.right]
+    return html_table(
+        [column.title for column in columns], map(_style_outcomes, rows), right_aligned
+    )
 
 
 def _style_outcomes(row: Sequence[str]) -> Iterator[str]:
@@ -100,28 +102,30 @@ def _style_outcomes(row: Sequence[str]) -> Iterator[str]:
 
 def links_part(run: RecordedRun) -> Markup:
     """Return the links as heat maps, one per case, metric and message size."""
-    tables = [
+    cases_and_tables = [
         (matrix.case, table)
         for matrix in build_link_matrices(run)
         for table in matrix.tables
         if len(table.ranks) > 2
     ]
-    if not tables:
+    if not cases_and_tables:
         return NOTHING
     explanation = (
         "The redder a pair, the slower it is than the median of its kind, within a host or between "
         f"hosts; the deepest red is {NOTABLE_LINK} times slower, or more."
     )
-    maps = tile_grid(_maps(tables[:MOST_MAPS]), len(tables) - MOST_MAPS, "maps")
-    return join_markup([tag("p", explanation, class_="soft"), maps])
+    map_tiles = tile_grid(
+        _render_maps(cases_and_tables[:MOST_MAPS]), len(cases_and_tables) - MOST_MAPS, "maps"
+    )
+    return join_markup([tag("p", explanation, class_="soft"), map_tiles])
 
 
-def _maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
+def _render_maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
     """Yield the map of each table, with its slow pairs below."""
     for case, table in tables:
-        slow = sorted(table.find_slow_pairs().items(), key=lambda pair: -pair[1])[:5]
-        slowest = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow)
-        note = tag("p", f"Slow: ranks {slowest}", class_="note") if slowest else NOTHING
+        slow_pairs = sorted(table.find_slow_pairs().items(), key=lambda pair: -pair[1])[:5]
+        slow_text = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow_pairs)
+        note = tag("p", f"Slow: ranks {slow_text}", class_="note") if slow_text else NOTHING
         hosts = f" ({len(table.ranks)} ranks, by host)" if len(table.ranks) > MOST_RANKS else ""
         heading = tag("h3", f"{case}: {table.title}{hosts}")
         yield tag("figure", heading, draw_heat_map(table), note, class_="tile")
@@ -129,20 +133,20 @@ def _maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
 
 def predictions_part(run: RecordedRun) -> Markup:
     """Return predicted and measured times, if a plan or a model predicted any."""
-    predicted = find_predictions(run)
-    if not predicted:
+    predictions = find_predictions(run)
+    if not predictions:
         return NOTHING
     columns = ("case", "predicted by", "predicted", "measured", "error")
-    rows = html_table(columns, map(_prediction_cells, predicted[:MOST_ROWS]), (2, 3, 4))
+    table = html_table(columns, map(_make_prediction_cells, predictions[:MOST_ROWS]), (2, 3, 4))
     caption = (
         "On the dashed line a prediction is right; above it the case took longer. "
         "error: predicted over measured time, minus 1."
     )
-    chart = tag("figure", tag("figcaption", caption), draw_predictions(predicted), class_="tile")
-    return join_markup([tag("div", chart, class_="tiles"), rows])
+    chart = tag("figure", tag("figcaption", caption), draw_predictions(predictions), class_="tile")
+    return join_markup([tag("div", chart, class_="tiles"), table])
 
 
-def _prediction_cells(prediction: PredictedTime) -> tuple[str, ...]:
+def _make_prediction_cells(prediction: PredictedTime) -> tuple[str, ...]:
     return (
         breakable_id(prediction.case),
         prediction.source,
@@ -154,21 +158,21 @@ def _prediction_cells(prediction: PredictedTime) -> tuple[str, ...]:
 
 def scaling_part(run: RecordedRun) -> Markup:
     """Return the efficiency of cases over numbers of ranks, as lines and as a table."""
-    scaled = compute_scalings(run)
-    if not scaled:
+    scalings = compute_scalings(run)
+    if not scalings:
         return NOTHING
-    lines = [line for line in map(_efficiency_line, scaled) if line.points]
+    lines = [line for line in map(_make_efficiency_line, scalings) if line.points]
     plot = draw_lines("Efficiency over ranks", lines, "ranks", "efficiency") if lines else NOTHING
-    rows = html_table(
-        SCALING_COLUMNS, islice(scaling_rows(scaled), MOST_ROWS), SCALING_NUMBER_COLUMNS
+    table = html_table(
+        SCALING_COLUMNS, islice(scaling_rows(scalings), MOST_ROWS), SCALING_NUMBER_COLUMNS
     )
-    remarks = (tag("p", remark) for remark in scaling_remarks(scaled))
+    remarks = (tag("p", remark) for remark in scaling_remarks(scalings))
     return join_markup(
-        [tag("div", tag("figure", plot, class_="tile"), class_="tiles"), rows, *remarks]
+        [tag("div", tag("figure", plot, class_="tile"), class_="tiles"), table, *remarks]
     )
 
 
-def _efficiency_line(scaling: Scaling) -> PlottedLine:
+def _make_efficiency_line(scaling: Scaling) -> PlottedLine:
     points = []
     for row in scaling.rows:
         if row.efficiency is not None and row.efficiency > 0:
@@ -182,45 +186,45 @@ def provenance_part(run: RecordedRun) -> Markup:
     """Return the origin of the run: command, machine, versions, launches."""
     environment = dict(run.environment)
     variables = environment.pop("env", None)
-    rows = list(_flatten(environment))
+    rows = list(_flatten_facts(environment))
     command = shlex.join(["spbench", *run.summary.argv])
     jobs = {case.launch.job: case.launch for case in run.cases.values() if case.launch}
-    more = len(jobs) - MOST_JOBS
+    hidden_jobs = len(jobs) - MOST_JOBS
     return join_markup(
         [
             tag("pre", command) if run.summary.argv else NOTHING,
             html_table(("what", "value"), rows) if rows else NOTHING,
-            *_variables(variables),
-            *chain.from_iterable(map(_launch, islice(jobs.values(), MOST_JOBS))),
-            tag("p", f"and {more} more jobs", class_="soft") if more > 0 else NOTHING,
+            *_render_variables(variables),
+            *chain.from_iterable(map(_render_launch, islice(jobs.values(), MOST_JOBS))),
+            tag("p", f"and {hidden_jobs} more jobs", class_="soft") if hidden_jobs > 0 else NOTHING,
         ]
     )
 
 
-def _flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}.")
-        elif value is not None and value != []:
-            yield f"{prefix}{key}", _format_fact(value)
+def _flatten_facts(facts_by_name: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, fact in facts_by_name.items():
+        if isinstance(fact, Mapping):
+            yield from _flatten_facts(fact, f"{prefix}{name}.")
+        elif fact is not None and fact != []:
+            yield f"{prefix}{name}", _format_fact(fact)
 
 
-def _format_fact(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_format_fact, value))
-    return value if isinstance(value, str) else json.dumps(value)
+def _format_fact(fact: Any) -> str:
+    if isinstance(fact, list):
+        return ", ".join(map(_format_fact, fact))
+    return fact if isinstance(fact, str) else json.dumps(fact)
 
 
-def _variables(variables: Any) -> Iterator[Markup]:
+def _render_variables(variables: Any) -> Iterator[Markup]:
     if isinstance(variables, Mapping) and variables:
         lines = "\n".join(f"{variable}={value}" for variable, value in variables.items())
         yield tag("h3", "Environment")
         yield tag("pre", lines)
 
 
-def _launch(launch: LaunchPart) -> Iterator[Markup]:
-    more = ", more ranks than there are cores" if launch.oversubscribed else ""
-    yield tag("h3", f"Job {launch.job}: {launch.launcher}, {launch.version}{more}")
+def _render_launch(launch: LaunchPart) -> Iterator[Markup]:
+    oversubscribed_text = ", more ranks than there are cores" if launch.oversubscribed else ""
+    yield tag("h3", f"Job {launch.job}: {launch.launcher}, {launch.version}{oversubscribed_text}")
     if launch.argv:
         yield tag("pre", launch.command_line)
     if launch.hostfile:

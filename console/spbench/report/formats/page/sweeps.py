@@ -17,7 +17,7 @@ from spbench.stats.summary import median
 
 MOST_PLOTS = 24
 """The largest number of plots."""
-_SIZE = "bytes"
+_SIZE_LABEL = "bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ def collect_sweeps(run: RecordedRun) -> Iterator[SweepPlot]:
     """Yield the sweeps of cases over numeric parameters, and of links over sizes."""
     for name in dict.fromkeys(case.name for case in run.cases.values()):
         for parameter in find_swept_parameters(run, name):
-            for metric in _plotted_metrics(run, name):
+            for metric in _list_plotted_metrics(run, name):
                 all_series = build_parameter_series(run, name, metric, parameter)
                 lines = [_make_line(run, series) for series in all_series if len(series.points) > 1]
                 if lines and all_series[0].numeric:
                     yield SweepPlot(name, metric, all_series[0].unit, parameter, lines)
     for matrix in build_link_matrices(run):
-        yield from _sweep_links(run, matrix)
+        yield from _collect_link_sweeps(run, matrix)
 
 
-def _plotted_metrics(run: RecordedRun, name: str) -> list[str]:
+def _list_plotted_metrics(run: RecordedRun, name: str) -> list[str]:
     """Return the plotted metrics of cases: the time, and all metrics with a reference."""
     cases = [case for case in run.cases.values() if case.name == name]
     headline = [HEADLINE] if any(HEADLINE in case.metrics for case in cases) else []
@@ -72,41 +72,45 @@ def _plotted_metrics(run: RecordedRun, name: str) -> list[str]:
 def _make_line(run: RecordedRun, series: Series) -> PlottedLine:
     points = []
     for point in series.points:
-        limit = run.cases[point.case].limits.get(series.metric)
-        bound = limit.value if limit else None
-        points.append(PlottedPoint(point.x, point.label, point.y, point.low, point.high, bound))
+        reference = run.cases[point.case].limits.get(series.metric)
+        reference_value = reference.value if reference else None
+        points.append(
+            PlottedPoint(point.x, point.label, point.y, point.low, point.high, reference_value)
+        )
     return PlottedLine(series.name, points)
 
 
-def _sweep_links(run: RecordedRun, matrix: LinkMatrix) -> Iterator[SweepPlot]:
+def _collect_link_sweeps(run: RecordedRun, matrix: LinkMatrix) -> Iterator[SweepPlot]:
     """Yield the median and the worst pair of each metric over the message size."""
-    metrics = dict.fromkeys(table.name for table in matrix.tables if _SIZE in table.labels)
+    metrics = dict.fromkeys(table.name for table in matrix.tables if _SIZE_LABEL in table.labels)
     for metric in metrics:
         tables = [table for table in matrix.tables if table.name == metric and _has_size(table)]
-        if len({table.labels[_SIZE] for table in tables}) > 1:
-            limit = run.cases[matrix.case].limits.get(metric)
-            lines = _median_and_worst(tables, limit.value if limit else None)
+        if len({table.labels[_SIZE_LABEL] for table in tables}) > 1:
+            reference = run.cases[matrix.case].limits.get(metric)
+            lines = _make_median_and_worst_lines(tables, reference.value if reference else None)
             yield SweepPlot(matrix.case, metric, tables[0].unit, "message size", lines)
 
 
 def _has_size(table: LinkTable) -> bool:
-    return isinstance(table.labels.get(_SIZE), int) and bool(table.values)
+    return isinstance(table.labels.get(_SIZE_LABEL), int) and bool(table.values)
 
 
-def _median_and_worst(tables: Sequence[LinkTable], limit: float | None) -> list[PlottedLine]:
-    medians = []
-    worst = []
-    for table in sorted(tables, key=lambda table: table.labels[_SIZE]):
+def _make_median_and_worst_lines(
+    tables: Sequence[LinkTable], reference_value: float | None
+) -> list[PlottedLine]:
+    median_points = []
+    worst_points = []
+    for table in sorted(tables, key=lambda table: table.labels[_SIZE_LABEL]):
         values = table.values.values()
-        medians.append(_make_point(table, median(values), limit))
+        median_points.append(_make_point(table, median(values), reference_value))
         worst_value = max(values) if table.better == "lower" else min(values)
-        worst.append(_make_point(table, worst_value, None))
-    median_line = PlottedLine("median pair", medians)
+        worst_points.append(_make_point(table, worst_value, None))
+    median_line = PlottedLine("median pair", median_points)
     if all(len(table.values) == 1 for table in tables):
         return [median_line]
-    return [median_line, PlottedLine("worst pair", worst)]
+    return [median_line, PlottedLine("worst pair", worst_points)]
 
 
-def _make_point(table: LinkTable, value: float, limit: float | None) -> PlottedPoint:
+def _make_point(table: LinkTable, value: float, reference_value: float | None) -> PlottedPoint:
     size = table.title.rpartition(", ")[2]
-    return PlottedPoint(float(table.labels[_SIZE]), size, value, limit=limit)
+    return PlottedPoint(float(table.labels[_SIZE_LABEL]), size, value, limit=reference_value)

@@ -34,9 +34,13 @@ class ClockOffset:
     @property
     def description(self) -> str:
         """The offset as text."""
-        error = "error not known" if self.error is None else f"± {format_time(1e3 * self.error)}"
-        ahead = f"{format_time(1e3 * self.seconds)} ahead" if self.seconds else "as the console's"
-        return f"clock {ahead}, {error} ({self.method})"
+        error_text = (
+            "error not known" if self.error is None else f"± {format_time(1e3 * self.error)}"
+        )
+        ahead_text = (
+            f"{format_time(1e3 * self.seconds)} ahead" if self.seconds else "as the console's"
+        )
+        return f"clock {ahead_text}, {error_text} ({self.method})"
 
 
 @dataclass(slots=True)
@@ -46,22 +50,22 @@ class _Bounds:
     low: float = -inf
     high: float = inf
 
-    def raise_low(self, value: float) -> None:
-        self.low = max(self.low, value)
+    def raise_low(self, bound_s: float) -> None:
+        self.low = max(self.low, bound_s)
 
-    def reduce_high(self, value: float) -> None:
-        self.high = min(self.high, value)
+    def reduce_high(self, bound_s: float) -> None:
+        self.high = min(self.high, bound_s)
 
     @property
     def is_finite(self) -> bool:
         return -inf < self.low <= self.high < inf
 
-    def to_offset(self, method: str, likely: float | None = None) -> ClockOffset:
-        """Return the middle of the bounds, or `likely` if it is within them."""
-        middle = (self.low + self.high) / 2
-        if likely is not None and self.low <= likely <= self.high:
-            middle = likely
-        return ClockOffset(middle, max(self.high - middle, middle - self.low), method)
+    def to_offset(self, method: str, likely_s: float | None = None) -> ClockOffset:
+        """Return the middle of the bounds, or `likely_s` if it is within them."""
+        offset_s = (self.low + self.high) / 2
+        if likely_s is not None and self.low <= likely_s <= self.high:
+            offset_s = likely_s
+        return ClockOffset(offset_s, max(self.high - offset_s, offset_s - self.low), method)
 
 
 Collective = Hashable
@@ -84,20 +88,20 @@ class JobClocks:
         default_factory=lambda: defaultdict(dict)
     )
     # By host: the newest stamp since the console's last event.
-    _newest: dict[str, float] = field(default_factory=dict)
+    _newest_stamps: dict[str, float] = field(default_factory=dict)
     # By host: bounds of the offset from the order of events.
-    _loose: dict[str, _Bounds] = field(default_factory=lambda: defaultdict(_Bounds))
+    _order_bounds: dict[str, _Bounds] = field(default_factory=lambda: defaultdict(_Bounds))
 
     def note_rank_event(self, host: str, time: float) -> None:
         """Note an event of a rank, stamped by its host's clock."""
-        self._loose[host].reduce_high(time - self.started)
-        self._newest[host] = max(time, self._newest.get(host, -inf))
+        self._order_bounds[host].reduce_high(time - self.started)
+        self._newest_stamps[host] = max(time, self._newest_stamps.get(host, -inf))
 
     def note_console_event(self, time: float) -> None:
         """Note an event of the console; all earlier events of ranks happened before it."""
-        for host, newest in self._newest.items():
-            self._loose[host].raise_low(newest - time)
-        self._newest.clear()
+        for host, newest in self._newest_stamps.items():
+            self._order_bounds[host].raise_low(newest - time)
+        self._newest_stamps.clear()
 
     def note_collective(
         self, collective: Collective, host: str, before: float, after: float
@@ -114,42 +118,47 @@ class JobClocks:
             in_order: Whether the events are in the order of their arrival at the console. Those of
                 a batch job are sorted by their stamps, so that their order has no information.
         """
-        hosts = list(self._loose)
+        hosts = list(self._order_bounds)
         if not hosts:
             return {}
-        reference = self.console if self.console in self._loose else hosts[0]
-        base = self._estimate_by_order(reference, in_order=in_order)
+        reference = self.console if self.console in self._order_bounds else hosts[0]
+        reference_offset = self._estimate_by_order(reference, in_order=in_order)
         return {
-            host: self._estimate_offset(host, reference, base, in_order=in_order) for host in hosts
+            host: self._estimate_offset(host, reference, reference_offset, in_order=in_order)
+            for host in hosts
         }
 
     def _estimate_offset(
-        self, host: str, reference: str, base: ClockOffset, *, in_order: bool
+        self, host: str, reference: str, reference_offset: ClockOffset, *, in_order: bool
     ) -> ClockOffset:
         """Return the offset of a host, by collectives with the reference host if possible."""
         if host == reference:
-            return base
+            return reference_offset
         bounds = self._bound_difference(host, reference)
         if not bounds.is_finite:
             return self._estimate_by_order(host, in_order=in_order)
         to_reference = bounds.to_offset(f"to {reference}, by {len(self._collectives)} collectives")
-        seconds = base.seconds + to_reference.seconds
+        seconds = reference_offset.seconds + to_reference.seconds
         return ClockOffset(seconds, to_reference.error, to_reference.method)
 
     def _bound_difference(self, host: str, reference: str) -> _Bounds:
         bounds = _Bounds()
-        for hosts in self._common_collectives(host, reference):
-            bounds.raise_low(hosts[host].low - hosts[reference].high)
-            bounds.reduce_high(hosts[host].high - hosts[reference].low)
+        for bounds_by_host in self._common_collectives(host, reference):
+            bounds.raise_low(bounds_by_host[host].low - bounds_by_host[reference].high)
+            bounds.reduce_high(bounds_by_host[host].high - bounds_by_host[reference].low)
         return bounds
 
     def _common_collectives(self, host: str, other: str) -> Iterator[Mapping[str, _Bounds]]:
-        return (hosts for hosts in self._collectives.values() if host in hosts and other in hosts)
+        return (
+            bounds_by_host
+            for bounds_by_host in self._collectives.values()
+            if host in bounds_by_host and other in bounds_by_host
+        )
 
     def _estimate_by_order(self, host: str, *, in_order: bool) -> ClockOffset:
         if host == self.console:
             return ClockOffset(0.0, 0.0, "the same machine")
-        bounds = self._loose[host]
+        bounds = self._order_bounds[host]
         if not in_order or not bounds.is_finite:
             return ClockOffset(0.0, None, "taken as equal")
-        return bounds.to_offset("by the order of events", likely=0.0)
+        return bounds.to_offset("by the order of events", likely_s=0.0)

@@ -16,7 +16,7 @@ from spbench.report.recorded import RecordedRun
 
 _CONSOLE = 1
 """The process id of the console; hosts have the following ids."""
-_MICRO = 1e6
+_US_PER_S = 1e6
 
 Offsets = Mapping[tuple[int, str], ClockOffset]
 
@@ -53,49 +53,54 @@ def _make_events(
 ) -> Iterator[dict[str, Any]]:
     """Yield metadata events of processes and threads, then an event for each span."""
     hosts = list(dict.fromkeys(host for _, host in offsets))
-    processes = {host: _CONSOLE + 1 + index for index, host in enumerate(hosts)}
-    yield _name_event("process_name", _CONSOLE, 0, f"console, run {run.summary.id}")
-    for host, process in processes.items():
+    process_by_host = {host: _CONSOLE + 1 + index for index, host in enumerate(hosts)}
+    yield _make_name_event("process_name", _CONSOLE, 0, f"console, run {run.summary.id}")
+    for host, process in process_by_host.items():
         clocks = [offset.description for (_, name), offset in offsets.items() if name == host]
         clock = f"clock: see otherData, {len(clocks)} jobs"
         if len(set(clocks)) == 1:
             clock = clocks[0]
-        yield _name_event("process_name", process, 0, f"{host}, {clock}")
-        yield {**_metadata("process_sort_index", process, 0), "args": {"sort_index": process}}
+        yield _make_name_event("process_name", process, 0, f"{host}, {clock}")
+        yield {
+            **_make_metadata_event("process_sort_index", process, 0),
+            "args": {"sort_index": process},
+        }
 
     spans = run_spans.spans
-    ranks = {(processes[span.host], span.rank) for span in spans if span.rank is not None}
-    for process, rank in sorted(ranks):
-        yield _name_event("thread_name", process, rank + 1, f"rank {rank}")
+    processes_and_ranks = {
+        (process_by_host[span.host], span.rank) for span in spans if span.rank is not None
+    }
+    for process, rank in sorted(processes_and_ranks):
+        yield _make_name_event("thread_name", process, rank + 1, f"rank {rank}")
 
-    start = min((_console_time(span.start, span, offsets) for span in spans), default=0.0)
+    start_s = min((_to_console_time_s(span.start, span, offsets) for span in spans), default=0.0)
     for span in spans:
-        process = _CONSOLE if span.rank is None else processes[span.host]
-        yield _make_event(span, process, start, offsets)
+        process = _CONSOLE if span.rank is None else process_by_host[span.host]
+        yield _make_event(span, process, start_s, offsets)
 
 
-def _make_event(span: Span, process: int, start: float, offsets: Offsets) -> dict[str, Any]:
-    begin = round((_console_time(span.start, span, offsets) - start) * _MICRO, 3)
+def _make_event(span: Span, process: int, start_s: float, offsets: Offsets) -> dict[str, Any]:
+    begin_us = round((_to_console_time_s(span.start, span, offsets) - start_s) * _US_PER_S, 3)
     event = {
         "name": replace_controls(span.name),
         "cat": span.kind,
         "pid": process,
         "tid": 0 if span.rank is None else span.rank + 1,
-        "ts": begin,
+        "ts": begin_us,
         "args": replace_controls_in_json({**span.details, "job": span.job}),
     }
     if span.end is None:
         return {**event, "ph": "i", "s": "t"}
     # Relative to the rounded begin: otherwise a phase might appear to end after its case.
-    end = (_console_time(span.end, span, offsets) - start) * _MICRO
-    return {**event, "ph": "X", "dur": round(end - begin, 3)}
+    end_us = (_to_console_time_s(span.end, span, offsets) - start_s) * _US_PER_S
+    return {**event, "ph": "X", "dur": round(end_us - begin_us, 3)}
 
 
-def _console_time(time: float, span: Span, offsets: Offsets) -> float:
+def _to_console_time_s(host_time_s: float, span: Span, offsets: Offsets) -> float:
     """Return a time by the console's clock."""
     if span.rank is None or (span.job, span.host) not in offsets:
-        return time
-    return time - offsets[span.job, span.host].seconds
+        return host_time_s
+    return host_time_s - offsets[span.job, span.host].seconds
 
 
 def _describe_clocks(offsets: Offsets) -> Iterator[str]:
@@ -103,9 +108,12 @@ def _describe_clocks(offsets: Offsets) -> Iterator[str]:
         yield f"job {job}, {replace_controls(host)}: {offset.description}"
 
 
-def _name_event(kind: str, process: int, thread: int, text: str) -> dict[str, Any]:
-    return {**_metadata(kind, process, thread), "args": {"name": replace_controls(text)}}
+def _make_name_event(event_name: str, process: int, thread: int, text: str) -> dict[str, Any]:
+    return {
+        **_make_metadata_event(event_name, process, thread),
+        "args": {"name": replace_controls(text)},
+    }
 
 
-def _metadata(kind: str, process: int, thread: int) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": process, "tid": thread}
+def _make_metadata_event(event_name: str, process: int, thread: int) -> dict[str, Any]:
+    return {"name": event_name, "ph": "M", "pid": process, "tid": thread}

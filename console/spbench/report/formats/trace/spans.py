@@ -43,7 +43,7 @@ class _RankPosition:
     """The current case, phase and warm-up of a rank."""
 
     host: str
-    last: float
+    last_event_time: float
     begin_time: float | None = None
     case: tuple[str, int] | None = None
     case_since: float = 0.0
@@ -51,8 +51,8 @@ class _RankPosition:
     phase_since: float = 0.0
     batch_end: float = 0.0
     warmups: int = 0
-    warming: bool = False
-    before: float | None = None
+    is_warming_up: bool = False
+    time_before_collective: float | None = None
 
 
 class RunSpans:
@@ -96,14 +96,16 @@ class RunSpans:
         handler = getattr(self, f"_handle_rank_{event['event']}", None)
         if handler is not None:
             handler(event, rank, position)
-        position.last = event["time"]
+        position.last_event_time = event["time"]
 
     @property
     def _clocks(self) -> JobClocks:
         assert self._job is not None, "ranks send events within a job"
         return self.clocks[self._job[0]]
 
-    def _add(self, name: str, kind: str, start: float, end: float | None, **details: Any) -> None:
+    def _add_console_span(
+        self, name: str, kind: str, start: float, end: float | None, **details: Any
+    ) -> None:
         """Add a span of the console."""
         job = self._job[0] if self._job else 0
         self.spans.append(Span(job, self.console, None, name, kind, start, end, details))
@@ -129,20 +131,22 @@ class RunSpans:
 
     def _handle_console_case_judged(self, event: Event) -> None:
         details = {"reason": event["reason"]} if event["reason"] else {}
-        self._add(f"{event['case']}: {event['status']}", "verdict", event["time"], None, **details)
+        self._add_console_span(
+            f"{event['case']}: {event['status']}", "verdict", event["time"], None, **details
+        )
 
     def _handle_console_rank_lost(self, event: Event) -> None:
         name = f"rank {event['rank']} on {event['host']} lost"
-        self._add(name, "lost", event["time"], None, reason=event["reason"])
+        self._add_console_span(name, "lost", event["time"], None, reason=event["reason"])
 
     def _end_job(self, time: float, reason: str | None) -> None:
         if self._job is None:
             return
         for rank, position in self._ranks.items():
-            self._end_case(rank, position, position.last, status="cut")
+            self._end_case(rank, position, position.last_event_time, status="cut")
         details = {"reason": reason} if reason else {}
         _, started, name = self._job
-        self._add(name, "job", started, max(time, started), **details)
+        self._add_console_span(name, "job", started, max(time, started), **details)
         self._job = None
         self._ranks = {}
 
@@ -157,8 +161,8 @@ class RunSpans:
         position.case_since = position.batch_end = event["time"]
         position.phase = None
         position.warmups = 0
-        position.before = None
-        position.warming = False
+        position.time_before_collective = None
+        position.is_warming_up = False
 
     def _handle_rank_progress(self, event: Event, rank: int, position: _RankPosition) -> None:
         self._note_collective(event, position)
@@ -180,23 +184,29 @@ class RunSpans:
         if phase == Activity.WARMUP:
             if done == 0:
                 position.warmups += 1
-                position.warming = True
-                position.before = event["time"]
+                position.is_warming_up = True
+                position.time_before_collective = event["time"]
             return
-        if phase == _AFTER_WARMUP and position.warming and position.before is not None:
+        if (
+            phase == _AFTER_WARMUP
+            and position.is_warming_up
+            and position.time_before_collective is not None
+        ):
             collective = (position.case, position.warmups, done)
-            self._clocks.note_collective(collective, position.host, position.before, event["time"])
-        position.before = None
+            self._clocks.note_collective(
+                collective, position.host, position.time_before_collective, event["time"]
+            )
+        position.time_before_collective = None
 
     def _handle_rank_samples(self, event: Event, rank: int, position: _RankPosition) -> None:
-        position.before = event["time"]
-        values = event["values"]
-        if event["metric"] != HEADLINE or not values:
+        position.time_before_collective = event["time"]
+        times_ms = event["values"]
+        if event["metric"] != HEADLINE or not times_ms:
             return
         # A batch is reported right after its last iteration, so its start follows from its length.
-        start = max(event["time"] - sum(values) / 1000.0, position.batch_end)
-        details = {"median_ms": median(values), "max_ms": max(values)}
-        name = f"{len(values)} iterations"
+        start = max(event["time"] - sum(times_ms) / 1000.0, position.batch_end)
+        details = {"median_ms": median(times_ms), "max_ms": max(times_ms)}
+        name = f"{len(times_ms)} iterations"
         self._add_rank_span(rank, name, "iterations", start, max(start, event["time"]), **details)
         position.batch_end = event["time"]
 

@@ -75,7 +75,7 @@ def test_false_alarms_are_rare_without_a_slowdown() -> None:
 
 
 def test_warns_about_too_many_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_outcome", lambda pair, slowdown: "worse")
+    monkeypatch.setattr(gate, "_judge_only_row", lambda pair, slowdown: "worse")
     checked = check_gate(recorded_run(noisy_case("a", 0.8)), resamples=20)
     assert (checked.alarms, checked.cases[0].alarms, checked.cases[0].smallest) == (1.0, 1.0, 0.05)
     warning = "That is more than 10 %: these launches and earlier runs differ too much for a gate"

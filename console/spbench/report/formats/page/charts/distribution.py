@@ -32,39 +32,39 @@ _REFERENCE = "reference"
 
 
 def draw_histogram(
-    samples: Sequence[float], base_unit: str, middle: float, reference: float | None
+    samples: Sequence[float], base_unit: str, median: float, reference: float | None
 ) -> Markup:
     """Return a histogram of samples with their median, p95 and reference.
 
     Args:
         samples: The samples, at least one.
         base_unit: Their unit.
-        middle: Their median, or that of the medians of several repeats.
+        median: Their median, or that of the medians of several repeats.
         reference: Their reference; None if they have none.
     """
     # The unit fits most samples, not the slowest one.
-    unit = choose_unit([middle], base_unit)
+    unit = choose_unit([median], base_unit)
     ordered = sorted(map(unit.convert, samples))
-    limit = None if reference is None else unit.convert(reference)
-    low = ordered[0]
-    high = find_axis_end(SortedSamples(ordered))
-    if limit is not None and low / 2 <= limit <= high * 2:
-        low = min(low, limit)
-        high = max(high, limit)
+    converted_reference = None if reference is None else unit.convert(reference)
+    axis_low = ordered[0]
+    axis_high = find_axis_end(SortedSamples(ordered))
+    if converted_reference is not None and axis_low / 2 <= converted_reference <= axis_high * 2:
+        axis_low = min(axis_low, converted_reference)
+        axis_high = max(axis_high, converted_reference)
     bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
-    counts, above = _counts(ordered, low, high, bins)
-    marks = [("median", unit.convert(middle)), ("p95", percentile(ordered, 0.95))]
-    marks += [] if limit is None else [(_REFERENCE, limit)]
-    rows = len(marks) + bool(above)
+    counts, above_count = _count_samples_by_bin(ordered, axis_low, axis_high, bins)
+    named_values = [("median", unit.convert(median)), ("p95", percentile(ordered, 0.95))]
+    named_values += [] if converted_reference is None else [(_REFERENCE, converted_reference)]
+    rows = len(named_values) + bool(above_count)
     frame = Frame(
-        Scale(low, high),
+        Scale(axis_low, axis_high),
         Scale(0.0, HEADROOM * max(counts)),
         height=_HEIGHT + _ROW * rows,
         top=_TOP + _ROW * rows,
     )
-    labels = _arrange(frame, marks, unit.unit)
-    if above:
-        more = f"{above} beyond, up to {format_value(ordered[-1], unit.unit)} →"
+    labels = _arrange_labels(frame, named_values, unit.unit)
+    if above_count:
+        more = f"{above_count} beyond, up to {format_value(ordered[-1], unit.unit)} →"
         labels.insert(0, _Label(more, frame.data_right, is_left=True, class_="name"))
     return frame.draw(
         f"Distribution of {len(ordered)} samples in {unit.unit}",
@@ -72,7 +72,7 @@ def draw_histogram(
         frame.draw_y_axis("", integers_only=True),
         svg_text(frame.left - 6, frame.top - 4, "samples", anchor="end", class_="name"),
         frame.draw_x_axis(unit.unit),
-        tag("path", d=_bars(frame, counts), class_="bars"),
+        tag("path", d=_make_bars_path(frame, counts), class_="bars"),
         *(row_label.draw(frame, row) for row, row_label in enumerate(labels)),
     )
 
@@ -83,42 +83,46 @@ def draw_small_histogram(samples: Sequence[float]) -> Markup:
         return Markup("")
     ordered = sorted(samples)
     width, height = _SMALL
-    counts, _ = _counts(ordered, ordered[0], find_axis_end(SortedSamples(ordered)), SMALL_BINS)
-    step = width / SMALL_BINS
-    largest = max(counts)
+    counts, _ = _count_samples_by_bin(
+        ordered, ordered[0], find_axis_end(SortedSamples(ordered)), SMALL_BINS
+    )
+    bin_width = width / SMALL_BINS
+    largest_count = max(counts)
     # Adjacent bins of equal height are one rectangle, which keeps a table of 1000 rows small.
-    path = ""
-    first = 0
-    for count, group in groupby(counts):
-        bins = len(list(group))
+    path_data = ""
+    first_bin = 0
+    for count, equal_counts in groupby(counts):
+        equal_bins = len(list(equal_counts))
         if count:
-            x = svg_number(first * step)
-            rectangle_width = svg_number(bins * step)
-            rectangle_height = svg_number(max(1.0, height * count / largest))
-            path += f"M{x} {svg_number(height)}v-{rectangle_height}"
-            path += f"h{rectangle_width}v{rectangle_height}z"
-        first += bins
-    shape = tag("path", d=path, class_="bars")
+            x = svg_number(first_bin * bin_width)
+            rectangle_width = svg_number(equal_bins * bin_width)
+            rectangle_height = svg_number(max(1.0, height * count / largest_count))
+            path_data += f"M{x} {svg_number(height)}v-{rectangle_height}"
+            path_data += f"h{rectangle_width}v{rectangle_height}z"
+        first_bin += equal_bins
+    shape = tag("path", d=path_data, class_="bars")
     return svg_drawing(f"{len(ordered)} samples", width, height, shape)
 
 
-def _counts(ordered: Sequence[float], low: float, high: float, bins: int) -> tuple[list[int], int]:
+def _count_samples_by_bin(
+    ordered: Sequence[float], low: float, high: float, bin_count: int
+) -> tuple[list[int], int]:
     """Return the number of samples in each bin, and beyond the last bin."""
-    counts = [0] * bins
-    width = (high / bins - low / bins) or 1.0
-    in_range = bisect_right(ordered, high)
-    for value in ordered[:in_range]:
-        counts[min(bins - 1, int((value - low) / width))] += 1
-    return counts, len(ordered) - in_range
+    counts = [0] * bin_count
+    bin_width = (high / bin_count - low / bin_count) or 1.0
+    in_range_count = bisect_right(ordered, high)
+    for value in ordered[:in_range_count]:
+        counts[min(bin_count - 1, int((value - low) / bin_width))] += 1
+    return counts, len(ordered) - in_range_count
 
 
-def _bars(frame: Frame, counts: Sequence[int]) -> str:
-    step = (frame.data_right - frame.left) / len(counts)
-    edges = [svg_number(frame.left + index * step) for index in range(len(counts) + 1)]
-    bottom = svg_number(frame.data_bottom)
+def _make_bars_path(frame: Frame, counts: Sequence[int]) -> str:
+    bin_width = (frame.data_right - frame.left) / len(counts)
+    edges = [svg_number(frame.left + index * bin_width) for index in range(len(counts) + 1)]
+    y_bottom = svg_number(frame.data_bottom)
     return "".join(
-        f"M{start} {bottom}V{svg_number(frame.y_position(count))}H{end}V{bottom}z"
-        for count, (start, end) in zip(counts, pairwise(edges), strict=True)
+        f"M{x_start} {y_bottom}V{svg_number(frame.y_position(count))}H{x_end}V{y_bottom}z"
+        for count, (x_start, x_end) in zip(counts, pairwise(edges), strict=True)
         if count
     )
 
@@ -155,27 +159,31 @@ class _Label:
         return join_markup([line, text])
 
 
-def _arrange(frame: Frame, marks: Iterable[tuple[str, float]], unit: str) -> list[_Label]:
+def _arrange_labels(
+    frame: Frame, named_values: Iterable[tuple[str, float]], unit: str
+) -> list[_Label]:
     """Return a label for each named value, in rows so that lines cross no labels.
 
     Values beyond the axis have an arrow at its edge instead of a line.
     """
-    edges: list[_Label] = []
-    left: list[_Label] = []
-    right: list[_Label] = []
-    end = frame.width
-    for name, value in sorted(marks, key=lambda mark: -mark[1]):
+    beyond_axis: list[_Label] = []
+    ending_at_line: list[_Label] = []
+    starting_at_line: list[_Label] = []
+    x_limit = frame.width
+    for name, value in sorted(named_values, key=lambda mark: -mark[1]):
         text = f"{name} {format_value(value, unit)}"
         class_, line = ("limited", "limit") if name == _REFERENCE else (None, "mark")
         if value < frame.x.low:
-            edges.append(_Label(f"← {text}", frame.left, is_left=False, class_=class_))
+            beyond_axis.append(_Label(f"← {text}", frame.left, is_left=False, class_=class_))
             continue
         if value > frame.x.high:
-            edges.append(_Label(f"{text} →", frame.data_right, is_left=True, class_=class_))
+            beyond_axis.append(_Label(f"{text} →", frame.data_right, is_left=True, class_=class_))
             continue
         x = frame.x_position(value)
-        is_left = x + 5 + _LETTER * len(text) > end
+        is_left = x + 5 + _LETTER * len(text) > x_limit
         if is_left:
-            end = x
-        (left if is_left else right).append(_Label(text, x, is_left, class_, line))
-    return [*edges, *left, *reversed(right)]
+            x_limit = x
+        (ending_at_line if is_left else starting_at_line).append(
+            _Label(text, x, is_left, class_, line)
+        )
+    return [*beyond_axis, *ending_at_line, *reversed(starting_at_line)]

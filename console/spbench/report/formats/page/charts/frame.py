@@ -55,7 +55,10 @@ class Frame:
         ticks = [tick for tick in choose_ticks(self.y) if not integers_only or tick == round(tick)]
         return join_markup(
             [
-                *(self._grid_line(tick, text) for tick, text in _label_ticks(ticks, self.y.log)),
+                *(
+                    self._draw_grid_line(tick, text)
+                    for tick, text in _label_ticks(ticks, self.y.log)
+                ),
                 svg_text(self.left, self.top - 4, name, anchor="start", class_="name"),
             ]
         )
@@ -75,14 +78,14 @@ class Frame:
                     class_="axis",
                 ),
                 *(
-                    svg_text(self.x_position(tick), self.data_bottom + 14, word)
-                    for tick, word in labels
+                    svg_text(self.x_position(tick), self.data_bottom + 14, label)
+                    for tick, label in labels
                 ),
                 svg_text((self.left + self.data_right) / 2, self.height - 6, name, class_="name"),
             ]
         )
 
-    def _grid_line(self, value: float, text: str) -> Markup:
+    def _draw_grid_line(self, value: float, text: str) -> Markup:
         y = self.y_position(value)
         line = tag("line", x1=self.left, x2=self.data_right, y1=y, y2=y, class_="grid")
         return join_markup([line, svg_text(self.left - 6, y + 4, text, anchor="end")])
@@ -90,10 +93,12 @@ class Frame:
 
 def svg_drawing(title: str, width: float, height: float, *parts: str) -> Markup:
     """Return an SVG image that scales with the page."""
-    box = f"0 0 {width:.0f} {height:.0f}"
+    view_box = f"0 0 {width:.0f} {height:.0f}"
     # Above this width, its text would be larger than that of the page.
-    size = f"max-width:{width:.0f}px"
-    return tag("svg", tag("title", title), *parts, viewBox=box, role="img", style=size)
+    max_width_style = f"max-width:{width:.0f}px"
+    return tag(
+        "svg", tag("title", title), *parts, viewBox=view_box, role="img", style=max_width_style
+    )
 
 
 def svg_text(
@@ -119,8 +124,8 @@ def choose_ticks(scale: Scale) -> list[float]:
 
 def _split_decades(low: float, high: float) -> Iterator[float]:
     for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
-        for part in (1, 2, 5):
-            value = float(f"{part}e{power}")
+        for leading_digit in (1, 2, 5):
+            value = float(f"{leading_digit}e{power}")
             if low <= value <= high:
                 yield value
 

@@ -31,18 +31,20 @@ def draw_heat_map(table: LinkTable) -> Markup:
             lambda a, b: _get_slowness(slowness, table.ranks[a], table.ranks[b]),
             f"{table.title}, rank to rank",
         )
-    by_host = table.worst_by_host()
-    hosts = sorted({host for pair in by_host for host in pair})[:MOST_HOSTS]
-    middle = sorted(by_host.values())[len(by_host) // 2]
+    value_by_hosts = table.worst_by_host()
+    hosts = sorted({host for host_pair in value_by_hosts for host in host_pair})[:MOST_HOSTS]
+    median_value = sorted(value_by_hosts.values())[len(value_by_hosts) // 2]
 
     def host_slowness(a: int, b: int) -> float:
-        value = by_host.get((hosts[a], hosts[b]), middle)
-        numerator, denominator = (middle, value) if table.better == "higher" else (value, middle)
+        value = value_by_hosts.get((hosts[a], hosts[b]), median_value)
+        numerator, denominator = (
+            (median_value, value) if table.better == "higher" else (value, median_value)
+        )
         return numerator / denominator if denominator > 0 else 1.0
 
     return _draw_map(
         hosts,
-        lambda a, b: by_host.get((hosts[a], hosts[b])),
+        lambda a, b: value_by_hosts.get((hosts[a], hosts[b])),
         host_slowness,
         f"{table.title}, the worst pair of ranks on each two hosts",
     )
@@ -54,59 +56,74 @@ def _get_slowness(slowness: dict[tuple[int, int], float], a: int, b: int) -> flo
 
 def _draw_map(
     names: Sequence[str],
-    value: Callable[[int, int], float | None],
-    slowness: Callable[[int, int], float],
+    get_value: Callable[[int, int], float | None],
+    get_slowness: Callable[[int, int], float],
     title: str,
 ) -> Markup:
     count = len(names)
-    longest = max((len(format_number(number)) for number in _values(count, value)), default=1)
-    cell = min(max(44.0, 7.5 * longest), _SIDE / count)
-    has_numbers = cell >= 6.5 * longest
-    paths: dict[int, str] = {}
-    numbers: list[Markup] = []
+    most_digits = max(
+        (len(format_number(number)) for number in _generate_values(count, get_value)), default=1
+    )
+    cell_side = min(max(44.0, 7.5 * most_digits), _SIDE / count)
+    has_numbers = cell_side >= 6.5 * most_digits
+    path_by_level: dict[int, str] = {}
+    number_texts: list[Markup] = []
     for row in range(count):
         for column in range(count):
-            cell_value = value(row, column)
+            cell_value = get_value(row, column)
             if cell_value is None:
                 continue
-            x = _LEFT + column * cell
-            y = _TOP + row * cell
-            level = _level(slowness(row, column))
-            paths[level] = paths.get(level, "") + _square(x, y, cell)
+            x = _LEFT + column * cell_side
+            y = _TOP + row * cell_side
+            level = _choose_level(get_slowness(row, column))
+            path_by_level[level] = path_by_level.get(level, "") + _make_square_path(x, y, cell_side)
             if has_numbers:
                 class_ = "over" if level >= LEVELS - 2 else None
                 text = format_number(cell_value)
-                numbers.append(svg_text(x + cell / 2, y + cell / 2 + 4, text, class_=class_))
-    side = count * cell
-    labelled = range(0, count, max(1, -(-count // 16)))
+                number_texts.append(
+                    svg_text(x + cell_side / 2, y + cell_side / 2 + 4, text, class_=class_)
+                )
+    map_side = count * cell_side
+    labelled_indices = range(0, count, max(1, -(-count // 16)))
     return svg_drawing(
         title,
-        max(_LEFT + side + 10, 420.0),
-        _TOP + side + 10,
-        *(tag("path", d=paths[level], class_=f"heat h{level}") for level in sorted(paths)),
-        *numbers,
-        *(svg_text(_LEFT + (i + 0.5) * cell, _TOP - 3, names[i][:5]) for i in labelled),
+        max(_LEFT + map_side + 10, 420.0),
+        _TOP + map_side + 10,
         *(
-            svg_text(_LEFT - 5, _TOP + (i + 0.5) * cell + 4, names[i][:_LETTERS], anchor="end")
-            for i in labelled
+            tag("path", d=path_by_level[level], class_=f"heat h{level}")
+            for level in sorted(path_by_level)
+        ),
+        *number_texts,
+        *(
+            svg_text(_LEFT + (index + 0.5) * cell_side, _TOP - 3, names[index][:5])
+            for index in labelled_indices
+        ),
+        *(
+            svg_text(
+                _LEFT - 5,
+                _TOP + (index + 0.5) * cell_side + 4,
+                names[index][:_LETTERS],
+                anchor="end",
+            )
+            for index in labelled_indices
         ),
     )
 
 
-def _values(count: int, value: Callable[[int, int], float | None]) -> Iterator[float]:
+def _generate_values(count: int, get_value: Callable[[int, int], float | None]) -> Iterator[float]:
     """Yield the values of all pairs that have one."""
     for row in range(count):
         for column in range(count):
-            if (cell_value := value(row, column)) is not None:
+            if (cell_value := get_value(row, column)) is not None:
                 yield cell_value
 
 
-def _level(slowness: float) -> int:
+def _choose_level(slowness: float) -> int:
     """Return 0 for the median or better, and the highest level from `NOTABLE_LINK` on."""
-    share = (slowness - 1.0) / (NOTABLE_LINK - 1.0)
-    return max(0, min(LEVELS - 1, 1 + int(share * (LEVELS - 2)))) if share > 0.02 else 0
+    level_share = (slowness - 1.0) / (NOTABLE_LINK - 1.0)
+    return max(0, min(LEVELS - 1, 1 + int(level_share * (LEVELS - 2)))) if level_share > 0.02 else 0
 
 
-def _square(x: float, y: float, side: float) -> str:
-    edge = svg_number(side - 1 if side > 6 else side)
-    return f"M{svg_number(x)} {svg_number(y)}h{edge}v{edge}h-{edge}z"
+def _make_square_path(x: float, y: float, side: float) -> str:
+    drawn_side = svg_number(side - 1 if side > 6 else side)
+    return f"M{svg_number(x)} {svg_number(y)}h{drawn_side}v{drawn_side}h-{drawn_side}z"

@@ -52,31 +52,33 @@ def _scale_point(point: PlottedPoint, factor: float) -> PlottedPoint:
 
 def draw_lines(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: str) -> Markup:
     """Return a plot of lines, dashed references in the same colour, and a legend."""
-    shown = lines[:MOST_LINES]
-    points = [point for line in shown for point in line.points]
-    rows = [*_legend_rows(shown, len(lines))]
+    shown_lines = lines[:MOST_LINES]
+    points = [point for line in shown_lines for point in line.points]
+    legend_rows = [*_generate_legend_rows(shown_lines, len(lines))]
     frame = Frame(
-        _scale([point.x for point in points], 1.0),
-        _scale([value for point in points for value in _extent(point)], 1.12),
-        height=250.0 + _LEGEND * len(rows),
-        bottom=42.0 + _LEGEND * len(rows),
+        _make_scale([point.x for point in points], 1.0),
+        _make_scale([value for point in points for value in _list_y_values(point)], 1.12),
+        height=250.0 + _LEGEND * len(legend_rows),
+        bottom=42.0 + _LEGEND * len(legend_rows),
     )
-    drawn_lines = (_draw_line(frame, line, index % COLOURS) for index, line in enumerate(shown))
+    drawn_lines = (
+        _draw_line(frame, line, index % COLOURS) for index, line in enumerate(shown_lines)
+    )
     return frame.draw(
         title,
         frame.draw_y_axis(y_name),
-        _x_axis(frame, points, x_name, len(rows)),
+        _draw_x_axis(frame, points, x_name, len(legend_rows)),
         *chain.from_iterable(drawn_lines),
-        *_legend(frame, rows),
+        *_draw_legend(frame, legend_rows),
     )
 
 
-def _extent(point: PlottedPoint) -> Iterator[float]:
+def _list_y_values(point: PlottedPoint) -> Iterator[float]:
     values = (point.y, point.low, point.high, point.limit)
     return (value for value in values if value is not None)
 
 
-def _scale(values: Sequence[float], margin: float) -> Scale:
+def _make_scale(values: Sequence[float], margin: float) -> Scale:
     """Return a scale with a margin, which is logarithmic if all values are above 0."""
     low = min(values)
     high = max(values)
@@ -86,32 +88,34 @@ def _scale(values: Sequence[float], margin: float) -> Scale:
     return Scale(low - padding, high + padding)
 
 
-def _x_axis(frame: Frame, points: Iterable[PlottedPoint], name: str, rows: int) -> Markup:
+def _draw_x_axis(frame: Frame, points: Iterable[PlottedPoint], name: str, rows: int) -> Markup:
     """Return the axis with the labels of points, up to `_MOST_LABELS`."""
     labels = sorted({(point.x, point.label) for point in points})
     stride = max(1, -(-len(labels) // _MOST_LABELS))
     axis = frame.draw_x_axis("", labels[::stride])
-    middle = (frame.left + frame.data_right) / 2
+    x_middle = (frame.left + frame.data_right) / 2
     y = frame.height - _LEGEND * rows - 8
-    return join_markup([axis, svg_text(middle, y, name, class_="name")])
+    return join_markup([axis, svg_text(x_middle, y, name, class_="name")])
 
 
 def _draw_line(frame: Frame, line: PlottedLine, colour: int) -> Iterator[Markup]:
     positions = [(frame.x_position(point.x), frame.y_position(point.y)) for point in line.points]
-    limits = [
+    reference_positions = [
         (frame.x_position(point.x), frame.y_position(point.limit))
         for point in line.points
         if point.limit is not None
     ]
-    if len(limits) > 1:
-        yield tag("polyline", points=_format_points(limits), class_=f"limit-line s{colour}")
-    for x, y in limits:
+    if len(reference_positions) > 1:
+        yield tag(
+            "polyline", points=_format_points(reference_positions), class_=f"limit-line s{colour}"
+        )
+    for x, y in reference_positions:
         yield tag("line", x1=x - 5, x2=x + 5, y1=y, y2=y, class_=f"limit-line s{colour}")
     for point in line.points:
         if point.low is not None and point.high is not None:
             x = frame.x_position(point.x)
-            ends = {"y1": frame.y_position(point.low), "y2": frame.y_position(point.high)}
-            yield tag("line", x1=x, x2=x, **ends, class_=f"whisker s{colour}")
+            y_ends = {"y1": frame.y_position(point.low), "y2": frame.y_position(point.high)}
+            yield tag("line", x1=x, x2=x, **y_ends, class_=f"whisker s{colour}")
     if len(positions) > 1:
         yield tag("polyline", points=_format_points(positions), class_=f"line s{colour}")
     for point, (x, y) in zip(line.points, positions, strict=True):
@@ -123,7 +127,9 @@ def _format_points(positions: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{svg_number(x)},{svg_number(y)}" for x, y in positions)
 
 
-def _legend_rows(shown: Sequence[PlottedLine], count: int) -> Iterator[tuple[int | None, str]]:
+def _generate_legend_rows(
+    shown: Sequence[PlottedLine], count: int
+) -> Iterator[tuple[int | None, str]]:
     if len(shown) > 1:
         yield from ((index % COLOURS, line.name) for index, line in enumerate(shown))
     if any(point.limit is not None for line in shown for point in line.points):
@@ -132,7 +138,7 @@ def _legend_rows(shown: Sequence[PlottedLine], count: int) -> Iterator[tuple[int
         yield None, f"and {count - len(shown)} more lines, which are in the CSV"
 
 
-def _legend(frame: Frame, rows: Sequence[tuple[int | None, str]]) -> Iterator[Markup]:
+def _draw_legend(frame: Frame, rows: Sequence[tuple[int | None, str]]) -> Iterator[Markup]:
     for index, (colour, text) in enumerate(rows):
         y = frame.height - _LEGEND * (len(rows) - index) + 8
         x = frame.left
@@ -144,17 +150,17 @@ def _legend(frame: Frame, rows: Sequence[tuple[int | None, str]]) -> Iterator[Ma
 
 def draw_predictions(predictions: Sequence[PredictedTime]) -> Markup:
     """Return a plot of at least one prediction, on equal logarithmic axes."""
-    values = [prediction.predicted_ms for prediction in predictions]
-    values += [prediction.measured_ms for prediction in predictions]
-    scale = Scale(min(values) / 1.5, max(values) * 1.5, log=True)
+    times_ms = [prediction.predicted_ms for prediction in predictions]
+    times_ms += [prediction.measured_ms for prediction in predictions]
+    scale = Scale(min(times_ms) / 1.5, max(times_ms) * 1.5, log=True)
     frame = Frame(scale, scale, width=420.0, height=360.0)
-    corners = {"x1": frame.x_position(scale.low), "y1": frame.y_position(scale.low)}
-    corners |= {"x2": frame.x_position(scale.high), "y2": frame.y_position(scale.high)}
+    diagonal = {"x1": frame.x_position(scale.low), "y1": frame.y_position(scale.low)}
+    diagonal |= {"x2": frame.x_position(scale.high), "y2": frame.y_position(scale.high)}
     return frame.draw(
         "Predicted against measured times",
         frame.draw_y_axis("measured ms"),
         frame.draw_x_axis("predicted ms"),
-        tag("line", **corners, class_="limit"),
+        tag("line", **diagonal, class_="limit"),
         *(_draw_prediction(frame, prediction) for prediction in predictions),
     )
 

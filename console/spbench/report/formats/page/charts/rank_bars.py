@@ -37,18 +37,18 @@ class RankBar:
 
 def make_rank_bars(ranks: Sequence[RankPart]) -> list[RankBar]:
     """Return a bar per rank, or with many ranks a bar per host, the slowest first."""
-    bars = [
+    hosts_and_bars = [
         (rank.host, RankBar(str(rank.rank), time.min, time.p50, time.p95, _is_slow(rank)))
         for rank in ranks
         if (time := rank.time_ms) is not None
     ]
-    if len(bars) <= MOST_BARS:
-        return [bar for _, bar in bars]
-    slowest: dict[str, RankBar] = {}
-    for host, bar in bars:
-        if host not in slowest or bar.median > slowest[host].median:
-            slowest[host] = replace(bar, name=f"{host} ({bar.name})")
-    return sorted(slowest.values(), key=lambda bar: -bar.median)[:MOST_BARS]
+    if len(hosts_and_bars) <= MOST_BARS:
+        return [bar for _, bar in hosts_and_bars]
+    slowest_by_host: dict[str, RankBar] = {}
+    for host, bar in hosts_and_bars:
+        if host not in slowest_by_host or bar.median > slowest_by_host[host].median:
+            slowest_by_host[host] = replace(bar, name=f"{host} ({bar.name})")
+    return sorted(slowest_by_host.values(), key=lambda bar: -bar.median)[:MOST_BARS]
 
 
 def _is_slow(rank: RankPart) -> bool:
@@ -60,24 +60,26 @@ def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
     bars = make_rank_bars(ranks)
     if len(bars) < 2:
         return Markup("")
-    median_time = lower_median(bar.median for bar in bars)
-    unit = choose_unit([median_time], "ms")
-    top = min(max(bar.p95 for bar in bars), _MOST_WHISKER * max(bar.median for bar in bars))
-    height = Scale(0.0, top * 1.05 * unit.factor)
-    frame = Frame(Scale(-0.5, len(bars) - 0.5), height, height=190.0)
+    median_ms = lower_median(bar.median for bar in bars)
+    unit = choose_unit([median_ms], "ms")
+    highest_ms = min(max(bar.p95 for bar in bars), _MOST_WHISKER * max(bar.median for bar in bars))
+    y_scale = Scale(0.0, highest_ms * 1.05 * unit.factor)
+    frame = Frame(Scale(-0.5, len(bars) - 0.5), y_scale, height=190.0)
     bar_spacing = (frame.data_right - frame.left) / len(bars)
-    labelled = range(0, len(bars), max(1, -(-len(bars) // _MOST_LABELS)))
+    labelled_indices = range(0, len(bars), max(1, -(-len(bars) // _MOST_LABELS)))
     hosts = len({rank.host for rank in ranks})
-    name = f"rank, {format_quantity(hosts, 'host')}"
+    x_title = f"rank, {format_quantity(hosts, 'host')}"
     if len(ranks) > MOST_BARS:
-        name = "hosts, the slowest first (and their slowest rank)"
-        labelled = range(0, 1)
+        x_title = "hosts, the slowest first (and their slowest rank)"
+        labelled_indices = range(0, 1)
     return frame.draw(
         f"Times of {format_quantity(len(bars), 'rank')}",
         frame.draw_y_axis(f"median, {unit.unit}"),
-        frame.draw_x_axis(name, [(float(index), bars[index].name) for index in labelled]),
+        frame.draw_x_axis(
+            x_title, [(float(index), bars[index].name) for index in labelled_indices]
+        ),
         *_draw_bars(frame, bars, bar_spacing, unit.factor),
-        _draw_median(frame, median_time, unit.factor),
+        _draw_median(frame, median_ms, unit.factor),
     )
 
 
@@ -86,8 +88,8 @@ def _draw_bars(
 ) -> Iterable[Markup]:
     width = max(1.0, min(26.0, bar_spacing * 0.7))
     for index, bar in enumerate(bars):
-        middle = frame.x_position(index)
-        top = frame.y_position(bar.median * units_per_ms)
+        x_middle = frame.x_position(index)
+        y_top = frame.y_position(bar.median * units_per_ms)
         span = f"{format_time(bar.fastest)} to {format_time(bar.p95)}"
         title = f"{bar.name}: {format_time(bar.median)} ({span})"
         yield tag(
@@ -95,16 +97,16 @@ def _draw_bars(
             tag("title", title),
             tag(
                 "rect",
-                x=middle - width / 2,
-                y=top,
+                x=x_middle - width / 2,
+                y=y_top,
                 width=width,
-                height=max(0.5, frame.data_bottom - top),
+                height=max(0.5, frame.data_bottom - y_top),
                 class_="slow" if bar.slow else "bars",
             ),
             tag(
                 "line",
-                x1=middle,
-                x2=middle,
+                x1=x_middle,
+                x2=x_middle,
                 y1=frame.y_position(bar.fastest * units_per_ms),
                 y2=max(frame.top, frame.y_position(bar.p95 * units_per_ms)),
                 class_="whisker",
@@ -112,9 +114,9 @@ def _draw_bars(
         )
 
 
-def _draw_median(frame: Frame, median_time: float, units_per_ms: float) -> Markup:
-    y = frame.y_position(median_time * units_per_ms)
-    caption = f"median rank {format_time(median_time)}"
+def _draw_median(frame: Frame, median_ms: float, units_per_ms: float) -> Markup:
+    y = frame.y_position(median_ms * units_per_ms)
+    caption = f"median rank {format_time(median_ms)}"
     return join_markup(
         [
             tag("line", x1=frame.left, x2=frame.data_right, y1=y, y2=y, class_="mark"),
