@@ -162,7 +162,6 @@ async def test_keys_typed_right_after_the_filter_key_reach_it(folder, fake_surve
 
 
 async def test_slow_read_of_links_is_not_started_twice(folder, fake_survey, monkeypatch):
-    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.01)
     reads = []
     go_on = threading.Event()
 
@@ -175,6 +174,7 @@ async def test_slow_read_of_links_is_not_started_twice(folder, fake_survey, monk
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_until(pilot, lambda: reads)
+        app.screen.poll_seconds = 0.01
         await pilot.pause(0.3)
         assert len(reads) == 1
         go_on.set()
@@ -304,11 +304,11 @@ async def test_filters_and_sorts_hosts_by_their_answers(folder, fake_survey):
         await wait_until(pilot, lambda: page._hosts.table.shown == 4)
 
 
-async def test_new_hostfile_appears(folder, fake_survey, monkeypatch):
-    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.05)
+async def test_new_hostfile_appears(folder, fake_survey):
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_for_examination(pilot)
+        page = await wait_for_examination(pilot)
+        page.poll_seconds = 0.05
         (folder / "hostfiles/new").write_text("node09\n")
         await wait_until(pilot, lambda: find_line(app, " new "))
         assert fake_survey.requests == [[MACHINE]]
@@ -359,11 +359,11 @@ async def test_map_and_text_show_the_slowest_link(folder, fake_survey, size):
         await wait_until(pilot, lambda: "█" not in read_screen(app))
 
 
-async def test_newly_measured_links_appear(folder, fake_survey, monkeypatch):
-    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.05)
+async def test_newly_measured_links_appear(folder, fake_survey):
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         page = await wait_for_examination(pilot)
+        page.poll_seconds = 0.05
         assert "No run here" in str(page.query_one("#measured").render())
         record_links(folder / "home")
         await wait_until(

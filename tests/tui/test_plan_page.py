@@ -148,8 +148,8 @@ async def test_queued_keys_reach_the_field_focused_by_earlier_ones(folder):
 
 
 async def test_lost_key_does_not_block_later_keys(folder, monkeypatch):
-    monkeypatch.setattr("spbench.tui.app.MAX_KEY_WAIT_STEPS", 20)
     app = make_console(folder, page="plan")
+    app.max_key_wait_steps = 20
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_form(pilot)
         batch = get_input(app, "batch")

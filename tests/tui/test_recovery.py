@@ -10,18 +10,11 @@ import pytest
 
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import Confirm
-from spbench.tui.suites import page as page_module
-from spbench.tui.suites import text_pane
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 from support.tui.suites_page import SUITE, wait_for_cases
-
-
-@pytest.fixture(autouse=True)
-def no_recovery_delay(monkeypatch):
-    monkeypatch.setattr(text_pane, "RECOVERY_DELAY", 0.05)
 
 
 def list_recovery_files(folder):
@@ -47,10 +40,12 @@ def leave_recovery_file(folder, path, text, stored):
 
 
 async def wait_for_editor(pilot):
+    """Return the pane of the editor, which writes unsaved text sooner than for users."""
     app = pilot.app
     await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
     await wait_until(pilot, lambda: app.screen.query(TextPane) and app.screen.text_pane.document)
     await wait_for_cases(pilot)  # the editor is at the first case
+    app.screen.text_pane.recovery_seconds = 0.05
     return app.screen.text_pane
 
 
@@ -157,10 +152,7 @@ async def test_saving_recovered_text_over_other_changes_asks(tmp_path, suite):
 
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("later", True), ("discard", False)])
-async def test_recovery_text_is_kept_or_discarded_as_answered(
-    tmp_path, suite, answer, is_kept, monkeypatch
-):
-    monkeypatch.setattr(page_module, "SECOND_RECOVERY_DELAY", 0.1)
+async def test_recovery_text_is_kept_or_discarded_as_answered(tmp_path, suite, answer, is_kept):
     leave_recovery_file(tmp_path, suite, "x", SUITE)
     app = make_console(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -168,7 +160,8 @@ async def test_recovery_text_is_kept_or_discarded_as_answered(
         await pilot.press(*answer, "enter")
         await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
         await wait_until(pilot, lambda: bool(list_recovery_files(tmp_path)) == is_kept)
-        await pilot.pause(0.4)
+        await app.screen._offer_unsaved()  # the second search for unsaved text
+        await pilot.pause()
         assert isinstance(app.screen, SuitesPage), "it is not asked twice"
 
 

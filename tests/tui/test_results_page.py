@@ -15,7 +15,6 @@ from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
-from spbench.tui.results import page as page_module
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary, find_previous_run
@@ -162,10 +161,10 @@ async def test_page_without_runs_names_the_searched_folder(tmp_path):
 
 
 async def test_list_follows_runs_from_start_to_end(tmp_path, home, fake_running, monkeypatch):
-    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.05)
     app = open_results(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         page = await wait_for_run(pilot)
+        page.poll_seconds = 0.05
         started = record_synthetic_run(home, 4, 3.0, suite="going", ends=False)
         lines = started.events.read_bytes().splitlines(keepends=True)
         started.events.write_bytes(b"".join(lines[:12]))
@@ -180,7 +179,6 @@ async def test_list_follows_runs_from_start_to_end(tmp_path, home, fake_running,
 
 
 async def test_slow_read_of_runs_is_not_started_twice(tmp_path, home, monkeypatch):
-    monkeypatch.setattr(page_module, "POLL_INTERVAL", 0.01)
     reads = []
     go_on = threading.Event()
     read = update_known_runs
@@ -194,6 +192,7 @@ async def test_slow_read_of_runs_is_not_started_twice(tmp_path, home, monkeypatc
     app = open_results(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         await wait_until(pilot, lambda: reads)
+        app.screen.poll_seconds = 0.01
         await pilot.pause(0.3)
         assert len(reads) == 1
         go_on.set()
@@ -499,7 +498,6 @@ async def test_readonly_exports_nothing(tmp_path, home):
 
 
 async def test_only_the_last_selected_run_is_shown(tmp_path, home, monkeypatch):
-    monkeypatch.setattr(page_module, "_LOAD_DELAY", 0.0)
     release = threading.Event()
     loads = []
     load = RunLibrary.load
@@ -513,6 +511,7 @@ async def test_only_the_last_selected_run_is_shown(tmp_path, home, monkeypatch):
     app = open_results(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         page = await wait_for_run(pilot)
+        page.load_delay_seconds = 0.0
         monkeypatch.setattr(RunLibrary, "load", load_slowly)
         await pilot.press("down")
         await wait_until(pilot, lambda: loads == ["20010102"])
@@ -573,9 +572,8 @@ def test_killed_run_is_read_once_by_one_thread(home, monkeypatch):
     assert library.load(folder).summary.verdict == RunStatus.UNFINISHED
 
 
-def test_library_limits_its_cached_runs(home, monkeypatch):
-    monkeypatch.setattr(library_module, "MAX_CACHED_RUNS", 2)
-    library = RunLibrary(home)
+def test_library_limits_its_cached_runs(home):
+    library = RunLibrary(home, max_cached_runs=2)
     for summary in library.summaries():
         library.load(summary.folder)
     counts = [library.format_passed(run.id) for run in library.summaries()]

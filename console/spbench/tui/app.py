@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 
 KEY_WAIT_STEP = 0.005
 """Time of one step of waiting until a key was handled, in seconds."""
-MAX_KEY_WAIT_STEPS = 100
-"""Steps after which the next key is dispatched although the one before may not be handled.
-
-Steps are counted, not seconds, since each takes longer on a busy machine.
-"""
 UNSAVED_CHECK_INTERVAL = 0.5
 """Time between two checks for unsaved text, in seconds; only for the console in a browser."""
 # Escape sequences that app_index.html looks for; terminals do not show them.
@@ -60,9 +55,13 @@ class ConsoleApp(App[int]):
         pages: The pages that were shown so far, by name.
         page_errors: Errors of pages that are being closed because of them, by page.
         CONTAINS_FAILURES: Whether an error in a page closes only that page.
+        max_key_wait_steps: Steps after which the next key is dispatched although the one before may
+            not be handled. Steps are counted, not seconds, since each takes longer on a busy
+            machine.
     """
 
     CONTAINS_FAILURES: ClassVar[bool] = True
+    max_key_wait_steps = 100
 
     TITLE = "spbench"
     CSS_PATH = Path(__file__).with_name("console.tcss")
@@ -179,7 +178,7 @@ class ConsoleApp(App[int]):
                 nodes = target.ancestors_with_self
                 # Twice, since the key may have sent messages that pass through the same queues.
                 self._awaited_nodes = awaited = iter([*nodes, *nodes])
-                self._limit_wait(awaited, MAX_KEY_WAIT_STEPS)
+                self._limit_wait(awaited, self.max_key_wait_steps)
                 await self._pass_through(awaited)
 
     async def _pass_through(self, nodes: Iterator[DOMNode]) -> None:

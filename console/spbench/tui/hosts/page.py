@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import time
 from collections.abc import Coroutine, Hashable
@@ -26,8 +27,6 @@ from spbench.tui.page import Page
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 
-POLL_INTERVAL = 5.0
-"""Time between two reads of hostfiles and runs, in seconds."""
 WIDE_WIDTH = 100
 """Columns from which the sources take a third of the width."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-wide")]
@@ -73,12 +72,15 @@ the links that were measured last."""
     HostsPage.-narrow #body { grid-columns: 29 1fr; }
     """
 
+    poll_seconds = 5.0
+    """Time between two reads of hostfiles and runs."""
+
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
         self._sources = SourceRows()
         self._survey = HostSurvey(context.options.environ)
         self._poll_worker: Worker[None] | None = None
-        self._polled_at = -POLL_INTERVAL
+        self._polled_at = -math.inf
         self._shown: object = None
         self._newest_run: NewestRun | None = None
 
@@ -106,7 +108,7 @@ the links that were measured last."""
     def refresh_page(self) -> None:
         """Show new answers; read hostfiles and measured links periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
-        if not is_polling and time.monotonic() - self._polled_at >= POLL_INTERVAL:
+        if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
             self._poll_worker = self.run_worker(self._poll(), group="look")
         shown = (self._survey.version, self._hosts.host, self.context.launch_choice)
         if shown != self._shown:

@@ -37,10 +37,14 @@ class RunLibrary:
     Args:
         home: The folder of the runs.
         readonly: Whether nothing may be written, not even the index of runs.
+        max_cached_runs: The largest number of runs in the cache.
     """
 
-    def __init__(self, home: Path, *, readonly: bool = False) -> None:
+    def __init__(
+        self, home: Path, *, readonly: bool = False, max_cached_runs: int = MAX_CACHED_RUNS
+    ) -> None:
         self.home = home
+        self._max_cached_runs = max_cached_runs
         self._readonly = readonly
         self._summaries: KnownRuns | None = None
         self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
@@ -98,7 +102,7 @@ class RunLibrary:
                 cases = {id_: _drop_samples(case) for id_, case in run.cases.items()}
                 cached = (stamp, replace(run, cases=cases))
             self._loaded[folder.id] = cached
-            while len(self._loaded) > MAX_CACHED_RUNS:
+            while len(self._loaded) > self._max_cached_runs:
                 self._loaded.popitem(last=False)
             return cached[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
@@ -28,10 +29,6 @@ from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.events.statuses import RunStatus
 
-POLL_INTERVAL = 2.0
-"""Time between two reads of the folder of the runs, in seconds."""
-_LOAD_DELAY = 0.04
-"""Time that the cursor must stay on a run before it is loaded, in seconds."""
 _RELOAD_FACTOR = 4
 """A running run is loaded again after the time for loading it times this factor."""
 WIDE_WIDTH = 110
@@ -86,6 +83,11 @@ metric over a swept parameter."""
     ResultsPage.-narrow ViewsPane { width: 100%; height: 1fr; }
     """
 
+    poll_seconds = 2.0
+    """Time between two reads of the folder of the runs."""
+    load_delay_seconds = 0.04
+    """Time that the cursor must stay on a run before it is loaded."""
+
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
         self._library = RunLibrary(context.options.home, readonly=context.readonly)
@@ -93,7 +95,9 @@ metric over a swept parameter."""
         self._runs: list[RunSummary] = []
         self._view = View.CASES
         self._poll_worker: Worker[None] | None = None
-        self._polled_at = self._loaded_at = self._load_seconds = -POLL_INTERVAL
+        self._polled_at = -math.inf
+        self._loaded_at = -math.inf
+        self._load_seconds = 0.0
         self._loaded_run: RunSummary | None = None
         self._baseline: str | None = None
         self._changes = RunChanges(self, context.options.home, self._poll_now)
@@ -115,7 +119,7 @@ metric over a swept parameter."""
     def refresh_page(self) -> None:
         """Read the folder of the runs periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
-        if not is_polling and time.monotonic() - self._polled_at >= POLL_INTERVAL:
+        if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
             self._poll_worker = self.run_worker(self._poll(), group="look")
 
     async def _poll(self) -> None:
@@ -161,7 +165,7 @@ metric over a swept parameter."""
 
     async def _load_view(self) -> None:
         """Load and show the view, unless the cursor moves on before."""
-        await asyncio.sleep(_LOAD_DELAY)
+        await asyncio.sleep(self.load_delay_seconds)
         if not self.app.is_running:
             return
         run = self._pane.selected_run()
@@ -325,7 +329,7 @@ metric over a swept parameter."""
 
     def _poll_now(self) -> None:
         """Read the folder of the runs now."""
-        self._polled_at = -POLL_INTERVAL
+        self._polled_at = -math.inf
         self.refresh_page()
 
     def action_copy(self) -> None:

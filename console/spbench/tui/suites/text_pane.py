@@ -28,8 +28,6 @@ from spbench_core.number_text import format_quantity
 
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
-RECOVERY_DELAY = 1.0
-"""Time from a change until the unsaved text is written to a file, in seconds."""
 UNSAVED = "●"
 NO_SUITE = """\
 spbench measures what deep learning over many nodes asks of a cluster, and checks each number \
@@ -83,7 +81,10 @@ class TextPane(Vertical):
 
     Attributes:
         document: The file; None before one is opened.
+        recovery_seconds: Time from a change until the unsaved text is written to a file.
     """
+
+    recovery_seconds = 1.0
 
     DEFAULT_CSS = """
     TextPane { background: $surface; }
@@ -210,7 +211,7 @@ class TextPane(Vertical):
 
     def _schedule_recovery(self) -> None:
         if self._recovery_timer is None and self.recovery_file is not None:
-            self._recovery_timer = self.set_timer(RECOVERY_DELAY, self._start_recovery)
+            self._recovery_timer = self.set_timer(self.recovery_seconds, self._start_recovery)
 
     def _start_recovery(self) -> None:
         self._recovery_timer = None
