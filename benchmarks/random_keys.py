@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,28 @@ class DrivenApp(ConsoleApp):
         vars(self.context).update(start_run=lambda args, folder=None: None)
 
 
+def draw_event(generator: random.Random, app: ConsoleApp) -> DrawnEvent:
+    """Return an event of a random kind."""
+    (kind,) = generator.choices([name for name, _ in SHARES], [share for _, share in SHARES])
+    match kind:
+        case "page":
+            return kind, generator.choice(PAGES).name
+        case "letter":
+            return kind, generator.choice(LETTERS)
+        case "key":
+            return kind, generator.choice(KEYS)
+        case "click":
+            width, height = app.size
+            return kind, (generator.randrange(max(1, width)), generator.randrange(max(1, height)))
+        case "paste":
+            return kind, generator.choice(PASTES)
+    return kind, generator.choice(SIZES)
+
+
+EventSource = Callable[[random.Random, ConsoleApp], DrawnEvent]
+"""Draws the next event of a console."""
+
+
 def main() -> int:
     """Draw the events and send them to the console."""
     parser = argument_parser(__doc__)
@@ -80,7 +102,12 @@ def main() -> int:
 
 
 async def try_events(
-    folder: Path, seed: int, events: int, *, progress: bool = False
+    folder: Path,
+    seed: int,
+    events: int,
+    *,
+    progress: bool = False,
+    draw_event: EventSource = draw_event,
 ) -> tuple[BaseException | None, Sequence[DrawnEvent]]:
     """Send events to consoles, one after another, until an error.
 
@@ -89,6 +116,7 @@ async def try_events(
         seed: The seed of the events.
         events: The number of events.
         progress: Whether progress is printed.
+        draw_event: Returns the next event of a console.
 
     Returns:
         The error or None, and the last events.
@@ -102,7 +130,7 @@ async def try_events(
     try:
         with contextlib.chdir(folder):
             while count < events:
-                async for _ in _drive_console(folder, generator, events - count, last):
+                async for _ in _drive_console(folder, generator, draw_event, events - count, last):
                     count += 1
                     if progress and count % PROGRESS_EVENTS == 0:
                         print(f"{count:,} of {events:,} events", file=sys.stderr, flush=True)
@@ -132,7 +160,11 @@ def _skip_survey(page: HostsPage, queries: Any) -> None:
 
 
 async def _drive_console(
-    folder: Path, generator: random.Random, events: int, last: deque[DrawnEvent]
+    folder: Path,
+    generator: random.Random,
+    draw_event: EventSource,
+    events: int,
+    last: deque[DrawnEvent],
 ) -> AsyncIterator[None]:
     """Send events to a console until it ends or no events remain; yield after each."""
     environ = dict(os.environ) | {"SPBENCH_CONFIG": str(folder / "console.yaml")}
@@ -147,28 +179,11 @@ async def _drive_console(
     count = 0
     async with app.run_test(size=generator.choice(SIZES[:3])) as pilot:
         while count < events and app.is_running and app._exit is False:
-            event = _draw_event(generator, app)
+            event = draw_event(generator, app)
             last.append(event)
             count += 1
             await _send_event(pilot, event)
             yield
-
-
-def _draw_event(generator: random.Random, app: ConsoleApp) -> DrawnEvent:
-    (kind,) = generator.choices([name for name, _ in SHARES], [share for _, share in SHARES])
-    match kind:
-        case "page":
-            return kind, generator.choice(PAGES).name
-        case "letter":
-            return kind, generator.choice(LETTERS)
-        case "key":
-            return kind, generator.choice(KEYS)
-        case "click":
-            width, height = app.size
-            return kind, (generator.randrange(max(1, width)), generator.randrange(max(1, height)))
-        case "paste":
-            return kind, generator.choice(PASTES)
-    return kind, generator.choice(SIZES)
 
 
 async def _send_event(pilot: Pilot[Any], event: DrawnEvent) -> None:

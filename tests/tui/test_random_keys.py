@@ -3,7 +3,6 @@
 import pytest
 from benchmarks.random_keys import try_events
 
-from benchmarks import random_keys
 from spbench.tui.app import ConsoleApp
 
 
@@ -19,8 +18,6 @@ async def test_reports_an_error_with_the_events_before_it(tmp_path, monkeypatch)
         raise ZeroDivisionError
 
     monkeypatch.setattr(ConsoleApp, "action_show_page", raise_error)
-    monkeypatch.setattr(random_keys, "SHARES", (("key", 1),))
-    monkeypatch.setattr(random_keys, "KEYS", ("2",))
-    error, last = await try_events(tmp_path, seed=1, events=20)
+    error, last = await try_events(tmp_path, 1, 20, draw_event=lambda *_: ("key", "2"))
     assert isinstance(error, ZeroDivisionError)
     assert ("key", "2") in last
