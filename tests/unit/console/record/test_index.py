@@ -195,8 +195,8 @@ def test_index_of_a_newer_version_is_not_changed(home):
     assert (home / "index.sqlite").read_bytes() == before
 
 
-def test_locked_index_does_not_change_lists(home, monkeypatch):
-    monkeypatch.setattr(index_file, "LOCK_TIMEOUT", 0.01)
+@pytest.mark.slow
+def test_locked_index_does_not_change_lists(home):
     first = record_indexed_run(home)
     list_summaries(home)
     holder = sqlite3.connect(home / "index.sqlite", isolation_level=None)
