@@ -9,7 +9,6 @@ import torch
 from spbench_core.layout.tiles import Box
 from spbench_parallel.device.formats import TORCH_DTYPES
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.spatial import pixels
 from spbench_parallel.spatial.pixels import IntegerImage, RandomImage
 from spbench_workers import device_choice as choice
 from spbench_workers.benchmarks.compute import conv, gemm
@@ -75,9 +74,8 @@ def test_parts_of_large_images_equal_the_complete_image():
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("image", [IMAGE, WHOLE_NUMBERS], ids=["random", "whole"])
-def test_a_device_computes_the_values_of_the_host(image, dtype, monkeypatch):
-    monkeypatch.setattr(pixels, "_CHUNK_VALUES", 100)  # several parts
-    late_image = image.make_box(WHOLE, 3, dtype, GPU)
+def test_a_device_computes_the_values_of_the_host(image, dtype):
+    late_image = image.make_box(WHOLE, 3, dtype, GPU, chunk_values=100)
     assert late_image.device.type == GPU.type
     assert torch.equal(late_image.cpu(), image.make_box(WHOLE, 3, dtype))
 

@@ -13,7 +13,7 @@ import torch
 from spbench_parallel.device.host_memory import get_host_memory
 
 # A smaller process keeps its heap: other ranks do not need those bytes.
-_MIN_RESIDENT_BYTES = 1 << 30
+MIN_RESIDENT_BYTES = 1 << 30
 
 
 def resident_bytes() -> int:
@@ -38,19 +38,21 @@ def free_bytes(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def release_memory(error: BaseException | None = None) -> None:
+def release_memory(
+    error: BaseException | None = None, *, min_resident_bytes: int = MIN_RESIDENT_BYTES
+) -> None:
     """Free the memory that a case has left behind, including GPU and pinned memory.
 
     Reference cycles hold memory until they are collected. Torch and the C library keep freed memory
-    for the next case, which other ranks then lack. Without a GPU, a small process keeps its
-    memory.
+    for the next case, which other ranks then lack.
 
     Args:
         error: The error that ended the case. Its traceback holds local variables, which are
             cleared.
+        min_resident_bytes: Without a GPU, a process with fewer bytes keeps its memory.
     """
     on_gpu = torch.cuda.is_initialized()
-    if not on_gpu and resident_bytes() < _MIN_RESIDENT_BYTES:
+    if not on_gpu and resident_bytes() < min_resident_bytes:
         return
     if error is not None:
         traceback.clear_frames(error.__traceback__)

@@ -33,11 +33,18 @@ class RandomImage:
     seed: int
 
     def make_box(
-        self, box: Box, round_: int, dtype: torch.dtype, device: torch.device = _CPU
+        self,
+        box: Box,
+        round_: int,
+        dtype: torch.dtype,
+        device: torch.device = _CPU,
+        *,
+        chunk_values: int | None = None,
     ) -> torch.Tensor:
         """Return the values of a box, ``batch x channels x box.height x box.width``.
 
-        All devices return the same values.
+        All devices return the same values. ``chunk_values`` is the number of values per step; None
+        takes one that is fast on the device.
         """
         plane_starts = (
             torch.arange(self.batch * self.channels, device=device).unsqueeze(1) * self.height
@@ -45,9 +52,9 @@ class RandomImage:
         row_starts = (plane_starts + torch.arange(*box.rows, device=device)).flatten() * self.width
         cols = torch.arange(*box.cols, device=device)
         values = torch.empty((row_starts.numel(), box.width), dtype=dtype, device=device)
-        rows_per_chunk = max(
-            1, _CHUNK_VALUES_BY_DEVICE.get(device.type, _CHUNK_VALUES) // max(1, box.width)
-        )
+        if chunk_values is None:
+            chunk_values = _CHUNK_VALUES_BY_DEVICE.get(device.type, _CHUNK_VALUES)
+        rows_per_chunk = max(1, chunk_values // max(1, box.width))
         for first_row in range(0, row_starts.numel(), rows_per_chunk):
             positions = row_starts[first_row : first_row + rows_per_chunk].unsqueeze(1) + cols
             bits = _hash(_hash(positions, self.seed), round_)

@@ -8,7 +8,6 @@ from typing import ClassVar
 import pytest
 import torch
 
-from spbench_parallel.device import memory
 from spbench_parallel.device.memory import release_memory, resident_bytes
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.peak_memory import PeakMemory
@@ -119,16 +118,15 @@ def test_a_small_case_without_a_gpu_releases_nothing(cuda):
     assert cuda.memory_allocated() == 100
 
 
-def test_a_large_process_without_a_gpu_releases_its_heap(cuda, monkeypatch):
+def test_a_large_process_without_a_gpu_releases_its_heap(cuda):
     """Also memory of reference cycles, and memory that the C library would keep."""
     cuda.initialized = False
-    monkeypatch.setattr(memory, "_MIN_RESIDENT_BYTES", 0)
     allocation = Allocation()
     allocation.blocks = [bytearray(64 << 10) for _ in range(2000)]
     last = allocation.blocks[-1]  # above the others, so that they do not end the heap
     del allocation
     before = resident_bytes()
-    release_memory()
+    release_memory(min_resident_bytes=0)
     assert cuda.calls == []
     assert cuda.memory_allocated() == 0
     assert resident_bytes() < before - 100e6
