@@ -41,9 +41,9 @@ def write(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", f"{STANDINS}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "99")  # as if the tests ran in an allocation
 
-    def write(launch, *args, out="job"):
+    def write(launch, *args, out="job", suite_text=SUITE):
         suite = tmp_path / "suite.yaml"
-        suite.write_text(SUITE.format(launch=launch))
+        suite.write_text(suite_text.format(launch=launch))
         folder = tmp_path / out
         options = ("--output", str(folder), "--home", str(tmp_path / "home"))
         code = run_command_line(["script", str(suite), *options, *args])
@@ -168,10 +168,10 @@ def test_all_slots_need_a_number_of_nodes(write, messages):
     assert [job.np for job in read_plan(folder).jobs] == [2, 4, 12]
 
 
-def test_rejects_adaptive_repeats(write, monkeypatch, messages):
+def test_rejects_adaptive_repeats(write, messages):
     until = "until: {{interval: 0.1, max_time: 60}}"
-    monkeypatch.setattr(f"{__name__}.SUITE", SUITE.replace("repeat: 2", until))
-    code, folder, stderr = write("batch: {nodes: 2}", *PBS)
+    suite_text = SUITE.replace("repeat: 2", until)
+    code, folder, stderr = write("batch: {nodes: 2}", *PBS, suite_text=suite_text)
     assert code == 2
     messages.check(stderr)
     assert not folder.exists()
