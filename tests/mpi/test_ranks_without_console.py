@@ -56,10 +56,9 @@ def test_rank_in_mpi_init_ends_with_its_controller(listener: socket.socket) -> N
 FINALIZE = """
 import time
 from spbench_workers import comm
-comm.FINALIZE_TIMEOUT = 1
 if comm.open_world().rank == 1:
     time.sleep(60)
-comm.finalize_mpi()
+comm.finalize_mpi(timeout_seconds=1)
 """
 
 

@@ -102,17 +102,17 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     )
 
 
-def finalize_mpi() -> None:
+def finalize_mpi(*, timeout_seconds: int = FINALIZE_TIMEOUT) -> None:
     """Finalize MPI, which all ranks must do.
 
     MPI then removes its files in shared memory. SIGALRM ends a process that waits in it for longer
-    than `FINALIZE_TIMEOUT`. A handler in Python would not run, because MPI_Finalize holds Python's
+    than ``timeout_seconds``. A handler in Python would not run, because MPI_Finalize holds Python's
     lock, and the connection to the console is closed.
     """
     from mpi4py import MPI
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(FINALIZE_TIMEOUT)
+    signal.alarm(timeout_seconds)
     MPI.Finalize()
     signal.alarm(0)
 
