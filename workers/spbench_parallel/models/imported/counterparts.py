@@ -138,16 +138,16 @@ def _find_module_factory(module: nn.Module) -> CounterpartFactory | None:
         case nn.BatchNorm2d():
             return lambda spec: spec.norm_factory(spec.module, spec.tiling)
         case nn.Upsample() if module.mode in _RESIZE_MODES:
-            factor = None if module.recompute_scale_factor else module.scale_factor
-            return _resize_factory(module.mode, module.align_corners, factor)
+            scale_factor = None if module.recompute_scale_factor else module.scale_factor
+            return _make_resize_factory(module.mode, module.align_corners, scale_factor)
         case nn.ZeroPad2d() | nn.ConstantPad2d():
-            return _pad_factory(module.padding, "constant", module.value)
+            return _make_pad_factory(module.padding, "constant", module.value)
         case nn.ReflectionPad2d():
-            return _pad_factory(module.padding, "reflect", 0.0)
+            return _make_pad_factory(module.padding, "reflect", 0.0)
         case nn.ReplicationPad2d():
-            return _pad_factory(module.padding, "replicate", 0.0)
+            return _make_pad_factory(module.padding, "replicate", 0.0)
         case nn.CircularPad2d():
-            return _pad_factory(module.padding, "circular", 0.0)
+            return _make_pad_factory(module.padding, "circular", 0.0)
     return None
 
 
@@ -156,11 +156,13 @@ def _find_function_factory(
 ) -> CounterpartFactory | None:
     if node.target is functional.interpolate:
         arguments = get_arguments(node, _RESIZE_ARGUMENTS)
-        factor = None if arguments.get("recompute_scale_factor") else arguments.get("scale_factor")
+        scale_factor = (
+            None if arguments.get("recompute_scale_factor") else arguments.get("scale_factor")
+        )
         mode = arguments.get("mode", "nearest")
-        is_known = not isinstance(factor, fx.Node)
-        if mode in _RESIZE_MODES and is_known and not arguments.get("antialias"):
-            return _resize_factory(mode, arguments.get("align_corners"), factor)
+        is_scale_known = not isinstance(scale_factor, fx.Node)
+        if mode in _RESIZE_MODES and is_scale_known and not arguments.get("antialias"):
+            return _make_resize_factory(mode, arguments.get("align_corners"), scale_factor)
     if node.target is functional.pad:
         arguments = get_arguments(node, ("pad", "mode", "value"))
         pads = arguments.get("pad", ())
@@ -168,13 +170,13 @@ def _find_function_factory(
             isinstance(element, int) for element in pads
         )
         if is_static and len(pads) in (2, 4):
-            sides = (*pads, 0, 0)[:4]
-            return _pad_factory(
-                sides, arguments.get("mode", "constant"), arguments.get("value") or 0.0
+            all_pads = (*pads, 0, 0)[:4]
+            return _make_pad_factory(
+                all_pads, arguments.get("mode", "constant"), arguments.get("value") or 0.0
             )
     slices = get_slices(node)
     if slices is not None and all(element == slice(None) for element in slices[:2]):
-        return _crop_factory(slices[2:], map_size(network, source))
+        return _make_crop_factory(slices[2:], map_size(network, source))
     return None
 
 
@@ -202,17 +204,17 @@ def _make_conv(spec: ConversionSpec) -> nn.Module:
 
 def _make_max_pool(spec: ConversionSpec) -> nn.Module:
     pool: nn.MaxPool2d = spec.module
-    windows = pool.kernel_size, pool.stride, pool.padding, pool.dilation
+    window_arguments = pool.kernel_size, pool.stride, pool.padding, pool.dilation
     if pool.ceil_mode:
-        return SpatialCeilMaxPool2d(*windows, sides=spec.output_sides, tiling=spec.tiling)
-    return SpatialMaxPool2d(*windows, tiling=spec.tiling)
+        return SpatialCeilMaxPool2d(*window_arguments, sides=spec.output_sides, tiling=spec.tiling)
+    return SpatialMaxPool2d(*window_arguments, tiling=spec.tiling)
 
 
 def _make_avg_pool(spec: ConversionSpec) -> nn.Module:
     pool: nn.AvgPool2d = spec.module
-    sizes = pool.kernel_size, pool.stride, pool.padding
+    window_arguments = pool.kernel_size, pool.stride, pool.padding
     if not pool.ceil_mode and pool.divisor_override is None:
-        return SpatialAvgPool2d(*sizes, pool.count_include_pad, tiling=spec.tiling)
+        return SpatialAvgPool2d(*window_arguments, pool.count_include_pad, tiling=spec.tiling)
     rows, cols = (
         make_pooling_taps(
             *axis,
@@ -220,7 +222,12 @@ def _make_avg_pool(spec: ConversionSpec) -> nn.Module:
             divisor=None if pool.divisor_override is None else pool.divisor_override ** (1 - index),
         )
         for index, axis in enumerate(
-            zip(spec.input_sides, spec.output_sides, *map(expand_pair, sizes), strict=True)
+            zip(
+                spec.input_sides,
+                spec.output_sides,
+                *map(expand_pair, window_arguments),
+                strict=True,
+            )
         )
     )
     return SpatialWeightedSums(rows, cols, tiling=spec.tiling)
@@ -245,16 +252,20 @@ def _make_instance_norm(spec: ConversionSpec) -> nn.Module:
     return SpatialGroupNorm(*arguments, tiling=spec.tiling)
 
 
-def _resize_factory(mode: str, align_corners: bool | None, factor: Any) -> CounterpartFactory:
-    factors = factor if isinstance(factor, tuple | list) else (factor, factor)
+def _make_resize_factory(
+    mode: str, align_corners: bool | None, scale_factor: Any
+) -> CounterpartFactory:
+    scale_factors = (
+        scale_factor if isinstance(scale_factor, tuple | list) else (scale_factor, scale_factor)
+    )
 
     def make(spec: ConversionSpec) -> nn.Module:
         rows, cols = (
             make_resizing_taps(
-                inputs, outputs, mode, align_corners=align_corners, scale_factor=scale
+                input_length, output_length, mode, align_corners=align_corners, scale_factor=scale
             )
-            for inputs, outputs, scale in zip(
-                spec.input_sides, spec.output_sides, factors, strict=True
+            for input_length, output_length, scale in zip(
+                spec.input_sides, spec.output_sides, scale_factors, strict=True
             )
         )
         return SpatialWeightedSums(rows, cols, tiling=spec.tiling)
@@ -262,20 +273,20 @@ def _resize_factory(mode: str, align_corners: bool | None, factor: Any) -> Count
     return make
 
 
-def _pad_factory(pads: Any, mode: str, value: float) -> CounterpartFactory:
+def _make_pad_factory(pads: Any, mode: str, value: float) -> CounterpartFactory:
     left, right, top, bottom = pads if isinstance(pads, tuple | list) else (pads,) * 4
     return lambda spec: SpatialPad2d((left, right, top, bottom), mode, value, tiling=spec.tiling)
 
 
-def _crop_factory(slices: tuple[slice, ...], sides: Sides) -> CounterpartFactory | None:
+def _make_crop_factory(slices: tuple[slice, ...], sides: Sides) -> CounterpartFactory | None:
     """Return the factory of a contiguous crop; None for other slices."""
-    cuts = [
+    bounds_by_axis = [
         slice_.indices(length)
         for slice_, length in zip((*slices, slice(None), slice(None)), sides, strict=False)
         if all(isinstance(bound, int | None) for bound in (slice_.start, slice_.stop, slice_.step))
     ]
-    if len(cuts) != 2 or any(step != 1 for _, _, step in cuts):
+    if len(bounds_by_axis) != 2 or any(step != 1 for _, _, step in bounds_by_axis):
         return None
-    (top, bottom, _), (left, right, _) = cuts
+    (top, bottom, _), (left, right, _) = bounds_by_axis
     pads = -left, right - sides[1], -top, bottom - sides[0]
     return lambda spec: SpatialPad2d(pads, tiling=spec.tiling)

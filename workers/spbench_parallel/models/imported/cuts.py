@@ -29,13 +29,13 @@ class LayerSpan:
 
     Attributes:
         first: The index of the first one.
-        last: One past the last one.
+        end: One past the last one.
         inputs: The nodes of its input tensors, in order.
         outputs: The nodes of its output tensors.
     """
 
     first: int
-    last: int
+    end: int
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]
 
@@ -47,55 +47,67 @@ def find_layer_spans(
 
     By default it is cut at all possible positions.
     """
-    live = _find_live_nodes(network)
-    positions = _find_cuts(network, live) if cuts is None else cuts
-    ends = pairwise((0, *positions, len(network.operators)))
-    return tuple(LayerSpan(first, last, live[first], live[last]) for first, last in ends)
+    live_by_position = _find_live_nodes(network)
+    cut_positions = _find_cuts(network, live_by_position) if cuts is None else cuts
+    bounds = pairwise((0, *cut_positions, len(network.operators)))
+    return tuple(
+        LayerSpan(first, end, live_by_position[first], live_by_position[end])
+        for first, end in bounds
+    )
 
 
-def _find_cuts(network: TracedNetwork, live: Sequence[Sequence[fx.Node]]) -> list[int]:
-    count = len(network.operators)
-    tied = list(_iter_tied_ranges(network))
+def _find_cuts(network: TracedNetwork, live_by_position: Sequence[Sequence[fx.Node]]) -> list[int]:
+    operator_count = len(network.operators)
+    tied_ranges = list(_iter_tied_ranges(network))
     candidates = [
         position
-        for position in range(1, count)
+        for position in range(1, operator_count)
         if all(
-            node in network.shapes and _has_channels_first(network, node) for node in live[position]
+            node in network.shapes and _has_channels_first(network, node)
+            for node in live_by_position[position]
         )
-        and not any(first < position <= last for first, last in tied)
+        and not any(first < position <= last for first, last in tied_ranges)
     ]
-    multiplying = [
-        position for position in range(count) if network.operators[position].multiply_adds
+    multiplying_positions = [
+        position for position in range(operator_count) if network.operators[position].multiply_adds
     ]
-    groups = (
+    candidates_by_gap = (
         [position for position in candidates if first < position <= second]
-        for first, second in pairwise(multiplying)
+        for first, second in pairwise(multiplying_positions)
     )
-    selected = [_select_cut(network, live, group) for group in groups if group]
-    return _drop_wide_cuts(selected, [len(live[position]) for position in selected])
+    selected_positions = [
+        _select_cut(network, live_by_position, gap_candidates)
+        for gap_candidates in candidates_by_gap
+        if gap_candidates
+    ]
+    return _drop_wide_cuts(
+        selected_positions, [len(live_by_position[position]) for position in selected_positions]
+    )
 
 
 def _select_cut(
-    network: TracedNetwork, live: Sequence[Sequence[fx.Node]], candidates: Sequence[int]
+    network: TracedNetwork, live_by_position: Sequence[Sequence[fx.Node]], candidates: Sequence[int]
 ) -> int:
     """Return the last cut with the fewest live tensors, before they are flattened.
 
     Tiled stages can only end in maps. Therefore a cut with maps is preferred if they are not
     larger.
     """
-    last = min(candidates, key=lambda position: (len(live[position]), -position))
-    if _are_maps(network, live[last]):
-        return last
-    fewest = len(live[last])
-    size = _count_values(network, live[last])
-    maps = [
+    last_position = min(
+        candidates, key=lambda position: (len(live_by_position[position]), -position)
+    )
+    if _are_maps(network, live_by_position[last_position]):
+        return last_position
+    fewest_live = len(live_by_position[last_position])
+    live_values = _count_values(network, live_by_position[last_position])
+    map_positions = [
         position
         for position in candidates
-        if len(live[position]) == fewest
-        and _count_values(network, live[position]) <= size
-        and _are_maps(network, live[position])
+        if len(live_by_position[position]) == fewest_live
+        and _count_values(network, live_by_position[position]) <= live_values
+        and _are_maps(network, live_by_position[position])
     ]
-    return max(maps, default=last)
+    return max(map_positions, default=last_position)
 
 
 def _are_maps(network: TracedNetwork, nodes: Sequence[fx.Node]) -> bool:
@@ -112,13 +124,16 @@ def _find_live_nodes(network: TracedNetwork) -> list[tuple[fx.Node, ...]]:
 
     A live node is the output of an earlier operator that this operator, or a later one, reads.
     """
-    end = len(network.operators)
-    live: list[list[fx.Node]] = [[] for _ in range(end + 1)]
+    operator_count = len(network.operators)
+    live_by_position: list[list[fx.Node]] = [[] for _ in range(operator_count + 1)]
     for node, position in network.positions.items():
-        users = [end if user.op == "output" else network.positions[user] for user in node.users]
-        for index in range(position + 1, max(users, default=-1) + 1):
-            live[index].append(node)
-    return [tuple(nodes) for nodes in live]
+        reader_positions = [
+            operator_count if user.op == "output" else network.positions[user]
+            for user in node.users
+        ]
+        for index in range(position + 1, max(reader_positions, default=-1) + 1):
+            live_by_position[index].append(node)
+    return [tuple(nodes) for nodes in live_by_position]
 
 
 def _has_channels_first(network: TracedNetwork, node: fx.Node) -> bool:
@@ -135,13 +150,15 @@ def _drop_wide_cuts(cuts: Sequence[int], live_counts: Sequence[int]) -> list[int
         cuts: The cuts.
         live_counts: The number of live tensors at each; before and after the network it is one.
     """
-    groups = [
+    cuts_by_count = [
         (count, [cut for cut, _ in group])
         for count, group in groupby(zip(cuts, live_counts, strict=True), key=lambda pair: pair[1])
     ]
-    counts = [1, *(count for count, _ in groups), 1]
+    neighbour_counts = [1, *(count for count, _ in cuts_by_count), 1]
     remaining: list[int] = []
-    for previous, (count, group), following in zip(counts, groups, counts[2:], strict=False):
+    for previous, (count, group), following in zip(
+        neighbour_counts, cuts_by_count, neighbour_counts[2:], strict=False
+    ):
         if not (count > previous and count > following):
             remaining += group
     return remaining
@@ -150,17 +167,17 @@ def _drop_wide_cuts(cuts: Sequence[int], live_counts: Sequence[int]) -> list[int
 def _iter_tied_ranges(network: TracedNetwork) -> Iterator[tuple[int, int]]:
     """Yield the first and the last operator that use the same parameter or statistic."""
     positions = network.positions
-    used: dict[int, list[int]] = {}
+    positions_by_tensor: dict[int, list[int]] = {}
     for node in network.graph.nodes:
         if node.op == "call_module":
             module = network.module.get_submodule(str(node.target))
             for tensor in (*module.parameters(), *module.buffers()):
-                used.setdefault(id(tensor), []).append(positions[node])
+                positions_by_tensor.setdefault(id(tensor), []).append(positions[node])
         elif node.op == "get_attr":
             attribute = get_attribute(network.module, str(node.target))
             if isinstance(attribute, torch.Tensor) and not network.is_constant(node):
-                users = (positions[user] for user in node.users if user in positions)
-                used.setdefault(id(attribute), []).extend(users)
-    for operators in used.values():
-        if max(operators, default=0) > min(operators, default=0):
-            yield min(operators), max(operators)
+                reader_positions = (positions[user] for user in node.users if user in positions)
+                positions_by_tensor.setdefault(id(attribute), []).extend(reader_positions)
+    for tensor_positions in positions_by_tensor.values():
+        if max(tensor_positions, default=0) > min(tensor_positions, default=0):
+            yield min(tensor_positions), max(tensor_positions)

@@ -25,11 +25,11 @@ class UNet(nn.Module):
         self, width: int = 16, levels: int = 3, classes: int = 10, segments: bool = False
     ) -> None:
         super().__init__()
-        sizes = [width << level for level in range(levels + 1)]
-        down = zip([3, *sizes], sizes[:-1], strict=False)
+        channels_by_level = [width << level for level in range(levels + 1)]
+        down = zip([3, *channels_by_level], channels_by_level[:-1], strict=False)
         self.down = nn.ModuleList(_two_convolutions(inputs, outputs) for inputs, outputs in down)
-        self.lowest = _two_convolutions(sizes[-2], sizes[-1])
-        up = zip(sizes[:0:-1], sizes[-2::-1], strict=True)
+        self.lowest = _two_convolutions(channels_by_level[-2], channels_by_level[-1])
+        up = zip(channels_by_level[:0:-1], channels_by_level[-2::-1], strict=True)
         self.up = nn.ModuleList(_two_convolutions(lower + size, size) for lower, size in up)
         self.classify = nn.Conv2d(width, classes, 1) if segments else nn.Linear(width, classes)
         self._segments = segments

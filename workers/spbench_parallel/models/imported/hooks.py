@@ -10,7 +10,7 @@ import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -38,11 +38,11 @@ def check_hooks(network: str, module: nn.Module) -> None:
     Raises:
         CannotRunError: A hook would be lost, or a parameter is uninitialised.
     """
-    for inner, kinds in (("_orig_mod", ("OptimizedModule",)), ("module", _WRAPPERS)):
-        if type(module).__name__ in kinds:
+    for attribute_name, class_names in (("_orig_mod", ("OptimizedModule",)), ("module", _WRAPPERS)):
+        if type(module).__name__ in class_names:
             raise CannotRunError(
                 f"network {network}: it is a {type(module).__name__}; give the network itself, "
-                f"which is its {inner}"
+                f"which is its {attribute_name}"
             )
     for name, parameter in module.named_parameters():
         if is_lazy(parameter):
@@ -57,33 +57,42 @@ def check_hooks(network: str, module: nn.Module) -> None:
         )
 
 
-def _iter_lost_hooks(module: nn.Module) -> Iterator[tuple[str, Any, str, str]]:
-    """Yield path, hook, kind and remedy of each hook that would be lost."""
+class _LostHook(NamedTuple):
+    """A hook that copies on ranks would lose: path of its owner, kind and remedy."""
+
+    path: str
+    hook: Any
+    kind: str
+    remedy: str
+
+
+def _iter_lost_hooks(module: nn.Module) -> Iterator[_LostHook]:
     gradient_remedy = "leave it out, or change gradients in the forward pass"
     for path, child in module.named_modules():
         for kind, hooks in (
             ("backward hook", child._backward_hooks),
             ("backward pre-hook", child._backward_pre_hooks),
         ):
-            yield from ((path, hook, kind, gradient_remedy) for hook in hooks.values())
-        forward = [*child._forward_pre_hooks.values(), *child._forward_hooks.values()]
-        has_mixed_hooks = len(forward) > 1 and any(
-            isinstance(hook, _WEIGHT_HOOKS) for hook in forward
+            yield from (_LostHook(path, hook, kind, gradient_remedy) for hook in hooks.values())
+        forward_hooks = [*child._forward_pre_hooks.values(), *child._forward_hooks.values()]
+        has_mixed_hooks = len(forward_hooks) > 1 and any(
+            isinstance(hook, _WEIGHT_HOOKS) for hook in forward_hooks
         )
         if path == "" or has_mixed_hooks or _is_inside_torch_module(module, path):
-            lost = [hook for hook in forward if not isinstance(hook, _WEIGHT_HOOKS)]
+            lost_hooks = [hook for hook in forward_hooks if not isinstance(hook, _WEIGHT_HOOKS)]
             remedy = "call it in the forward pass of the network instead"
-            yield from ((path, hook, "forward hook", remedy) for hook in lost)
+            yield from (_LostHook(path, hook, "forward hook", remedy) for hook in lost_hooks)
     if "forward" in vars(module):
         remedy = "define forward in its class"
-        yield "", vars(module)["forward"], "forward of its own", remedy
+        yield _LostHook("", vars(module)["forward"], "forward of its own", remedy)
     for path, parameter in module.named_parameters():
         for kind, hooks_of_kind in (
             ("hook on its gradient", parameter._backward_hooks),
             ("hook on its gradient", parameter._post_accumulate_grad_hooks),
         ):
             yield from (
-                (path, hook, kind, gradient_remedy) for hook in (hooks_of_kind or {}).values()
+                _LostHook(path, hook, kind, gradient_remedy)
+                for hook in (hooks_of_kind or {}).values()
             )
 
 
@@ -104,9 +113,9 @@ def check_copies(network: str, module: nn.Module) -> None:
         CannotRunError: A hook or a replaced ``forward`` captures a module or tensor.
     """
     for path, child in module.named_modules():
-        functions = [*child._forward_pre_hooks.values(), *child._forward_hooks.values()]
-        functions += [vars(child)["forward"]] if "forward" in vars(child) else []
-        for function in functions:
+        user_functions = [*child._forward_pre_hooks.values(), *child._forward_hooks.values()]
+        user_functions += [vars(child)["forward"]] if "forward" in vars(child) else []
+        for function in user_functions:
             for name, value in _iter_captured(function):
                 owner = getattr(value, "__self__", value)
                 if isinstance(owner, nn.Module | torch.Tensor):

@@ -59,14 +59,14 @@ def check_layout(
     for grid in dict.fromkeys(stage.grid for stage in layout.stages if stage.spatial):
         stages = {stage for stage in layout.stages if stage.grid == grid}
         _check_tiles(model, grid, _find_layers(model, layout, balance, stages))
-    members = {stage for stage in layout.stages if stage.members > 1}
-    shared = _find_layers(model, layout, balance, members)
+    stages_with_members = {stage for stage in layout.stages if stage.members > 1}
+    shared_layers = _find_layers(model, layout, balance, stages_with_members)
     spans_replicas = batching.sync_batchnorm and layout.replicas > 1
     all_layers = range(len(model.layers))
-    _check_norms(model, all_layers if spans_replicas else shared)
+    _check_norms(model, all_layers if spans_replicas else shared_layers)
     if batching.training and (batching.recomputes or layout.mirrored):
         _check_estimates(model, "mirrored pipelines" if layout.mirrored else "recompute")
-    _check_mixing(model, all_layers if spans_replicas else shared, batching)
+    _check_mixing(model, all_layers if spans_replicas else shared_layers, batching)
 
 
 def _find_layers(
@@ -81,14 +81,19 @@ def _find_layers(
     layer.
     """
     stages = layout.stages
-    count = len(model.layers)
+    layer_count = len(model.layers)
     if balance is not None:
-        ranges = zip(stages, layer_ranges(balance), strict=True)
-        return {layer for stage, span in ranges if stage in chosen for layer in range(*span)}
+        stages_and_ranges = zip(stages, layer_ranges(balance), strict=True)
+        return {
+            layer
+            for stage, layer_range in stages_and_ranges
+            if stage in chosen
+            for layer in range(*layer_range)
+        }
     if all(stage in chosen for stage in stages):
-        return range(count)
-    ends = {0: stages[0], count - 1: stages[-1]}
-    return {layer for layer, stage in ends.items() if stage in chosen}
+        return range(layer_count)
+    stage_by_end_layer = {0: stages[0], layer_count - 1: stages[-1]}
+    return {layer for layer, stage in stage_by_end_layer.items() if stage in chosen}
 
 
 def _check_tiles(model: ImportedModel, grid: Grid, layers: Collection[int]) -> None:
@@ -132,27 +137,29 @@ def _check_estimates(model: ImportedModel, feature: str) -> None:
             )
 
 
-def _check_mixing(model: ImportedModel, shared: Collection[int], batching: StepSettings) -> None:
+def _check_mixing(
+    model: ImportedModel, shared_layers: Collection[int], batching: StepSettings
+) -> None:
     """Reject operators that mix images of different ranks or micro-batches."""
-    if not shared and batching.micro_batches == 1:
+    if not shared_layers and batching.micro_batches == 1:
         return
-    nodes = set(_list_nodes(model, shared))
+    shared_nodes = set(_list_nodes(model, shared_layers))
     for mixing in find_mixing_operators(model.network, training=batching.training):
-        across_ranks = mixing.node in nodes
+        across_ranks = mixing.node in shared_nodes
         # A micro-batch is normalised separately, like by nn.BatchNorm2d.
         if across_ranks or (batching.micro_batches > 1 and not mixing.normalises):
-            raise CannotRunError(_mixing_message(model, mixing, across_ranks=across_ranks))
+            raise CannotRunError(_describe_mixing(model, mixing, across_ranks=across_ranks))
 
 
-def _mixing_message(model: ImportedModel, mixing: MixingOperator, *, across_ranks: bool) -> str:
-    parts = "ranks that share them" if across_ranks else "micro-batches"
+def _describe_mixing(model: ImportedModel, mixing: MixingOperator, *, across_ranks: bool) -> str:
+    sharers = "ranks that share them" if across_ranks else "micro-batches"
     remedy = "take parts (micro_batches) 1"
     if across_ranks:
         remedy = "take local_DP (members) 1, and no sync_batchnorm"
     other = "nn.BatchNorm2d, which ranks compute together"
     remedy += f", or {other if mixing.normalises else 'compute each image by itself'}"
     return (
-        f"network {model.name}: {locate(mixing.node)} mixes the images of a batch, and {parts} "
+        f"network {model.name}: {locate(mixing.node)} mixes the images of a batch, and {sharers} "
         f"have some of them each; {remedy}"
     )
 
@@ -181,11 +188,11 @@ def check_norm(name: str, module: nn.Module) -> None:
             "with weights, running statistics and a momentum; take local_DP (members) 1, and no "
             "sync_batchnorm"
         )
-    others = [key for key in module.state_dict() if key not in _NORM_TENSORS]
-    if others:
+    other_tensors = [key for key in module.state_dict() if key not in _NORM_TENSORS]
+    if other_tensors:
         raise CannotRunError(
-            f"{name}: computes its weights from {others[0]}, which ranks that share images cannot; "
-            "take local_DP 1, or make it plain by torch's remove_parametrizations"
+            f"{name}: computes its weights from {other_tensors[0]}, which ranks that share images "
+            "cannot; take local_DP 1, or make it plain by torch's remove_parametrizations"
         )
 
 
@@ -199,15 +206,15 @@ def check_stage_ends(model: ImportedModel, layout: ModelLayout) -> None:
         CannotRunError: There is no such layer.
     """
     stage_end = 0
-    stages = len(layout.stages)
+    stage_count = len(layout.stages)
     for index, stage in enumerate(layout.stages[:-1]):
-        last = len(model.layers) - (stages - index - 1)
-        ends = (
+        last_possible_end = len(model.layers) - (stage_count - index - 1)
+        possible_ends = (
             layer
-            for layer in range(stage_end + 1, last + 1)
+            for layer in range(stage_end + 1, last_possible_end + 1)
             if has_pixels(model.flows[layer], stage.grid)
         )
-        stage_end = next(ends, 0)
+        stage_end = next(possible_ends, 0)
         if not stage_end:
             raise CannotRunError(
                 f"network {model.name}: stage {index} of {stage.grid} tiles has to end in maps "

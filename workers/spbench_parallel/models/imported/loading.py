@@ -54,7 +54,7 @@ def load_network(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Mo
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        state = random.getstate()
+        random_state = random.getstate()
         random.seed(seed)
         try:
             module = call_by_name(network, arguments)
@@ -65,7 +65,7 @@ def load_network(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Mo
                 f"{_advice(_find_root_cause(error))}"
             ) from error
         finally:
-            random.setstate(state)
+            random.setstate(random_state)
     if not isinstance(module, nn.Module):
         raise CannotRunError(
             f"network {network}: it returned {type(module).__name__}, and must return an nn.Module"
@@ -98,14 +98,15 @@ def load_weights(network: str, module: nn.Module, path: Path) -> None:
         raise CannotRunError(f"network {network}: {error}") from None
     expected = module.state_dict()
     if not isinstance(state, dict) or state.keys() != expected.keys():
-        names = set(state) if isinstance(state, dict) else set()
-        other = sorted(map(str, names ^ expected.keys()))
-        problem = "has no" if other[0] in expected else "has an unknown"
-        raise CannotRunError(f"network {network}: weights {path} {problem} {other[0]}")
+        loaded_names = set(state) if isinstance(state, dict) else set()
+        differing_names = sorted(map(str, loaded_names ^ expected.keys()))
+        problem = "has no" if differing_names[0] in expected else "has an unknown"
+        raise CannotRunError(f"network {network}: weights {path} {problem} {differing_names[0]}")
     for name, tensor in expected.items():
-        shapes = [list(loaded_tensor.shape) for loaded_tensor in (state[name], tensor)]
-        if shapes[0] != shapes[1]:
-            mismatch = f"{name} of shape {shapes[0]}, the network's is {shapes[1]}"
+        loaded_shape = list(state[name].shape)
+        expected_shape = list(tensor.shape)
+        if loaded_shape != expected_shape:
+            mismatch = f"{name} of shape {loaded_shape}, the network's is {expected_shape}"
             raise CannotRunError(f"network {network}: weights {path} has {mismatch}")
     for names_of_tensor in names_in_state(module).values():
         for name in names_of_tensor[1:]:
@@ -141,12 +142,12 @@ def _advice(error: BaseException) -> str:
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         matches = get_close_matches(error.name or "", dir(error.obj), n=1)
         return f"; did you mean {matches[0]}?" if matches else ""
-    missing = re.match(r"operator (\w+)::\w+ does not exist", str(error))
-    if missing is None:
+    missing_operator = re.match(r"operator (\w+)::\w+ does not exist", str(error))
+    if missing_operator is None:
         return ""
     return (
-        f"; the compiled part of {missing[1]} does not load over torch {torch.__version__}: "
-        "install a build of it for this torch"
+        f"; the compiled part of {missing_operator[1]} does not load over torch "
+        f"{torch.__version__}: install a build of it for this torch"
     )
 
 

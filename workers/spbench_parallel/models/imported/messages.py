@@ -196,17 +196,17 @@ def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
 
 def _find_size(image: Map, takes: Callable[[Map], bool]) -> str | None:
     """Return the nearest supported image size as text for ``image_size``; or None."""
-    rounded = {
+    rounded_sizes = {
         tuple(max(step, (side + step // 2) // step * step) for side in image.shape[1:])
         for step in (8, 32)
     }
-    deadline = time.monotonic() + _MAX_SEARCH_SECONDS
+    deadline_seconds = time.monotonic() + _MAX_SEARCH_SECONDS
     sizes = [
-        *sorted(rounded),
+        *sorted(rounded_sizes),
         *((side, side) for side in sorted(_COMMON_SIZES, key=_distance_to(image))),
     ]
     for height, width in sizes:
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline_seconds:
             break
         if takes(Map(image.channels, height, width)):
             return str(height) if height == width else f"{height}x{width}"

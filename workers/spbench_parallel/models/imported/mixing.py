@@ -69,12 +69,15 @@ def find_mixing_operators(network: TracedNetwork, *, training: bool = True) -> l
     """
     if all(_keeps_images_separate(network, operator.node) for operator in network.operators):
         return []
-    small = _shrink_network(network)
-    nodes = dict(zip(small.graph.nodes, network.graph.nodes, strict=True))
+    small_network = _shrink_network(network)
+    node_by_small_node = dict(zip(small_network.graph.nodes, network.graph.nodes, strict=True))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
-        mixing = list(_BatchComparison(small, training=training).find_mixing())
-    return [MixingOperator(nodes[node], _normalises(node)) for node in dict.fromkeys(mixing)]
+        mixing_nodes = list(_BatchComparison(small_network, training=training).find_mixing())
+    return [
+        MixingOperator(node_by_small_node[node], _normalises(node))
+        for node in dict.fromkeys(mixing_nodes)
+    ]
 
 
 def _normalises(node: fx.Node) -> bool:
@@ -84,16 +87,16 @@ def _normalises(node: fx.Node) -> bool:
 def _shrink_network(network: TracedNetwork) -> TracedNetwork:
     """Return the network for the smallest images, by halving, with the same operators."""
     channels, *sides = network.image.shape
-    sizes = [sides]
-    while min(sizes[-1]) >= 2 * _MIN_SIDE and not any(side % 2 for side in sizes[-1]):
-        sizes.append([side // 2 for side in sizes[-1]])
-    for height, width in reversed(sizes[1:]):
+    halved_sides = [sides]
+    while min(halved_sides[-1]) >= 2 * _MIN_SIDE and not any(side % 2 for side in halved_sides[-1]):
+        halved_sides.append([side // 2 for side in halved_sides[-1]])
+    for height, width in reversed(halved_sides[1:]):
         try:
-            small = _retrace(network, Map(channels, height, width))
+            small_network = _retrace(network, Map(channels, height, width))
         except CannotRunError:
             continue
-        if list_targets(small) == list_targets(network):
-            return small
+        if list_targets(small_network) == list_targets(network):
+            return small_network
     return network
 
 
@@ -107,8 +110,8 @@ class _BatchComparison:
     def __init__(self, network: TracedNetwork, *, training: bool) -> None:
         self._network = network
         self._module = _perturb(network.module).train(training)
-        self._values: dict[fx.Node, Values] = {}
-        self._readers = {node: len(node.users) for node in network.graph.nodes}
+        self._values_by_node: dict[fx.Node, Values] = {}
+        self._unread_counts = {node: len(node.users) for node in network.graph.nodes}
 
     def find_mixing(self) -> Iterator[fx.Node]:
         runner = fx.Interpreter(self._module, graph=self._network.graph)
@@ -126,11 +129,11 @@ class _BatchComparison:
                 if not _is_same(*values):
                     yield self._find_origin(node)
                 values = _split_batch(values[0])
-            self._values[node] = values
+            self._values_by_node[node] = values
             for source in node.all_input_nodes:
-                self._readers[source] -= 1
-                if not self._readers[source] and source in self._network.shapes:
-                    self._values[source] = []
+                self._unread_counts[source] -= 1
+                if not self._unread_counts[source] and source in self._network.shapes:
+                    self._values_by_node[source] = []
 
     def _compute(self, runner: fx.Interpreter, node: fx.Node) -> Values:
         if node.op == "placeholder":
@@ -140,21 +143,21 @@ class _BatchComparison:
             images = torch.randn(_PARTS[-1][1], *self._network.image.shape, dtype=dtype)
             return _split_batch(images)
         if node in self._network.stochastic:
-            return self._values[node.all_input_nodes[0]]
+            return self._values_by_node[node.all_input_nodes[0]]
         values: Values = []
         exempt = _is_exempt(self._network, node)
-        for index in range(1 if exempt else 1 + len(_PARTS)):
+        for value_index in range(1 if exempt else 1 + len(_PARTS)):
             try:
-                values.append(self._run(runner, node, index))
+                values.append(self._run_node(runner, node, value_index))
             except Exception as error:
-                if index == 0:
+                if value_index == 0:
                     raise _UnknownError from error
                 raise
         return _split_batch(values[0]) if exempt else values
 
-    def _run(self, runner: fx.Interpreter, node: fx.Node, index: int) -> Any:
+    def _run_node(self, runner: fx.Interpreter, node: fx.Node, value_index: int) -> Any:
         def get_value(source: fx.Node) -> Any:
-            return self._values[source][index]
+            return self._values_by_node[source][value_index]
 
         args: Any = fx.map_arg(node.args, get_value)
         kwargs: Any = fx.map_arg(node.kwargs, get_value)
@@ -195,13 +198,13 @@ def _split_batch(values: torch.Tensor) -> Values:
     return [values, *(values[first:last] for first, last in _PARTS)]
 
 
-def _is_same(expected: torch.Tensor, *parts: torch.Tensor) -> bool:
+def _is_same(expected: torch.Tensor, *part_values: torch.Tensor) -> bool:
     """Return whether the parts of a tensor are the rows of the whole, up to rounding."""
-    joined = torch.cat(parts)
+    joined = torch.cat(part_values)
     if joined.shape != expected.shape:
         return False
-    finite = expected[expected.isfinite()].abs()
-    atol = _TOLERANCE * float(finite.max()) if finite.numel() else 0.0
+    finite_magnitudes = expected[expected.isfinite()].abs()
+    atol = _TOLERANCE * float(finite_magnitudes.max()) if finite_magnitudes.numel() else 0.0
     return torch.allclose(joined, expected, rtol=0.0, atol=atol, equal_nan=True)
 
 
@@ -224,17 +227,17 @@ def _keeps_images_separate(network: TracedNetwork, node: fx.Node) -> bool:
     positions = network.positions
     if network.operators[positions[node]].is_number or node in network.stochastic:
         return True
-    sources = [source for source in node.all_input_nodes if source.op != "get_attr"]
-    if node not in network.shapes or any(source not in network.shapes for source in sources):
+    tensor_inputs = [source for source in node.all_input_nodes if source.op != "get_attr"]
+    if node not in network.shapes or any(source not in network.shapes for source in tensor_inputs):
         return False
-    sides = {len(network.shapes[source]) for source in sources}
+    axis_counts = {len(network.shapes[source]) for source in tensor_inputs}
     module = network.get_module(node)
     if isinstance(module, nn.Flatten):
         return module.start_dim == 1
     if isinstance(module, nn.InstanceNorm2d):
         return not module.track_running_stats
     if isinstance(module, _SEPARATING_MODULES) or works_by_value(node, module):
-        return len(sides) == 1
+        return len(axis_counts) == 1
     if node.target in _SEPARATING_FUNCTIONS:
         return True
     if node.target in (torch.flatten, "flatten"):
@@ -242,7 +245,7 @@ def _keeps_images_separate(network: TracedNetwork, node: fx.Node) -> bool:
     if node.target in (torch.cat, torch.mean, "mean"):
         axes = get_argument(node, 1, "dim", default=0)
         all_axes = axes if isinstance(axes, tuple | list) else (axes,)
-        return len(sides) == 1 and all(
-            isinstance(axis, int) and axis % (1 + min(sides)) for axis in all_axes
+        return len(axis_counts) == 1 and all(
+            isinstance(axis, int) and axis % (1 + min(axis_counts)) for axis in all_axes
         )
     return False

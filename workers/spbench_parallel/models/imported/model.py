@@ -47,8 +47,8 @@ class ImportedLayer(Layer):
         return [index for index, node in enumerate(self.piece.span.inputs) if node in used]
 
     def list_passed_inputs(self, outputs: int) -> Sequence[int | None]:
-        positions = {node: index for index, node in enumerate(self.piece.span.inputs)}
-        return [positions.get(node) for node in self.piece.span.outputs]
+        index_by_input = {node: index for index, node in enumerate(self.piece.span.inputs)}
+        return [index_by_input.get(node) for node in self.piece.span.outputs]
 
     def drop_nodes(
         self, inputs: Collection[fx.Node], outputs: Collection[fx.Node]
@@ -100,7 +100,7 @@ class ImportedModel(Model):
     def drop_tensors(self, first: int, last: int, left_out: Collection[int]) -> ImportedModel:
         if not left_out:
             return self
-        nodes = self._input_nodes(first, left_out)
+        nodes = self._find_input_nodes(first, left_out)
         layers = list(self.layers)
         for index in range(max(first - 1, 0), last):
             layer = layers[index]
@@ -108,16 +108,16 @@ class ImportedModel(Model):
             layers[index] = layer.drop_nodes(() if index < first else nodes, nodes)
         return replace(self, layers=tuple(layers))
 
-    def _input_nodes(self, layer: int, numbers: Collection[int]) -> set[fx.Node]:
+    def _find_input_nodes(self, layer_index: int, tensor_numbers: Collection[int]) -> set[fx.Node]:
         """Return the nodes of some of a layer's inputs."""
-        imported_layer = self.layers[layer]
+        imported_layer = self.layers[layer_index]
         assert isinstance(imported_layer, ImportedLayer), "there are no others"
         pairs = zip(
-            build_tensor_table(self).layer_inputs[layer],
+            build_tensor_table(self).layer_inputs[layer_index],
             imported_layer.piece.span.inputs,
             strict=True,
         )
-        return {node for number, node in pairs if number in numbers}
+        return {node for number, node in pairs if number in tensor_numbers}
 
     def owners(self) -> dict[str, str]:
         """Return the layers' names of parameters and statistics, by the user's names."""
@@ -164,7 +164,7 @@ def build_model(network: TracedNetwork, cuts: Sequence[int] | None = None) -> Im
     layers: list[Layer] = []
     for index, span in enumerate(spans):
         outputs = tuple(to_map(network.shapes[node]) for node in span.outputs)
-        nodes = [operator.node for operator in network.operators[span.first : span.last]]
+        nodes = [operator.node for operator in network.operators[span.first : span.end]]
         code = "; ".join(node.format_node() or node.name for node in nodes)
         layers.append(
             ImportedLayer(_layer_name(index, nodes), ImportedPiece(network, span, code), outputs)
@@ -180,29 +180,29 @@ def _layer_name(index: int, nodes: Sequence[fx.Node]) -> str:
 
 
 def _check_output(network: TracedNetwork) -> None:
-    (end,) = (node for node in network.graph.nodes if node.op == "output")
-    result = end.args[0]
-    shape = network.shapes.get(result)
-    image = list(network.image.shape[1:])
-    if shape is None or not (len(shape) == 1 or list(shape[1:]) == image):
+    (output_node,) = (node for node in network.graph.nodes if node.op == "output")
+    logits_node = output_node.args[0]
+    shape = network.shapes.get(logits_node)
+    image_sides = list(network.image.shape[1:])
+    if shape is None or not (len(shape) == 1 or list(shape[1:]) == image_sides):
         description = (
             "no tensor with a row for each image" if shape is None else f"maps of {list(shape)}"
         )
         raise CannotRunError(
             f"network {network.name}: it gives {description}, and must give logits, batch x "
-            f"classes, or batch x classes x {image[0]} x {image[1]} to segment"
+            f"classes, or batch x classes x {image_sides[0]} x {image_sides[1]} to segment"
         )
     if shape[0] < _MIN_CLASSES:
         raise CannotRunError(
             f"network {network.name}: it gives the logits of one class, and cross entropy is 0 "
             "whatever they are; give one for each of two classes"
         )
-    frozen = [
+    frozen_names = [
         name for name, parameter in network.module.named_parameters() if not parameter.requires_grad
     ]
-    if frozen:
+    if frozen_names:
         raise CannotRunError(
-            f"network {network.name}: {frozen[0]} does not learn (requires_grad is off); "
+            f"network {network.name}: {frozen_names[0]} does not learn (requires_grad is off); "
             "let all parameters learn"
         )
 
@@ -222,19 +222,19 @@ class WholeModule(nn.Module):
         super().__init__()
         # A tuple, so that torch does not also register parameters under their original names.
         self._user_module = (module,)
-        tensors = tensors_by_name(module)
-        for path, name in owners.items():
-            *folders, last = name.split(".")
+        tensor_by_user_name = tensors_by_name(module)
+        for user_name, layer_name in owners.items():
+            *folders, tensor_name = layer_name.split(".")
             owner: nn.Module = self
             for folder in folders:
                 if folder not in dict(owner.named_children()):
                     owner.add_module(folder, nn.Module())
                 owner = owner.get_submodule(folder)
-            tensor = tensors[path]
+            tensor = tensor_by_user_name[user_name]
             if isinstance(tensor, nn.Parameter):
-                owner.register_parameter(last, tensor)
+                owner.register_parameter(tensor_name, tensor)
             else:
-                owner.register_buffer(last, tensor)
+                owner.register_buffer(tensor_name, tensor)
 
     @property
     def module(self) -> nn.Module:

@@ -37,7 +37,7 @@ class ImportedPiece:
     @property
     def parameters(self) -> int:
         """The number of its trainable parameters."""
-        return sum(parameter.numel() for parameter in self._tensors("parameters").values())
+        return sum(parameter.numel() for parameter in self._find_tensors("parameters").values())
 
     @property
     def multiply_adds(self) -> int:
@@ -59,7 +59,7 @@ class ImportedPiece:
 
     def paths(self) -> list[str]:
         """Return the paths of parameters and statistics in the user's state_dict."""
-        return [*self._tensors("parameters"), *self._tensors("buffers")]
+        return [*self._find_tensors("parameters"), *self._find_tensors("buffers")]
 
     def make_module(self) -> fx.GraphModule:
         """Return a new module of it, with the weights that the network was loaded with.
@@ -68,74 +68,80 @@ class ImportedPiece:
         """
         graph = fx.Graph()
         span = self.span
-        new_modules = dict[str, Any]()
-        outputs = add_inputs(graph, self.network, span.inputs)
-        memo: dict[int, Any] = {}
+        new_module_by_path = dict[str, Any]()
+        new_node_by_node = add_inputs(graph, self.network, span.inputs)
+        copy_by_id: dict[int, Any] = {}
         for operator in self.operators:
             for node in operator.node.all_input_nodes:
-                if node.op != "get_attr" or node in outputs:
+                if node.op != "get_attr" or node in new_node_by_node:
                     continue
                 if self.network.is_constant(node):
-                    outputs[node] = add_constant(graph, new_modules, self.network, node)
+                    new_node_by_node[node] = add_constant(
+                        graph, new_module_by_path, self.network, node
+                    )
                 else:
-                    outputs[node] = graph.node_copy(node)
+                    new_node_by_node[node] = graph.node_copy(node)
             if operator.node in self.network.stochastic:
                 path = f"dropped_{operator.node.name}"
                 (source, *_) = operator.node.all_input_nodes
-                new_modules[path] = make_drop(self.network, operator.node)
-                outputs[operator.node] = graph.call_module(path, (outputs[source],))
+                new_module_by_path[path] = make_drop(self.network, operator.node)
+                new_node_by_node[operator.node] = graph.call_module(
+                    path, (new_node_by_node[source],)
+                )
             else:
-                outputs[operator.node] = graph.node_copy(operator.node, outputs.__getitem__)
-        add_outputs(graph, self.network, span, outputs)
-        root = {
-            str(node.target): copy_attribute(self.network, str(node.target), memo)
+                new_node_by_node[operator.node] = graph.node_copy(
+                    operator.node, new_node_by_node.__getitem__
+                )
+        add_outputs(graph, self.network, span, new_node_by_node)
+        module_by_path = {
+            str(node.target): copy_attribute(self.network, str(node.target), copy_by_id)
             for node in graph.nodes
-            if node.op in ("call_module", "get_attr") and node.target not in new_modules
+            if node.op in ("call_module", "get_attr") and node.target not in new_module_by_path
         }
-        root |= new_modules
-        return fx.GraphModule(root, graph, class_name="Piece")
+        module_by_path |= new_module_by_path
+        return fx.GraphModule(module_by_path, graph, class_name="Piece")
 
     @property
     def operators(self) -> Sequence[Operator]:
         """Its operators, in order."""
-        return self.network.operators[self.span.first : self.span.last]
+        return self.network.operators[self.span.first : self.span.end]
 
-    def _tensors(self, kind: str) -> dict[str, torch.Tensor]:
+    def _find_tensors(self, registry: str) -> dict[str, torch.Tensor]:
         """Return its ``parameters`` or ``buffers`` by path."""
-        tensors: dict[str, torch.Tensor] = {}
-        tensor_type = nn.Parameter if kind == "parameters" else torch.Tensor
+        tensor_by_path: dict[str, torch.Tensor] = {}
+        tensor_type = nn.Parameter if registry == "parameters" else torch.Tensor
         for operator in self.operators:
             module = self.network.get_module(operator.node)
             if module is not None:
-                named_tensors = getattr(module, f"named_{kind}")()
-                tensors |= {
+                named_tensors = getattr(module, f"named_{registry}")()
+                tensor_by_path |= {
                     f"{operator.node.target}.{name}": tensor for name, tensor in named_tensors
                 }
             for node in operator.node.all_input_nodes:
                 if node.op == "get_attr" and not self.network.is_constant(node):
                     tensor = get_attribute(self.network.module, str(node.target))
                     if isinstance(tensor, tensor_type) and (
-                        kind == "parameters" or not isinstance(tensor, nn.Parameter)
+                        registry == "parameters" or not isinstance(tensor, nn.Parameter)
                     ):
-                        tensors[str(node.target)] = tensor
+                        tensor_by_path[str(node.target)] = tensor
         # A tied parameter has several names: keep the first one.
-        names: dict[int, str] = {}
-        for name, tensor in tensors.items():
-            names.setdefault(id(tensor), name)
-        return {name: tensors[name] for name in names.values()}
+        first_name_by_tensor: dict[int, str] = {}
+        for name, tensor in tensor_by_path.items():
+            first_name_by_tensor.setdefault(id(tensor), name)
+        return {name: tensor_by_path[name] for name in first_name_by_tensor.values()}
 
 
-def copy_attribute(network: TracedNetwork, path: str, memo: dict[int, Any]) -> Any:
+def copy_attribute(network: TracedNetwork, path: str, copy_by_id: dict[int, Any]) -> Any:
     """Return a copy of a module or tensor that does not write into its input.
 
     Args:
         network: The network.
         path: The path of the module or tensor.
-        memo: The copies in this piece so far, so that a shared parameter stays shared.
+        copy_by_id: The copies in this piece so far, so that a shared parameter stays shared.
     """
     original = get_attribute(network.module, path)
     with suspend_hooks(original):
-        duplicate = copy.deepcopy(original, memo)
+        duplicate = copy.deepcopy(original, copy_by_id)
     if getattr(duplicate, "inplace", False):
         duplicate.inplace = False  # the input belongs to the previous layer
     return duplicate
@@ -164,11 +170,11 @@ class Constant(nn.Module):
 
 
 def add_constant(
-    graph: fx.Graph, root: dict[str, Any], network: TracedNetwork, node: fx.Node
+    graph: fx.Graph, module_by_path: dict[str, Any], network: TracedNetwork, node: fx.Node
 ) -> fx.Node:
     """Add a constant to a piece's graph, and its module to the graph's root."""
     path = f"constant_{node.name}"
-    root[path] = Constant(get_attribute(network.module, str(node.target)))
+    module_by_path[path] = Constant(get_attribute(network.module, str(node.target)))
     placeholder = next(candidate for candidate in graph.nodes if candidate.op == "placeholder")
     return graph.call_module(path, (placeholder,))
 
@@ -189,31 +195,37 @@ def add_inputs(
 
 
 def add_outputs(
-    graph: fx.Graph, network: TracedNetwork, span: LayerSpan, outputs: Mapping[fx.Node, fx.Node]
+    graph: fx.Graph,
+    network: TracedNetwork,
+    span: LayerSpan,
+    new_node_by_node: Mapping[fx.Node, fx.Node],
 ) -> None:
     """End a piece's graph with its outputs: maps, or finally logits.
 
     Maps are converted to the number format of the input maps, like in messages between stages. So
     stages and a single process round alike if an operator returns a wider format.
     """
-    if span.last == len(network.operators):
-        results = [outputs[node] for node in span.outputs]
+    if span.end == len(network.operators):
+        output_nodes = [new_node_by_node[node] for node in span.outputs]
     else:
         placeholder = next(node for node in graph.nodes if node.op == "placeholder")
         maps = (
-            _reshape_to_map(graph, outputs[node], network.shapes[node]) for node in span.outputs
+            _reshape_to_map(graph, new_node_by_node[node], network.shapes[node])
+            for node in span.outputs
         )
-        results = [
+        output_nodes = [
             graph.call_function(_match_format, (output_map, placeholder)) for output_map in maps
         ]
-    graph.output(results[0] if len(results) == 1 else tuple(results))
+    graph.output(output_nodes[0] if len(output_nodes) == 1 else tuple(output_nodes))
 
 
 def _match_format(
-    values: torch.Tensor, maps: torch.Tensor | Sequence[torch.Tensor]
+    output: torch.Tensor, input_maps: torch.Tensor | Sequence[torch.Tensor]
 ) -> torch.Tensor:
     """Return values in the number format of the input maps."""
-    return values.to(maps.dtype if isinstance(maps, torch.Tensor) else maps[0].dtype)
+    return output.to(
+        input_maps.dtype if isinstance(input_maps, torch.Tensor) else input_maps[0].dtype
+    )
 
 
 def _reshape_to_tensor(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:

@@ -67,41 +67,43 @@ def _find_axes(
     network: TracedNetwork, node: fx.Node, axes_by_node: Mapping[fx.Node, Axes]
 ) -> Axes | None:
     """Return a node's axes of rows and columns; or None."""
-    default = MAP_AXES if len(network.shapes[node]) == 3 else None
-    tensors = [tensor for tensor in node.all_input_nodes if tensor in network.shapes]
-    sources = [tensor for tensor in tensors if tensor in axes_by_node]
-    if not sources:
+    default_axes = MAP_AXES if len(network.shapes[node]) == 3 else None
+    input_nodes = [node_ for node_ in node.all_input_nodes if node_ in network.shapes]
+    tiled_inputs = [node_ for node_ in input_nodes if node_ in axes_by_node]
+    if not tiled_inputs:
         split_axes = _find_split_axes(network, node, axes_by_node)
-        return split_axes or (None if _keeps_shape(network, node, tensors) else default)
-    source = sources[0]
-    sides = len(network.shapes[sources[0]])
+        return split_axes or (
+            None if _keeps_input_axes(network, node, input_nodes) else default_axes
+        )
+    source = tiled_inputs[0]
+    axis_count = len(network.shapes[tiled_inputs[0]])
     axes = axes_by_node[source]
-    order = get_axis_order(node, sides)
+    order = get_axis_order(node, axis_count)
     if order is not None:
         rows, cols = (order.index(axis) for axis in axes)
-        return (rows, cols) if rows + 1 == cols else default
+        return (rows, cols) if rows + 1 == cols else default_axes
     if regroups_channels(network, node, source, axes):
-        last = len(network.shapes[node])
-        return last - 2, last - 1
+        output_axis_count = len(network.shapes[node])
+        return output_axis_count - 2, output_axis_count - 1
     module = network.get_module(node)
-    keeps = (
+    keeps_axes = (
         node in network.stochastic
-        or is_pointwise(node, module, axes, sides)
-        or cuts_channels(node, axes, sides)
+        or is_pointwise(node, module, axes, axis_count)
+        or cuts_channels(node, axes, axis_count)
         or takes_channels(node, axes)
-        or (is_along_last(module) and axes[1] < sides - 1)
+        or (is_along_last(module) and axes[1] < axis_count - 1)
     )
-    return axes if keeps else default
+    return axes if keeps_axes else default_axes
 
 
-def _keeps_shape(network: TracedNetwork, node: fx.Node, sources: Sequence[fx.Node]) -> bool:
+def _keeps_input_axes(network: TracedNetwork, node: fx.Node, sources: Sequence[fx.Node]) -> bool:
     """Return whether a node's output has the axes of one of its inputs."""
     module = network.get_module(node)
     return any(
-        get_axis_order(node, sides) is not None
+        get_axis_order(node, axis_count) is not None
         or is_along_last(module)
-        or is_pointwise(node, module, (0, 1), sides)
-        for sides in (len(network.shapes[source]) for source in sources)
+        or is_pointwise(node, module, (0, 1), axis_count)
+        for axis_count in (len(network.shapes[source]) for source in sources)
     )
 
 
@@ -120,21 +122,21 @@ def _find_split_axes(
     return None
 
 
-def get_axis_order(node: fx.Node, sides: int) -> list[int] | None:
+def get_axis_order(node: fx.Node, axis_count: int) -> list[int] | None:
     """Return a permutation's axes of one image's tensor; None for other nodes."""
-    numbers = [number for number in _flatten_arguments(node.args[1:]) if isinstance(number, int)]
-    if node.kwargs or len(numbers) != len(_flatten_arguments(node.args[1:])):
+    axis_arguments = [axis for axis in _flatten_arguments(node.args[1:]) if isinstance(axis, int)]
+    if node.kwargs or len(axis_arguments) != len(_flatten_arguments(node.args[1:])):
         return None
-    order = list(range(sides + 1))
-    numbers = [number % (sides + 1) for number in numbers]
-    if _function_name(node) == "permute" and sorted(numbers) == order:
-        order = numbers
-    elif _function_name(node) in ("transpose", "swapaxes") and len(numbers) == 2:
-        first, second = numbers
+    order = list(range(axis_count + 1))
+    axis_arguments = [axis % (axis_count + 1) for axis in axis_arguments]
+    if _function_name(node) == "permute" and sorted(axis_arguments) == order:
+        order = axis_arguments
+    elif _function_name(node) in ("transpose", "swapaxes") and len(axis_arguments) == 2:
+        first, second = axis_arguments
         order[first], order[second] = order[second], order[first]
     else:
         return None
-    return [number - 1 for number in order[1:]] if order[0] == 0 else None
+    return [axis - 1 for axis in order[1:]] if order[0] == 0 else None
 
 
 def regroups_channels(network: TracedNetwork, node: fx.Node, source: fx.Node, axes: Axes) -> bool:

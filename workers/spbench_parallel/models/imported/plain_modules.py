@@ -58,23 +58,23 @@ def is_plain_torch(module: nn.Module) -> bool:
 
 def find_used_once(stage: nn.Module) -> set[nn.Module]:
     """Return the modules that run once per pass and do not share parameters."""
-    runs: Counter[nn.Module] = Counter()
-    users: Counter[nn.Parameter] = Counter()
+    run_counts: Counter[nn.Module] = Counter()
+    use_counts: Counter[nn.Parameter] = Counter()
     for piece in stage.modules():
         if not isinstance(piece, fx.GraphModule):
             continue
         for node in piece.graph.nodes:
             if node.op == "call_module":
                 module = piece.get_submodule(str(node.target))
-                runs[module] += 1
-                users.update(set(module.parameters()))
+                run_counts[module] += 1
+                use_counts.update(set(module.parameters()))
             elif node.op == "get_attr":
                 owner, _, name = str(node.target).rpartition(".")
                 value = getattr(piece.get_submodule(owner), name, None)
                 if isinstance(value, nn.Parameter):
-                    users[value] += 1
+                    use_counts[value] += 1
     return {
         module
-        for module, count in runs.items()
-        if count == 1 and all(users[parameter] == 1 for parameter in module.parameters())
+        for module, count in run_counts.items()
+        if count == 1 and all(use_counts[parameter] == 1 for parameter in module.parameters())
     }

@@ -45,32 +45,32 @@ _ALONG_LAST = functional.layer_norm, functional.linear
 _SPLITS = torch.chunk, torch.split, "chunk", "split"
 
 
-def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int) -> bool:
+def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, axis_count: int) -> bool:
     """Return whether a node works pixel by pixel on a tensor.
 
     Args:
         node: The node.
         module: The module that it calls, or None.
         axes: The axes of the tensor's rows and columns.
-        sides: The number of its axes, without the batch.
+        axis_count: The number of its axes, without the batch.
     """
     if isinstance(module, nn.Softmax | nn.LogSoftmax):
-        return _is_channel_axis(module.dim, axes, sides)
+        return _is_channel_axis(module.dim, axes, axis_count)
     if module is not None:
         # Stochastic operators that draw are handled by the caller: these drop nothing.
         return isinstance(module, _MODULES) or find_drop_rule(module) is not None
     if node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS):
         return True
     if node.target in _ALONG_LAST:
-        return works_along_last(node) and axes[1] < sides - 1
+        return works_along_last(node) and axes[1] < axis_count - 1
     if node.target in (*_SOFTMAX, "softmax", "log_softmax"):
-        return _is_channel_axis(get_argument(node, 1, "dim"), axes, sides)
+        return _is_channel_axis(get_argument(node, 1, "dim"), axes, axis_count)
     if node.target in (*_REDUCTIONS, *(function.__name__ for function in _REDUCTIONS)):
         position = _KEEPDIM_POSITION.get(node.target, 2)
         keeps = get_argument(node, position, "keepdim", default=False) is True
         keeps |= node.target in (torch.cumsum, "cumsum")
-        return keeps and _is_channel_axis(get_argument(node, 1, "dim"), axes, sides)
-    return joins_channels(node, axes, sides)
+        return keeps and _is_channel_axis(get_argument(node, 1, "dim"), axes, axis_count)
+    return joins_channels(node, axes, axis_count)
 
 
 def works_by_value(node: fx.Node, module: nn.Module | None) -> bool:
@@ -100,16 +100,16 @@ def works_along_last(node: fx.Node) -> bool:
     return isinstance(shape, tuple | list) and len(shape) == 1
 
 
-def joins_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
+def joins_channels(node: fx.Node, axes: Axes, axis_count: int) -> bool:
     """Return whether a node concatenates the channels of several tensors."""
     axis = get_argument(node, 1, "dim", default=node.kwargs.get("axis", 0))
-    return node.target in (torch.cat, torch.concat) and _is_channel_axis(axis, axes, sides)
+    return node.target in (torch.cat, torch.concat) and _is_channel_axis(axis, axes, axis_count)
 
 
-def cuts_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
+def cuts_channels(node: fx.Node, axes: Axes, axis_count: int) -> bool:
     """Return whether a node splits channels into several parts."""
     return node.target in _SPLITS and _is_channel_axis(
-        get_argument(node, 2, "dim", default=0), axes, sides
+        get_argument(node, 2, "dim", default=0), axes, axis_count
     )
 
 
@@ -142,11 +142,11 @@ def get_arguments(node: fx.Node, names: tuple[str, ...]) -> Mapping[str, Any]:
     return dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
 
 
-def _is_channel_axis(axis: Any, axes: Axes, sides: int) -> bool:
+def _is_channel_axis(axis: Any, axes: Axes, axis_count: int) -> bool:
     """Return whether an axis is neither the batch axis nor rows or columns."""
     if isinstance(axis, list | tuple) and len(axis) == 1:
         (axis,) = axis
     if not isinstance(axis, int) or isinstance(axis, bool):
         return False
-    position = axis % (sides + 1) - 1
+    position = axis % (axis_count + 1) - 1
     return position >= 0 and position not in axes

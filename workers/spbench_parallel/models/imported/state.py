@@ -26,11 +26,11 @@ def names_in_state(module: nn.Module) -> Mapping[str, tuple[str, ...]]:
 
     A buffer that is not persistent has no name there.
     """
-    by_tensor: dict[int, list[str]] = {}
+    names_by_tensor: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
-        by_tensor.setdefault(id(tensor), []).append(name)
+        names_by_tensor.setdefault(id(tensor), []).append(name)
     tensors = tensors_by_name(module)
-    return {path: tuple(by_tensor.get(id(tensor), ())) for path, tensor in tensors.items()}
+    return {path: tuple(names_by_tensor.get(id(tensor), ())) for path, tensor in tensors.items()}
 
 
 def check_state(network: str, module: nn.Module) -> None:
@@ -77,20 +77,22 @@ def _iter_overlapping(tensors: Mapping[str, torch.Tensor]) -> Iterator[tuple[str
 
 def _count_spanned_bytes(tensor: torch.Tensor) -> int:
     """Return the bytes from a tensor's first number to its last one."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return (1 + sum((length - 1) * stride for length, stride in steps)) * tensor.element_size()
+    lengths_and_strides = zip(tensor.shape, tensor.stride(), strict=True)
+    return (
+        1 + sum((length - 1) * stride for length, stride in lengths_and_strides)
+    ) * tensor.element_size()
 
 
 def _check_statistics(network: str, module: nn.Module) -> None:
     """Reject running statistics that two modules share: ranks would diverge."""
-    owners: dict[int, str] = {}
+    first_name_by_buffer: dict[int, str] = {}
     for path, norm in module.named_modules():
         if not isinstance(norm, nn.modules.batchnorm._NormBase):
             continue
         for name, buffer in norm.named_buffers(prefix=path):
-            first = owners.setdefault(id(buffer), name)
-            if first != name:
+            first_name = first_name_by_buffer.setdefault(id(buffer), name)
+            if first_name != name:
                 raise CannotRunError(
-                    f"network {network}: {first} and {name} are the running statistics of two "
+                    f"network {network}: {first_name} and {name} are the running statistics of two "
                     "modules in one tensor; use one module twice, or give each its own"
                 )

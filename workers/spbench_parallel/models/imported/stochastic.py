@@ -116,14 +116,14 @@ def apply_drop(
     mask = _draw_mask(op, batch, shape, drawn_box, values.device)
     if box is not None and channels_last and op.unit == "value":
         mask = mask[:, slice(*box.rows)]
-    keeps = mask.reshape(values.shape if op.unit == "value" else _mask_shape(mask, values))
-    return torch.where(keeps, values / (1.0 - op.share), 0.0)
+    keep_mask = mask.reshape(values.shape if op.unit == "value" else _make_mask_shape(mask, values))
+    return torch.where(keep_mask, values / (1.0 - op.share), 0.0)
 
 
-def _mask_shape(mask: torch.Tensor, values: torch.Tensor) -> tuple[int, ...]:
+def _make_mask_shape(mask: torch.Tensor, values: torch.Tensor) -> tuple[int, ...]:
     """Return the shape to broadcast one number per image, or per channel."""
-    sides = mask.shape[:2] if mask.shape[1] == values.shape[1] else mask.shape[:1]
-    return (*sides, *(1 for _ in range(values.dim() - len(sides))))
+    leading_sizes = mask.shape[:2] if mask.shape[1] == values.shape[1] else mask.shape[:1]
+    return (*leading_sizes, *(1 for _ in range(values.dim() - len(leading_sizes))))
 
 
 def _draw_mask(
@@ -134,16 +134,20 @@ def _draw_mask(
     device: torch.device,
 ) -> torch.Tensor:
     """Return the mask of kept values, ``images x channels x rows x cols`` or smaller."""
-    sides = _drawn_shape(op.unit, shape)
-    drawn_box = box if box is not None and op.unit == "value" else Box((0, sides[1]), (0, sides[2]))
+    drawn_shape = _make_drawn_shape(op.unit, shape)
+    drawn_box = (
+        box
+        if box is not None and op.unit == "value"
+        else Box((0, drawn_shape[1]), (0, drawn_shape[2]))
+    )
     seed = batch.seed, batch.step, op.index
-    maps = [("chance", *seed, *image) for image in batch.images]
-    bits = random_bits(maps, sides, drawn_box, device)
+    map_keys = [("chance", *seed, *image) for image in batch.images]
+    bits = random_bits(map_keys, drawn_shape, drawn_box, device)
     # The bits are uniform from -2**31: this share of them is below the limit.
     return bits >= round(op.share * 2**32) - 2**31
 
 
-def _drawn_shape(unit: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _make_drawn_shape(unit: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return channels, rows and columns of the numbers drawn per image."""
     if unit == "image":
         return 1, 1, 1
@@ -180,7 +184,7 @@ class DropByPositionMode(TorchFunctionMode):
     def __init__(self, batch: DropBatch) -> None:
         super().__init__()
         self._batch = batch
-        self._calls = 0
+        self._call_count = 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -202,8 +206,8 @@ class DropByPositionMode(TorchFunctionMode):
         return func(*args, **arguments)
 
     def _make_next_op(self, share: float, unit: str) -> StochasticOp:
-        op = StochasticOp(self._calls, share, unit)
-        self._calls += 1
+        op = StochasticOp(self._call_count, share, unit)
+        self._call_count += 1
         return op
 
 

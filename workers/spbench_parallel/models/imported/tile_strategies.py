@@ -22,10 +22,7 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid, part_bounds
 from spbench_core.layout.window import expand_pair
-from spbench_parallel.models.imported.counterparts import (
-    find_counterpart,
-    find_module,
-)
+from spbench_parallel.models.imported.counterparts import find_counterpart, find_module
 from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.pixel_axes import (
     MAP_AXES,
@@ -41,10 +38,7 @@ from spbench_parallel.models.imported.pointwise import (
     is_pointwise,
     takes_channels,
 )
-from spbench_parallel.models.imported.tracing import (
-    Operator,
-    TracedNetwork,
-)
+from spbench_parallel.models.imported.tracing import Operator, TracedNetwork
 
 
 class TileStrategy(Enum):
@@ -76,9 +70,10 @@ def choose_strategies(
     network: TracedNetwork, grid: Grid, operators: Sequence[Operator] | None = None
 ) -> dict[fx.Node, TileStrategy]:
     """Return the strategies of operators for a grid of tiles; default: all operators."""
-    chosen = network.operators if operators is None else operators
+    chosen_operators = network.operators if operators is None else operators
     return {
-        operator_.node: strategy for operator_, strategy in _iter_strategies(network, grid, chosen)
+        operator_.node: strategy
+        for operator_, strategy in _iter_strategies(network, grid, chosen_operators)
     }
 
 
@@ -99,10 +94,10 @@ def find_gathered_operators(network: TracedNetwork, grid: Grid) -> frozenset[fx.
     as the tokens of attention. Operators behind a single vector, such as linear layers after
     flattening, are not included.
     """
-    by_grid = _GATHERED_BY_NETWORK.setdefault(network, {})
-    if grid not in by_grid:
-        by_grid[grid] = frozenset(_iter_gathered(network, choose_strategies(network, grid)))
-    return by_grid[grid]
+    nodes_by_grid = _GATHERED_BY_NETWORK.setdefault(network, {})
+    if grid not in nodes_by_grid:
+        nodes_by_grid[grid] = frozenset(_iter_gathered(network, choose_strategies(network, grid)))
+    return nodes_by_grid[grid]
 
 
 _GATHERED_BY_NETWORK: WeakKeyDictionary[TracedNetwork, dict[Grid, frozenset[fx.Node]]] = (
@@ -134,17 +129,19 @@ def _choose_strategy(network: TracedNetwork, grid: Grid, operator_: Operator) ->
     node = operator_.node
     if _takes_split_part(network, node):
         return TileStrategy.PIXELS
-    tiled = [source for source in node.all_input_nodes if is_tiled(network, source)]
-    if not tiled:
+    tiled_inputs = [source for source in node.all_input_nodes if is_tiled(network, source)]
+    if not tiled_inputs:
         return TileStrategy.WHOLE
+    source = tiled_inputs[0]
+    axes = pixel_axes(network)[source]
     if is_tiled(network, node):
-        if regroups_channels(network, node, tiled[0], pixel_axes(network)[tiled[0]]):
+        if regroups_channels(network, node, source, axes):
             return TileStrategy.GROUPS
         if _is_pixelwise(network, operator_, grid):
             return TileStrategy.PIXELS
         if find_counterpart(network, node) is not None:
             return TileStrategy.TILES
-    if cuts_channels(node, pixel_axes(network)[tiled[0]], len(network.shapes[tiled[0]])):
+    if cuts_channels(node, axes, len(network.shapes[source])):
         return TileStrategy.PIXELS
     return TileStrategy.MEAN if _is_mean(network, node) else TileStrategy.GATHERED
 
@@ -170,15 +167,15 @@ def _is_pixelwise(network: TracedNetwork, operator_: Operator, grid: Grid) -> bo
     node = operator_.node
     source = next(candidate for candidate in node.all_input_nodes if is_tiled(network, candidate))
     axes = pixel_axes(network)[source]
-    sides = len(network.shapes[source])
-    if (order := get_axis_order(node, sides)) is not None:
-        return pixel_axes(network)[node] == tuple(map(order.index, axes))
+    axis_count = len(network.shapes[source])
+    if (axis_order := get_axis_order(node, axis_count)) is not None:
+        return pixel_axes(network)[node] == tuple(map(axis_order.index, axes))
     if takes_channels(node, axes):
         return True
     if node in network.stochastic:
-        units = {MAP_AXES: ("value", "channel", "image"), (0, 1): ("value", "image")}
-        return network.stochastic[node].unit in units.get(axes, ("image",))
-    if is_pointwise(node, network.get_module(node), axes, sides):
+        units_by_axes = {MAP_AXES: ("value", "channel", "image"), (0, 1): ("value", "image")}
+        return network.stochastic[node].unit in units_by_axes.get(axes, ("image",))
+    if is_pointwise(node, network.get_module(node), axes, axis_count):
         return _has_equal_pixels(network, operator_)
     return _repeats_pixels(network, node) and _maps_tiles_to_tiles(network, operator_, grid)
 
@@ -235,52 +232,58 @@ def _maps_tiles_to_tiles(network: TracedNetwork, operator_: Operator, grid: Grid
     pairs = zip(input_sizes, operator_.shape[1:], (grid.rows, grid.cols), strict=True)
     return all(
         not output_size % input_size
-        and _tile_starts(parts, output_size)
-        == [start * (output_size // input_size) for start in _tile_starts(parts, input_size)]
-        for input_size, output_size, parts in pairs
+        and _list_tile_starts(tile_count, output_size)
+        == [
+            start * (output_size // input_size)
+            for start in _list_tile_starts(tile_count, input_size)
+        ]
+        for input_size, output_size, tile_count in pairs
     )
 
 
-def _tile_starts(parts: int, length: int) -> list[int]:
+def _list_tile_starts(tile_count: int, length: int) -> list[int]:
     """Return the first row, or column, of each tile."""
-    return [part_bounds(index, parts, length)[0] for index in range(parts)]
+    return [part_bounds(index, tile_count, length)[0] for index in range(tile_count)]
 
 
 def _has_equal_pixels(network: TracedNetwork, operator_: Operator) -> bool:
     """Return whether tiled inputs have the output's pixels, and others are uniform."""
     node = operator_.node
     axes = pixel_axes(network)
-    tiled = [source for source in node.all_input_nodes if source in axes]
-    layouts = {(axes[source], map_size(network, source)) for source in tiled}
-    if layouts != {(axes[node], map_size(network, node))}:
+    tiled_inputs = [source for source in node.all_input_nodes if source in axes]
+    axes_and_sizes = {(axes[source], map_size(network, source)) for source in tiled_inputs}
+    if axes_and_sizes != {(axes[node], map_size(network, node))}:
         return False
     assert operator_.shape is not None, "it is in tiles"
-    from_right = [len(operator_.shape) - axis for axis in axes[node]]
-    others = [source for source in node.all_input_nodes if source not in tiled]
-    return all(_is_uniform(network, source, from_right, len(operator_.shape)) for source in others)
+    axes_from_right = [len(operator_.shape) - axis for axis in axes[node]]
+    other_inputs = [source for source in node.all_input_nodes if source not in tiled_inputs]
+    return all(
+        _is_uniform(network, source, axes_from_right, len(operator_.shape))
+        for source in other_inputs
+    )
 
 
 def _is_uniform(
-    network: TracedNetwork, node: fx.Node, from_right: Sequence[int], sides: int
+    network: TracedNetwork, node: fx.Node, axes_from_right: Sequence[int], axis_count: int
 ) -> bool:
     """Return whether a value is a number, or equal in all pixels.
 
     Args:
         network: The network.
         node: The value.
-        from_right: The axes of pixels, counted from the last axis as 1.
-        sides: The number of axes of one image's tensor.
+        axes_from_right: The axes of pixels, counted from the last axis as 1.
+        axis_count: The number of axes of one image's tensor.
     """
     if node.op == "get_attr":
         value = get_attribute(network.module, str(node.target))
         if not isinstance(value, torch.Tensor) or value.numel() == 1:
             return True
         shape = tuple(value.shape)
-        return all(len(shape) < axis or shape[-axis] == 1 for axis in from_right)
+        return all(len(shape) < axis or shape[-axis] == 1 for axis in axes_from_right)
     node_shape = network.shapes.get(node)
     if node_shape is None:
         return network.operators[network.positions[node]].is_number
-    return len(node_shape) == sides and all(node_shape[-axis] == 1 for axis in from_right)
+    return len(node_shape) == axis_count and all(node_shape[-axis] == 1 for axis in axes_from_right)
 
 
 def list_gathered_operators(network: TracedNetwork, grids: Iterable[Grid]) -> list[fx.Node]:
@@ -304,35 +307,35 @@ def is_same_over_tiles(small: TracedNetwork, large: TracedNetwork, grid: Grid) -
     Each operator must be computed by the same strategy. Each tile must have the pixels that its
     neighbours read, if it has them in the larger image.
     """
-    small_strategies, whole_strategies = (
+    small_strategies, large_strategies = (
         choose_strategies(network, grid).values() for network in (small, large)
     )
-    if list(small_strategies) != list(whole_strategies):
+    if list(small_strategies) != list(large_strategies):
         return False
     pairs = zip(small.operators, large.operators, strict=True)
     return all(
-        _has_halos(small, small_operator.node, large, whole_operator.node, grid)
-        for small_operator, whole_operator in pairs
+        _has_halos(small, small_operator.node, large, large_operator.node, grid)
+        for small_operator, large_operator in pairs
     )
 
 
 def _has_halos(
-    small: TracedNetwork, node: fx.Node, large: TracedNetwork, large_node: fx.Node, grid: Grid
+    small: TracedNetwork, small_node: fx.Node, large: TracedNetwork, large_node: fx.Node, grid: Grid
 ) -> bool:
     """Return whether tiles of the small network have their halos, if the other has."""
-    small_sources = [source for source in node.all_input_nodes if is_tiled(small, source)]
+    small_sources = [source for source in small_node.all_input_nodes if is_tiled(small, source)]
     large_sources = [source for source in large_node.all_input_nodes if is_tiled(large, source)]
     if len(small_sources) != len(large_sources):
         return False
-    reach = _find_reach(find_module(small, node))
-    tiles = (grid.rows, grid.cols)
+    reach_by_axis = _find_reach(find_module(small, small_node))
+    tile_counts = (grid.rows, grid.cols)
     for small_source, large_source in zip(small_sources, large_sources, strict=True):
         small_size = map_size(small, small_source)
         large_size = map_size(large, large_source)
-        for length, large_length, parts, halo in zip(
-            small_size, large_size, tiles, reach, strict=True
+        for small_length, large_length, tile_count, halo in zip(
+            small_size, large_size, tile_counts, reach_by_axis, strict=True
         ):
-            if length // parts < max(1, min(halo, large_length // parts)):
+            if small_length // tile_count < max(1, min(halo, large_length // tile_count)):
                 return False
     return True
 

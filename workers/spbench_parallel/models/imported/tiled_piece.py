@@ -85,18 +85,18 @@ class _TiledPieceBuilder:
         self._grid = tiling.partition.grid
         self._strategies = choose_strategies(piece.network, self._grid, piece.operators)
         self._graph = fx.Graph()
-        self._root = dict[str, Any]()
+        self._modules = dict[str, Any]()
         self._memo: dict[int, Any] = {}
-        self._outputs: dict[fx.Node, fx.Node] = {}
-        self._gathered_outputs: dict[fx.Node, fx.Node] = {}
+        self._new_nodes: dict[fx.Node, fx.Node] = {}
+        self._gathered_nodes: dict[fx.Node, fx.Node] = {}
 
     def build(self) -> fx.GraphModule:
         span = self._piece.span
-        self._outputs.update(add_inputs(self._graph, self._network, span.inputs))
+        self._new_nodes.update(add_inputs(self._graph, self._network, span.inputs))
         for operator in self._piece.operators:
-            self._outputs[operator.node] = self._add_operator(operator)
-        add_outputs(self._graph, self._network, span, self._outputs)
-        return fx.GraphModule(self._root, self._graph, class_name="TiledPiece")
+            self._new_nodes[operator.node] = self._add_operator(operator)
+        add_outputs(self._graph, self._network, span, self._new_nodes)
+        return fx.GraphModule(self._modules, self._graph, class_name="TiledPiece")
 
     def _add_operator(self, operator: Operator) -> fx.Node:
         """Add an operator by its strategy; return the node of its output."""
@@ -121,21 +121,21 @@ class _TiledPieceBuilder:
         """Add the operator over tiles that replaces an operator of whole images."""
         counterpart = self._make_counterpart(node)
         path = str(node.target) if counterpart.state_dict() else f"{node.name}_over_tiles"
-        if path in self._root:
+        if path in self._modules:
             raise CannotRunError(
                 f"network {self._network.name}: {locate(node)} is used twice, which cannot be "
                 "over tiles; take scheme lp, or a second module with the same parameters "
                 "(b.weight = a.weight)"
             )
-        self._root[path] = counterpart
+        self._modules[path] = counterpart
         self._add_halo_buffer(node, counterpart)
-        return self._graph.call_module(path, (self._outputs[node.all_input_nodes[0]],))
+        return self._graph.call_module(path, (self._new_nodes[node.all_input_nodes[0]],))
 
     def _add_regrouping(self, node: fx.Node) -> fx.Node:
         """Add an operator that splits or joins channels of a tile."""
         shape = self._network.shapes[node]
         source = node.all_input_nodes[0]
-        return self._graph.call_function(_regroup_channels, (self._outputs[source], *shape[:-2]))
+        return self._graph.call_function(_regroup_channels, (self._new_nodes[source], *shape[:-2]))
 
     def _add_whole(self, node: fx.Node) -> fx.Node:
         """Add an operator on replicated values; a map is cut into tiles."""
@@ -151,13 +151,13 @@ class _TiledPieceBuilder:
         """Let a ReLU that only this operator reads write into a buffer with halo space."""
         relu = node.all_input_nodes[0]
         reader = getattr(counterpart, "tiled", None)
-        relu_copy = self._outputs[relu]
+        relu_copy = self._new_nodes[relu]
         if not isinstance(reader, TiledWindow) or len(relu.users) > 1 or not self._is_relu(relu):
             return
         path = f"{relu.name}_with_room"
-        self._root[path] = reader.make_preceding_relu()
+        self._modules[path] = reader.make_preceding_relu()
         with self._graph.inserting_after(relu_copy):
-            self._outputs[relu] = self._graph.call_module(path, (relu_copy.all_input_nodes[0],))
+            self._new_nodes[relu] = self._graph.call_module(path, (relu_copy.all_input_nodes[0],))
         self._graph.erase_node(relu_copy)
 
     def _is_relu(self, node: fx.Node) -> bool:
@@ -187,7 +187,7 @@ class _TiledPieceBuilder:
             return self._add_drop(node, inputs[node.all_input_nodes[0]])
         if node.op == "call_module":
             path = str(node.target)
-            self._root.setdefault(path, copy_attribute(self._network, path, self._memo))
+            self._modules.setdefault(path, copy_attribute(self._network, path, self._memo))
         return self._graph.node_copy(node, inputs.__getitem__)
 
     def _get_input(self, node: fx.Node, strategy: TileStrategy) -> fx.Node:
@@ -195,7 +195,7 @@ class _TiledPieceBuilder:
 
         Replicated values with tiles get gradients that are summed over the tiles.
         """
-        output = self._get_attribute_node(node) if node.op == "get_attr" else self._outputs[node]
+        output = self._get_attribute_node(node) if node.op == "get_attr" else self._new_nodes[node]
         if (
             strategy is not TileStrategy.PIXELS
             or is_tiled(self._network, node)
@@ -218,23 +218,23 @@ class _TiledPieceBuilder:
             if source.op == "get_attr":
                 inputs[source] = self._get_attribute_node(source)
             elif is_tiled(self._network, source):
-                if source not in self._gathered_outputs:
-                    self._gathered_outputs[source] = self._gather(source)
-                inputs[source] = self._gathered_outputs[source]
+                if source not in self._gathered_nodes:
+                    self._gathered_nodes[source] = self._gather(source)
+                inputs[source] = self._gathered_nodes[source]
             else:
-                inputs[source] = self._outputs[source]
+                inputs[source] = self._new_nodes[source]
         return inputs
 
     def _gather(self, node: fx.Node) -> fx.Node:
         """Add the all-gather of a tiled value."""
         gather = AllGather(tiling=self._get_tiling(node))
-        return self._apply_to_maps("gathered", node, gather, self._outputs[node])
+        return self._apply_to_maps("gathered", node, gather, self._new_nodes[node])
 
     def _cut_into_tiles(self, node: fx.Node, output: fx.Node) -> fx.Node:
         """Return this rank's tile of a gathered output, or the output if it is not a map."""
         if not is_tiled(self._network, node):
             return output
-        self._gathered_outputs[node] = output
+        self._gathered_nodes[node] = output
         return self._apply_to_maps("own_tile", node, OwnTile(tiling=self._get_tiling(node)), output)
 
     def _apply_to_maps(
@@ -247,21 +247,21 @@ class _TiledPieceBuilder:
             return self._call_new_module(prefix, node, module, output)
         # Join all channel axes into one, and move it to the front.
         channel_axes = [axis for axis in range(len(shape)) if axis not in axes]
-        order = [0, *(axis + 1 for axis in (*channel_axes, *axes))]
-        output = self._graph.call_function(torch.permute, (output, order))
+        new_order = [0, *(axis + 1 for axis in (*channel_axes, *axes))]
+        output = self._graph.call_function(torch.permute, (output, new_order))
         output = self._call_new_module(
             prefix, node, module, self._graph.call_function(_flatten_channels, (output,))
         )
         output = self._graph.call_function(
             _regroup_channels, (output, *(shape[axis] for axis in channel_axes))
         )
-        inverse = [order.index(axis) for axis in range(len(order))]
-        return self._graph.call_function(torch.permute, (output, inverse))
+        original_order = [new_order.index(axis) for axis in range(len(new_order))]
+        return self._graph.call_function(torch.permute, (output, original_order))
 
     def _add_mean(self, node: fx.Node, operator: Operator) -> fx.Node:
         source = node.all_input_nodes[0]
         mean = SpatialGlobalAvgPool2d(tiling=self._get_tiling(source))
-        output = self._call_new_module("mean", node, mean, self._outputs[source])
+        output = self._call_new_module("mean", node, mean, self._new_nodes[source])
         if operator.shape is None or len(operator.shape) == 3:
             return output
         return self._graph.call_method("flatten", (output, 1))
@@ -270,29 +270,31 @@ class _TiledPieceBuilder:
         """Add a size of the whole map, or another number."""
         node = operator.node
         inputs = {
-            source: self._outputs.get(source) or self._get_attribute_node(source)
+            source: self._new_nodes.get(source) or self._get_attribute_node(source)
             for source in node.all_input_nodes
         }
-        if operator.value is None or not any(is_tiled(self._network, source) for source in inputs):
+        if operator.size_without_batch is None or not any(
+            is_tiled(self._network, source) for source in inputs
+        ):
             return self._add_copy(node, inputs)
-        images = self._graph.call_method("size", (inputs[node.all_input_nodes[0]], 0))
-        return self._graph.call_function(_make_size, (images, *operator.value))
+        image_count = self._graph.call_method("size", (inputs[node.all_input_nodes[0]], 0))
+        return self._graph.call_function(_make_size, (image_count, *operator.size_without_batch))
 
     def _get_attribute_node(self, node: fx.Node) -> fx.Node:
-        if node not in self._outputs and self._network.is_constant(node):
-            self._outputs[node] = add_constant(self._graph, self._root, self._network, node)
-        elif node not in self._outputs:
+        if node not in self._new_nodes and self._network.is_constant(node):
+            self._new_nodes[node] = add_constant(self._graph, self._modules, self._network, node)
+        elif node not in self._new_nodes:
             path = str(node.target)
-            self._root.setdefault(path, copy_attribute(self._network, path, self._memo))
-            self._outputs[node] = self._graph.node_copy(node)
-        return self._outputs[node]
+            self._modules.setdefault(path, copy_attribute(self._network, path, self._memo))
+            self._new_nodes[node] = self._graph.node_copy(node)
+        return self._new_nodes[node]
 
     def _call_new_module(
         self, prefix: str, node: fx.Node, module: nn.Module, source: fx.Node
     ) -> fx.Node:
         """Add the call of a module that the user's network does not have."""
         path = f"{prefix}_{node.name}"
-        self._root.setdefault(path, module)
+        self._modules.setdefault(path, module)
         return self._graph.call_module(path, (source,))
 
     def _make_counterpart(self, node: fx.Node) -> nn.Module:
@@ -304,7 +306,7 @@ class _TiledPieceBuilder:
             module = copy.deepcopy(original, self._memo)
         factory = find_counterpart(network, node)
         assert factory is not None, "its way is by its counterpart"
-        input_size, output_size = (map_size(network, end) for end in (source, node))
+        input_size, output_size = (map_size(network, node_) for node_ in (source, node))
         if module is not None:
             self._check_plain(node, module)
         try:
@@ -328,11 +330,11 @@ class _TiledPieceBuilder:
         Raises:
             CannotRunError: They are computed before each call, as by ``weight_norm``.
         """
-        others = [name for name in module.state_dict() if name not in _PLAIN_NAMES]
+        extra_names = [name for name in module.state_dict() if name not in _PLAIN_NAMES]
         lacks_weight = getattr(module, "affine", False) and getattr(module, "weight", None) is None
-        if not others and not lacks_weight:
+        if not extra_names and not lacks_weight:
             return
-        problem = f"computes its weights from {others[0]}" if others else "has no weight"
+        problem = f"computes its weights from {extra_names[0]}" if extra_names else "has no weight"
         raise CannotRunError(
             f"network {self._network.name}: {locate(node)} {problem}, which cannot be "
             "over tiles; take scheme lp, end the stages in tiles before it, by balance, or make it "
@@ -361,18 +363,19 @@ def _suggest_tiles(network: TracedNetwork, node: fx.Node, grid: Grid) -> str:
     channels, height, width = network.image.shape
     image = Map(channels, 2 * height, 2 * width)
     try:
-        larger = trace_network(network.name, network.module, image, advises=False)
+        larger_network = trace_network(network.name, network.module, image, advises=False)
     except CannotRunError:
         return remedy
-    if list_targets(larger) != list_targets(network):
+    if list_targets(larger_network) != list_targets(network):
         return remedy
-    twin = larger.operators[network.positions[node]].node if network.positions[node] >= 0 else node
-    shape = larger.shapes[twin]
-    for axis, parts, divided in zip(
+    position = network.positions[node]
+    larger_node = node if position < 0 else larger_network.operators[position].node
+    larger_shape = larger_network.shapes[larger_node]
+    for axis, tile_count, other_axis_name in zip(
         pixel_axes(network)[node], (grid.rows, grid.cols), ("columns", "rows"), strict=True
     ):
-        if network.shapes[node][axis] == shape[axis] < parts:
-            return f" at any image_size; take scheme lp, or tiles in {divided} alone"
+        if network.shapes[node][axis] == larger_shape[axis] < tile_count:
+            return f" at any image_size; take scheme lp, or tiles in {other_axis_name} alone"
     return remedy
 
 
@@ -386,5 +389,5 @@ def _flatten_channels(values: torch.Tensor) -> torch.Tensor:
     return values.flatten(1, -3)
 
 
-def _make_size(images: int, *sides: int) -> tuple[int, ...]:
-    return images, *sides
+def _make_size(image_count: int, *sides: int) -> tuple[int, ...]:
+    return image_count, *sides

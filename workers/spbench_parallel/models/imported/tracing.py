@@ -47,14 +47,14 @@ class Operator:
             tensor with a row per image.
         multiply_adds: Multiply-adds for one image.
         is_number: Whether it returns a size or another number, not a tensor.
-        value: For the size of a tensor, all sides except the first.
+        size_without_batch: For the size of a tensor, all sides except the first.
     """
 
     node: fx.Node
     shape: tuple[int, ...] | None
     multiply_adds: int
     is_number: bool = False
-    value: Any = None
+    size_without_batch: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,28 +126,33 @@ def trace_network(
     check_hooks(name, module)
     supports = partial(_supports_image, name, module)
     try:
-        module, graph, draws = trace_graph(name, module, image)
-        shapes = [_run_shapes(name, module, graph, image, count) for count in _BATCH_SIZES]
+        module, graph, drawing_nodes = trace_graph(name, module, image)
+        results_by_run = [
+            _run_without_memory(name, module, graph, image, image_count)
+            for image_count in _BATCH_SIZES
+        ]
     except ImageSizeError as error:
         if not advises:
             raise
         raise CannotRunError(f"{error}; {size_remedy(image, supports)}") from error.__cause__
-    _fold_numbers(graph, shapes)
+    _fold_constant_numbers(graph, results_by_run)
     operators: list[Operator] = []
     stochastic: dict[fx.Node, StochasticOp] = {}
     for node in graph.nodes:
-        if (op := find_stochastic_op(name, module, node, len(stochastic), draws)) is not None:
-            stochastic[node] = op
+        if (
+            stochastic_op := find_stochastic_op(name, module, node, len(stochastic), drawing_nodes)
+        ) is not None:
+            stochastic[node] = stochastic_op
         if node.op in ("call_module", "call_function", "call_method"):
-            first, second = (run.get(node) for run in shapes)
+            first, second = (run.get(node) for run in results_by_run)
             multiply_adds = 0 if first is None else first.multiply_adds // _BATCH_SIZES[0]
-            number, value = _find_number(first, second)
+            is_number, size_without_batch = _find_number(first, second)
             shape = _find_image_shape(first, second)
             if node in stochastic and shape is None:
                 raise CannotRunError(
                     f"network {name}: {locate(node)} drops what is of no one image"
                 )
-            operators.append(Operator(node, shape, multiply_adds, number, value))
+            operators.append(Operator(node, shape, multiply_adds, is_number, size_without_batch))
     return TracedNetwork(name, module, graph, image, tuple(operators), stochastic)
 
 
@@ -193,20 +198,20 @@ def _supports_image(name: str, module: nn.Module, image: Map) -> bool:
     return True
 
 
-def _run_shapes(
-    name: str, module: nn.Module, graph: fx.Graph, image: Map, images: int
+def _run_without_memory(
+    name: str, module: nn.Module, graph: fx.Graph, image: Map, image_count: int
 ) -> dict[fx.Node, _NodeResult]:
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    run = _ShapeInterpreter(copy_without_memory(name, module, mode).eval(), graph)
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    interpreter = _ShapeInterpreter(copy_without_memory(name, module, fake_mode).eval(), graph)
     try:
-        with mode, torch.no_grad(), quiet_fake_tensors():
-            run.run(torch.empty(images, *image.shape))
+        with fake_mode, torch.no_grad(), quiet_fake_tensors():
+            interpreter.run(torch.empty(image_count, *image.shape))
     except Exception as error:  # an operator may raise any error for such shapes
-        location = "" if run.current is None else f"{locate(run.current)}: "
+        location = "" if interpreter.current is None else f"{locate(interpreter.current)}: "
         raise size_error(
-            name, location, error, image, called_module(module, run.current)
+            name, location, error, image, called_module(module, interpreter.current)
         ) from error
-    return run.results
+    return interpreter.results
 
 
 def _find_image_shape(
@@ -235,7 +240,9 @@ def _find_number(first: _NodeResult | None, second: _NodeResult | None) -> tuple
     return _is_number(output), None
 
 
-def _fold_numbers(graph: fx.Graph, runs: Sequence[Mapping[fx.Node, _NodeResult]]) -> None:
+def _fold_constant_numbers(
+    graph: fx.Graph, results_by_run: Sequence[Mapping[fx.Node, _NodeResult]]
+) -> None:
     """Replace numbers and sizes that do not depend on images by constants.
 
     Then they do not cross cuts, and over tiles they are the sizes of whole maps.
@@ -243,7 +250,7 @@ def _fold_numbers(graph: fx.Graph, runs: Sequence[Mapping[fx.Node, _NodeResult]]
     for node in reversed(graph.nodes):
         if not node.op.startswith("call"):
             continue
-        first, second = (run[node].value for run in runs)
+        first, second = (results[node].value for results in results_by_run)
         if not _is_number(first) or (first != second and node.users):
             continue
         value = tuple(first) if isinstance(first, torch.Size) else first

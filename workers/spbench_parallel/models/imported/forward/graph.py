@@ -8,7 +8,7 @@ traced. The graphs of training and evaluation must be equal, except for argument
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
@@ -40,48 +40,60 @@ _DICT_KEY = "out"
 """The output that is used of models that return a dict."""
 
 
-def trace_graph(
-    name: str, module: nn.Module, image: Map
-) -> tuple[nn.Module, fx.Graph, frozenset[fx.Node]]:
+class TracedGraph(NamedTuple):
+    """A network's graph for both modes.
+
+    Attributes:
+        module: A copy of the network, with shared parameters and the graph's constants.
+        graph: The graph.
+        drawing_nodes: The nodes that draw random numbers.
+    """
+
+    module: nn.Module
+    graph: fx.Graph
+    drawing_nodes: frozenset[fx.Node]
+
+
+def trace_graph(name: str, module: nn.Module, image: Map) -> TracedGraph:
     """Return a network's graph for both modes, without in-place operators.
 
     The module does not change.
-
-    Returns:
-        A copy of the module with shared parameters and the graph's constants, the graph, and the
-        nodes that draw random numbers.
     """
     _check_root(name, module)
-    modes = {child: child.training for child in module.modules() if is_compiled(child)}
+    mode_by_module = {child: child.training for child in module.modules() if is_compiled(child)}
     try:
-        scratch = copy_structure(name, module)
-        evaluated, evaluation_constants = _record(name, scratch, image, training=False)
-        scratch = copy_structure(name, module)
-        graph, constants = _record(name, scratch, image, training=True)
-        repeated, repeated_constants = _record(name, scratch, image, training=True, repeated=True)
+        traced_copy = copy_structure(name, module)
+        evaluation_graph, evaluation_constants = _record(name, traced_copy, image, training=False)
+        traced_copy = copy_structure(name, module)
+        graph, constants = _record(name, traced_copy, image, training=True)
+        repeated_graph, repeated_constants = _record(
+            name, traced_copy, image, training=True, repeated=True
+        )
     finally:
-        for child, mode in modes.items():
+        for child, mode in mode_by_module.items():
             child.training = mode  # copies share compiled modules
-    _check_buffers(name, module, scratch)
-    _check_repeated(name, graph, repeated, constants, repeated_constants)
+    _check_buffers(name, module, traced_copy)
+    _check_repeated(name, graph, repeated_graph, constants, repeated_constants)
     copied_module = copy_structure(name, module).train()
     for path, value in constants.items():
         if "." not in path and not hasattr(copied_module, path):
             setattr(copied_module, path, value)
-    _record_counters(name, copied_module, evaluated, graph)
-    _merge_modes(name, copied_module, image, (evaluated, graph), (evaluation_constants, constants))
+    _record_counters(name, copied_module, evaluation_graph, graph)
+    _merge_modes(
+        name, copied_module, image, (evaluation_graph, graph), (evaluation_constants, constants)
+    )
     _take_one_output(name, graph)
     observations = [
         observe(name, copied_module, graph, image, training=mode) for mode in (False, True)
     ]
-    draws = frozenset(observations[0].draws | observations[1].draws)
+    drawing_nodes = frozenset(observations[0].drawing_nodes | observations[1].drawing_nodes)
     replace_in_place_operators(name, graph, observations)
     check_gradients(name, graph, copied_module, observations[1])
     for node in reversed(graph.nodes):
         must_stay = node.op in ("placeholder", "output") or node.target is count_forward
         if not must_stay and not node.users:
             graph.erase_node(node)
-    return copied_module, graph, draws
+    return TracedGraph(copied_module, graph, drawing_nodes)
 
 
 def _check_root(name: str, module: nn.Module) -> None:
@@ -107,11 +119,13 @@ def _record(
                 f"network {name}: {line}{_NOT_REPEATABLE} ({cause})"
             ) from error.__cause__
         raise
-    owned = {path for path, _ in module.named_parameters(remove_duplicate=False)}
-    owned |= {path for path, _ in module.named_buffers(remove_duplicate=False)}
-    paths = {str(node.target) for node in graph.nodes if node.op == "get_attr"} - owned
-    constants = {path: get_attribute(module, path) for path in paths}
-    return graph, {path: _clone(value) for path, value in constants.items()}
+    state_names = {path for path, _ in module.named_parameters(remove_duplicate=False)}
+    state_names |= {path for path, _ in module.named_buffers(remove_duplicate=False)}
+    constant_paths = {
+        str(node.target) for node in graph.nodes if node.op == "get_attr"
+    } - state_names
+    constant_by_path = {path: get_attribute(module, path) for path in constant_paths}
+    return graph, {path: _clone(value) for path, value in constant_by_path.items()}
 
 
 _NOT_REPEATABLE = (
@@ -126,13 +140,17 @@ def _clone(value: Any) -> Any:
 
 def _check_buffers(name: str, module: nn.Module, traced: nn.Module) -> None:
     """Reject a forward pass that changes or creates buffers."""
-    before = dict(module.named_buffers(remove_duplicate=False))
-    after = dict(traced.named_buffers(remove_duplicate=False))
-    changed = sorted(before.keys() ^ after.keys())
-    changed += [path for path in before if path in after and not _equal(before[path], after[path])]
-    if changed:
+    buffer_before = dict(module.named_buffers(remove_duplicate=False))
+    buffer_after = dict(traced.named_buffers(remove_duplicate=False))
+    changed_paths = sorted(buffer_before.keys() ^ buffer_after.keys())
+    changed_paths += [
+        path
+        for path in buffer_before
+        if path in buffer_after and not _equal(buffer_before[path], buffer_after[path])
+    ]
+    if changed_paths:
         raise CannotRunError(
-            f"network {name}: the forward pass changes {changed[0]}, which ranks cannot have "
+            f"network {name}: the forward pass changes {changed_paths[0]}, which ranks cannot have "
             "alike; leave it out, or change it in the training script"
         )
 
@@ -171,10 +189,10 @@ def _check_repeated(
 
 def _iter_node_texts(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
     """Yield nodes with their computation as text, independent of node names."""
-    numbers = {node: f"%{number}" for number, node in enumerate(graph.nodes)}
+    label_by_node = {node: f"%{number}" for number, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         target = node.target if node.op != "call_function" else locate(node)
-        arguments = fx.node.map_arg((node.args, dict(node.kwargs)), numbers.__getitem__)
+        arguments = fx.node.map_arg((node.args, dict(node.kwargs)), label_by_node.__getitem__)
         yield node, f"{node.op} {target} {arguments}"
 
 
@@ -182,20 +200,22 @@ def _get_first_user(node: fx.Node) -> fx.Node:
     return next(iter(node.users), node) if node.op == "get_attr" else node
 
 
-def _record_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.Graph) -> None:
+def _record_counters(
+    name: str, module: nn.Module, evaluation_graph: fx.Graph, graph: fx.Graph
+) -> None:
     """Make operators that count forward passes do so on each rank, in training."""
-    always = take_counters(name, module, evaluated)
-    for key, node in take_counters(name, module, graph).items():
-        (path, number) = key
+    evaluation_counters = take_counters(name, module, evaluation_graph)
+    for counter, node in take_counters(name, module, graph).items():
+        (path, number) = counter
         source = node.all_input_nodes[0]
         with graph.inserting_before(node):
             buffer = graph.get_attr(path) if source.op != "get_attr" else source
             mode = graph.get_attr(MODE_ATTRIBUTE)
             graph.call_function(count_forward, (buffer, mode, number))
         graph.erase_node(node)
-    for key, node in always.items():
+    for counter, node in evaluation_counters.items():
         raise CannotRunError(
-            f"network {name}: {locate(node)} changes {key[0]} in evaluation too; let it "
+            f"network {name}: {locate(node)} changes {counter[0]} in evaluation too; let it "
             "count in training only"
         )
 
@@ -216,13 +236,18 @@ def _merge_modes(
         graphs: The graphs of evaluation and of training.
         constants: Their constants.
     """
-    evaluated, graph = graphs
-    counting = [node for node in graph.nodes if node.target is count_forward]
-    added = {*counting, *(source for node in counting for source in node.all_input_nodes)}
+    evaluation_graph, graph = graphs
+    counter_nodes = [node for node in graph.nodes if node.target is count_forward]
+    added_nodes = {
+        *counter_nodes,
+        *(source for node in counter_nodes for source in node.all_input_nodes),
+    }
     pairs = zip(
-        list(evaluated.nodes), [node for node in graph.nodes if node not in added], strict=False
+        list(evaluation_graph.nodes),
+        [node for node in graph.nodes if node not in added_nodes],
+        strict=False,
     )
-    same_length = len(evaluated.nodes) == len(graph.nodes) - len(added)
+    same_length = len(evaluation_graph.nodes) == len(graph.nodes) - len(added_nodes)
     for evaluated_node, trained_node in pairs:
         if not _ask_mode(graph, evaluated_node, trained_node) or not _same_constant(
             evaluated_node, trained_node, constants
@@ -233,8 +258,10 @@ def _merge_modes(
                     locate(_get_first_user(evaluated_node)),
                     locate(_get_first_user(trained_node)),
                 )
-                differ = not all(isinstance(_get_output(graph_), fx.Node) for graph_ in graphs)
-                raise CannotRunError(modes_message(name, *locations, outputs_differ=differ))
+                outputs_differ = not all(
+                    isinstance(_get_outputs(graph_), fx.Node) for graph_ in graphs
+                )
+                raise CannotRunError(modes_message(name, *locations, outputs_differ=outputs_differ))
             raise CannotRunError(
                 f"network {name}: {locate(_get_first_user(trained_node))} is another one in "
                 "evaluation: the forward pass asks self.training, which a graph cannot; take a "
@@ -242,7 +269,7 @@ def _merge_modes(
             )
 
 
-def _get_output(graph: fx.Graph) -> Any:
+def _get_outputs(graph: fx.Graph) -> Any:
     return next(iter(reversed(graph.nodes))).args[0]
 
 
@@ -257,7 +284,7 @@ def _same_constant(
 
 def _reject_draws(name: str, module: nn.Module, graph: fx.Graph, image: Map) -> None:
     """Reject operators that draw, which evaluation often lacks."""
-    for node in observe(name, module, graph, image, training=True).draws:
+    for node in observe(name, module, graph, image, training=True).drawing_nodes:
         find_stochastic_op(name, module, node, 0, {node})
 
 
@@ -301,17 +328,17 @@ def _merge_arguments(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
 
 def _take_one_output(name: str, graph: fx.Graph) -> None:
     """Make the network's output one tensor; of a dict the entry ``out``."""
-    (end,) = (node for node in graph.nodes if node.op == "output")
-    output = end.args[0]
+    (output_node,) = (node for node in graph.nodes if node.op == "output")
+    output = output_node.args[0]
     if isinstance(output, dict) and isinstance(output.get(_DICT_KEY), fx.Node):
-        end.args = (output[_DICT_KEY],)
+        output_node.args = (output[_DICT_KEY],)
     elif not isinstance(output, fx.Node):
         raise CannotRunError(
             f"network {name}: it gives several outputs; let it give one, or a dict with "
             f"{_DICT_KEY!r}, and leave out auxiliary ones by network_args"
         )
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in inputs[1:]:
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    for node in placeholders[1:]:
         if node.users or not node.args:
             raise extra_argument_error(name, str(node.target))
         graph.erase_node(node)

@@ -61,10 +61,10 @@ def is_torch_operator(module: nn.Module) -> bool:
         return False
     if torch_class is nn.Module:
         return False
-    defined = {
+    defined_names = {
         name for cls in user_classes for name, value in vars(cls).items() if _is_method(value)
     }
-    overrides = {name for name in defined - _NEUTRAL_METHODS if hasattr(torch_class, name)}
+    overrides = {name for name in defined_names - _NEUTRAL_METHODS if hasattr(torch_class, name)}
     properties = {
         name
         for cls in user_classes
@@ -140,7 +140,7 @@ def find_dropped_unit(
     try:
         with torch.random.fork_rng(devices=[]):
             for seed in range(_MAX_SEEDS):
-                units &= _equal_units(call, share, seed, images)
+                units &= _find_matching_units(call, share, seed, images)
                 if len(units) < 2:
                     break
     except Exception:  # it does not support maps
@@ -148,19 +148,19 @@ def find_dropped_unit(
     return units.pop() if len(units) == 1 else None
 
 
-def _equal_units(
+def _find_matching_units(
     call: Callable[[torch.Tensor], torch.Tensor], share: float, seed: int, images: int
 ) -> set[str]:
     """Return the units for which a callable returns the expected result."""
     values = 1.0 + torch.arange(images * 12, dtype=torch.float64).reshape(images, *_PROBE_SHAPE)
     batch = DropBatch(seed, 0, tuple((0, image) for image in range(images)))
     with torch.no_grad(), DropByPositionMode(batch):
-        result = call(values.clone())
+        output = call(values.clone())
     return {
         unit
         for unit in _UNITS
         if torch.allclose(
-            result, apply_drop(values, StochasticOp(0, share, unit), batch, _PROBE_SHAPE)
+            output, apply_drop(values, StochasticOp(0, share, unit), batch, _PROBE_SHAPE)
         )
     }
 
@@ -169,8 +169,8 @@ def _returns_input(call: Callable[[torch.Tensor], torch.Tensor]) -> bool:
     values = 1.0 + torch.arange(24, dtype=torch.float64).reshape(2, *_PROBE_SHAPE)
     state = torch.get_rng_state()
     try:
-        result = call(values.clone())
-        return torch.equal(result, values) and torch.equal(torch.get_rng_state(), state)
+        output = call(values.clone())
+        return torch.equal(output, values) and torch.equal(torch.get_rng_state(), state)
     except Exception:  # it does not support maps
         return False
     finally:
@@ -178,7 +178,7 @@ def _returns_input(call: Callable[[torch.Tensor], torch.Tensor]) -> bool:
 
 
 def find_stochastic_op(
-    name: str, module: nn.Module, node: fx.Node, index: int, draws: Set[fx.Node]
+    name: str, module: nn.Module, node: fx.Node, index: int, drawing_nodes: Set[fx.Node]
 ) -> StochasticOp | None:
     """Return the share and unit that a node drops in training; None without draws.
 
@@ -187,12 +187,12 @@ def find_stochastic_op(
         module: The network.
         node: The node.
         index: Its index among the nodes that draw.
-        draws: The nodes that draw random numbers.
+        drawing_nodes: The nodes that draw random numbers.
 
     Raises:
         CannotRunError: It draws random numbers that cannot be drawn by position.
     """
-    if node not in draws:
+    if node not in drawing_nodes:
         return None
     unit, share = _find_drop(module, node)
     if unit is None or share is None or not 0 < share < 1:
@@ -231,14 +231,16 @@ def _find_function_drop(node: fx.Node) -> tuple[str | None, float | None]:
         function: Any = node.target
         return function(*args, **kwargs)
 
-    numbers = [
+    float_arguments = [
         argument for argument in (*node.args, *node.kwargs.values()) if type(argument) is float
     ]
-    modes = [argument for argument in node.all_input_nodes if argument is not node.args[0]]
-    if not modes or not all(_is_mode(argument) for argument in modes):
+    mode_arguments = [argument for argument in node.all_input_nodes if argument is not node.args[0]]
+    if not mode_arguments or not all(_is_mode(argument) for argument in mode_arguments):
         return None, None
-    units = ((find_dropped_unit(call, number), number) for number in numbers if 0 < number < 1)
-    return next(((unit, number) for unit, number in units if unit is not None), (None, None))
+    unit_and_share = (
+        (find_dropped_unit(call, share), share) for share in float_arguments if 0 < share < 1
+    )
+    return next(((unit, share) for unit, share in unit_and_share if unit is not None), (None, None))
 
 
 def _is_mode(value: Any) -> bool:

@@ -21,7 +21,7 @@ from spbench_parallel.models.imported.forward.copies import copy_without_memory,
 from spbench_parallel.models.imported.loading import describe_error
 from spbench_parallel.models.imported.messages import called_module, locate, size_error
 
-_IMAGES = 3
+_IMAGE_COUNT = 3
 
 
 @dataclass
@@ -31,16 +31,16 @@ class Observation:
     Attributes:
         values: The output of each node.
         written_inputs: By node, the inputs that it writes into.
-        draws: The nodes that draw random numbers.
-        learns: The names of the parameters that get gradients, in training.
-        owned: The names of parameters and buffers, by their memory.
+        drawing_nodes: The nodes that draw random numbers.
+        learning_names: The names of the parameters that get gradients, in training.
+        name_by_storage: The names of parameters and buffers, by their memory.
     """
 
     values: dict[fx.Node, Any] = field(default_factory=dict)
     written_inputs: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
-    draws: set[fx.Node] = field(default_factory=set)
-    learns: set[str] = field(default_factory=set)
-    owned: dict[int, str] = field(default_factory=dict)
+    drawing_nodes: set[fx.Node] = field(default_factory=set)
+    learning_names: set[str] = field(default_factory=set)
+    name_by_storage: dict[int, str] = field(default_factory=dict)
 
 
 class _DrawDetector(TorchDispatchMode):
@@ -60,35 +60,35 @@ class _DrawDetector(TorchDispatchMode):
 class _ObservingInterpreter(fx.Interpreter):
     """A run that records the effects of each operator."""
 
-    def __init__(self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode) -> None:
+    def __init__(self, module: nn.Module, graph: fx.Graph, fake_mode: FakeTensorMode) -> None:
         super().__init__(module, garbage_collect_values=False, graph=graph)
         self.observation = Observation()
         self.current: fx.Node | None = None
-        self._mode = mode
+        self._fake_mode = fake_mode
 
     def run_node(self, n: fx.Node) -> Any:
         """Run an operator, and record its effects."""
         self.current = n
-        versions = {
+        versions_by_input = {
             node: [tensor._version for tensor in list_tensors(self.observation.values.get(node))]
             for node in n.all_input_nodes
         }
         detector = _DrawDetector()
         with detector:
-            value = super().run_node(n)
-        if isinstance(value, torch.Tensor) and not self._mode.is_our_fake(value):
-            value = self._mode.from_tensor(value)
-        self.observation.values[n] = value
+            output = super().run_node(n)
+        if isinstance(output, torch.Tensor) and not self._fake_mode.is_our_fake(output):
+            output = self._fake_mode.from_tensor(output)
+        self.observation.values[n] = output
         written_inputs = [
             node
-            for node, before in versions.items()
+            for node, before in versions_by_input.items()
             if [tensor._version for tensor in list_tensors(self.observation.values[node])] != before
         ]
         if written_inputs:
             self.observation.written_inputs[n] = written_inputs
         if detector.has_drawn:
-            self.observation.draws.add(n)
-        return value
+            self.observation.drawing_nodes.add(n)
+        return output
 
 
 def observe(
@@ -104,31 +104,31 @@ def observe(
     Raises:
         CannotRunError: An operator does not support such images.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    without_memory = copy_without_memory(name, module, mode).train(training)
-    run = _ObservingInterpreter(without_memory, graph, mode)
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    without_memory = copy_without_memory(name, module, fake_mode).train(training)
+    interpreter = _ObservingInterpreter(without_memory, graph, fake_mode)
     try:
-        with mode, torch.set_grad_enabled(training), quiet_fake_tensors():
-            output = run.run(torch.empty(_IMAGES, *image.shape))
+        with fake_mode, torch.set_grad_enabled(training), quiet_fake_tensors():
+            output = interpreter.run(torch.empty(_IMAGE_COUNT, *image.shape))
     except Exception as error:  # an operator may raise any error for such shapes
-        location = "" if run.current is None else f"{locate(run.current)}: "
+        location = "" if interpreter.current is None else f"{locate(interpreter.current)}: "
         if training:
             raise CannotRunError(
                 f"network {name}: {location}it fails in training ({describe_error(error)}); let it "
                 "train on one process first"
             ) from error
         raise size_error(
-            name, location, error, image, called_module(module, run.current)
+            name, location, error, image, called_module(module, interpreter.current)
         ) from error
-    run.observation.learns = _find_learning(without_memory, output)
-    run.observation.owned = {
+    interpreter.observation.learning_names = _find_learning_names(without_memory, output)
+    interpreter.observation.name_by_storage = {
         storage_id(tensor): path
         for path, tensor in (
             *without_memory.named_parameters(),
             *without_memory.named_buffers(),
         )
     }
-    return run.observation
+    return interpreter.observation
 
 
 def storage_id(tensor: torch.Tensor) -> int:
@@ -141,23 +141,27 @@ def list_tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def _find_learning(module: nn.Module, output: Any) -> set[str]:
+def _find_learning_names(module: nn.Module, output: Any) -> set[str]:
     """Return the names of the parameters that get gradients from an output."""
-    aliases: dict[int, set[str]] = {}
+    names_by_parameter: dict[int, set[str]] = {}
     for name, tensor in module.named_parameters(remove_duplicate=False):
-        aliases.setdefault(id(tensor), set()).add(name)
-    open_nodes = [tensor.grad_fn for tensor in list_tensors(output) if tensor.grad_fn is not None]
-    visited = set(open_nodes)
-    learns = set[str]()
-    while open_nodes:
-        function = open_nodes.pop()
+        names_by_parameter.setdefault(id(tensor), set()).add(name)
+    open_functions = [
+        tensor.grad_fn for tensor in list_tensors(output) if tensor.grad_fn is not None
+    ]
+    visited = set(open_functions)
+    learning_names = set[str]()
+    while open_functions:
+        function = open_functions.pop()
         variable = getattr(function, "variable", None)
-        learns |= aliases.get(id(variable), set())
+        learning_names |= names_by_parameter.get(id(variable), set())
         following = [
             next_function
             for next_function, _ in function.next_functions
             if next_function is not None
         ]
-        open_nodes += [next_function for next_function in following if next_function not in visited]
+        open_functions += [
+            next_function for next_function in following if next_function not in visited
+        ]
         visited.update(following)
-    return learns
+    return learning_names

@@ -54,7 +54,7 @@ class GraphRecorder(SizedTracer):
         self.record_stack_traces = True
         self.refusal: CannotRunError | None = None
         self.failure: TraceError | None = None
-        self.numbers: set[str] = set()
+        self.paths_read_as_numbers: set[str] = set()
         self._name = name
         self._training = training
         self._without_memory: nn.Module | None = None
@@ -77,12 +77,12 @@ class GraphRecorder(SizedTracer):
             if self.refusal is not None:
                 raise self.refusal from None
             raise
-        caught = self.refusal or self.failure
-        if caught is not None:
-            raise caught  # the user's code has caught the error
+        caught_error = self.refusal or self.failure
+        if caught_error is not None:
+            raise caught_error  # the user's code has caught the error
         erase_defaults(graph)
         for node in graph.nodes:
-            if node.op == "get_attr" and node.target in self.numbers:
+            if node.op == "get_attr" and node.target in self.paths_read_as_numbers:
                 node.meta[NUMBER] = True
         return graph
 
@@ -121,7 +121,7 @@ class GraphRecorder(SizedTracer):
             if any(writes_by_name(user) for user in node.users):
                 raise ValueError(node)
             if path in buffers:
-                self.numbers.add(path)
+                self.paths_read_as_numbers.add(path)
                 return buffers[path]
             return getattr(self.root, path)
         if not node.op.startswith("call_") or node.op == "call_module" or writes_by_name(node):
@@ -224,8 +224,8 @@ class GraphRecorder(SizedTracer):
 
     def _check_mode(self, module: nn.Module, path: str) -> None:
         for child in module.modules():
-            by_mode = isinstance(child, MODE_DEPENDENT) or find_drop_rule(child) is not None
-            if by_mode and child.training != self._training:
+            depends_on_mode = isinstance(child, MODE_DEPENDENT) or find_drop_rule(child) is not None
+            if depends_on_mode and child.training != self._training:
                 modes = ("training", "evaluation") if self._training else ("evaluation", "training")
                 self.refuse(
                     f"{path} ({type(child).__name__}) is in {modes[1]} while the network is in "
@@ -250,7 +250,7 @@ class GraphRecorder(SizedTracer):
     @contextmanager
     def _patch_torch(self) -> Iterator[None]:
         """Patch torch functions with effects that a graph would silently lose."""
-        apply: Any = vars(Function)["apply"].__func__
+        original_apply: Any = vars(Function)["apply"].__func__
         is_grad_enabled = torch.is_grad_enabled
         set_attribute = nn.Module.__setattr__
         training = self._training
@@ -259,7 +259,7 @@ class GraphRecorder(SizedTracer):
             if self.measures or not any(
                 _is_symbol(argument) for argument in (*args, *kwargs.values())
             ):
-                return apply(cls, *args, **kwargs)
+                return original_apply(cls, *args, **kwargs)
             if cls is CheckpointFunction:
                 return args[0](*args[2:])
             return self.create_proxy("call_function", _wrap_function(cls), args, kwargs)
@@ -294,13 +294,13 @@ class GraphRecorder(SizedTracer):
             return False
         node = value.node
         path = self._tensor_path(module, name)
-        source, *others = node.args or (None,)
+        source, *addends = node.args or (None,)
         if not isinstance(source, fx.Node) or (source.op, source.target) != ("get_attr", path):
             return False
-        if len(others) != 1 or not isinstance(others[0], int | float):
+        if len(addends) != 1 or not isinstance(addends[0], int | float):
             return False
         if node.target in (operator.add, torch.add, "add"):
-            self.create_proxy("call_method", "add_", (self.proxy(source), others[0]), {})
+            self.create_proxy("call_method", "add_", (self.proxy(source), addends[0]), {})
             return True
         return node.target in (operator.iadd, "add_")
 

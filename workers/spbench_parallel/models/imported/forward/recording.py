@@ -96,16 +96,16 @@ def _find_drawing_line(
     name: str, module: nn.Module, image: Map, states: RandomStates, *, training: bool
 ) -> str:
     """Return the user's line that changed the state of a random generator."""
-    lines: list[str] = []
-    before: list[str] = [""]
+    drawing_lines: list[str] = []
+    last_line: list[str] = [""]
 
     def trace_lines(frame: types.FrameType, event: str, _: Any) -> Any:
         if not is_user_code(frame.f_code.co_filename):
             return None
-        if not lines and states.have_changed():
-            lines.append(before[0])
+        if not drawing_lines and states.have_changed():
+            drawing_lines.append(last_line[0])
         if event == "line":
-            before[0] = f"{shorten_path(frame.f_code.co_filename)}:{frame.f_lineno}: "
+            last_line[0] = f"{shorten_path(frame.f_code.co_filename)}:{frame.f_lineno}: "
         return trace_lines
 
     previous = sys.gettrace()
@@ -113,7 +113,7 @@ def _find_drawing_line(
     try:
         GraphRecorder(name, image, training=training).record(module)
     except Exception:  # only the line is needed
-        return lines[0] if lines else ""
+        return drawing_lines[0] if drawing_lines else ""
     finally:
         sys.settrace(previous)
-    return lines[0] if lines else ""
+    return drawing_lines[0] if drawing_lines else ""

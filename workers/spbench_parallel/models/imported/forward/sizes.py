@@ -128,8 +128,9 @@ class SizedTracer(fx.Tracer):
         """Return whether two numbers are equal for any number of images."""
         self._measure()
         return all(
-            isinstance(run[node], int) and run[node] == run[other_node]
-            for run in self._values_by_run
+            isinstance(value_by_node[node], int)
+            and value_by_node[node] == value_by_node[other_node]
+            for value_by_node in self._values_by_run
         )
 
     def find_sizes(self, node: fx.Node) -> tuple[int | None, ...] | None:
@@ -139,7 +140,7 @@ class SizedTracer(fx.Tracer):
             None if the node is not a tensor, or its sizes are unknown.
         """
         self._measure()
-        first, second = (run.get(node) for run in self._values_by_run)
+        first, second = (value_by_node.get(node) for value_by_node in self._values_by_run)
         if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
             return None
         if first.dim() != second.dim():
@@ -158,21 +159,23 @@ class SizedTracer(fx.Tracer):
         try:
             with self.fake_mode, torch.no_grad(), quiet_fake_tensors():
                 while node.op != "root":
-                    for run, images in zip(self._values_by_run, _BATCH_SIZES, strict=True):
-                        run[node] = self._compute(node, run, images)
+                    for value_by_node, image_count in zip(
+                        self._values_by_run, _BATCH_SIZES, strict=True
+                    ):
+                        value_by_node[node] = self._compute(node, value_by_node, image_count)
                     self._last_measured, node = node, node.next
         finally:
             self.measures = False
 
-    def _compute(self, node: fx.Node, run: dict[fx.Node, Any], images: int) -> Any:
+    def _compute(self, node: fx.Node, value_by_node: dict[fx.Node, Any], image_count: int) -> Any:
         """Return the value of a node, or `_UNKNOWN`."""
         if node.op == "placeholder":
             is_first = node is next(iter(self.graph.nodes))
-            return torch.empty(images, *self._image.shape) if is_first else _UNKNOWN
-        if any(run[source] is _UNKNOWN for source in node.all_input_nodes):
+            return torch.empty(image_count, *self._image.shape) if is_first else _UNKNOWN
+        if any(value_by_node[source] is _UNKNOWN for source in node.all_input_nodes):
             return _UNKNOWN
-        args: Any = fx.map_arg(node.args, run.__getitem__)
-        kwargs: Any = fx.map_arg(node.kwargs, run.__getitem__)
+        args: Any = fx.map_arg(node.args, value_by_node.__getitem__)
+        kwargs: Any = fx.map_arg(node.kwargs, value_by_node.__getitem__)
         try:
             root = self.measured_root(str(node.target))
             if node.op == "get_attr":
@@ -213,10 +216,10 @@ def _call_in_evaluation(module: nn.Module, args: Any, kwargs: Any) -> Any:
 
 def get_attribute(module: nn.Module, path: str) -> Any:
     """Return the parameter, buffer, module or constant at a path of a module."""
-    value: Any = module
+    attribute: Any = module
     for name in path.split("."):
-        value = getattr(value, name)
-    return value
+        attribute = getattr(attribute, name)
+    return attribute
 
 
 def get_defaults(module: nn.Module) -> dict[str, Any]:
@@ -224,10 +227,10 @@ def get_defaults(module: nn.Module) -> dict[str, Any]:
 
     Only None, bools and numbers count.
     """
-    _, *others = inspect.signature(module.forward).parameters.values() or [None]
+    _, *other_parameters = inspect.signature(module.forward).parameters.values() or [None]
     return {
         parameter.name: parameter.default
-        for parameter in others
+        for parameter in other_parameters
         if parameter is not None
         and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         and (parameter.default is None or isinstance(parameter.default, bool | int | float))
@@ -236,14 +239,14 @@ def get_defaults(module: nn.Module) -> dict[str, Any]:
 
 def erase_defaults(graph: fx.Graph) -> None:
     """Erase the placeholders of arguments with a default, and their comparisons."""
-    _, *others = [node for node in graph.nodes if node.op == "placeholder"] or [None]
-    for node in others:
-        checks = [node]
-        for check in checks:
-            checks += check.users
-        if all(check is node or _is_comparison(check) for check in checks):
-            for check in reversed(checks):
-                graph.erase_node(check)
+    _, *other_placeholders = [node for node in graph.nodes if node.op == "placeholder"] or [None]
+    for node in other_placeholders:
+        uses = [node]
+        for use in uses:
+            uses += use.users
+        if all(use is node or _is_comparison(use) for use in uses):
+            for use in reversed(uses):
+                graph.erase_node(use)
 
 
 def _is_comparison(node: fx.Node) -> bool:

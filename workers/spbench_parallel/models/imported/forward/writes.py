@@ -64,13 +64,13 @@ def take_counters(
     Raises:
         CannotRunError: A buffer or a parameter is changed in another way.
     """
-    counting: dict[tuple[str, float], fx.Node] = {}
+    node_by_counter: dict[tuple[str, float], fx.Node] = {}
     buffers = dict(module.named_buffers(remove_duplicate=False))
     for node in list(graph.nodes):
-        source = _find_changed_attribute(node)
-        if source is None:
+        buffer_node = _find_changed_attribute(node)
+        if buffer_node is None:
             continue
-        path = str(source.target)
+        path = str(buffer_node.target)
         operands = node.args[1:]
         readers = {
             user
@@ -80,21 +80,21 @@ def take_counters(
         }
         is_counter = node.target in _COUNTER_SIGNS and len(operands) == 1 and not node.kwargs
         number = operands[0] if is_counter else None
-        unused = {user for user in readers - {node} if _is_dead(user)}
-        for user in unused:
+        unused_readers = {user for user in readers - {node} if _is_dead(user)}
+        for user in unused_readers:
             graph.erase_node(user)
         is_read = any(
             other.op == "get_attr" and other.target == path and other.meta.get(NUMBER)
             for other in graph.nodes
         )
-        is_only_user = not node.users and readers <= unused | {node} and not is_read
+        is_only_user = not node.users and readers <= unused_readers | {node} and not is_read
         if path not in buffers or not isinstance(number, int | float) or not is_only_user:
             raise CannotRunError(
                 f"network {name}: {locate(node)} changes {path} in the forward pass, which ranks "
                 "cannot have alike; leave it out, or change it in the training script"
             )
-        counting[path, number * _COUNTER_SIGNS[node.target]] = node
-    return counting
+        node_by_counter[path, number * _COUNTER_SIGNS[node.target]] = node
+    return node_by_counter
 
 
 def _is_dead(node: fx.Node) -> bool:
@@ -177,8 +177,8 @@ def _check_gradients_off(name: str, node: fx.Node, target: fx.Node) -> None:
 def _redirect_readers(graph: fx.Graph, target: fx.Node, node: fx.Node) -> None:
     """Make operators after an in-place one read its output instead."""
     nodes = list(graph.nodes)
-    later = set(nodes[nodes.index(node) + 1 :])
-    target.replace_all_uses_with(node, delete_user_cb=lambda user: user in later)
+    later_nodes = set(nodes[nodes.index(node) + 1 :])
+    target.replace_all_uses_with(node, delete_user_cb=lambda user: user in later_nodes)
 
 
 def _check_source(
@@ -193,7 +193,7 @@ def _check_source(
         CannotRunError: It does.
     """
     paths = (
-        observation.owned.get(storage_id(tensor))
+        observation.name_by_storage.get(storage_id(tensor))
         for tensor in list_tensors(observation.values[target])
     )
     path = next((path for path in paths if path), None)
@@ -220,20 +220,20 @@ def _find_aliases(
     """
     nodes = list(graph.nodes)
     position = nodes.index(node)
-    later = set(nodes[position + 1 :])
+    later_nodes = set(nodes[position + 1 :])
     aliases = []
     for other in nodes[:position]:
-        readers = [user for user in other.users if user in later]
+        readers = [user for user in other.users if user in later_nodes]
         if not writes_shape(node):
             readers = [user for user in readers if not _reads_size(user, observations)]
         if other is target or not readers:
             continue
-        relations = {
+        memory_relations = {
             _compare_memory(observation.values, other, target) for observation in observations
         }
-        if relations == {_MemoryRelation.SEPARATE}:
+        if memory_relations == {_MemoryRelation.SEPARATE}:
             continue
-        if relations != {_MemoryRelation.SAME} or writes_shape(node):
+        if memory_relations != {_MemoryRelation.SAME} or writes_shape(node):
             raise CannotRunError(
                 f"network {name}: {locate(node)} writes into memory that {locate(other)} shares, "
                 "and that is read later; make a new tensor"
@@ -318,11 +318,11 @@ def check_gradients(
     if not any(_ends_gradients(node) for node in graph.nodes):
         return
     for node in graph.nodes:
-        for path in _iter_parameters(module, node):
-            if path not in observation.learns:
+        for parameter_path in _iter_parameters(module, node):
+            if parameter_path not in observation.learning_names:
                 raise CannotRunError(
-                    f"network {name}: {locate(node)} uses {path}, which gets no gradient (detach "
-                    "or torch.no_grad); let all parameters learn, or make it a buffer"
+                    f"network {name}: {locate(node)} uses {parameter_path}, which gets no gradient "
+                    "(detach or torch.no_grad); let all parameters learn, or make it a buffer"
                 )
 
 
