@@ -49,7 +49,7 @@ UNDERFLOW = 4.0
 _TINY = 1e-300
 
 
-BLOCK = 2**18
+MAX_BLOCK_VALUES = 2**18
 """The largest number of values of a block, 2 MiB in float64, unless one row has more."""
 
 
@@ -68,15 +68,15 @@ class Block:
 def blocks(shape: Sequence[int]) -> Iterator[Block]:
     """Yield the blocks of maps of a shape ``batch x channels x rows x cols``."""
     images, channels, rows, cols = shape
-    step = max(1, BLOCK // max(1, channels * cols))
+    rows_per_block = max(1, MAX_BLOCK_VALUES // max(1, channels * cols))
     for image in range(images):
-        for first in range(0, rows, step):
-            yield Block(image, slice(first, min(first + step, rows)))
+        for first_row in range(0, rows, rows_per_block):
+            yield Block(image, slice(first_row, min(first_row + rows_per_block, rows)))
 
 
-def split_flat(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def split_into_blocks(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return a tensor of any shape as flat pieces of a block's size."""
-    return torch.split(values.detach().reshape(-1), BLOCK)
+    return torch.split(values.detach().reshape(-1), MAX_BLOCK_VALUES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +119,28 @@ class Rounding:
         self,
         norm: torch.Tensor,
         magnitude: torch.Tensor,
-        terms: float,
-        values: float,
-        products: torch.Tensor | None = None,
+        term_count: float,
+        value_count: float,
+        product_magnitude: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return bounds of vectors' errors.
 
         Args:
             norm: The norms of the vectors.
             magnitude: The norms of the sums of magnitudes of their terms.
-            terms: The number of terms of each sum.
-            values: The number of values of each vector.
-            products: The norms of the sums of magnitudes of products (default: `magnitude`).
+            term_count: The number of terms of each sum.
+            value_count: The number of values of each vector.
+            product_magnitude: The norms of the sums of magnitudes of products (default:
+                `magnitude`).
         """
-        products = magnitude if products is None else products
-        rounded_norm = norm + magnitude / math.sqrt(max(1.0, terms))
-        underflow = self.smallest * math.sqrt(max(1.0, values))
+        product_magnitude = magnitude if product_magnitude is None else product_magnitude
+        rounded_norm = norm + magnitude / math.sqrt(max(1.0, term_count))
+        underflow = self.smallest * math.sqrt(max(1.0, value_count))
         error = (
-            self.work * rounded_norm + self.sums * magnitude + underflow + self.factors * products
+            self.work * rounded_norm
+            + self.sums * magnitude
+            + underflow
+            + self.factors * product_magnitude
         )
         return SLACK * error
 
@@ -157,8 +161,8 @@ class ScaleError:
         values: torch.Tensor,
         expected: torch.Tensor,
         magnitude: torch.Tensor | float = 0.0,
-        parts: torch.Tensor | float = 0.0,
-        rounded: float = 1.0,
+        part_magnitude: torch.Tensor | float = 0.0,
+        part_count: float = 1.0,
     ) -> None:
         """Add a part of the tensor.
 
@@ -166,8 +170,8 @@ class ScaleError:
             values: The values.
             expected: The reference in float64.
             magnitude: By value, the sums of magnitudes of its terms.
-            parts: By value, those of the parts of it that are rounded separately.
-            rounded: The number of these parts.
+            part_magnitude: By value, those of the parts of it that are rounded separately.
+            part_count: The number of these parts.
         """
         if not values.numel() and not expected.numel():
             return  # the tile of this rank has no pixel left
@@ -175,19 +179,19 @@ class ScaleError:
             self._error_product = math.inf
             return
         if expected.dim() != 4:
-            self._add(values, expected, magnitude, parts, rounded)
+            self._add(values, expected, magnitude, part_magnitude, part_count)
             return
         for block in blocks(expected.shape):
-            block_magnitude, block_parts = (
+            block_magnitude, block_part_magnitude = (
                 block.select(sizes) if isinstance(sizes, torch.Tensor) else sizes
-                for sizes in (magnitude, parts)
+                for sizes in (magnitude, part_magnitude)
             )
             self._add(
                 block.select(values),
                 block.select(expected),
                 block_magnitude,
-                block_parts,
-                rounded,
+                block_part_magnitude,
+                part_count,
             )
 
     def allow(self, products: float) -> None:
@@ -203,34 +207,43 @@ class ScaleError:
         values: torch.Tensor,
         expected: torch.Tensor,
         magnitude: torch.Tensor | float,
-        parts: torch.Tensor | float,
-        rounded: float,
+        part_magnitude: torch.Tensor | float,
+        part_count: float,
     ) -> None:
         rounding = self._rounding
-        sizes = expected.abs()
-        error_products = ((sizes + parts) * rounding.work + rounding.smallest) * sizes / 2
+        expected_sizes = expected.abs()
+        error_products = (
+            ((expected_sizes + part_magnitude) * rounding.work + rounding.smallest)
+            * expected_sizes
+            / 2
+        )
         if rounding.factors:
-            error_products = error_products + rounding.factors * magnitude * sizes
-            self._systematic += SLACK * rounding.factors * float(sizes.square().sum())
+            error_products = error_products + rounding.factors * magnitude * expected_sizes
+            self._systematic += SLACK * rounding.factors * float(expected_sizes.square().sum())
         self._error_product += float(((values.double() - expected) * expected).sum())
         self._random_squares += float(error_products.square().sum())
         self._random_sum += float(error_products.sum())
-        self._systematic += float((STATISTICS_SLACK * rounding.sums * sizes * magnitude).sum())
-        # Parts close to the smallest number are all rounded in one direction: to 0 or to it.
-        largest = torch.maximum(sizes, torch.as_tensor(parts, dtype=sizes.dtype).to(sizes.device))
-        lost = (largest < UNDERFLOW * rounded * rounding.smallest) * (
-            rounded * rounding.smallest / 2
+        self._systematic += float(
+            (STATISTICS_SLACK * rounding.sums * expected_sizes * magnitude).sum()
         )
-        self._systematic += float((lost * sizes).sum())
+        # Parts close to the smallest number are all rounded in one direction: to 0 or to it.
+        largest_sizes = torch.maximum(
+            expected_sizes,
+            torch.as_tensor(part_magnitude, dtype=expected_sizes.dtype).to(expected_sizes.device),
+        )
+        lost_sizes = (largest_sizes < UNDERFLOW * part_count * rounding.smallest) * (
+            part_count * rounding.smallest / 2
+        )
+        self._systematic += float((lost_sizes * expected_sizes).sum())
 
     @property
     def error(self) -> float:
         """The distance of the scale from 1, relative to its bound."""
-        random = min(CONFIDENCE * math.sqrt(self._random_squares), self._random_sum)
-        return abs(self._error_product) / (random + self._systematic + _TINY)
+        random_bound = min(CONFIDENCE * math.sqrt(self._random_squares), self._random_sum)
+        return abs(self._error_product) / (random_bound + self._systematic + _TINY)
 
 
-def worst_pixel(
+def find_worst_pixel(
     values: torch.Tensor, expected: torch.Tensor, bound: torch.Tensor
 ) -> tuple[float, tuple[int, int]]:
     """Return the largest error of a pixel over its bound, and its position.
@@ -247,16 +260,18 @@ def worst_pixel(
     worst = 0.0
     position = (0, 0)
     for block in blocks(values.shape):
-        errors = (block.select(values).double() - block.select(expected)).square_().sum(1).sqrt()[0]
-        ratios = errors / (bound[block.image, block.rows] + _TINY)
-        ratios = torch.nan_to_num(ratios, nan=math.inf, posinf=math.inf)
-        row, col = divmod(int(ratios.argmax()), ratios.shape[1])
-        if float(ratios[row, col]) > worst:
-            worst = float(ratios[row, col])
+        pixel_errors = (
+            (block.select(values).double() - block.select(expected)).square_().sum(1).sqrt()[0]
+        )
+        errors_over_bounds = pixel_errors / (bound[block.image, block.rows] + _TINY)
+        errors_over_bounds = torch.nan_to_num(errors_over_bounds, nan=math.inf, posinf=math.inf)
+        row, col = divmod(int(errors_over_bounds.argmax()), errors_over_bounds.shape[1])
+        if float(errors_over_bounds[row, col]) > worst:
+            worst = float(errors_over_bounds[row, col])
             position = (block.rows.start + row, col)
     return worst, position
 
 
-def length(values: torch.Tensor) -> torch.Tensor:
+def pixel_norms(values: torch.Tensor) -> torch.Tensor:
     """Return the norm of the channels of each pixel, ``batch x rows x cols``."""
     return values.square().sum(1).sqrt()

@@ -32,20 +32,22 @@ from torch import nn
 from spbench_core.layout.stages import RankCoordinates
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import (
-    Rounding,
-)
+from spbench_parallel.full_size.bound import Rounding
 from spbench_parallel.full_size.calls import OperatorCheck, StepErrors
 from spbench_parallel.full_size.gradient_sums import GradientSums
 from spbench_parallel.full_size.hooks import OperatorHooks
 from spbench_parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
-from spbench_parallel.full_size.plain import PlainCheck, PlainOperator
+from spbench_parallel.full_size.norms import NormCheck
+from spbench_parallel.full_size.plain import (
+    MULTIPLYING,
+    PlainCheck,
+    PlainOperator,
+    list_plain_operators,
+)
 from spbench_parallel.full_size.stage_boundaries import BoundaryChecksums
-from spbench_parallel.full_size.whole_image import NormCheck, WholeImageCheck
+from spbench_parallel.full_size.whole_image import WholeImageCheck
 from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.groups import create_group
-from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.plain_modules import find_used_once, is_plain_torch
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32
 from spbench_parallel.progress import NO_PROGRESS, Progress
@@ -65,7 +67,7 @@ from spbench_parallel.spatial.replicated import (
 from spbench_parallel.spatial.tile_buffer import PaddedReLU
 
 
-class OperatorKind(Enum):
+class CheckMethod(Enum):
     """The way in which a tiled operator is computed again."""
 
     WINDOW = "window"
@@ -73,12 +75,12 @@ class OperatorKind(Enum):
     WHOLE_IMAGE = "whole image"
 
 
-CHECKED_AS: Mapping[type[nn.Module], OperatorKind] = {
-    SpatialConv2d: OperatorKind.WINDOW,
-    TiledPool: OperatorKind.WINDOW,
-    nn.BatchNorm2d: OperatorKind.NORM,
-    SpatialGlobalAvgPool2d: OperatorKind.WHOLE_IMAGE,
-    AllGather: OperatorKind.WHOLE_IMAGE,
+CHECKED_AS: Mapping[type[nn.Module], CheckMethod] = {
+    SpatialConv2d: CheckMethod.WINDOW,
+    TiledPool: CheckMethod.WINDOW,
+    nn.BatchNorm2d: CheckMethod.NORM,
+    SpatialGlobalAvgPool2d: CheckMethod.WHOLE_IMAGE,
+    AllGather: CheckMethod.WHOLE_IMAGE,
 }
 """The check of each tiled operator and its subclasses."""
 _AT_SMALL_SIZE = "compared with one process at a small size"
@@ -94,11 +96,8 @@ NOT_CHECKED: Mapping[type[nn.Module], str] = {
     ReplicatedValues: "passes values on as they are",
 }
 """Tiled operators that the step at full size does not compute again, with the reason."""
-_ALL_PLAIN = (PlainOperator, nn.BatchNorm2d)
-MULTIPLYING = (nn.Conv2d, nn.Linear)
-"""Operators that sum products."""
 # The sums, or updates, of this many parameters take about as long as the check of one operator.
-_PARAMETERS = 20
+_STEP_PARAMETERS = 20
 FULL_SCALE = 2.0**8
 """The scale of the loss in fp16: at the initial one the first steps are often skipped."""
 
@@ -140,27 +139,29 @@ class StepCheck:
         checks_all: bool | None = None,
     ) -> None:
         self._checks_all = engine.plan.precision.rounds_maps if checks_all is None else checks_all
-        self._plain = self._checks_all or training is not None
+        self._checks_plain = self._checks_all or training is not None
         self._engine = engine
         self._training = training
         self._errors = errors
         if engine.arithmetic.loss_scale is not None:
             engine.arithmetic.loss_scale.value = FULL_SCALE
         self._comms: list[MPI.Intracomm] = []
-        self._layers: list[Any] = []
-        self._losses: list[LossCheck] = []
+        self._layer_handles: list[Any] = []
+        self._loss_checks: list[LossCheck] = []
         self._checks: list[tuple[nn.Module, OperatorCheck]] = []
         self.calls = 0
         for coordinates, stage in zip(engine.coordinates, engine.stages, strict=True):
             if "operators" in names:
                 checks = list(self._create_checks(coordinates, stage))
                 self._checks += checks
-                batches = self._batches(coordinates)
-                self.calls += sum(self._max_calls(check) or batches for _, check in checks)
-            passes = 1 if training is None else 2
-            self.calls += passes * len(list(stage.children())) * self._batches(coordinates)
+                batch_count = self._count_batches(coordinates)
+                self.calls += sum(self._max_calls(check) or batch_count for _, check in checks)
+            passes_per_batch = 1 if training is None else 2
+            self.calls += (
+                passes_per_batch * len(list(stage.children())) * self._count_batches(coordinates)
+            )
             if training is not None:  # sums and updates
-                self.calls += 2 * len(list(stage.parameters())) // _PARAMETERS
+                self.calls += 2 * len(list(stage.parameters())) // _STEP_PARAMETERS
 
     def run(self, progress: Progress = NO_PROGRESS) -> None:
         """Run a step, and compare.
@@ -189,19 +190,19 @@ class StepCheck:
 
         # Hooks check calls that still wait for gradients when they are removed, over communicators
         # that are freed afterwards.
-        for hook in (*hooks, *self._layers):
+        for hook in (*hooks, *self._layer_handles):
             hook.remove()
-        for loss in self._losses:
-            loss.finish()
+        for loss_check in self._loss_checks:
+            loss_check.finish()
         for comm in self._comms:
             comm.Free()
 
         checksums.compare(engine.world, errors.stage_boundaries)
         if sums is not None:
-            sums.compare(errors.gradient_sums, progress, 1 / _PARAMETERS)
+            sums.compare(errors.gradient_sums, progress, 1 / _STEP_PARAMETERS)
             sums.remove()
         if updates is not None:
-            updates.compare(errors.weight_updates, progress, 1 / _PARAMETERS)
+            updates.compare(errors.weight_updates, progress, 1 / _STEP_PARAMETERS)
 
     def _install_hooks(
         self, module: nn.Module, check: OperatorCheck, progress: Progress
@@ -227,31 +228,31 @@ class StepCheck:
         """
         return 1 if isinstance(check, PlainCheck) and not self._checks_all else None
 
-    def _batches(self, coordinates: RankCoordinates) -> int:
+    def _count_batches(self, coordinates: RankCoordinates) -> int:
         return sum(batch.direction == coordinates.direction for batch in self._engine.plan.batches)
 
     def _watch_losses(self) -> None:
         engine = self._engine
         plan = engine.plan
-        last = len(engine.plan.layout.stages) - 1
+        last_stage = len(engine.plan.layout.stages) - 1
         if self._training is None or not self._checks_all:
             return
-        images = sum(batch.size for batch in plan.batches)
+        image_count = sum(batch.size for batch in plan.batches)
         for coordinates, runner in zip(engine.coordinates, engine.runners, strict=True):
-            if coordinates.stage != last:
+            if coordinates.stage != last_stage:
                 continue
             tiles = None
-            if plan.model.is_segmentation and plan.layout.stages[last].spatial:
+            if plan.model.is_segmentation and plan.layout.stages[last_stage].spatial:
                 ranks = plan.layout.list_stage_ranks(
-                    last, coordinates.replica, coordinates.direction
+                    last_stage, coordinates.replica, coordinates.direction
                 )
                 tiles = self._create_comm(ranks)
-            self._losses.append(
+            self._loss_checks.append(
                 LossCheck(
                     f"stage {coordinates.stage}",
                     runner,
                     ExactLoss(plan.loss, plan.model.targets_per_image, tiles),
-                    images,
+                    image_count,
                     engine.arithmetic.scale,
                     self._errors.operators,
                 )
@@ -260,13 +261,15 @@ class StepCheck:
     def _watch_layers(self, stage: nn.Module, progress: Progress, *, learns: bool) -> None:
         """Report progress after each layer, too, since there may be few checked operators."""
 
-        def leave(_: nn.Module, __: object, output: Any) -> None:
+        def advance_progress(_: nn.Module, __: object, output: Any) -> None:
             progress.advance()
-            first = output if isinstance(output, torch.Tensor) else output[0]
-            if learns and first.requires_grad:
-                first.register_hook(lambda _: progress.advance())
+            first_output = output if isinstance(output, torch.Tensor) else output[0]
+            if learns and first_output.requires_grad:
+                first_output.register_hook(lambda _: progress.advance())
 
-        self._layers += [layer.register_forward_hook(leave) for layer in stage.children()]
+        self._layer_handles += [
+            layer.register_forward_hook(advance_progress) for layer in stage.children()
+        ]
 
     def _create_checks(
         self, coordinates: RankCoordinates, stage: nn.Module
@@ -281,38 +284,49 @@ class StepCheck:
         # All ranks create their communicators, including those without any check.
         stage_comm = self._create_comm(ranks_by_replica[coordinates.replica])
         norm_comm = stage_comm
-        first = 0
+        first_rank = 0
         if plan.statistics == "replicas":
             norm_comm = self._create_comm([rank for ranks in ranks_by_replica for rank in ranks])
-            first = coordinates.replica * layout_stage.ranks
+            first_rank = coordinates.replica * layout_stage.ranks
         if plan.fused_layers and layout_stage.spatial:
             return
 
-        sharers = (
-            range(first, first + layout_stage.ranks) if layout_stage.spatial else [norm_comm.rank]
+        sharing_ranks = (
+            range(first_rank, first_rank + layout_stage.ranks)
+            if layout_stage.spatial
+            else [norm_comm.rank]
         )
-        multiplying = Rounding.from_precision(plan.precision)
+        product_rounding = Rounding.from_precision(plan.precision)
         errors = self._errors.operators
-        plain = dict(own_operators(plan, stage, checks_all=self._checks_all)) if self._plain else {}
+        plain_operators = (
+            dict(list_plain_operators(plan, stage, checks_all=self._checks_all))
+            if self._checks_plain
+            else {}
+        )
 
         for name, module in stage.named_modules():
             label = f"stage {coordinates.stage}, {name}"
             rounding = (
-                multiplying if isinstance(module, MULTIPLYING) else multiplying.without_factors
+                product_rounding
+                if isinstance(module, MULTIPLYING)
+                else product_rounding.without_factors
             )
-            kind = next(
-                (kind for type_, kind in CHECKED_AS.items() if isinstance(module, type_)), None
+            method = next(
+                (method for type_, method in CHECKED_AS.items() if isinstance(module, type_)), None
             )
-            if kind is OperatorKind.WINDOW:
+            if method is CheckMethod.WINDOW:
                 assert isinstance(module, SpatialConv2d | TiledPool), "by CHECKED_AS"
                 yield module, WindowCheck(label, module, stage_comm, plan.dtype, rounding, errors)
-            elif kind is OperatorKind.NORM and (name in plain or norm_comm.size > 1):
+            elif method is CheckMethod.NORM and (name in plain_operators or norm_comm.size > 1):
                 assert isinstance(module, nn.BatchNorm2d), "by CHECKED_AS"
-                yield module, NormCheck(label, module, norm_comm, list(sharers), rounding, errors)
-            elif kind is OperatorKind.WHOLE_IMAGE:
+                yield (
+                    module,
+                    NormCheck(label, module, norm_comm, list(sharing_ranks), rounding, errors),
+                )
+            elif method is CheckMethod.WHOLE_IMAGE:
                 assert isinstance(module, SpatialGlobalAvgPool2d | AllGather), "by CHECKED_AS"
                 yield module, WholeImageCheck(label, module, stage_comm, rounding, errors)
-            elif name in plain:
+            elif name in plain_operators:
                 assert isinstance(module, PlainOperator), "normalisations have a branch above"
                 yield (
                     module,
@@ -325,26 +339,3 @@ class StepCheck:
         comm = create_group(self._engine.world, ranks)
         self._comms.append(comm)
         return comm
-
-
-def own_operators(
-    plan: ModelPlan, stage: nn.Module, *, checks_all: bool
-) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the operators of a stage that one rank computes, with their names.
-
-    Args:
-        plan: The model.
-        stage: The rank's part of it.
-        checks_all: Whether all of them are checked, or only those that multiply.
-    """
-    kinds = _ALL_PLAIN if checks_all else MULTIPLYING
-    operators = [pair for pair in stage.named_modules() if isinstance(pair[1], kinds)]
-    if not isinstance(plan.model, ImportedModel):
-        yield from operators
-        return
-    used_once = find_used_once(stage)
-    yield from (
-        (name, module)
-        for name, module in operators
-        if module in used_once and is_plain_torch(module)
-    )

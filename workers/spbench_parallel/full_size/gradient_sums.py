@@ -17,7 +17,7 @@ from torch import nn
 
 from spbench_core.layout.stages import RankCoordinates
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import Rounding, split_flat
+from spbench_parallel.full_size.bound import Rounding, split_into_blocks
 from spbench_parallel.full_size.regions import sum_over_ranks
 from spbench_parallel.groups import create_group
 from spbench_parallel.p2p.mpi import mpi_buffer
@@ -39,7 +39,7 @@ class GradientSums:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sums: dict[nn.Parameter, torch.Tensor] = {}
-        self._sizes: dict[nn.Parameter, float] = {}
+        self._norm_sums: dict[nn.Parameter, float] = {}
         self._scale = engine.arithmetic.scale
         self._handles: list[Any] = [
             parameter.register_hook(self._create_adder(parameter))
@@ -55,17 +55,19 @@ class GradientSums:
 
     def _create_adder(self, parameter: nn.Parameter) -> Callable[[torch.Tensor], None]:
         def add(gradient: torch.Tensor) -> None:
-            wide = gradient.detach().double() / self._scale
-            self._sizes[parameter] = self._sizes.get(parameter, 0.0) + float(wide.norm())
+            wide_gradient = gradient.detach().double() / self._scale
+            self._norm_sums[parameter] = self._norm_sums.get(parameter, 0.0) + float(
+                wide_gradient.norm()
+            )
             if parameter in self._sums:
-                self._sums[parameter] += wide
+                self._sums[parameter] += wide_gradient
             else:
-                self._sums[parameter] = wide
+                self._sums[parameter] = wide_gradient
 
         return add
 
     def compare(
-        self, worst: WorstError, progress: Progress = NO_PROGRESS, steps: float = 1
+        self, worst: WorstError, progress: Progress = NO_PROGRESS, steps_per_parameter: float = 1
     ) -> None:
         """Compare the gradients of the step with these sums.
 
@@ -74,7 +76,7 @@ class GradientSums:
         Args:
             worst: Collects the errors.
             progress: The progress over the parameters of this rank.
-            steps: The steps of a parameter.
+            steps_per_parameter: The steps of a parameter.
         """
         engine = self._engine
         layout = engine.plan.layout
@@ -91,11 +93,16 @@ class GradientSums:
             )
             if world.rank in ranks:
                 comm = create_group(world, ranks)
-                self._compare_stage(comm, stage, worst, progress, steps)
+                self._compare_stage(comm, stage, worst, progress, steps_per_parameter)
                 comm.Free()
 
     def _compare_stage(
-        self, comm: MPI.Intracomm, stage: int, worst: WorstError, progress: Progress, steps: float
+        self,
+        comm: MPI.Intracomm,
+        stage: int,
+        worst: WorstError,
+        progress: Progress,
+        steps_per_parameter: float,
     ) -> None:
         engine = self._engine
         plan = self._engine.plan
@@ -104,47 +111,54 @@ class GradientSums:
             for coordinates, module in zip(engine.coordinates, engine.stages, strict=True)
             if coordinates.stage == stage
         ]
-        sums = _StageSum(
-            comm, adds=any(_counts(coordinates) for coordinates, _ in parameters_by_coordinates)
+        stage_sum = _StageSum(
+            comm,
+            has_addend=any(_counts(coordinates) for coordinates, _ in parameters_by_coordinates),
         )
         precision = FP64 if plan.precision.weights == torch.float64 else FP32
-        unit = _SLACK * Rounding.from_precision(precision).sums
+        bound_per_norm = _SLACK * Rounding.from_precision(precision).sums
         for name in parameters_by_coordinates[0][1]:
-            parts = [
-                self._local_part(coordinates, parameters[name])
+            local_parts = [
+                self._take_local_part(coordinates, parameters[name])
                 for coordinates, parameters in parameters_by_coordinates
             ]
-            sum_and_size = sums.compute(functools.reduce(torch.add, parts)).div_(
+            sum_and_norm = stage_sum.compute(functools.reduce(torch.add, local_parts)).div_(
                 plan.layout.replicas
             )
-            expected = sum_and_size[:-1]
-            bound = unit * float(sum_and_size[-1]) + 1e-300
+            expected = sum_and_norm[:-1]
+            bound = bound_per_norm * float(sum_and_norm[-1]) + 1e-300
             for coordinates, parameters in parameters_by_coordinates:
-                progress.advance(steps)
+                progress.advance(steps_per_parameter)
                 if plan.master_comm and coordinates.direction != plan.owner:
                     continue
                 gradient = parameters[name].grad
                 assert gradient is not None, "all gradients are views of one tensor"
-                worst.add(_distance(gradient, expected) / bound, 1.0, f"{name} of stage {stage}")
-        sums.free()
+                worst.add(
+                    _compute_distance(gradient, expected) / bound, 1.0, f"{name} of stage {stage}"
+                )
+        stage_sum.free()
 
-    def _local_part(self, coordinates: RankCoordinates, parameter: nn.Parameter) -> torch.Tensor:
+    def _take_local_part(
+        self, coordinates: RankCoordinates, parameter: nn.Parameter
+    ) -> torch.Tensor:
         """Return this rank's part of a sum, followed by its part of the sum's size."""
-        part = torch.zeros(parameter.numel() + 1, dtype=torch.float64)
+        sum_and_norm = torch.zeros(parameter.numel() + 1, dtype=torch.float64)
         if _counts(coordinates) and parameter in self._sums:
-            part[:-1] = self._sums.pop(parameter).cpu().reshape(-1)
-            part[-1] = self._sizes[parameter]
-        return part
+            sum_and_norm[:-1] = self._sums.pop(parameter).cpu().reshape(-1)
+            sum_and_norm[-1] = self._norm_sums[parameter]
+        return sum_and_norm
 
 
-def _distance(values: torch.Tensor, expected: torch.Tensor) -> float:
+def _compute_distance(values: torch.Tensor, expected: torch.Tensor) -> float:
     """Return the norm of the difference of two tensors.
 
     The second is flat and in float64.
     """
     squares = (
         float((piece.cpu().double() - expected_piece).square().sum())
-        for piece, expected_piece in zip(split_flat(values), split_flat(expected), strict=True)
+        for piece, expected_piece in zip(
+            split_into_blocks(values), split_into_blocks(expected), strict=True
+        )
     )
     return math.sqrt(sum(squares))
 
@@ -154,19 +168,19 @@ class _StageSum:
 
     Args:
         comm: The stage's ranks, which must create, call and free it together.
-        adds: Whether this rank has an addend.
+        has_addend: Whether this rank has an addend.
     """
 
-    def __init__(self, comm: MPI.Intracomm, *, adds: bool) -> None:
+    def __init__(self, comm: MPI.Intracomm, *, has_addend: bool) -> None:
         self._comm = comm
-        self._adds = adds
-        self._adders = comm.Split(int(adds), comm.rank)
-        self._first = comm.allgather(adds).index(True)
+        self._has_addend = has_addend
+        self._adders = comm.Split(int(has_addend), comm.rank)
+        self._first_adder = comm.allgather(has_addend).index(True)
 
     def compute(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum, which may overwrite the values."""
-        total = sum_over_ranks(self._adders, values) if self._adds else values
-        self._comm.Bcast([mpi_buffer(total), MPI.BYTE], self._first)
+        total = sum_over_ranks(self._adders, values) if self._has_addend else values
+        self._comm.Bcast([mpi_buffer(total), MPI.BYTE], self._first_adder)
         return total
 
     def free(self) -> None:

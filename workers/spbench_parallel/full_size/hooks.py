@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from spbench_parallel.full_size.calls import OperatorCall, OperatorCheck
-from spbench_parallel.full_size.whole_image import NormCheck
+from spbench_parallel.full_size.norms import NormCheck
 from spbench_parallel.progress import Progress
 
 

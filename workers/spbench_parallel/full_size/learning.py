@@ -15,7 +15,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.bound import (
     Rounding,
     ScaleError,
-    split_flat,
+    split_into_blocks,
 )
 from spbench_parallel.full_size.calls import OperatorErrors
 from spbench_parallel.pipeline.stage_runner import StageRunner
@@ -25,7 +25,7 @@ from spbench_parallel.training.updates import Updates
 from spbench_parallel.verify.worst_error import WorstError
 
 # Last bits that the few sums and roundings of a loss, or of an update, may be off.
-_SUMS = 16.0
+_SUM_SLACK = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class LossCheck:
         self._runner = runner
         self._loss = loss
         self._errors = errors
-        self._share = 1.0 / images
+        self._image_share = 1.0 / images
         self._scale = scale
-        self._total = 0.0
-        self._handle: Any = runner.module.register_forward_hook(self._leave)
+        self._expected_loss = 0.0
+        self._handle: Any = runner.module.register_forward_hook(self._check_logits)
         self._forward = runner.forward
         self._micro_batch = 0
         runner.forward = self._run_forward  # type: ignore[method-assign]
@@ -104,36 +104,38 @@ class LossCheck:
         self._handle.remove()
         self._runner.forward = self._forward  # type: ignore[method-assign]
         loss = torch.tensor(self._runner.loss, dtype=torch.float64)
-        bound = _SUMS * Rounding.from_dtype(torch.float32).work * abs(self._total) + 1e-300
+        bound = (
+            _SUM_SLACK * Rounding.from_dtype(torch.float32).work * abs(self._expected_loss) + 1e-300
+        )
         self._errors.worst_element.add(
-            abs(float(loss) - self._total) / bound, 1.0, f"{self._name}: loss"
+            abs(float(loss) - self._expected_loss) / bound, 1.0, f"{self._name}: loss"
         )
 
     def _run_forward(self, micro_batch: int) -> None:
         self._micro_batch = micro_batch
         self._forward(micro_batch)
 
-    def _leave(self, _: nn.Module, __: Any, logits: torch.Tensor) -> None:
+    def _check_logits(self, _: nn.Module, __: Any, logits: torch.Tensor) -> None:
         targets = self._runner.targets(self._micro_batch).to(logits.device)
         with torch._C.DisableTorchFunction(), torch.enable_grad():
-            wide = logits.detach().double().requires_grad_()
-            loss = self._loss.compute(wide, targets) * self._share
-            self._total += float(loss.detach()) / self._loss.shares
-            (expected,) = torch.autograd.grad(loss * self._scale, wide)
+            wide_logits = logits.detach().double().requires_grad_()
+            loss = self._loss.compute(wide_logits, targets) * self._image_share
+            self._expected_loss += float(loss.detach()) / self._loss.shares
+            (expected,) = torch.autograd.grad(loss * self._scale, wide_logits)
         logits.register_hook(lambda gradient: self._compare(gradient.detach(), expected))
 
     def _compare(self, gradient: torch.Tensor, expected: torch.Tensor) -> None:
         rounding = Rounding.from_dtype(gradient.dtype)
         label = f"{self._name}: gradient of the logits"
         # A small gradient is the difference of a probability from 1.
-        sizes = expected.abs() + self._share / self._loss.pixels * self._scale
-        bound = rounding.work * (2.0 * expected.norm()) + _SUMS * rounding.sums * sizes.norm()
+        sizes = expected.abs() + self._image_share / self._loss.pixels * self._scale
+        bound = rounding.work * (2.0 * expected.norm()) + _SUM_SLACK * rounding.sums * sizes.norm()
         self._errors.worst_element.add(
             float((gradient.double() - expected).norm() / bound), 1.0, label
         )
-        scale = ScaleError(rounding)
-        scale.add(gradient, expected, sizes)
-        self._errors.worst_scale.add(scale.error, 1.0, label)
+        scale_error = ScaleError(rounding)
+        scale_error.add(gradient, expected, sizes)
+        self._errors.worst_scale.add(scale_error.error, 1.0, label)
 
 
 class UpdateCheck:
@@ -153,14 +155,14 @@ class UpdateCheck:
         ]
 
     def compare(
-        self, worst: WorstError, progress: Progress = NO_PROGRESS, steps: float = 1
+        self, worst: WorstError, progress: Progress = NO_PROGRESS, steps_per_parameter: float = 1
     ) -> None:
         """Compare the weights with an update in float64 by the summed gradients.
 
         Args:
             worst: Collects the errors.
             progress: The progress over the parameters.
-            steps: The steps of a parameter.
+            steps_per_parameter: The steps of a parameter.
         """
         skipped = self._engine.arithmetic.skipped_steps > 0
         plan = self._engine.plan
@@ -171,13 +173,13 @@ class UpdateCheck:
                 continue
             for name, parameter in stage.named_parameters():
                 assert parameter.grad is not None, "all gradients are views of one tensor"
-                wide = nn.Parameter(before[name].double())
-                wide.grad = parameter.grad.double()
+                wide_parameter = nn.Parameter(before[name].double())
+                wide_parameter.grad = parameter.grad.double()
                 if not skipped:
-                    Updates(self._training, [wide]).step()
+                    Updates(self._training, [wide_parameter]).step()
                 label = f"{name} of stage {coordinates.stage}"
-                self._compare(worst, parameter, before[name], wide, label)
-                progress.advance(steps)
+                self._compare(worst, parameter, before[name], wide_parameter, label)
+                progress.advance(steps_per_parameter)
 
     def _compare(
         self,
@@ -188,27 +190,30 @@ class UpdateCheck:
         label: str,
     ) -> None:
         rounding = Rounding.from_dtype(weights.dtype)
-        scale = ScaleError(rounding)
-        error = 0.0
-        size = 0.0
-        changed = 0.0
+        scale_error = ScaleError(rounding)
+        error_squares = 0.0
+        weight_squares = 0.0
+        change_squares = 0.0
         for values, old_values, expected_values in zip(
-            *map(split_flat, (weights, before, expected)), strict=True
+            *map(split_into_blocks, (weights, before, expected)), strict=True
         ):
             old = old_values.double()
             new = values.double()
             change = expected_values - old
-            error += float((new - expected_values).square().sum())
-            size += float(old.square().sum())
-            changed += float(change.square().sum())
-            scale.add(new - old, change, change.abs(), old.abs())
-            scale.allow(_lost_changes(change.abs(), old.abs() * rounding.work))
-        bound = rounding.work * (math.sqrt(size) + _SUMS * math.sqrt(changed)) + 1e-300
-        worst.add(math.sqrt(error) / bound, 1.0, label)
-        worst.add(scale.error, 1.0, f"{label}, its change")
+            error_squares += float((new - expected_values).square().sum())
+            weight_squares += float(old.square().sum())
+            change_squares += float(change.square().sum())
+            scale_error.add(new - old, change, change.abs(), old.abs())
+            scale_error.allow(_bound_lost_changes(change.abs(), old.abs() * rounding.work))
+        bound = (
+            rounding.work * (math.sqrt(weight_squares) + _SUM_SLACK * math.sqrt(change_squares))
+            + 1e-300
+        )
+        worst.add(math.sqrt(error_squares) / bound, 1.0, label)
+        worst.add(scale_error.error, 1.0, f"{label}, its change")
 
 
-def _lost_changes(changes: torch.Tensor, steps: torch.Tensor) -> float:
+def _bound_lost_changes(changes: torch.Tensor, grid_steps: torch.Tensor) -> float:
     """Return an upper bound of the effect of small changes that rounding may lose.
 
     Weights are rounded to the grid of their format: a change below half a step of the grid is lost,
@@ -216,7 +221,7 @@ def _lost_changes(changes: torch.Tensor, steps: torch.Tensor) -> float:
 
     Args:
         changes: The sizes of the changes.
-        steps: The largest steps of the grid at the weights.
+        grid_steps: The largest steps of the grid at the weights.
     """
-    is_small = changes < 2.0 * steps
-    return float((torch.minimum(changes, steps / 2.0) * changes * is_small).sum())
+    is_small = changes < 2.0 * grid_steps
+    return float((torch.minimum(changes, grid_steps / 2.0) * changes * is_small).sum())

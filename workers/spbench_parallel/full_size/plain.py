@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
@@ -13,18 +13,24 @@ from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     Rounding,
     ScaleError,
-    length,
-    worst_pixel,
+    find_worst_pixel,
+    pixel_norms,
 )
 from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.winograd import amplify, may_use_winograd
+from spbench_parallel.models.imported.model import ImportedModel
+from spbench_parallel.models.imported.plain_modules import find_used_once, is_plain_torch
 from spbench_parallel.models.modules import ShiftedConv2d
+from spbench_parallel.plan import ModelPlan
 
 PlainOperator = nn.Conv2d | nn.Linear | nn.AvgPool2d | nn.AdaptiveAvgPool2d | nn.MaxPool2d | nn.ReLU
 """Operators that are linear, or that select values.
 
 For linear ones, the operator of magnitudes is the sum of magnitudes.
 """
+_ALL_PLAIN = (PlainOperator, nn.BatchNorm2d)
+MULTIPLYING = (nn.Conv2d, nn.Linear)
+"""Operators that sum products."""
 Compute = Callable[..., torch.Tensor]
 
 
@@ -37,7 +43,7 @@ class PlainCheck:
     Args:
         name: The operator's name.
         module: The operator.
-        work: The format in which convolutions work.
+        work_dtype: The format in which convolutions work.
         rounding: The rounding of the format.
         errors: Collects the errors.
         biases: Whether gradients of biases are compared. Torch may add them up pixel by pixel, so
@@ -48,7 +54,7 @@ class PlainCheck:
         self,
         name: str,
         module: PlainOperator,
-        work: torch.dtype,
+        work_dtype: torch.dtype,
         rounding: Rounding,
         errors: OperatorErrors,
         *,
@@ -57,12 +63,12 @@ class PlainCheck:
         self._name = name
         self._module = module
         self._errors = errors
-        self._multiplied = work if isinstance(module, nn.Conv2d) else None
+        self._product_dtype = work_dtype if isinstance(module, nn.Conv2d) else None
         self._compute = _create_compute(module)
         kernel = getattr(module, "kernel_size", 1)
-        self._taps = math.prod(kernel) if isinstance(kernel, tuple) else kernel**2
+        self._window_pixels = math.prod(kernel) if isinstance(kernel, tuple) else kernel**2
         # In mixed precision fully connected layers multiply in the format of the weights.
-        self._has_format_of_weights = isinstance(module, nn.Linear) and work.itemsize == 2
+        self._has_format_of_weights = isinstance(module, nn.Linear) and work_dtype.itemsize == 2
         self._rounding = rounding
         self._biases = biases
         self._winograd = (
@@ -76,29 +82,39 @@ class PlainCheck:
         parameters = {
             name: parameter.detach() for name, parameter in self._module.named_parameters()
         }
-        multiplied = [
-            parameter.to(self._multiplied or parameter.dtype).double()
+        wide_parameters = [
+            parameter.to(self._product_dtype or parameter.dtype).double()
             for parameter in parameters.values()
         ]
         pixels = call.pixels.double()
-        gradient = call.output_gradient
-        wide = None if gradient is None else gradient.double()
-        expected = self._passes(pixels, multiplied, wide)
+        output_gradient = call.output_gradient
+        wide_gradient = None if output_gradient is None else output_gradient.double()
+        references = self._run_passes(pixels, wide_parameters, wide_gradient)
         # These select by value, and would select other magnitudes.
         selects = isinstance(self._module, nn.MaxPool2d | nn.ReLU)
-        sizes = self._passes(
+        magnitudes = self._run_passes(
             pixels if selects else pixels.abs(),
-            [parameter.abs() for parameter in multiplied],
-            None if wide is None else wide.abs(),
+            [parameter.abs() for parameter in wide_parameters],
+            None if wide_gradient is None else wide_gradient.abs(),
         )
 
-        forward = back = None
+        winograd_output = winograd_gradient = None
         if self._winograd:
-            forward, back = self._amplify_sizes(pixels, multiplied, wide)
-        self._compare("output", call.output, expected[0], sizes[0].abs(), forward)
+            winograd_output, winograd_gradient = self._amplify_magnitudes(
+                pixels, wide_parameters, wide_gradient
+            )
+        self._compare("output", call.output, references[0], magnitudes[0].abs(), winograd_output)
         if call.input_gradient is not None:
-            self._compare("input gradient", call.input_gradient, expected[1], sizes[1], back)
-        for name, reference, size in zip(parameters, expected[2:], sizes[2:], strict=False):
+            self._compare(
+                "input gradient",
+                call.input_gradient,
+                references[1],
+                magnitudes[1],
+                winograd_gradient,
+            )
+        for name, reference, magnitude in zip(
+            parameters, references[2:], magnitudes[2:], strict=False
+        ):
             if reference.dim() == 1 and not self._biases:
                 continue
             parameter_gradient = call.parameter_gradients.get(name)
@@ -107,9 +123,9 @@ class PlainCheck:
                     math.inf, 1.0, f"{self._name}: {name} has no gradient"
                 )
             else:
-                self._compare(f"gradient of {name}", parameter_gradient, reference, size)
+                self._compare(f"gradient of {name}", parameter_gradient, reference, magnitude)
 
-    def _passes(
+    def _run_passes(
         self, pixels: torch.Tensor, parameters: list[torch.Tensor], gradient: torch.Tensor | None
     ) -> tuple[torch.Tensor, ...]:
         """Return the output, and the gradients of input and parameters."""
@@ -121,30 +137,34 @@ class PlainCheck:
             return (output.detach(),)
         return (output.detach(), *torch.autograd.grad(output, inputs, gradient))
 
-    def _amplify_sizes(
+    def _amplify_magnitudes(
         self, pixels: torch.Tensor, parameters: list[torch.Tensor], gradient: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the magnitudes of Winograd's algorithm for output and input gradient."""
         module = self._module
         weight = parameters[0]
         assert isinstance(module, nn.Conv2d), "others have no windows"
-        squares = pixels.square().sum(1, keepdim=True).requires_grad_(gradient is not None)
+        pixel_squares = pixels.square().sum(1, keepdim=True).requires_grad_(gradient is not None)
         with torch.enable_grad():
-            reach = functional.conv2d(squares, weight.new_ones(1, 1, 3, 3), None, 1, module.padding)
+            window_squares = functional.conv2d(
+                pixel_squares, weight.new_ones(1, 1, 3, 3), None, 1, module.padding
+            )
         weight_norm = float(weight.norm())
-        forward = amplify(reach.detach()).sqrt()[:, 0] * weight_norm
+        output_magnitude = amplify(window_squares.detach()).sqrt()[:, 0] * weight_norm
         if gradient is None:
-            return forward, None
-        (spread,) = torch.autograd.grad(reach, squares, gradient.square().sum(1, keepdim=True))
-        return forward, amplify(spread).sqrt()[:, 0] * weight_norm
+            return output_magnitude, None
+        (gradient_squares,) = torch.autograd.grad(
+            window_squares, pixel_squares, gradient.square().sum(1, keepdim=True)
+        )
+        return output_magnitude, amplify(gradient_squares).sqrt()[:, 0] * weight_norm
 
     def _compare(
         self,
         label: str,
         values: torch.Tensor,
         expected: torch.Tensor,
-        size: torch.Tensor,
-        summed: torch.Tensor | None = None,
+        magnitude: torch.Tensor,
+        winograd_magnitude: torch.Tensor | None = None,
     ) -> None:
         rounding = (
             Rounding.from_dtype(values.dtype) if self._has_format_of_weights else self._rounding
@@ -155,36 +175,44 @@ class PlainCheck:
             return
 
         # Gradients of parameters have one pixel, with all values as its channels.
-        pool = isinstance(self._module, nn.MaxPool2d | nn.AvgPool2d)
+        is_pool = isinstance(self._module, nn.MaxPool2d | nn.AvgPool2d)
         # Torch sums the gradients of overlapping windows in the number format of the maps.
-        parts = size if pool and label == "input gradient" else None
-        maps = expected.dim() == 4 and "gradient of" not in label
+        rounded_parts = magnitude if is_pool and label == "input gradient" else None
+        is_map = expected.dim() == 4 and "gradient of" not in label
         values_4d = (
-            values.detach().double() if maps else values.detach().double().reshape(1, -1, 1, 1)
+            values.detach().double() if is_map else values.detach().double().reshape(1, -1, 1, 1)
         )
         expected_4d = expected.reshape(values_4d.shape)
-        sizes = size.reshape(values_4d.shape)
+        magnitude_4d = magnitude.reshape(values_4d.shape)
 
-        lengths = length(expected_4d) if parts is None else length(expected_4d) + length(sizes)
-        wide = STATISTICS_SLACK * length(sizes)
-        if summed is not None:
-            wide = torch.maximum(wide, summed)
-        bound = rounding.bound(lengths, wide, math.inf, expected_4d.shape[1], length(sizes))
-        error, (row, col) = worst_pixel(values_4d, expected_4d, bound)
-        position = f" at row {row}, column {col}" if maps else ""
+        norms = (
+            pixel_norms(expected_4d)
+            if rounded_parts is None
+            else pixel_norms(expected_4d) + pixel_norms(magnitude_4d)
+        )
+        sum_magnitude = STATISTICS_SLACK * pixel_norms(magnitude_4d)
+        if winograd_magnitude is not None:
+            sum_magnitude = torch.maximum(sum_magnitude, winograd_magnitude)
+        bound = rounding.bound(
+            norms, sum_magnitude, math.inf, expected_4d.shape[1], pixel_norms(magnitude_4d)
+        )
+        error, (row, col) = find_worst_pixel(values_4d, expected_4d, bound)
+        position = f" at row {row}, column {col}" if is_map else ""
         self._errors.worst_element.add(error, 1.0, name + position)
 
-        scale = ScaleError(rounding)
+        scale_error = ScaleError(rounding)
         if isinstance(self._module, nn.AdaptiveAvgPool2d):
             # All pixels of a channel have the same gradient, with the same rounding.
-            values_4d, expected_4d, sizes = (
-                tensor.mean((2, 3)) for tensor in (values_4d, expected_4d, sizes)
+            values_4d, expected_4d, magnitude_4d = (
+                tensor.mean((2, 3)) for tensor in (values_4d, expected_4d, magnitude_4d)
             )
-        if parts is None:
-            scale.add(values_4d, expected_4d, sizes)
+        if rounded_parts is None:
+            scale_error.add(values_4d, expected_4d, magnitude_4d)
         else:
-            scale.add(values_4d, expected_4d, sizes, sizes, float(self._taps))
-        self._errors.worst_scale.add(scale.error, 1.0, name)
+            scale_error.add(
+                values_4d, expected_4d, magnitude_4d, magnitude_4d, float(self._window_pixels)
+            )
+        self._errors.worst_scale.add(scale_error.error, 1.0, name)
 
 
 def _create_compute(module: PlainOperator) -> Compute:
@@ -208,10 +236,35 @@ def _create_compute(module: PlainOperator) -> Compute:
             return lambda pixels: pixels.mean((2, 3), keepdim=True)
         case nn.ReLU():
             return functional.relu
-    copy = type(module)(**{name: getattr(module, name) for name in _pool_arguments(module)})
-    return copy.__call__
+    unhooked_pool = type(module)(
+        **{name: getattr(module, name) for name in _pool_arguments(module)}
+    )
+    return unhooked_pool.__call__
 
 
 def _pool_arguments(pool: nn.AvgPool2d | nn.MaxPool2d) -> tuple[str, ...]:
     common = "kernel_size", "stride", "padding", "ceil_mode"
     return (*common, "dilation" if isinstance(pool, nn.MaxPool2d) else "count_include_pad")
+
+
+def list_plain_operators(
+    plan: ModelPlan, stage: nn.Module, *, checks_all: bool
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the operators of a stage that one rank computes, with their names.
+
+    Args:
+        plan: The model.
+        stage: The rank's part of it.
+        checks_all: Whether all of them are checked, or only those that multiply.
+    """
+    operator_types = _ALL_PLAIN if checks_all else MULTIPLYING
+    operators = [pair for pair in stage.named_modules() if isinstance(pair[1], operator_types)]
+    if not isinstance(plan.model, ImportedModel):
+        yield from operators
+        return
+    used_once = find_used_once(stage)
+    yield from (
+        (name, module)
+        for name, module in operators
+        if module in used_once and is_plain_torch(module)
+    )

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from spbench_core.layout.tiles import Box, Interval
 from spbench_parallel.p2p.mpi import mpi_buffer
 
-NONE = Box((0, 0), (0, 0))
+EMPTY = Box((0, 0), (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class WindowAxis:
         """Pixels from the first tap to the last."""
         return self.dilation * (self.kernel - 1) + 1
 
-    def readers(self, pixels: Interval, outputs: int) -> Interval:
+    def find_readers(self, pixels: Interval, outputs: int) -> Interval:
         """Return the range of outputs that read any of these pixels."""
         first = -((self.span - 1 - self.padding - pixels[0]) // self.stride)
         last = (pixels[1] - 1 + self.padding) // self.stride
         return max(0, first), min(outputs, last + 1)
 
-    def read(self, outputs: Interval) -> Interval:
+    def find_read(self, outputs: Interval) -> Interval:
         """Return the range of pixels that these outputs read, including padding."""
         first = outputs[0] * self.stride - self.padding
         return first, (outputs[1] - 1) * self.stride - self.padding + self.span
@@ -68,7 +68,7 @@ class Regions:
         axes: tuple[WindowAxis, WindowAxis],
         tiles: Sequence[Box],
         owned_outputs: Sequence[Box],
-        size: tuple[int, int],
+        output_size: tuple[int, int],
         *,
         margin: int = 0,
     ) -> Regions:
@@ -78,20 +78,24 @@ class Regions:
             axes: The window along rows and columns.
             tiles: The pixels that each rank owns.
             owned_outputs: The outputs that each rank owns.
-            size: Rows and columns of the whole output.
+            output_size: Rows and columns of the whole output.
             margin: Rows and columns of outputs around those that read a rank's pixels.
         """
         rows, cols = axes
-        all_outputs = Box((0, size[0]), (0, size[1]))
+        all_outputs = Box((0, output_size[0]), (0, output_size[1]))
         outputs: list[Box] = []
         for tile, own_outputs in zip(tiles, owned_outputs, strict=True):
-            readers = NONE
+            readers = EMPTY
             if not tile.empty:
-                readers = Box(rows.readers(tile.rows, size[0]), cols.readers(tile.cols, size[1]))
+                readers = Box(
+                    rows.find_readers(tile.rows, output_size[0]),
+                    cols.find_readers(tile.cols, output_size[1]),
+                )
                 readers = readers.grow(margin, all_outputs)
-            outputs.append(_hull(readers, own_outputs))
+            outputs.append(_compute_hull(readers, own_outputs))
         inputs = [
-            NONE if box.empty else Box(rows.read(box.rows), cols.read(box.cols)) for box in outputs
+            EMPTY if box.empty else Box(rows.find_read(box.rows), cols.find_read(box.cols))
+            for box in outputs
         ]
         return cls(tuple(tiles), tuple(owned_outputs), tuple(outputs), tuple(inputs))
 
@@ -99,8 +103,8 @@ class Regions:
 def fetch(
     comm: MPI.Intracomm,
     own_tile: torch.Tensor,
-    owned: Sequence[Box],
-    requested: Sequence[Box],
+    owned_boxes: Sequence[Box],
+    requested_boxes: Sequence[Box],
     fill: float = 0.0,
 ) -> torch.Tensor:
     """Return the requested box of this rank in new memory. All ranks must call it.
@@ -108,35 +112,44 @@ def fetch(
     Args:
         comm: The ranks.
         own_tile: This rank's tile, ``batch x channels x rows x cols``.
-        owned: The box of each rank's tile.
-        requested: The box that each rank needs, which may extend beyond the image.
+        owned_boxes: The box of each rank's tile.
+        requested_boxes: The box that each rank needs, which may extend beyond the image.
         fill: The value of pixels that no rank owns.
     """
     rank = comm.rank
     peers = range(comm.size)
-    own_box = requested[rank]
-    shape = (*own_tile.shape[:2], own_box.height, own_box.width)
-    region = torch.full(shape, fill, dtype=own_tile.dtype)
+    own_box = requested_boxes[rank]
+    region_shape = (*own_tile.shape[:2], own_box.height, own_box.width)
+    region = torch.full(region_shape, fill, dtype=own_tile.dtype)
     tile = own_tile.detach().cpu()
 
-    outgoing = [NONE if peer == rank else owned[rank].intersect(requested[peer]) for peer in peers]
-    incoming = [NONE if peer == rank else owned[peer].intersect(own_box) for peer in peers]
-    pieces = [view_box(tile, owned[rank], box).reshape(-1) for box in outgoing]
-    counts = [own_tile.shape[0] * own_tile.shape[1] * box.height * box.width for box in incoming]
-    send_buffer = torch.cat(pieces)
-    receive_buffer = torch.empty(sum(counts), dtype=own_tile.dtype)
-    item_bytes = own_tile.element_size()
+    outgoing = [
+        EMPTY if peer == rank else owned_boxes[rank].intersect(requested_boxes[peer])
+        for peer in peers
+    ]
+    incoming = [EMPTY if peer == rank else owned_boxes[peer].intersect(own_box) for peer in peers]
+    outgoing_pieces = [view_box(tile, owned_boxes[rank], box).reshape(-1) for box in outgoing]
+    incoming_counts = [
+        own_tile.shape[0] * own_tile.shape[1] * box.height * box.width for box in incoming
+    ]
+    send_buffer = torch.cat(outgoing_pieces)
+    receive_buffer = torch.empty(sum(incoming_counts), dtype=own_tile.dtype)
+    value_bytes = own_tile.element_size()
     comm.Alltoallv(
-        [mpi_buffer(send_buffer), [item_bytes * piece.numel() for piece in pieces], MPI.BYTE],
-        [mpi_buffer(receive_buffer), [item_bytes * count for count in counts], MPI.BYTE],
+        [
+            mpi_buffer(send_buffer),
+            [value_bytes * piece.numel() for piece in outgoing_pieces],
+            MPI.BYTE,
+        ],
+        [mpi_buffer(receive_buffer), [value_bytes * count for count in incoming_counts], MPI.BYTE],
     )
 
-    for box, piece in zip(incoming, receive_buffer.split(counts), strict=True):
+    for box, piece in zip(incoming, receive_buffer.split(incoming_counts), strict=True):
         if box.empty:
             continue
         view_box(region, own_box, box).copy_(piece.view(*own_tile.shape[:2], box.height, box.width))
-    local = owned[rank].intersect(own_box)
-    view_box(region, own_box, local).copy_(view_box(tile, owned[rank], local))
+    local = owned_boxes[rank].intersect(own_box)
+    view_box(region, own_box, local).copy_(view_box(tile, owned_boxes[rank], local))
     return region.to(own_tile.device)
 
 
@@ -153,27 +166,27 @@ def view_box(values: torch.Tensor, extent: Box, box: Box) -> torch.Tensor:
     return values[:, :, rows, box.cols[0] - left : box.cols[1] - left]
 
 
-def _hull(left: Box, right: Box) -> Box:
+def _compute_hull(first: Box, second: Box) -> Box:
     """Return the smallest box that contains two boxes."""
-    if left.empty and right.empty:
-        return NONE
-    if left.empty:
-        return right
-    if right.empty:
-        return left
-    return Box(_interval_hull(left.rows, right.rows), _interval_hull(left.cols, right.cols))
+    if first.empty and second.empty:
+        return EMPTY
+    if first.empty:
+        return second
+    if second.empty:
+        return first
+    return Box(_interval_hull(first.rows, second.rows), _interval_hull(first.cols, second.cols))
 
 
-def _interval_hull(left: Interval, right: Interval) -> Interval:
-    return min(left[0], right[0]), max(left[1], right[1])
+def _interval_hull(first: Interval, second: Interval) -> Interval:
+    return min(first[0], second[0]), max(first[1], second[1])
 
 
 def gather_values(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in float64 on the host."""
     local = values.detach().double().cpu().contiguous()
-    gathered = torch.empty((comm.size, *local.shape), dtype=torch.float64)
-    comm.Allgather([mpi_buffer(local), MPI.BYTE], [mpi_buffer(gathered), MPI.BYTE])
-    return gathered
+    values_by_rank = torch.empty((comm.size, *local.shape), dtype=torch.float64)
+    comm.Allgather([mpi_buffer(local), MPI.BYTE], [mpi_buffer(values_by_rank), MPI.BYTE])
+    return values_by_rank
 
 
 def sum_over_ranks(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ from spbench_parallel.plan import ModelPlan
 from spbench_parallel.tensors import TensorTuple
 from spbench_parallel.verify.worst_error import WorstError
 
-_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_INTEGER_DTYPES = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Types that read the bits of a value, by its bytes."""
 _PRIMES = (0x5851F42D4C957F2D, 0x14057B7EF767814F, 0x27BB2EE687B0B0FD, 0x369DEA0F31A53F85)
 _MODULUS = 1 << 64
@@ -78,32 +78,36 @@ class BoundaryChecksums:
                 worst.add(1.0, 0.0, f"{transfer}: nothing arrived")
 
     def _create_adder(
-        self, table: Checksums, coordinates: RankCoordinates, directed_route: DirectedRoute
+        self, checksums: Checksums, coordinates: RankCoordinates, directed_route: DirectedRoute
     ) -> Callable[[TensorTuple], None]:
         """Return a function that adds the checksums of the next micro-batch's tensors."""
         plan = self._plan
         micro_batch = 0
         flow = build_tensor_table(plan.model).select_flow(directed_route.route.tensors)
         stage = plan.layout.stages[coordinates.stage]
-        boxes = [stage.grid.tile(coordinates.tile, data.height, data.width) for data in flow]
-        sizes = [batch.size for batch in plan.batches if batch.direction == coordinates.direction]
+        boxes = [stage.grid.tile(coordinates.tile, map_.height, map_.width) for map_ in flow]
+        batch_sizes = [
+            batch.size for batch in plan.batches if batch.direction == coordinates.direction
+        ]
 
         def add(tensors: TensorTuple) -> None:
             nonlocal micro_batch
-            first, _ = MicroBatch((0, sizes[micro_batch])).member_images(
+            first_image, _ = MicroBatch((0, batch_sizes[micro_batch])).member_images(
                 coordinates.member, stage.members
             )
-            for index, (tensor, box) in enumerate(zip(tensors, boxes, strict=True)):
-                for image, checksum in enumerate(_compute_checksums(tensor.detach(), box), first):
+            for map_index, (tensor, box) in enumerate(zip(tensors, boxes, strict=True)):
+                for image, checksum in enumerate(
+                    _compute_checksums(tensor.detach(), box), first_image
+                ):
                     transfer = BoundaryTransfer(
                         coordinates.replica,
                         coordinates.direction,
                         directed_route,
                         micro_batch,
-                        index,
+                        map_index,
                         image,
                     )
-                    table[transfer] = checksum
+                    checksums[transfer] = checksum
             micro_batch += 1
 
         return add
@@ -132,15 +136,16 @@ def _watch_receiver(receiver: Receiver, add: Callable[[TensorTuple], None]) -> N
 
 def _compute_checksums(tensor: torch.Tensor, box: Box) -> list[int]:
     """Return the checksum of each image's part of a map."""
-    factors = _factors(tensor.shape[1], box, tensor.device)
-    integers = _INTEGERS[tensor.element_size()]
+    position_factors = _make_position_factors(tensor.shape[1], box, tensor.device)
+    integer_dtype = _INTEGER_DTYPES[tensor.element_size()]
     return [
-        int(((image.contiguous().view(integers).long() + 1) * factors).sum()) % _MODULUS
+        int(((image.contiguous().view(integer_dtype).long() + 1) * position_factors).sum())
+        % _MODULUS
         for image in tensor
     ]
 
 
-def _factors(channels: int, box: Box, device: torch.device) -> torch.Tensor:
+def _make_position_factors(channels: int, box: Box, device: torch.device) -> torch.Tensor:
     """Return an odd factor for each position of a box, ``channels x rows x cols``."""
     axes = (0, channels), box.rows, box.cols
     by_channel, by_row, by_col = (
@@ -151,10 +156,10 @@ def _factors(channels: int, box: Box, device: torch.device) -> torch.Tensor:
     return (mixed ^ (mixed >> 29)) | 1
 
 
-def _merge(tables: list[Checksums]) -> Checksums:
+def _merge(checksums_by_rank: list[Checksums]) -> Checksums:
     """Return the checksums of whole images, from those of all ranks' parts."""
     merged: Checksums = {}
-    for table in tables:
-        for transfer, checksum in table.items():
+    for rank_checksums in checksums_by_rank:
+        for transfer, checksum in rank_checksums.items():
             merged[transfer] = (merged.get(transfer, 0) + checksum) % _MODULUS
     return merged

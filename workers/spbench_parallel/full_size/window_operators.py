@@ -19,7 +19,7 @@ from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, Ti
 Compute = Callable[..., torch.Tensor]
 """An operator on all pixels that it reads, without padding: pixels, and parameters if any."""
 # Bytes of the windows that a convolution in float64 writes to memory at once.
-_BAND = 1 << 25
+_BAND_BYTES = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,19 @@ class WindowOperator:
     Attributes:
         axes: Its windows along rows and columns.
         compute: The operator.
-        count: The sum over each window, of an image with one channel.
-        gain: The norm of its weights; 1 without weights.
+        sum_windows: The sum over each window, of an image with one channel.
+        weight_norm: The norm of its weights; 1 without weights.
         terms: The terms of an output's sum.
-        back_terms: The terms of an input gradient's sum.
+        gradient_terms: The terms of an input gradient's sum.
         fill: The value of pixels outside the image.
     """
 
     axes: tuple[WindowAxis, WindowAxis]
     compute: Compute
-    count: Compute
-    gain: float
+    sum_windows: Compute
+    weight_norm: float
     terms: float
-    back_terms: float
+    gradient_terms: float
     fill: float = 0.0
 
 
@@ -51,15 +51,15 @@ class ForwardPass(NamedTuple):
     Attributes:
         parameters: The operator's parameters in float64.
         output: The operator of the pixels.
-        squares: The squared length of each pixel, ``1 x 1 x rows x cols``.
-        reach: The sum of squares over each window: with the gain of the weights, it bounds the
-            magnitude of an output's terms by the inequality of Cauchy and Schwarz.
+        pixel_squares: The squared length of each pixel, ``1 x 1 x rows x cols``.
+        window_squares: The sum of squares over each window. With the norm of the weights, it bounds
+            the magnitude of an output's terms by the inequality of Cauchy and Schwarz.
     """
 
     parameters: list[torch.Tensor]
     output: torch.Tensor
-    squares: torch.Tensor
-    reach: torch.Tensor
+    pixel_squares: torch.Tensor
+    window_squares: torch.Tensor
 
 
 def compute_forward(
@@ -84,47 +84,86 @@ def compute_forward(
     pixels.requires_grad_(learns)
     with torch.enable_grad():
         output = window.compute(pixels, *masks, *parameters)
-        squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
-        squares.requires_grad_(learns)
-        reach = window.count(squares)
-    return ForwardPass(parameters, output, squares, reach)
+        pixel_squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
+        pixel_squares.requires_grad_(learns)
+        window_squares = window.sum_windows(pixel_squares)
+    return ForwardPass(parameters, output, pixel_squares, window_squares)
 
 
-def create_window_operator(module: SpatialConv2d | TiledPool, work: torch.dtype) -> WindowOperator:
+@dataclass(slots=True)
+class ParameterSums:
+    """Gradients of the parameters summed over images, and the size of their terms.
+
+    Attributes:
+        gradients: The sums, one per parameter, in float64 on the host.
+        numbers: The sums of squares of pixels by window and of gradients, and the number of
+            outputs.
+    """
+
+    gradients: list[torch.Tensor]
+    numbers: torch.Tensor
+
+    @classmethod
+    def zeros(cls, parameters: dict[str, torch.Tensor]) -> ParameterSums:
+        """Return sums of 0 for these parameters."""
+        zeros = [
+            torch.zeros(parameter.shape, dtype=torch.float64) for parameter in parameters.values()
+        ]
+        return cls(zeros, torch.zeros(3, dtype=torch.float64))
+
+    def add(
+        self,
+        gradients: tuple[torch.Tensor, ...],
+        window_squares: float,
+        gradient_squares: float,
+        output_count: int,
+    ) -> None:
+        for total, gradient in zip(self.gradients, gradients, strict=True):
+            total.add_(gradient.cpu())
+        self.numbers += torch.tensor(
+            [window_squares, gradient_squares, output_count], dtype=torch.float64
+        )
+
+
+def create_window_operator(
+    module: SpatialConv2d | TiledPool, work_dtype: torch.dtype
+) -> WindowOperator:
     """Return a tiled convolution or pool as an operator in plain torch.
 
     Args:
         module: The tiled operator.
-        work: The number format of its products.
+        work_dtype: The number format of its products.
     """
     if isinstance(module, SpatialConv2d):
-        return _create_convolution(module, work)
+        return _create_convolution(module, work_dtype)
     assert isinstance(module, SpatialMaxPool2d | SpatialAvgPool2d), "there are no other pools"
-    rows, cols = expand_pair(module.kernel_size)
+    kernel_rows, kernel_cols = expand_pair(module.kernel_size)
     strides = expand_pair(module.stride)
     paddings = expand_pair(module.padding)
     dilations = expand_pair(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
-    axes = tuple(map(WindowAxis, (rows, cols), strides, paddings, dilations))
+    axes = tuple(map(WindowAxis, (kernel_rows, kernel_cols), strides, paddings, dilations))
 
-    def count(squares: torch.Tensor) -> torch.Tensor:
-        ones = squares.new_ones((1, 1, rows, cols))
+    def sum_windows(squares: torch.Tensor) -> torch.Tensor:
+        ones = squares.new_ones((1, 1, kernel_rows, kernel_cols))
         return functional.conv2d(squares, ones, None, strides, 0, dilations)
 
     def compute_max(pixels: torch.Tensor) -> torch.Tensor:
-        return functional.max_pool2d(pixels, (rows, cols), strides, 0, dilations)
+        return functional.max_pool2d(pixels, (kernel_rows, kernel_cols), strides, 0, dilations)
 
     def compute_mean(pixels: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-        share_inside = functional.avg_pool2d(inside, (rows, cols), strides)
-        return functional.avg_pool2d(pixels, (rows, cols), strides) / share_inside
+        share_inside = functional.avg_pool2d(inside, (kernel_rows, kernel_cols), strides)
+        return functional.avg_pool2d(pixels, (kernel_rows, kernel_cols), strides) / share_inside
 
-    terms = rows * cols
+    terms = kernel_rows * kernel_cols
     if isinstance(module, SpatialMaxPool2d):
-        return WindowOperator((axes[0], axes[1]), compute_max, count, 1.0, 1.0, terms, -math.inf)
-    return WindowOperator((axes[0], axes[1]), compute_mean, count, 1.0, terms, terms)
+        return WindowOperator(
+            (axes[0], axes[1]), compute_max, sum_windows, 1.0, 1.0, terms, -math.inf
+        )
+    return WindowOperator((axes[0], axes[1]), compute_mean, sum_windows, 1.0, terms, terms)
 
 
-def _create_convolution(module: SpatialConv2d, work: torch.dtype) -> WindowOperator:
-    weight = module.weight.detach().to(work).double()
+def _create_convolution(module: SpatialConv2d, work_dtype: torch.dtype) -> WindowOperator:
+    weight = module.weight.detach().to(work_dtype).double()
     dilation = expand_pair(module.dilation)
     groups = module.groups
     # A shifted convolution reads the last pixel of windows of 2x2.
@@ -151,14 +190,14 @@ def _create_convolution(module: SpatialConv2d, work: torch.dtype) -> WindowOpera
     ) -> torch.Tensor:
         return _convolve_in_bands(select_read(pixels), weight, bias, strides, dilation, groups)
 
-    def count(squares: torch.Tensor) -> torch.Tensor:
+    def sum_windows(squares: torch.Tensor) -> torch.Tensor:
         return functional.conv2d(select_read(squares), ones, None, strides, 0, dilation)
 
     taps = ones.numel()
     return WindowOperator(
         (axes[0], axes[1]),
         compute,
-        count,
+        sum_windows,
         float(weight.norm()),
         taps * module.in_channels / groups,
         taps * module.out_channels / groups,
@@ -176,15 +215,17 @@ def _convolve_in_bands(
     """Return a convolution without padding, computed by bands of rows.
 
     In float64 torch writes the window of each output to memory, which takes many times the memory
-    of the pixels. A band limits it to about `_BAND` bytes.
+    of the pixels. A band limits it to about `_BAND_BYTES` bytes.
     """
-    span = dilation[0] * (weight.shape[2] - 1) + 1
-    outputs = (pixels.shape[2] - span) // stride[0] + 1
+    kernel_span = dilation[0] * (weight.shape[2] - 1) + 1
+    output_rows = (pixels.shape[2] - kernel_span) // stride[0] + 1
     row_bytes = pixels.shape[1] * weight[0, 0].numel() * pixels.shape[3] * pixels.element_size()
-    band = max(1, _BAND // row_bytes)
-    parts = []
-    for first in range(0, outputs, band):
-        last = min(first + band, outputs) - 1
-        rows = pixels[:, :, first * stride[0] : last * stride[0] + span]
-        parts.append(functional.conv2d(rows, weight, bias, stride, 0, dilation, groups))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+    outputs_per_band = max(1, _BAND_BYTES // row_bytes)
+    output_bands = []
+    for first in range(0, output_rows, outputs_per_band):
+        last = min(first + outputs_per_band, output_rows) - 1
+        input_rows = pixels[:, :, first * stride[0] : last * stride[0] + kernel_span]
+        output_bands.append(
+            functional.conv2d(input_rows, weight, bias, stride, 0, dilation, groups)
+        )
+    return output_bands[0] if len(output_bands) == 1 else torch.cat(output_bands, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -14,8 +13,8 @@ from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     Rounding,
     ScaleError,
-    length,
-    worst_pixel,
+    find_worst_pixel,
+    pixel_norms,
 )
 from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.regions import (
@@ -26,6 +25,7 @@ from spbench_parallel.full_size.regions import (
 )
 from spbench_parallel.full_size.window_operators import (
     ForwardPass,
+    ParameterSums,
     WindowOperator,
     compute_forward,
     create_window_operator,
@@ -45,14 +45,14 @@ class _ImageInput(NamedTuple):
     """One image of a call, in the region that this rank's outputs read.
 
     Attributes:
-        part: The slice of the image in the batch.
+        batch_slice: The slice of the image in the batch.
         pixels: The pixels of the region, ``1 x channels x rows x cols``, in float64.
-        gradient: The gradient of the region's outputs, in float64; None in inference.
+        output_gradient: The gradient of the region's outputs, in float64; None in inference.
     """
 
-    part: slice
+    batch_slice: slice
     pixels: torch.Tensor
-    gradient: torch.Tensor | None
+    output_gradient: torch.Tensor | None
 
 
 class WindowCheck:
@@ -62,7 +62,7 @@ class WindowCheck:
         name: The operator's name.
         module: The operator.
         comm: The ranks of its tiles, used only by these checks.
-        work: The number format of its products.
+        work_dtype: The number format of its products.
         rounding: The rounding of the format.
         errors: Collects the errors.
     """
@@ -72,21 +72,21 @@ class WindowCheck:
         name: str,
         module: SpatialConv2d | TiledPool,
         comm: MPI.Intracomm,
-        work: torch.dtype,
+        work_dtype: torch.dtype,
         rounding: Rounding,
         errors: OperatorErrors,
     ) -> None:
         self._name = name
         self._module = module
         self._comm = comm
-        self._work = work
+        self._work_dtype = work_dtype
         self._rounding = rounding
         self._errors = errors
         self._scale_error_by_label: dict[str, ScaleError] = {}
         owned = module.tiled.tiling.partition
         owned_outputs = module.tiled.output.partition
-        self._size = owned.height, owned.width
-        self._window = create_window_operator(module, work)
+        self._image_sides = owned.height, owned.width
+        self._window = create_window_operator(module, work_dtype)
         self._winograd = (
             isinstance(module, SpatialConv2d)
             and fits_winograd(self._window.axes)
@@ -112,17 +112,20 @@ class WindowCheck:
                 self._comm, call.output_gradient, regions.owned_outputs, regions.outputs
             )
 
-        sums = _ParameterSums.zeros(self._parameters())
+        sums = ParameterSums.zeros(self._parameters())
         # Weights, and so their norm, change from step to step.
-        window = create_window_operator(self._module, self._work)
+        window = create_window_operator(self._module, self._work_dtype)
         self._scale_error_by_label.clear()
 
         if not regions.outputs[rank].empty:
             for image in range(pixels.shape[0]):
-                part = slice(image, image + 1)
-                gradient = None if gradients is None else gradients[part].double()
+                batch_slice = slice(image, image + 1)
+                gradient = None if gradients is None else gradients[batch_slice].double()
                 self._check_image(
-                    window, call, _ImageInput(part, pixels[part].double(), gradient), sums
+                    window,
+                    call,
+                    _ImageInput(batch_slice, pixels[batch_slice].double(), gradient),
+                    sums,
                 )
         if gradients is not None:
             self._compare_parameters(call, sums)
@@ -134,7 +137,7 @@ class WindowCheck:
         return {name: parameter.detach() for name, parameter in parameters}
 
     def _check_image(
-        self, window: WindowOperator, call: OperatorCall, image: _ImageInput, sums: _ParameterSums
+        self, window: WindowOperator, call: OperatorCall, image: _ImageInput, sums: ParameterSums
     ) -> None:
         """Compare an image's output and input gradient.
 
@@ -142,23 +145,23 @@ class WindowCheck:
         """
         forward = self._compute_forward(window, image)
         self._check_output(window, call, image, forward)
-        if image.gradient is None:
+        if image.output_gradient is None:
             return
         if call.input_gradient is not None:
             self._check_input_gradient(window, call.input_gradient, image, forward)
         if forward.parameters:
-            self._add_parameter_gradients(image.gradient, forward, sums)
+            self._add_parameter_gradients(image.output_gradient, forward, sums)
 
     def _compute_forward(self, window: WindowOperator, image: _ImageInput) -> ForwardPass:
         parameters = [
-            parameter.to(self._work).double() for parameter in self._parameters().values()
+            parameter.to(self._work_dtype).double() for parameter in self._parameters().values()
         ]
         return compute_forward(
             window,
             image.pixels,
             self._inside_image(image.pixels.device),
             parameters,
-            learns=image.gradient is not None,
+            learns=image.output_gradient is not None,
         )
 
     def _check_output(
@@ -167,19 +170,20 @@ class WindowCheck:
         """Compare the outputs that this rank owns."""
         region = self._regions.outputs[self._comm.rank]
         own_outputs = self._regions.owned_outputs[self._comm.rank]
-        reach = forward.reach.detach()
-        output = call.output[image.part]
+        window_squares = forward.window_squares.detach()
+        output = call.output[image.batch_slice]
         expected = view_box(forward.output.detach(), region, own_outputs)
-        magnitude = view_box(reach, region, own_outputs).sqrt()[:, 0] * window.gain
+        magnitude = view_box(window_squares, region, own_outputs).sqrt()[:, 0] * window.weight_norm
         single_magnitude = magnitude
         if self._winograd:
             # Only bounds of single pixels grow. Errors of Winograd's algorithm have either sign, so
             # that those of scales keep their bounds.
             single_magnitude = (
-                view_box(amplify(reach), region, own_outputs).sqrt()[:, 0] * window.gain
+                view_box(amplify(window_squares), region, own_outputs).sqrt()[:, 0]
+                * window.weight_norm
             )
         bound = self._rounding.bound(
-            length(expected), single_magnitude, window.terms, expected.shape[1]
+            pixel_norms(expected), single_magnitude, window.terms, expected.shape[1]
         )
         self._compare_pixels(output, expected, bound, own_outputs, "output")
         self._compare_scale("output", output, expected, magnitude, window.terms)
@@ -192,52 +196,67 @@ class WindowCheck:
         forward: ForwardPass,
     ) -> None:
         """Compare the gradients of this rank's pixels."""
-        gradient = image.gradient
-        assert gradient is not None, "only calls in training have one"
+        output_gradient = image.output_gradient
+        assert output_gradient is not None, "only calls in training have one"
         region = self._regions.inputs[self._comm.rank]
         tile = self._regions.tiles[self._comm.rank]
-        inner = tile.intersect(region)
+        tile_in_region = tile.intersect(region)
         # The graph is used again for the gradients of the parameters.
         (region_gradient,) = torch.autograd.grad(
-            forward.output, image.pixels, gradient, retain_graph=bool(forward.parameters)
+            forward.output, image.pixels, output_gradient, retain_graph=bool(forward.parameters)
         )
         # The transpose of `count`: for each pixel, the squares of all outputs that read it.
         (region_squares,) = torch.autograd.grad(
-            forward.reach, forward.squares, gradient.square().sum(1, keepdim=True)
+            forward.window_squares,
+            forward.pixel_squares,
+            output_gradient.square().sum(1, keepdim=True),
         )
 
         # Pixels that no output reads have a gradient of zero.
         expected = region_gradient.new_zeros((1, region_gradient.shape[1], tile.height, tile.width))
-        squares = expected[:, :1].clone()
-        view_box(expected, tile, inner).copy_(view_box(region_gradient, region, inner))
-        view_box(squares, tile, inner).copy_(view_box(region_squares, region, inner))
-        magnitude = squares.sqrt()[:, 0] * window.gain
+        reader_squares = expected[:, :1].clone()
+        view_box(expected, tile, tile_in_region).copy_(
+            view_box(region_gradient, region, tile_in_region)
+        )
+        view_box(reader_squares, tile, tile_in_region).copy_(
+            view_box(region_squares, region, tile_in_region)
+        )
+        magnitude = reader_squares.sqrt()[:, 0] * window.weight_norm
         single_magnitude = magnitude
         if self._winograd:
-            view_box(squares, tile, inner).copy_(view_box(amplify(region_squares), region, inner))
-            single_magnitude = squares.sqrt()[:, 0] * window.gain
+            view_box(reader_squares, tile, tile_in_region).copy_(
+                view_box(amplify(region_squares), region, tile_in_region)
+            )
+            single_magnitude = reader_squares.sqrt()[:, 0] * window.weight_norm
 
         bound = self._rounding.bound(
-            length(expected), single_magnitude, window.back_terms, expected.shape[1]
+            pixel_norms(expected),
+            single_magnitude,
+            window.gradient_terms,
+            expected.shape[1],
         )
-        own_gradient = input_gradient[image.part]
+        own_gradient = input_gradient[image.batch_slice]
         self._compare_pixels(own_gradient, expected, bound, tile, "input gradient")
-        self._compare_scale("input gradient", own_gradient, expected, magnitude, window.back_terms)
+        self._compare_scale(
+            "input gradient", own_gradient, expected, magnitude, window.gradient_terms
+        )
 
     def _add_parameter_gradients(
-        self, gradient: torch.Tensor, forward: ForwardPass, sums: _ParameterSums
+        self, output_gradient: torch.Tensor, forward: ForwardPass, sums: ParameterSums
     ) -> None:
         """Add the gradients of the parameters through the outputs that this rank owns."""
         region = self._regions.outputs[self._comm.rank]
         own_outputs = self._regions.owned_outputs[self._comm.rank]
-        own_gradient = torch.zeros_like(gradient)
-        view_box(own_gradient, region, own_outputs).copy_(view_box(gradient, region, own_outputs))
-        gradients = torch.autograd.grad(forward.output, forward.parameters, own_gradient)
-        taps = float(view_box(forward.reach.detach(), region, own_outputs).sum())
+        own_output_gradient = torch.zeros_like(output_gradient)
+        view_box(own_output_gradient, region, own_outputs).copy_(
+            view_box(output_gradient, region, own_outputs)
+        )
+        gradients = torch.autograd.grad(forward.output, forward.parameters, own_output_gradient)
+        window_squares = float(view_box(forward.window_squares.detach(), region, own_outputs).sum())
         sums.add(
             gradients,
-            taps,
-            float(own_gradient.square().sum()),
+            window_squares,
+            float(own_output_gradient.square().sum()),
             own_outputs.height * own_outputs.width,
         )
 
@@ -247,7 +266,7 @@ class WindowCheck:
             return ()
         box = self._regions.inputs[self._comm.rank]
         inside = torch.zeros((1, 1, box.height, box.width), dtype=torch.float64)
-        image = Box((0, self._size[0]), (0, self._size[1]))
+        image = Box((0, self._image_sides[0]), (0, self._image_sides[1]))
         view_box(inside, box, box.intersect(image)).fill_(1.0)
         return (inside.to(device),)
 
@@ -261,11 +280,17 @@ class WindowCheck:
     ) -> None:
         """Add an image to the error of a tensor's scale."""
         # The magnitude is that of all channels of a pixel together: each has an equal share.
-        per_channel = magnitude[:, None] / math.sqrt(expected.shape[1])
-        scale = self._scale_error_by_label.setdefault(label, ScaleError(self._rounding))
-        parts = per_channel / math.sqrt(max(1.0, terms))
-        pool = isinstance(self._module, TiledPool)
-        scale.add(values.detach(), expected, per_channel, parts, terms if pool else STRIPS)
+        channel_magnitude = magnitude[:, None] / math.sqrt(expected.shape[1])
+        scale_error = self._scale_error_by_label.setdefault(label, ScaleError(self._rounding))
+        part_magnitude = channel_magnitude / math.sqrt(max(1.0, terms))
+        is_pool = isinstance(self._module, TiledPool)
+        scale_error.add(
+            values.detach(),
+            expected,
+            channel_magnitude,
+            part_magnitude,
+            terms if is_pool else STRIPS,
+        )
 
     def _compare_pixels(
         self,
@@ -275,68 +300,43 @@ class WindowCheck:
         box: Box,
         label: str,
     ) -> None:
-        error, (row, col) = worst_pixel(values.detach(), expected, bound)
+        error, (row, col) = find_worst_pixel(values.detach(), expected, bound)
         position = f"row {row + box.rows[0]}, column {col + box.cols[0]}"
         self._errors.worst_element.add(error, 1.0, f"{self._name}: {label} at {position}")
 
-    def _compare_parameters(self, call: OperatorCall, sums: _ParameterSums) -> None:
+    def _compare_parameters(self, call: OperatorCall, sums: ParameterSums) -> None:
         """Compare the gradients of the parameters with their sum over all tiles."""
         names = list(self._parameters())
         local_sums = torch.cat(
             [gradient.reshape(-1) for gradient in sums.gradients] + [sums.numbers]
         )
-        total = sum_over_ranks(self._comm, local_sums)
-        taps, squares, count = total[-3:].tolist()
-        for name, shape_like in zip(names, sums.gradients, strict=True):
-            expected, total = total[: shape_like.numel()], total[shape_like.numel() :]
+        remaining_sums = sum_over_ranks(self._comm, local_sums)
+        window_squares, gradient_squares, output_count = remaining_sums[-3:].tolist()
+        for name, local_gradient in zip(names, sums.gradients, strict=True):
+            expected, remaining_sums = (
+                remaining_sums[: local_gradient.numel()],
+                remaining_sums[local_gradient.numel() :],
+            )
             gradient = call.parameter_gradients.get(name)
             if gradient is None:
                 self._errors.worst_element.add(
                     math.inf, 1.0, f"{self._name}: {name} has no gradient"
                 )
                 continue
-            reach = taps if shape_like.dim() > 1 else count
-            size = math.sqrt(reach * squares)
+            input_squares = window_squares if local_gradient.dim() > 1 else output_count
+            term_norm = math.sqrt(input_squares * gradient_squares)
             bound = self._rounding.bound(
-                expected.norm(), expected.new_tensor(size), count, expected.numel()
+                expected.norm(), expected.new_tensor(term_norm), output_count, expected.numel()
             )
             # Torch sums over all pixels in another order, with errors that may have one sign.
-            bound = bound + STATISTICS_SLACK * self._rounding.sums * size
-            flat = gradient.detach().double().reshape(-1).cpu()
+            bound = bound + STATISTICS_SLACK * self._rounding.sums * term_norm
+            flat_gradient = gradient.detach().double().reshape(-1).cpu()
             label = f"gradient of {name}"
-            error = (flat - expected).norm()
+            error = (flat_gradient - expected).norm()
             self._errors.worst_element.add(
                 float(error / (bound + 1e-300)), 1.0, f"{self._name}: {label}"
             )
-            per_value = size / math.sqrt(expected.numel())
-            parts = per_value / math.sqrt(max(1.0, count))
-            scale = self._scale_error_by_label.setdefault(label, ScaleError(self._rounding))
-            scale.add(flat, expected, per_value, parts, STRIPS)
-
-
-@dataclass(slots=True)
-class _ParameterSums:
-    """Gradients of the parameters summed over images, and the size of their terms.
-
-    Attributes:
-        gradients: The sums, one per parameter, in float64 on the host.
-        numbers: The sums of squares of pixels by window and of gradients, and the number of
-            outputs.
-    """
-
-    gradients: list[torch.Tensor]
-    numbers: torch.Tensor
-
-    @classmethod
-    def zeros(cls, parameters: dict[str, torch.Tensor]) -> _ParameterSums:
-        zeros = [
-            torch.zeros(parameter.shape, dtype=torch.float64) for parameter in parameters.values()
-        ]
-        return cls(zeros, torch.zeros(3, dtype=torch.float64))
-
-    def add(
-        self, gradients: tuple[torch.Tensor, ...], taps: float, squares: float, count: int
-    ) -> None:
-        for total, gradient in zip(self.gradients, gradients, strict=True):
-            total.add_(gradient.cpu())
-        self.numbers += torch.tensor([taps, squares, count], dtype=torch.float64)
+            value_magnitude = term_norm / math.sqrt(expected.numel())
+            part_magnitude = value_magnitude / math.sqrt(max(1.0, output_count))
+            scale_error = self._scale_error_by_label.setdefault(label, ScaleError(self._rounding))
+            scale_error.add(flat_gradient, expected, value_magnitude, part_magnitude, STRIPS)

@@ -73,26 +73,32 @@ def compare_slopes(
     parameters = dict(model.named_parameters())
     random = torch.Generator().manual_seed(plan.seed)
     worst = WorstError.with_tolerance(TOLERANCE)
-    for direction in range(DIRECTIONS):
-        vectors = {
+    for direction_index in range(DIRECTIONS):
+        direction_by_name = {
             name: _random_direction(parameter, random) for name, parameter in parameters.items()
         }
-        products = [gradients[name] * vector for name, vector in vectors.items()]
-        expected = sum(float(product.sum()) for product in products)
-        size = math.sqrt(sum(float(product.square().sum()) for product in products))
+        gradient_products = [gradients[name] * vector for name, vector in direction_by_name.items()]
+        expected = sum(float(product.sum()) for product in gradient_products)
+        slope_size = math.sqrt(sum(float(product.square().sum()) for product in gradient_products))
 
-        loss = partial(_displaced_loss, plan, images, model, vectors)
-        slopes = [(loss(length) - loss(-length)) / (2 * length) for length in step_lengths]
-        distances = [abs(slope - expected) for slope in slopes]
-        slope = slopes[distances.index(min(distances))]
-        error = abs(slope - expected) / size if size else math.inf
+        compute_displaced_loss = partial(_displaced_loss, plan, images, model, direction_by_name)
+        slopes = [
+            (compute_displaced_loss(length) - compute_displaced_loss(-length)) / (2 * length)
+            for length in step_lengths
+        ]
+        slope_errors = [abs(slope - expected) for slope in slopes]
+        slope = slopes[slope_errors.index(min(slope_errors))]
+        error = abs(slope - expected) / slope_size if slope_size else math.inf
 
         if TOLERANCE < error < difference_tolerance:
-            exact = _forward_slope(plan, images, model, vectors)
-            if exact is not None and abs(exact - slope) < difference_tolerance * size:
-                slope = exact
-                error = abs(exact - expected) / size
-        detail = f"direction {direction}: slope {slope:.9g}, not {expected:.9g}"
+            forward_slope = _forward_slope(plan, images, model, direction_by_name)
+            if (
+                forward_slope is not None
+                and abs(forward_slope - slope) < difference_tolerance * slope_size
+            ):
+                slope = forward_slope
+                error = abs(forward_slope - expected) / slope_size
+        detail = f"direction {direction_index}: slope {slope:.9g}, not {expected:.9g}"
         worst.add(error, TOLERANCE, detail)
     return worst
 
@@ -109,13 +115,13 @@ def _displaced_loss(
     plan: ModelPlan,
     images: SyntheticImages,
     model: nn.Module,
-    vectors: dict[str, torch.Tensor],
-    step: float,
+    direction_by_name: dict[str, torch.Tensor],
+    step_length: float,
 ) -> float:
     """Return the loss one step away; the weights are restored to the bit."""
     saved = {name: parameter.clone() for name, parameter in model.named_parameters()}
     for name, parameter in model.named_parameters():
-        parameter.add_(vectors[name], alpha=step)
+        parameter.add_(direction_by_name[name], alpha=step_length)
     loss = float(_compute_loss(plan, images, model))
     for name, parameter in model.named_parameters():
         parameter.copy_(saved[name])
@@ -124,7 +130,10 @@ def _displaced_loss(
 
 @torch.no_grad()
 def _forward_slope(
-    plan: ModelPlan, images: SyntheticImages, model: nn.Module, vectors: dict[str, torch.Tensor]
+    plan: ModelPlan,
+    images: SyntheticImages,
+    model: nn.Module,
+    direction_by_name: dict[str, torch.Tensor],
 ) -> float | None:
     """Return the slope by forward-mode differentiation.
 
@@ -133,11 +142,11 @@ def _forward_slope(
     with forward_ad.dual_level(), warnings.catch_warnings():
         # Torch 2.11 compiles some of its formulas by torch.jit.script, which is deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
-        duals = {
-            parameter: forward_ad.make_dual(parameter.detach(), vectors[name])
+        dual_by_parameter = {
+            parameter: forward_ad.make_dual(parameter.detach(), direction_by_name[name])
             for name, parameter in model.named_parameters()
         }
-        with _replace_parameters(model, duals):
+        with _replace_parameters(model, dual_by_parameter):
             try:
                 slope = forward_ad.unpack_dual(_compute_loss(plan, images, model)).tangent
             except RuntimeError:  # an operator does not support it, or writes duals into a buffer
@@ -153,8 +162,8 @@ def _replace_parameters(
     modules = list(model.modules())
     if isinstance(model, WholeModule):
         modules += model.module.modules()
-    saved = [dict(module._parameters) for module in modules]
-    for module, parameters in zip(modules, saved, strict=True):
+    saved_parameters = [dict(module._parameters) for module in modules]
+    for module, parameters in zip(modules, saved_parameters, strict=True):
         changed: dict[str, Any] = {
             name: tensors[parameter]
             for name, parameter in parameters.items()
@@ -164,7 +173,7 @@ def _replace_parameters(
     try:
         yield
     finally:
-        for module, parameters in zip(modules, saved, strict=True):
+        for module, parameters in zip(modules, saved_parameters, strict=True):
             module._parameters.update(parameters)
 
 

@@ -88,20 +88,23 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
     """
     _check_copies(plan)
     with announce(comm, plan.model.name), _preserve_random_state(plan.device):
-        exact = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
-        expected, rate = _on_rank_0(comm, lambda: _run_reference(exact)) or (None, 0.0)
+        exact_plan = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
+        expected_run, rate = _on_rank_0(comm, lambda: _run_reference(exact_plan)) or (None, 0.0)
         _free_memory()
-        distances = _train(comm, exact, comm.bcast(rate), expected)
+        distances = _train(comm, exact_plan, comm.bcast(rate), expected_run)
         difference = _on_rank_0(
-            comm, lambda: expected and _describe_difference(exact, expected, distances, rate)
+            comm,
+            lambda: (
+                expected_run and _describe_difference(exact_plan, expected_run, distances, rate)
+            ),
         )
     _free_memory()
-    entries = 0 if expected is None else len(expected.changes)
-    difference, entries = comm.bcast((difference, entries))
-    description = _describe_comparison(exact, entries)
+    entry_count = 0 if expected_run is None else len(expected_run.changes)
+    difference, entry_count = comm.bcast((difference, entry_count))
+    description = _describe_comparison(exact_plan, entry_count)
     if difference is not None:
         raise CannotRunError(
-            f"network {exact.model.name}: {difference}, compared with the module on one process "
+            f"network {plan.model.name}: {difference}, compared with the module on one process "
             f"({description}); spbench does not run this network right in this layout: take "
             "another layout, and report the network, or skip the comparison with verify=False"
         )
@@ -137,13 +140,13 @@ def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
     return run_on_all_ranks(comm, act)
 
 
-def _describe_comparison(plan: ModelPlan, entries: int) -> str:
+def _describe_comparison(plan: ModelPlan, entry_count: int) -> str:
     images = sum(batch.size for batch in plan.batches)
     image = plan.model.image
     return (
         f"{STEPS} training steps of {format_quantity(images, 'image')} of "
         f"{image.height}x{image.width} in float64, on these ranks and on one process: losses and "
-        f"{entries} entries of the state_dict"
+        f"{entry_count} entries of the state_dict"
     )
 
 
@@ -153,25 +156,27 @@ def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
     Images are halved as often as the network supports with the same operators in the same layers,
     and tiles keep the pixels that their neighbours read. All ranks must call it.
     """
-    members = max(stage.members for stage in plan.layout.stages)
-    parts = min(len(plan.batches), len(plan.layout.stages) + 1)
-    images = max(2, members)  # one image of one pixel has no statistics
-    fewer = replace(plan, batches=split_batch(parts * images, parts))
-    model = _on_rank_0(comm, lambda: _smallest_model(fewer))
-    sides = comm.bcast(None if model is None else model.image.shape[1:])
-    if sides is None:
-        return fewer
+    max_members = max(stage.members for stage in plan.layout.stages)
+    micro_batch_count = min(len(plan.batches), len(plan.layout.stages) + 1)
+    images_per_batch = max(2, max_members)  # one image of one pixel has no statistics
+    plan_of_fewer_images = replace(
+        plan, batches=split_batch(micro_batch_count * images_per_batch, micro_batch_count)
+    )
+    model = _on_rank_0(comm, lambda: _smallest_model(plan_of_fewer_images))
+    image_sides = comm.bcast(None if model is None else model.image.shape[1:])
+    if image_sides is None:
+        return plan_of_fewer_images
     if model is None:
         assert isinstance(plan.model, ImportedModel), "rank 0 has resized it"
-        model = plan.model.resized(*sides)
-    return replace(fewer, model=model)
+        model = plan.model.resized(*image_sides)
+    return replace(plan_of_fewer_images, model=model)
 
 
 def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
     """Return the network for the smallest possible images; None if these are its own."""
     model = plan.model
     assert isinstance(model, ImportedModel), "the library has no others"
-    grids = {stage.grid for stage in plan.layout.stages if stage.spatial}
+    tile_grids = {stage.grid for stage in plan.layout.stages if stage.spatial}
     for height, width in _halved_sides(model):
         try:
             smaller = model.resized(height, width)
@@ -180,7 +185,7 @@ def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
             continue
         if not _can_train(plan, smaller):
             continue
-        if all(is_same_over_tiles(smaller.network, model.network, grid) for grid in grids):
+        if all(is_same_over_tiles(smaller.network, model.network, grid) for grid in tile_grids):
             return smaller
     return None
 
@@ -215,9 +220,11 @@ def _run_reference(plan: ModelPlan) -> tuple[_Run, float]:
         CannotRunError: A loss is not finite, or there is not enough memory.
     """
     try:
-        process = _create_reference(plan, TrainingConfig("sgd", momentum=0.0), small_steps=True)
-        results = process.compute_results()
-        rate = process.learning_rate
+        reference_model = _create_reference(
+            plan, TrainingConfig("sgd", momentum=0.0), small_steps=True
+        )
+        results = reference_model.compute_results()
+        rate = reference_model.learning_rate
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -226,15 +233,15 @@ def _run_reference(plan: ModelPlan) -> tuple[_Run, float]:
             "process, in float64 and with all its weights; verify=False leaves the comparison out "
             f"({first_line(error)})"
         ) from error
-    del process
-    expected = _to_run(plan, results)
-    if not all(map(math.isfinite, expected.losses)):
+    del reference_model
+    expected_run = _to_run(plan, results)
+    if not all(map(math.isfinite, expected_run.losses)):
         raise CannotRunError(
             f"network {plan.model.name}: on one process its loss of synthetic images is "
-            f"{expected.losses}, which nothing can be compared with; verify=False leaves the "
+            f"{expected_run.losses}, which nothing can be compared with; verify=False leaves the "
             "comparison out"
         )
-    return expected, rate
+    return expected_run, rate
 
 
 def _create_reference(
@@ -253,15 +260,17 @@ def _create_reference(
 
 def _to_run(plan: ModelPlan, results: Results) -> _Run:
     """Return the run with these results, and free the memory of their ``state_dict``."""
-    initial = _initial_state(plan)
+    initial_state = _initial_state(plan)
     changes = dict[str, torch.Tensor]()
     while results.state:
         (name,), value = results.state.popitem()
-        changes[str(name)] = _change(initial[str(name)], value).float()
+        changes[str(name)] = _change(initial_state[str(name)], value).float()
     return _Run(tuple(float(loss) for loss in results.loss.values()), changes)
 
 
-def _train(comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected: _Run | None) -> Distances:
+def _train(
+    comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected_run: _Run | None
+) -> Distances:
     """Train over the ranks; return the distances on rank 0. All ranks must call it."""
     images = synthetic_images(plan, plan.seed)
     engine = Engine(comm, plan, images, TrainingConfig("sgd", rate, momentum=0.0))
@@ -271,10 +280,10 @@ def _train(comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected: _Run | N
         engine.step()
         losses.append(engine.loss())
     entries = gather_state_dict(engine)
-    if expected is None:
+    if expected_run is None:
         distances = dict.fromkeys((name for name, _ in entries), (0.0, ""))
     else:
-        distances = _measure_distances(plan, expected, losses, entries)
+        distances = _measure_distances(plan, expected_run, losses, entries)
     engine.free()
     return distances
 
@@ -295,14 +304,14 @@ def _describe_difference(
     smallest_tolerances = {kind: bounds[0] for kind, bounds in TOLERANCES.items()}
     if _first_exceeding(distances, smallest_tolerances) is None:
         return None
-    process = _create_reference(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
-    results = process.compute_results()
+    noisy_model = _create_reference(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
+    results = noisy_model.compute_results()
     entries = ((str(name), value) for (name,), value in results.state.items())
-    moves = _measure_distances(
+    rounding_distances = _measure_distances(
         plan, expected, [float(loss) for loss in results.loss.values()], entries
     )
     tolerances = {
-        kind: min(largest, max(smallest, SLACK * moves[kind][0]))
+        kind: min(largest, max(smallest, SLACK * rounding_distances[kind][0]))
         for kind, (smallest, largest) in TOLERANCES.items()
     }
     kind = _first_exceeding(distances, tolerances)
@@ -335,24 +344,37 @@ def _measure_distances(
     change of an entry of their kind, since small steps change numbers little. The distance of a
     missing entry is infinite.
     """
-    initial = _initial_state(plan)
-    kinds = {name: _entry_kind(tensor) for name, tensor in initial.items()}
-    largest = {"loss": max(map(abs, expected.losses)) or 1.0, "parameters": 0.0, "buffers": 0.0}
+    initial_state = _initial_state(plan)
+    kind_by_name = {name: _entry_kind(tensor) for name, tensor in initial_state.items()}
+    largest_by_kind = {
+        "loss": max(map(abs, expected.losses)) or 1.0,
+        "parameters": 0.0,
+        "buffers": 0.0,
+    }
     for name, change in expected.changes.items():
-        largest[kinds[name]] = max(largest[kinds[name]], _largest(change))
-    distances = {kind: [(0.0, kind)] for kind in TOLERANCES}
-    for step, (loss, expected_loss) in enumerate(zip(losses, expected.losses, strict=True)):
-        distances["loss"].append(
-            (abs(loss - expected_loss) / largest["loss"], f"the loss of step {step}")
+        largest_by_kind[kind_by_name[name]] = max(
+            largest_by_kind[kind_by_name[name]], _largest(change)
         )
-    missing = dict(expected.changes)
+    distances_by_kind = {kind: [(0.0, kind)] for kind in TOLERANCES}
+    for step, (loss, expected_loss) in enumerate(zip(losses, expected.losses, strict=True)):
+        distances_by_kind["loss"].append(
+            (abs(loss - expected_loss) / largest_by_kind["loss"], f"the loss of step {step}")
+        )
+    missing_changes = dict(expected.changes)
     for name, tensor in entries:
-        kind = kinds[name]
-        expected_change = missing.pop(name)
-        error = _largest(_change(initial[name], tensor) - expected_change)
-        distances[kind].append((error / (largest[kind] or 1.0), f"entry {name} of the state_dict"))
-    distances["parameters"] += ((math.inf, f"entry {name} of the state_dict") for name in missing)
-    return {kind: max(kind_distances, key=_sortable) for kind, kind_distances in distances.items()}
+        kind = kind_by_name[name]
+        expected_change = missing_changes.pop(name)
+        error = _largest(_change(initial_state[name], tensor) - expected_change)
+        distances_by_kind[kind].append(
+            (error / (largest_by_kind[kind] or 1.0), f"entry {name} of the state_dict")
+        )
+    distances_by_kind["parameters"] += (
+        (math.inf, f"entry {name} of the state_dict") for name in missing_changes
+    )
+    return {
+        kind: max(kind_distances, key=_sortable)
+        for kind, kind_distances in distances_by_kind.items()
+    }
 
 
 def _entry_kind(tensor: torch.Tensor) -> str:

@@ -12,11 +12,11 @@ from spbench_core.layout.window import Window
 from spbench_parallel.full_size.bound import (
     Rounding,
     ScaleError,
-    worst_pixel,
+    find_worst_pixel,
 )
 from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
+from spbench_parallel.full_size.norms import NormCheck
 from spbench_parallel.full_size.regions import WindowAxis
-from spbench_parallel.full_size.whole_image import NormCheck
 from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.models.modules import SpatialShiftedConv2d
 from spbench_parallel.precision.formats import BF16, FP16, FP32, FP64
@@ -175,16 +175,18 @@ def test_readers_are_all_outputs_that_read_a_pixel(kernel, stride, padding):
     axis = WindowAxis(kernel, stride, padding)
     outputs = Window(kernel, stride, padding)
     count = outputs.count_outputs(length)
-    reads = {out: set(range(*axis.read((out, out + 1)))) for out in range(count)}
+    reads = {out: set(range(*axis.find_read((out, out + 1)))) for out in range(count)}
     for first in range(length):
         for last in range(first + 1, length + 1):
             expected = [out for out in range(count) if reads[out] & set(range(first, last))]
-            readers = axis.readers((first, last), count)
+            readers = axis.find_readers((first, last), count)
             assert list(range(*readers)) == expected
 
 
 def test_a_wrong_shape_has_an_infinite_error():
-    error, _ = worst_pixel(torch.zeros(1, 2, 3, 3), torch.zeros(1, 2, 3, 4), torch.ones(1, 3, 4))
+    error, _ = find_worst_pixel(
+        torch.zeros(1, 2, 3, 3), torch.zeros(1, 2, 3, 4), torch.ones(1, 3, 4)
+    )
     assert error == math.inf
 
 

@@ -100,7 +100,7 @@ def test_margin_has_all_outputs_of_blocks_that_reach_a_tile(padding):
             axes, (tile.rows, tile.cols), (outputs.rows, outputs.cols), strict=True
         ):
             reached = max(0, pixels[0] - REACH), min(SIDE, pixels[1] + REACH)
-            first, last = axis.readers(reached, size[0])
+            first, last = axis.find_readers(reached, size[0])
             assert output_range[0] <= first
             assert output_range[1] >= last
 
@@ -308,7 +308,7 @@ def compute_sum_bounds(module, call, precision):
         inside.append(functional.pad(torch.ones(1, 1, SIDE, SIDE).double(), (1, 1, 1, 1)))
     output = window.compute(pixels, *inside, *parameters)
     squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
-    reach = window.count(squares.requires_grad_())
+    reach = window.sum_windows(squares.requires_grad_())
     gradient = call.output_gradient.double()
     (input_gradient,) = torch.autograd.grad(output, pixels, gradient, retain_graph=True)
     (spread,) = torch.autograd.grad(reach, squares, gradient.square().sum(1, keepdim=True))
@@ -332,11 +332,16 @@ def compute_sum_bounds(module, call, precision):
     bounds = [
         bound(
             lengths(output.detach()),
-            reach.sqrt()[:, 0] * window.gain,
+            reach.sqrt()[:, 0] * window.weight_norm,
             window.terms,
             output.shape[1],
         ),
-        bound(lengths(expected), magnitude.sqrt()[:, 0] * window.gain, window.back_terms, CHANNELS),
+        bound(
+            lengths(expected),
+            magnitude.sqrt()[:, 0] * window.weight_norm,
+            window.gradient_terms,
+            CHANNELS,
+        ),
     ]
     if parameters:
         gradients = torch.autograd.grad(output, parameters, gradient)
