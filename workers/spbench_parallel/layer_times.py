@@ -79,9 +79,13 @@ def measure_layer_times(
             # A layer's input has the number format of the previous layer's output.
             input_dtype = precision.work if mixed else dtype
             inputs = _create_inputs(model.flows[index], images, random, device, input_dtype)
-            rounds = _time_rounds(stage, inputs, device)
-        forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
-        times_by_likeness[model.make_layer_key(index)] = LayerTime(layer.name, forward, backward)
+            seconds_by_round = _time_rounds(stage, inputs, device)
+        forward_ms, backward_ms = (
+            median(times) * 1000.0 for times in zip(*seconds_by_round, strict=True)
+        )
+        times_by_likeness[model.make_layer_key(index)] = LayerTime(
+            layer.name, forward_ms, backward_ms
+        )
         progress.advance()
     return [
         replace(times_by_likeness[model.make_layer_key(index)], name=layer.name)

@@ -46,7 +46,7 @@ class Loss:
             targets: The classes: ``images``, or ``images x rows x cols``.
         """
         if self.name == DICE:
-            return self._dice(logits, targets)
+            return self._compute_dice(logits, targets)
         return functional.cross_entropy(logits, targets, reduction="sum") / self.pixels
 
     def count_correct(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -57,15 +57,17 @@ class Loss:
         """
         return (logits.argmax(1) == targets).sum() / self.pixels
 
-    def _dice(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        predicted = logits.softmax(1)
-        expected = functional.one_hot(targets, logits.shape[1]).movedim(3, 1)
-        sums = torch.stack((predicted * expected, predicted + expected)).sum((3, 4))
-        overlap, total = self.sum_over_tiles(sums)
+    def _compute_dice(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        probabilities = logits.softmax(1)
+        target_one_hot = functional.one_hot(targets, logits.shape[1]).movedim(3, 1)
+        overlap_and_total = torch.stack(
+            (probabilities * target_one_hot, probabilities + target_one_hot)
+        ).sum((3, 4))
+        overlap, total = self.sum_over_tiles(overlap_and_total)
         # Each rank has an equal part of the loss: gradients summed over ranks are then the whole.
-        ranks = 1 if self.tiles is None else self.tiles.size
+        rank_count = 1 if self.tiles is None else self.tiles.size
         coefficients: torch.Tensor = (2 * overlap + 1) / (total + 1)
-        return (1 - coefficients).mean(1).sum() / ranks
+        return (1 - coefficients).mean(1).sum() / rank_count
 
     def sum_over_tiles(self, local: torch.Tensor) -> torch.Tensor:
         """Return sums over whole images, from this rank's sums over its pixels."""

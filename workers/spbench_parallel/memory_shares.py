@@ -30,9 +30,9 @@ class Activations:
         module_tensors = chain.from_iterable(
             (*stage.parameters(), *stage.buffers()) for stage in stages
         )
-        self._parameters = {_storage_key(tensor) for tensor in module_tensors}
-        self._uses: Counter[int] = Counter()
-        self._bytes = 0
+        self._parameter_storages = {_storage_key(tensor) for tensor in module_tensors}
+        self._use_counts: Counter[int] = Counter()
+        self._saved_bytes = 0
 
     @contextmanager
     def count(self) -> Iterator[None]:
@@ -43,23 +43,23 @@ class Activations:
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor | _SavedTensor:
         storage = _storage_key(tensor)
-        if storage in self._parameters:
+        if storage in self._parameter_storages:
             return tensor
         return _SavedTensor(self, tensor, storage, tensor.untyped_storage().nbytes())
 
-    def begin(self, storage: int, size: int) -> None:
+    def begin(self, storage: int, nbytes: int) -> None:
         """Count one more saved tensor in a storage."""
-        self._uses[storage] += 1
-        if self._uses[storage] == 1:
-            self._bytes += size
-            self.peak = max(self.peak or 0, self._bytes)
+        self._use_counts[storage] += 1
+        if self._use_counts[storage] == 1:
+            self._saved_bytes += nbytes
+            self.peak = max(self.peak or 0, self._saved_bytes)
 
-    def end(self, storage: int, size: int) -> None:
+    def end(self, storage: int, nbytes: int) -> None:
         """Count one saved tensor less in a storage."""
-        self._uses[storage] -= 1
-        if not self._uses[storage]:
-            del self._uses[storage]
-            self._bytes -= size
+        self._use_counts[storage] -= 1
+        if not self._use_counts[storage]:
+            del self._use_counts[storage]
+            self._saved_bytes -= nbytes
 
 
 class _SavedTensor:

@@ -152,14 +152,14 @@ class ParallelNetwork:
             check_stages(stages, len(model.counts))
             max_members = max(stage.members for stage in self.layout.stages)
             batches.check_batch_size(batch_size, micro_batches, mirrored=False, members=max_members)
-            layers = _choose_layers(model, self.layout, balance)
+            layers_by_stage = _choose_balance(model, self.layout, balance)
         except ValueError as error:
             raise CannotRunError(f"rank {comm.rank}: {error}") from None
 
         plan = ModelPlan(
             model,
             self.layout,
-            layers,
+            layers_by_stage,
             batches.split_batch(batch_size, micro_batches),
             schedule=schedule,
             seed=seed,
@@ -269,7 +269,7 @@ def _check_choices(**arguments: str | bool | None) -> None:
             raise ValueError(f"{name} {argument!r} is none of {choices}")
 
 
-def _choose_layers(
+def _choose_balance(
     model: ImportedModel, layout: ModelLayout, balance: Sequence[int] | None
 ) -> Balance:
     """Return the layers of each stage: as requested, or balanced by multiply-adds.
@@ -335,10 +335,10 @@ def _check_weights(module: nn.Module, comm: MPI.Intracomm) -> None:
         values = tensor.detach().cpu().reshape(-1).contiguous()
         digest.update(values.view(torch.uint8).numpy().tobytes())
     digests = comm.allgather(digest.hexdigest())
-    different = [rank for rank, text in enumerate(digests) if text != digests[0]]
-    if different:
+    different_ranks = [rank for rank, text in enumerate(digests) if text != digests[0]]
+    if different_ranks:
         raise CannotRunError(
-            f"rank {different[0]}: its module has other weights than that of rank 0; call "
+            f"rank {different_ranks[0]}: its module has other weights than that of rank 0; call "
             "torch.manual_seed with the same seed on every rank before it is made, or load the "
             "same state_dict"
         )

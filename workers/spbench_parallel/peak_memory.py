@@ -36,7 +36,7 @@ class PeakMemory:
         if device.type == "cuda":
             release_memory()
             torch.cuda.reset_peak_memory_stats(device)
-            self._initial = self.megabytes()
+            self._initial_megabytes = self.megabytes()
             return
         # Memory that was freed but not returned to the system would count from the start.
         gc.collect()
@@ -45,12 +45,12 @@ class PeakMemory:
             (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
         except OSError:
             self.since_start = True
-        self._initial = resident_bytes() / 1e6
+        self._initial_megabytes = resident_bytes() / 1e6
 
     @property
     def growth(self) -> float:
         """The bytes of the peak beyond the memory in use at the start."""
-        return max(0.0, self.megabytes() - self._initial) * 1e6
+        return max(0.0, self.megabytes() - self._initial_megabytes) * 1e6
 
     def megabytes(self) -> float:
         """Return the peak since the start of the measurement, in 10^6 bytes."""
@@ -76,13 +76,13 @@ def available_bytes(device: torch.device) -> float:
 def _bytes_within_limits() -> float:
     """Return the bytes that this process may still allocate (``ulimit -d``, ``-v``)."""
     limits = {"VmData": resource.RLIMIT_DATA, "VmSize": resource.RLIMIT_AS}
-    soft = {name: resource.getrlimit(limit)[0] for name, limit in limits.items()}
-    remaining = [
+    soft_limit_by_name = {name: resource.getrlimit(limit)[0] for name, limit in limits.items()}
+    remaining_bytes = [
         limit - 1024.0 * _read_kib(name)
-        for name, limit in soft.items()
+        for name, limit in soft_limit_by_name.items()
         if limit != resource.RLIM_INFINITY
     ]
-    return max(0.0, min(remaining, default=math.inf))
+    return max(0.0, min(remaining_bytes, default=math.inf))
 
 
 def _read_kib(name: str) -> int:

@@ -23,12 +23,12 @@ def check_same_operators(comm: MPI.Comm, network: TracedNetwork) -> None:
         CannotRunError: A rank's network differs; on all ranks.
     """
     digests = comm.allgather(_digest(network))
-    different = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
-    if different:
+    different_ranks = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if different_ranks:
         raise CannotRunError(
-            f"network {network.name}: rank {different[0]} has other operators or constants than "
-            "rank 0; let its forward depend on its input only, not on the rank, the time or the "
-            "order of a set"
+            f"network {network.name}: rank {different_ranks[0]} has other operators or constants "
+            "than rank 0; let its forward depend on its input only, not on the rank, the time or "
+            "the order of a set"
         )
 
 

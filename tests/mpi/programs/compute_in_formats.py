@@ -22,7 +22,7 @@ from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision import arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
-from spbench_parallel.precision.loss_scale import START
+from spbench_parallel.precision.loss_scale import INITIAL_SCALE
 from support.rank_cases import make_on_first_rank, run_each_case
 from support.trained_models import (
     CLASSES,
@@ -172,7 +172,7 @@ def overflow(case, comm):
     for hook in hooks:
         hook.remove()
     result = {
-        "halved": engine.arithmetic.scale == START / 2,
+        "halved": engine.arithmetic.scale == INITIAL_SCALE / 2,
         "skipped": engine.arithmetic.skipped_steps,
         "kept": all(torch.equal(a, b) for a, b in zip(before, parameters, strict=True)),
     }

@@ -130,7 +130,7 @@ def test_keeps_nothing_after_weight_gradients():
     deferred = DeferredWeightGrad()
     with deferred.record(0):
         output = net(make_images()[0])
-    pending = deferred._pending[0]
+    pending = deferred._pending_by_micro_batch[0]
     output.square().sum().backward()
     alive = [weakref.ref(tensor) for layer in pending for tensor in (layer.gradient, layer.pixels)]
     assert len(alive) == 6

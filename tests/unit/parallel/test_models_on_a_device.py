@@ -19,7 +19,7 @@ from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision import formats
 from spbench_parallel.precision.formats import FP16, FP32, FP64, INT8
-from spbench_parallel.precision.loss_scale import START
+from spbench_parallel.precision.loss_scale import INITIAL_SCALE
 from spbench_workers.benchmarks.model import case
 from spbench_workers.benchmarks.model import run as benchmark
 from spbench_workers.benchmarks.model import validation as validate
@@ -121,7 +121,7 @@ def test_skips_a_step_with_too_large_gradients():
     before = [parameter.detach().cpu() for parameter in engine.stages[0].parameters()]
     engine.step()
     assert engine.arithmetic.skipped_steps == 1
-    assert engine.arithmetic.scale == 2.0**39 > START
+    assert engine.arithmetic.scale == 2.0**39 > INITIAL_SCALE
     assert all(
         torch.equal(parameter, later.detach().cpu())
         for parameter, later in zip(before, engine.stages[0].parameters(), strict=True)

@@ -26,7 +26,7 @@ from spbench_parallel.precision.int8 import (
     RangeRecorder,
     convolutions,
 )
-from spbench_parallel.precision.loss_scale import GOOD_STEPS, START, LossScale
+from spbench_parallel.precision.loss_scale import GOOD_STEPS, INITIAL_SCALE, LossScale
 
 CPU = torch.device("cpu")
 MIXED = [FP16, BF16]
@@ -138,7 +138,7 @@ def test_the_loss_scale_keeps_small_gradients_in_fp16():
 
 def test_gradients_are_divided_by_the_scale():
     scale = LossScale(World())
-    gradient = torch.tensor([START, 3 * START])
+    gradient = torch.tensor([INITIAL_SCALE, 3 * INITIAL_SCALE])
     assert scale.unscale([gradient])
     assert gradient.tolist() == [1.0, 3.0]
 
@@ -147,7 +147,7 @@ def test_gradients_are_divided_by_the_scale():
 def test_skips_a_step_without_finite_gradients(bad):
     scale = LossScale(World())
     assert not scale.unscale([torch.ones(2), torch.tensor([1.0, bad])])
-    assert (scale.value, scale.skipped_steps) == (START / 2, 1)
+    assert (scale.value, scale.skipped_steps) == (INITIAL_SCALE / 2, 1)
 
 
 def test_skips_a_step_if_another_rank_is_not_finite():
@@ -157,19 +157,19 @@ def test_skips_a_step_if_another_rank_is_not_finite():
     assert not scale.unscale([torch.ones(2)])
     world.others_finite = True
     assert scale.unscale([torch.ones(2)])
-    assert (scale.value, scale.skipped_steps) == (START / 2, 1)
+    assert (scale.value, scale.skipped_steps) == (INITIAL_SCALE / 2, 1)
 
 
 def test_doubles_the_scale_after_good_steps_in_a_row():
     scale = LossScale(World())
     for _ in range(GOOD_STEPS - 1):
         scale.unscale([torch.ones(1)])
-    assert scale.value == START
+    assert scale.value == INITIAL_SCALE
     scale.unscale([torch.tensor([float("inf")])])
     for _ in range(GOOD_STEPS):
-        assert scale.value == START / 2
+        assert scale.value == INITIAL_SCALE / 2
         assert scale.unscale([torch.ones(1)])
-    assert (scale.value, scale.good_steps) == (START, 0)
+    assert (scale.value, scale.good_steps) == (INITIAL_SCALE, 0)
 
 
 def run_in_int8(stage, images):
@@ -273,4 +273,4 @@ def test_only_training_in_fp16_scales_the_loss(name):
     precision = PRECISIONS[name]
     for learns in (False, True)[: 1 if precision.int8 else 2]:
         arithmetic = Arithmetic(World(), precision, [], CPU, learns=learns)
-        assert arithmetic.scale == (START if learns and name == "fp16" else 1.0)
+        assert arithmetic.scale == (INITIAL_SCALE if learns and name == "fp16" else 1.0)

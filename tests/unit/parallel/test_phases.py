@@ -272,10 +272,10 @@ def test_adds_losses_in_the_order_of_micro_batches():
     engine.step()
     (runner,) = engine.runners
     total = 0.0
-    for share in runner._losses:
+    for share in runner._loss_shares:
         total += float(share)
     assert engine.loss() == runner.loss == total
-    assert len(runner._losses) == 3
+    assert len(runner._loss_shares) == 3
     assert 0 <= runner.correct <= 6
 
 

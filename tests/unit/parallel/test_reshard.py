@@ -82,11 +82,11 @@ def test_sends_nothing_between_ranks_without_overlap():
     shards = [local_shard(layout, layout.locate_rank(rank), ONE, 2) for rank in range(8)]
     messages = reshards(shards[1], dict(enumerate(shards[4:], start=4)))
     assert [reshard.peer for reshard in messages] == [5]
-    assert messages[0].values == 2 * 3 * 6 * 9
+    assert messages[0].value_count == 2 * 3 * 6 * 9
 
 
 def test_sends_a_pair_in_one_message():
     layout = ModelLayout((WHOLE, WHOLE))
     shards = [local_shard(layout, layout.locate_rank(rank), TWO, 2) for rank in range(2)]
     (reshard,) = reshards(shards[0], {1: shards[1]})
-    assert reshard.values == 2 * (3 * 13 * 17 + 2 * 7 * 9)
+    assert reshard.value_count == 2 * (3 * 13 * 17 + 2 * 7 * 9)

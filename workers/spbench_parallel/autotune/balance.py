@@ -57,20 +57,22 @@ def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
     Raises:
         ModelError: Stages of the estimated balance have fewer layers than are to be fused.
     """
-    ranks = [stage.ranks for stage in plan.layout.stages]
-    measured = move_ends_to_maps(plan, balance_layers(costs, ranks))
-    estimated = estimate_balance(plan)
-    gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
-    if gain > LEAST_GAIN:
-        check_balance(plan, estimated)
-        return estimated, "by estimated cost; by the layers' times on rank 0 none is faster"
+    ranks_by_stage = [stage.ranks for stage in plan.layout.stages]
+    measured_balance = move_ends_to_maps(plan, balance_layers(costs, ranks_by_stage))
+    estimated_balance = estimate_balance(plan)
+    time_ratio = _estimate_slowest_stage(
+        costs, ranks_by_stage, measured_balance
+    ) / _estimate_slowest_stage(costs, ranks_by_stage, estimated_balance)
+    if time_ratio > LEAST_GAIN:
+        check_balance(plan, estimated_balance)
+        return estimated_balance, "by estimated cost; by the layers' times on rank 0 none is faster"
     try:
-        check_balance(plan, measured)
+        check_balance(plan, measured_balance)
     except ModelError as error:
-        check_balance(plan, estimated)
-        layers = ",".join(map(str, measured))
-        return estimated, f"by estimated cost; by times it would be {layers}, but {error}"
-    return measured, "by the layers' times on rank 0"
+        check_balance(plan, estimated_balance)
+        layers = ",".join(map(str, measured_balance))
+        return estimated_balance, f"by estimated cost; by times it would be {layers}, but {error}"
+    return measured_balance, "by the layers' times on rank 0"
 
 
 def move_ends_to_maps(plan: ModelPlan, balance: Balance) -> Balance:
@@ -89,9 +91,11 @@ def move_ends_to_maps(plan: ModelPlan, balance: Balance) -> Balance:
     return tuple(end - before for before, end in pairwise((0, *ends)))
 
 
-def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:
-    pairs = zip(layer_ranges(balance), ranks, strict=True)
-    return max(sum(costs[first:last]) / shared for (first, last), shared in pairs)
+def _estimate_slowest_stage(
+    costs: list[float], ranks_by_stage: list[int], balance: Balance
+) -> float:
+    pairs = zip(layer_ranges(balance), ranks_by_stage, strict=True)
+    return max(sum(costs[first:last]) / rank_count for (first, last), rank_count in pairs)
 
 
 def check_balance(plan: ModelPlan, balance: Balance) -> None:
@@ -100,11 +104,11 @@ def check_balance(plan: ModelPlan, balance: Balance) -> None:
     Raises:
         ModelError: A stage has fewer pixels than tiles, or fewer layers than are to be fused.
     """
-    layers = len(plan.model.layers)
+    layer_count = len(plan.model.layers)
     for index, (first, last) in enumerate(layer_ranges(balance)):
         grid = plan.layout.stages[index].grid
         check_tiles(index, grid, plan.model, first)
-        if isinstance(plan.model, ImportedModel) and last < layers:
+        if isinstance(plan.model, ImportedModel) and last < layer_count:
             # Its outputs must be tiled, too. In other models all stages end in maps.
             check_tiles(index + 1, grid, plan.model, last)
     check_fused(replace(plan, balance=balance))

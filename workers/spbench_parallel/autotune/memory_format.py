@@ -37,7 +37,7 @@ from spbench_parallel.progress import NO_PROGRESS, Progress
 from spbench_parallel.spatial.tiling import Tiling
 
 ROUNDS = 3
-GAIN = 0.97
+MAX_TIME_RATIO = 0.97
 """The ratio of times below which channels_last is chosen: differences of a thirtieth are noise."""
 _FORMATS: tuple[MemoryFormat, ...] = tuple(MEMORY_FORMATS)
 
@@ -98,15 +98,16 @@ def choose_format(
     """
     local_seconds = _time_formats(plan, world, progress, learns=learns)
     release_memory()
-    contiguous, channels_last = (
-        max(times) for times in zip(*world.allgather(local_seconds), strict=True)
+    contiguous_seconds, channels_last_seconds = (
+        max(rank_seconds) for rank_seconds in zip(*world.allgather(local_seconds), strict=True)
     )
     faster: MemoryFormat = "contiguous"
-    if channels_last < GAIN * contiguous:
+    if channels_last_seconds < MAX_TIME_RATIO * contiguous_seconds:
         faster = "channels_last"
     reason = (
         "layers of a micro-batch, on the slowest rank: "
-        f"channels_last {format_duration(channels_last)}, contiguous {format_duration(contiguous)}"
+        f"channels_last {format_duration(channels_last_seconds)}, "
+        f"contiguous {format_duration(contiguous_seconds)}"
     )
     return faster, reason
 
@@ -118,27 +119,29 @@ def _time_formats(
 
     A step of the progress is a round of a layer.
     """
-    measured: dict[object, tuple[float, float]] = {}
-    contiguous = 0.0
-    channels_last = 0.0
+    seconds_by_likeness: dict[object, tuple[float, float]] = {}
+    contiguous_seconds = 0.0
+    channels_last_seconds = 0.0
     stage_coordinates = plan.layout.list_coordinates(world.rank)
     ranges = layer_ranges(plan.balance)
-    layers = sum(
+    layer_count = sum(
         last - first
         for first, last in (ranges[coordinates.stage] for coordinates in stage_coordinates)
     )
-    progress.begin(layers * (ROUNDS + 1))
+    progress.begin(layer_count * (ROUNDS + 1))
     for coordinates in stage_coordinates:
         with _open_tiling(plan, world, coordinates) as tiling:
-            for section in _sections(plan, coordinates, tiling):
+            for section in _list_sections(plan, coordinates, tiling):
                 likeness = section.likeness(plan.model)
-                if likeness in measured:
+                if likeness in seconds_by_likeness:
                     progress.advance((ROUNDS + 1) * section.length)
                 else:
-                    measured[likeness] = _time_section(plan, section, progress, learns=learns)
-                contiguous += measured[likeness][0]
-                channels_last += measured[likeness][1]
-    return contiguous, channels_last
+                    seconds_by_likeness[likeness] = _time_section(
+                        plan, section, progress, learns=learns
+                    )
+                contiguous_seconds += seconds_by_likeness[likeness][0]
+                channels_last_seconds += seconds_by_likeness[likeness][1]
+    return contiguous_seconds, channels_last_seconds
 
 
 @contextmanager
@@ -159,7 +162,7 @@ def _open_tiling(
     comm.Free()
 
 
-def _sections(
+def _list_sections(
     plan: ModelPlan, coordinates: RankCoordinates, tiling: Tiling | None
 ) -> list[_Section]:
     """Return the layers of a stage one by one, or together if tiles may end in them."""
@@ -181,19 +184,22 @@ def _time_section(
     The first round is dropped.
     """
     with note_activity(f"{section.describe(plan.model)} measured"):
-        bodies = {memory_format: _Body(plan, section, memory_format) for memory_format in _FORMATS}
+        layers_by_format = {
+            memory_format: _TimedLayers(plan, section, memory_format) for memory_format in _FORMATS
+        }
         alternatives = {
-            memory_format: partial(body.seconds, learns) for memory_format, body in bodies.items()
+            memory_format: partial(timed_layers.seconds, learns)
+            for memory_format, timed_layers in layers_by_format.items()
         }
         seconds_by_format = time_alternatives(
             alternatives, rounds=ROUNDS, progress=progress, steps=section.length
         )
-        for body in bodies.values():
-            body.free()
+        for timed_layers in layers_by_format.values():
+            timed_layers.free()
     return seconds_by_format["contiguous"], seconds_by_format["channels_last"]
 
 
-class _Body:
+class _TimedLayers:
     """Some layers on a micro-batch of random maps, in one memory format."""
 
     def __init__(self, plan: ModelPlan, section: _Section, memory_format: MemoryFormat) -> None:

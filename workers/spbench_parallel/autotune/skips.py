@@ -27,7 +27,7 @@ from spbench_parallel.progress import NO_PROGRESS, Progress
 ALONG = "along"
 STRAIGHT = "straight"
 # Bytes of two messages: latency and time per byte are computed from their times.
-_SIZES = _SMALL, _LARGE = 1 << 10, 1 << 20
+_MESSAGE_BYTES = _SMALL_BYTES, _LARGE_BYTES = 1 << 10, 1 << 20
 _ROUNDS = 8
 _TAGS = (0, 1)
 
@@ -63,43 +63,47 @@ def choose_skips(
     """
     routes = plan.routes()
     all_straight = find_routes(routes.table, routes.stages, None)
-    skips = [route for route in all_straight.skips if _can_go(plan, route)]
+    skips = [route for route in all_straight.skips if _can_go_straight(plan, route)]
     if not skips:
         return None
     if requested == ALONG:
         return SkipChoice(frozenset(), ALONG, "as asked for")
-    ends = frozenset((route.source, route.target) for route in skips)
+    all_stage_pairs = frozenset((route.source, route.target) for route in skips)
     if requested == STRAIGHT:
-        return SkipChoice(ends, STRAIGHT, "as asked for")
-    message, byte = _time_messages(comm, plan, progress)
-    chosen = frozenset(
+        return SkipChoice(all_stage_pairs, STRAIGHT, "as asked for")
+    message_seconds, seconds_per_byte = _time_messages(comm, plan, progress)
+    straight_pairs = frozenset(
         (route.source, route.target)
         for route in skips
-        if route.stages_passed * _bytes(plan, routes, route) * byte >= message
+        if route.stages_passed * _count_bytes(plan, routes, route) * seconds_per_byte
+        >= message_seconds
     )
     reason = (
-        f"a message takes {format_duration(message)}, and a MB {format_duration(1e6 * byte)} more"
+        f"a message takes {format_duration(message_seconds)}, and a MB "
+        f"{format_duration(1e6 * seconds_per_byte)} more"
     )
-    return SkipChoice(chosen, _describe_choice(chosen, ends), reason)
+    return SkipChoice(straight_pairs, _describe_choice(straight_pairs, all_stage_pairs), reason)
 
 
-def _describe_choice(chosen: frozenset[tuple[int, int]], ends: frozenset[tuple[int, int]]) -> str:
-    if chosen == ends:
+def _describe_choice(
+    straight_pairs: frozenset[tuple[int, int]], all_stage_pairs: frozenset[tuple[int, int]]
+) -> str:
+    if straight_pairs == all_stage_pairs:
         return STRAIGHT
-    if not chosen:
+    if not straight_pairs:
         return ALONG
-    pairs = ", ".join(f"{source} to {target}" for source, target in sorted(chosen))
+    pairs = ", ".join(f"{source} to {target}" for source, target in sorted(straight_pairs))
     return f"{STRAIGHT} from stage {pairs}, the others {ALONG}"
 
 
-def _can_go(plan: ModelPlan, route: Route) -> bool:
+def _can_go_straight(plan: ModelPlan, route: Route) -> bool:
     """Return whether a route can be sent; only MPI sends from a rank to itself."""
     layout = plan.layout
     shared = set(layout.list_stage_ranks(route.source)) & set(layout.list_stage_ranks(route.target))
     return plan.backend == "mpi" or not shared
 
 
-def _bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
+def _count_bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
     """Return the bytes that one rank sends on a route for the largest micro-batch."""
     images = max(batch.size for batch in plan.batches)
     values = sum(prod(data.shape) for data in routes.table.select_flow(route.tensors))
@@ -113,36 +117,45 @@ def _time_messages(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
     pair = plan.layout.list_stage_ranks(0)[0], plan.layout.list_stage_ranks(1)[0]
     one_way_seconds = [0.0, 0.0]
     if comm.rank in pair:
-        other = pair[1 - pair.index(comm.rank)]
+        other_rank = pair[1 - pair.index(comm.rank)]
         progress.begin(_ROUNDS + 1)
         first = comm.rank == pair[0]
         round_trips = {
-            size: partial(_time_round_trip, p2p, plan, other, size, first=first) for size in _SIZES
+            message_bytes: partial(
+                _time_round_trip, p2p, plan, other_rank, message_bytes, first=first
+            )
+            for message_bytes in _MESSAGE_BYTES
         }
         round_trip_seconds = time_alternatives(round_trips, rounds=_ROUNDS, progress=progress)
-        one_way_seconds = [round_trip_seconds[size] / 2 for size in _SIZES]
-    small, large = comm.bcast(one_way_seconds, root=pair[0])
+        one_way_seconds = [
+            round_trip_seconds[message_bytes] / 2 for message_bytes in _MESSAGE_BYTES
+        ]
+    small_seconds, large_seconds = comm.bcast(one_way_seconds, root=pair[0])
     p2p.free()
     pair_comm.Free()
-    return small, max(large - small, 0.0) / (_LARGE - _SMALL)
+    return small_seconds, max(large_seconds - small_seconds, 0.0) / (_LARGE_BYTES - _SMALL_BYTES)
 
 
-def _time_round_trip(p2p: P2P, plan: ModelPlan, other: int, size: int, *, first: bool) -> float:
+def _time_round_trip(
+    p2p: P2P, plan: ModelPlan, other_rank: int, message_bytes: int, *, first: bool
+) -> float:
     """Return the seconds of a round trip to another rank."""
     device = plan.device if p2p.on_device else torch.device("cpu")
-    outgoing, incoming = (torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2))
+    outgoing, incoming = (
+        torch.zeros(message_bytes, dtype=torch.uint8, device=device) for _ in range(2)
+    )
     send_tag, receive_tag = _TAGS if first else reversed(_TAGS)
-    start = perf_counter()
-    receives = p2p.receive([(incoming, other)], receive_tag)
+    start_seconds = perf_counter()
+    receives = p2p.receive([(incoming, other_rank)], receive_tag)
     if not first:
         _wait(receives)
-    sends = p2p.send([(outgoing, other)], send_tag)
+    sends = p2p.send([(outgoing, other_rank)], send_tag)
     if first:
         _wait(receives)
     _wait(sends)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return perf_counter() - start
+    return perf_counter() - start_seconds
 
 
 def _wait(operations: Sequence[Pending]) -> None:

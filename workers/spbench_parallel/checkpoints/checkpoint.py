@@ -51,7 +51,7 @@ def save(path: Path, engine: Engine, step: int) -> None:
     Raises:
         CannotRunError: On all ranks, if the file cannot be written.
     """
-    tensors = _gather(engine)
+    tensors = _gather_tensors(engine)
 
     def write_on_rank_0() -> None:
         if engine.world.rank == 0:
@@ -121,17 +121,17 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
         return checkpoint
 
     checkpoint = run_on_all_ranks(engine.world, read_checked)
-    steps = engine.world.allgather(checkpoint.step)
-    if len(set(steps)) > 1:
+    step_by_rank = engine.world.allgather(checkpoint.step)
+    if len(set(step_by_rank)) > 1:
         raise CannotRunError(
-            f"{path} is another file on other hosts (of steps {min(steps)} and {max(steps)}): "
-            "put it where all hosts see the same"
+            f"{path} is another file on other hosts (of steps {min(step_by_rank)} and "
+            f"{max(step_by_rank)}): put it where all hosts see the same"
         )
-    _apply(engine, checkpoint, trainer)
+    _load_into_engine(engine, checkpoint, trainer)
     return checkpoint.step
 
 
-def _apply(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) -> None:
+def _load_into_engine(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) -> None:
     for stage in engine.stages:
         for name, tensor in stage.state_dict().items():
             tensor.copy_(checkpoint.weights[name])
@@ -175,36 +175,38 @@ def gather_weights(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     All ranks must exhaust it, between steps; on other ranks it yields nothing. Tensors are on the
     CPU. Those of rank 0's stages may share the model's memory.
     """
-    for stage, holder in _holders(engine):
+    for stage, holder in _list_stage_holders(engine):
         if holder == engine.world.rank:
             state = engine.stage(stage, engine.plan.owner).state_dict()
             if holder == 0:
                 yield from ((name, tensor.detach().cpu()) for name, tensor in state.items())
             else:
-                _send(engine.world, {(name, ""): tensor for name, tensor in state.items()})
+                _send_tensors(engine.world, {(name, ""): tensor for name, tensor in state.items()})
         elif engine.world.rank == 0:
-            yield from ((name, tensor) for (name, _), tensor in _receive(engine.world, holder))
+            yield from (
+                (name, tensor) for (name, _), tensor in _receive_tensors(engine.world, holder)
+            )
 
 
-def _gather(engine: Engine) -> StateTensors:
+def _gather_tensors(engine: Engine) -> StateTensors:
     """Return the tensors of all stages on rank 0, gathered stage by stage.
 
     On other ranks it is empty.
     """
     tensors: StateTensors = {}
-    for stage, holder in _holders(engine):
+    for stage, holder in _list_stage_holders(engine):
         if holder == engine.world.rank:
             local = _copy_stage_tensors(engine, stage)
             if holder == 0:
                 tensors |= local
             else:
-                _send(engine.world, local)
+                _send_tensors(engine.world, local)
         elif engine.world.rank == 0:
-            tensors |= dict(_receive(engine.world, holder))
+            tensors |= dict(_receive_tensors(engine.world, holder))
     return tensors
 
 
-def _holders(engine: Engine) -> list[tuple[int, int]]:
+def _list_stage_holders(engine: Engine) -> list[tuple[int, int]]:
     """Return the stages, each with the rank that sends its tensors to rank 0."""
     layout = engine.plan.layout
     owner = engine.plan.owner
@@ -227,14 +229,14 @@ def _copy_stage_tensors(engine: Engine, stage: int) -> StateTensors:
     }
 
 
-def _send(world: MPI.Intracomm, tensors: StateTensors) -> None:
+def _send_tensors(world: MPI.Intracomm, tensors: StateTensors) -> None:
     # First the names, shapes and formats, then the tensors in the same order.
     world.send({key: (tensor.shape, tensor.dtype) for key, tensor in tensors.items()}, 0, _TAG)
     for tensor in tensors.values():
         world.Send(_byte_view(tensor.detach().cpu().contiguous()), 0, _TAG)
 
 
-def _receive(world: MPI.Intracomm, holder: int) -> Iterator[tuple[StateKey, torch.Tensor]]:
+def _receive_tensors(world: MPI.Intracomm, holder: int) -> Iterator[tuple[StateKey, torch.Tensor]]:
     for key, (shape, dtype) in world.recv(source=holder, tag=_TAG).items():
         tensor = torch.empty(shape, dtype=dtype)
         world.Recv(_byte_view(tensor), holder, _TAG)
@@ -262,9 +264,11 @@ def run_on_all_ranks(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
     except Exception as error:  # of any kind: the other ranks must not wait for this one
         cause = error
         problem = str(error) if isinstance(error, CannotRunError) else repr(error)
-    texts = comm.allgather(problem)
-    failed = [rank for rank, text in enumerate(texts) if text]
-    if failed:
-        suffix = "" if len(failed) == len(texts) else f" (on rank {failed[0]})"
-        raise CannotRunError(texts[failed[0]] + suffix) from cause
+    problem_by_rank = comm.allgather(problem)
+    failed_ranks = [rank for rank, text in enumerate(problem_by_rank) if text]
+    if failed_ranks:
+        suffix = (
+            "" if len(failed_ranks) == len(problem_by_rank) else f" (on rank {failed_ranks[0]})"
+        )
+        raise CannotRunError(problem_by_rank[failed_ranks[0]] + suffix) from cause
     return result

@@ -177,14 +177,14 @@ def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
         return
     if checkpoint.model != model.name:
         raise CannotRunError(f"{path} holds {checkpoint.model}, and this is {model.name}")
-    other = next(
+    different_layer = next(
         name
         for name in (*expected, *checkpoint.layers)
         if expected.get(name) != checkpoint.layers.get(name)
     )
     raise CannotRunError(
-        f"{path} holds {model.name} with other settings (its layer {other} differs): take those "
-        "that it was learnt with"
+        f"{path} holds {model.name} with other settings (its layer {different_layer} differs): "
+        "take those that it was learnt with"
     )
 
 

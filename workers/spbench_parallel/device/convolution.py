@@ -73,8 +73,8 @@ def widen_lone_column(
     _, col_stride = expand_pair(stride)
     _, col_dilation = expand_pair(dilation)
     _, col_padding = expand_pair(padding)
-    span = col_dilation * (weight.shape[-1] - 1) + 1
-    reach = pixels.shape[-1] + 2 * col_padding - span
-    if col_stride > 1 and 0 <= reach < col_stride:
+    kernel_span = col_dilation * (weight.shape[-1] - 1) + 1
+    stride_reach = pixels.shape[-1] + 2 * col_padding - kernel_span
+    if col_stride > 1 and 0 <= stride_reach < col_stride:
         return functional.pad(pixels, (0, col_stride)), True
     return pixels, False

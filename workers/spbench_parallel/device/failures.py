@@ -213,14 +213,16 @@ def _find_running_layer(error: BaseException) -> str | None:
         return None
     from torch.nn import Sequential as Row
 
-    trace = error.__traceback__
-    while trace is not None:
-        variables = trace.tb_frame.f_locals
-        row = variables.get("self")
+    traceback_ = error.__traceback__
+    while traceback_ is not None:
+        variables = traceback_.tb_frame.f_locals
+        sequence = variables.get("self")
         module = variables.get("module")
-        if isinstance(row, Row) and trace.tb_frame.f_code.co_name == "forward":
-            return next((name for name, child in row.named_children() if child is module), None)
-        trace = trace.tb_next
+        if isinstance(sequence, Row) and traceback_.tb_frame.f_code.co_name == "forward":
+            return next(
+                (name for name, child in sequence.named_children() if child is module), None
+            )
+        traceback_ = traceback_.tb_next
     return None
 
 

@@ -89,27 +89,27 @@ class _PinnedBuffer:
 
     def __init__(self, device: torch.device) -> None:
         self._pins = device.type == "cuda"
-        self._bytes = torch.empty(0, dtype=torch.uint8)
+        self._memory = torch.empty(0, dtype=torch.uint8)
         self._copied = get_streams(device).event()
 
     def memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """Return the buffer in a shape, after earlier copies from it have ended."""
         self._copied.synchronize()
-        size = prod(shape) * dtype.itemsize
-        return self._bytes[:size].view(dtype).view(tuple(shape))
+        used_bytes = prod(shape) * dtype.itemsize
+        return self._memory[:used_bytes].view(dtype).view(tuple(shape))
 
     @property
     def size(self) -> int:
         """The size in bytes."""
-        return len(self._bytes)
+        return len(self._memory)
 
     def grow(self, size: int) -> None:
         """Replace the memory by ``size`` bytes; copies in progress keep the old memory."""
-        self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=self._pins)
+        self._memory = torch.empty(size, dtype=torch.uint8, pin_memory=self._pins)
 
     def holds(self, values: torch.Tensor, dtype: torch.dtype) -> bool:
         """Return whether the values are in this buffer, in that number format."""
-        return values.dtype == dtype and values.data_ptr() == self._bytes.data_ptr() != 0
+        return values.dtype == dtype and values.data_ptr() == self._memory.data_ptr() != 0
 
     def mark_copied(self) -> None:
         """Record that a copy from the buffer was started."""
@@ -120,10 +120,10 @@ def _grow_buffers(
     buffers: Sequence[_PinnedBuffer], shape: Sequence[int], dtype: torch.dtype
 ) -> None:
     """Grow all buffers together; otherwise the others would grow during later steps."""
-    size = max(MIN_BUFFER_BYTES, prod(shape) * dtype.itemsize)
-    if size > buffers[0].size:
+    needed_bytes = max(MIN_BUFFER_BYTES, prod(shape) * dtype.itemsize)
+    if needed_bytes > buffers[0].size:
         for buffer in buffers:
-            buffer.grow(1 << (size - 1).bit_length())
+            buffer.grow(1 << (needed_bytes - 1).bit_length())
 
 
 @cache

@@ -125,19 +125,19 @@ class CudaStreams:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._copies = torch.cuda.Stream(device)
+        self._copy_stream = torch.cuda.Stream(device)
 
     def synchronize(self) -> None:
         torch.cuda.current_stream(self._device).synchronize()
 
     def use_copy_stream(self) -> AbstractContextManager[object]:
-        return torch.cuda.stream(self._copies)
+        return torch.cuda.stream(self._copy_stream)
 
     def fork_copy_stream(self) -> None:
-        self._copies.wait_stream(torch.cuda.current_stream(self._device))
+        self._copy_stream.wait_stream(torch.cuda.current_stream(self._device))
 
     def join_copy_stream(self) -> None:
-        torch.cuda.current_stream(self._device).wait_stream(self._copies)
+        torch.cuda.current_stream(self._device).wait_stream(self._copy_stream)
 
     def event(self, *, timing: bool = False) -> CudaEvent:
         return CudaEvent(self._device, timing=timing)
@@ -172,10 +172,10 @@ def time_on_device(device: torch.device, body: Callable[[], object]) -> float:
     Earlier work of the device is finished first and does not count.
     """
     synchronize_stream(device)
-    start = perf_counter()
+    start_seconds = perf_counter()
     body()
     synchronize_stream(device)
-    return perf_counter() - start
+    return perf_counter() - start_seconds
 
 
 class StreamTimes:
@@ -212,9 +212,9 @@ class StreamTimes:
     def read(self) -> list[tuple[str, float]]:
         """End the last span and wait for it; return name and seconds of each, in order."""
         self.switch("")
-        last = len(self._names) - 1
-        self._events[last].synchronize()
+        last_index = len(self._names) - 1
+        self._events[last_index].synchronize()
         return [
             (self._names[index], self._events[index + 1].seconds_since(self._events[index]))
-            for index in range(last)
+            for index in range(last_index)
         ]

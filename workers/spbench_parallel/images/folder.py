@@ -46,19 +46,19 @@ class ImageFolder:
                 "for each class"
             )
         files_by_folder = {folder.name: list_images(folder) for folder in _list_folders(path)}
-        classes = {name: files for name, files in sorted(files_by_folder.items()) if files}
-        if not classes:
+        files_by_class = {name: files for name, files in sorted(files_by_folder.items()) if files}
+        if not files_by_class:
             raise CannotRunError(
                 f"{path} holds no images: put them in a folder for each class, such as "
                 f"{path / 'CLASS' / 'image.png'} ({' '.join(sorted(SUFFIXES))})"
             )
-        if len(classes) > num_classes:
+        if len(files_by_class) > num_classes:
             raise CannotRunError(
-                f"{path} has {len(classes)} classes, and the model has {num_classes}: "
-                f"set num_classes to {len(classes)}"
+                f"{path} has {len(files_by_class)} classes, and the model has {num_classes}: "
+                f"set num_classes to {len(files_by_class)}"
             )
-        self._files = [file for files in classes.values() for file in files]
-        self._labels = [label for label, files in enumerate(classes.values()) for _ in files]
+        self._files = [file for files in files_by_class.values() for file in files]
+        self._labels = [label for label, files in enumerate(files_by_class.values()) for _ in files]
         self._size = size
 
     def __len__(self) -> int:

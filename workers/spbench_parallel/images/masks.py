@@ -76,12 +76,12 @@ class MaskedFolder:
             if image.mode not in _MODES:
                 raise ValueError(f"a mask has a number a pixel, and this one is {image.mode}")
             classes = _resize_nearest(image, self._size, box)
-        extremes = int(classes.min(initial=0)), int(classes.max(initial=0))
-        for edge in extremes:
-            if not 0 <= edge < self._num_classes:
+        smallest_and_largest = int(classes.min(initial=0)), int(classes.max(initial=0))
+        for class_number in smallest_and_largest:
+            if not 0 <= class_number < self._num_classes:
                 raise CannotRunError(
-                    f"{file} has the class {edge}, and the network has {self._num_classes}, from "
-                    "0: change the mask, or give the network more"
+                    f"{file} has the class {class_number}, and the network has "
+                    f"{self._num_classes}, from 0: change the mask, or give the network more"
                 )
         return classes
 
@@ -96,16 +96,23 @@ def _resize_nearest(image: Image.Image, size: tuple[int, int], box: Box) -> Pixe
 
     Only the pixels that the box needs are kept.
     """
-    rows = _source_pixels(box.rows, image.height, size[0])
-    cols = _source_pixels(box.cols, image.width, size[1])
+    source_rows = _find_source_pixels(box.rows, image.height, size[0])
+    source_cols = _find_source_pixels(box.cols, image.width, size[1])
     if box.empty:
         return np.empty(box.shape, np.int64)
-    part = image.crop((int(cols[0]), int(rows[0]), int(cols[-1]) + 1, int(rows[-1]) + 1))
+    part = image.crop(
+        (
+            int(source_cols[0]),
+            int(source_rows[0]),
+            int(source_cols[-1]) + 1,
+            int(source_rows[-1]) + 1,
+        )
+    )
     values = np.asarray(part).astype(np.int64)
-    resized: Pixels = values[rows - rows[0]][:, cols - cols[0]]
+    resized: Pixels = values[source_rows - source_rows[0]][:, source_cols - source_cols[0]]
     return resized
 
 
-def _source_pixels(interval: Interval, source: int, target: int) -> Pixels:
+def _find_source_pixels(interval: Interval, source_length: int, target_length: int) -> Pixels:
     """Return the source pixel that contains the centre of each target pixel."""
-    return (2 * np.arange(*interval) + 1) * source // (2 * target)
+    return (2 * np.arange(*interval) + 1) * source_length // (2 * target_length)

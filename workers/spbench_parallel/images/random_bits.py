@@ -30,7 +30,7 @@ def make_generator(*parts: str | int) -> torch.Generator:
 SeedParts = tuple[str | int, ...]
 # The factors of lowbias32. They are odd, so that different bits stay different. The second is
 # written as a signed number, because int32 cannot represent it otherwise.
-_FACTORS = (0x7FEB352D, 0x846CA68B - (1 << 32))
+_MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))
 
 
 def random_bits(
@@ -48,29 +48,30 @@ def random_bits(
     """
     if not maps:
         return torch.empty((0, shape[0], *box.shape), dtype=torch.int32, device=device)
-    keys = [_draw_keys(parts, shape, box) for parts in maps]
-    rows, cols = (
-        copy_to_device(torch.stack(axis_keys), device) for axis_keys in zip(*keys, strict=True)
+    keys_by_map = [_draw_keys(parts, shape, box) for parts in maps]
+    row_keys, col_keys = (
+        copy_to_device(torch.stack(axis_keys), device)
+        for axis_keys in zip(*keys_by_map, strict=True)
     )
-    return _mix(rows.unsqueeze(3) ^ cols.unsqueeze(1).unsqueeze(1))
+    return _mix(row_keys.unsqueeze(3) ^ col_keys.unsqueeze(1).unsqueeze(1))
 
 
 def _draw_keys(
     parts: SeedParts, shape: tuple[int, int, int], box: Box
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the keys of a box's rows, ``channels x rows``, and columns, in int32."""
-    source = make_generator(*parts)
+    generator = make_generator(*parts)
     channels, height, width = shape
-    rows, cols = (
-        torch.randint(-(1 << 31), 1 << 31, sides, dtype=torch.int32, generator=source)
+    row_keys, col_keys = (
+        torch.randint(-(1 << 31), 1 << 31, sides, dtype=torch.int32, generator=generator)
         for sides in ((channels, height), (width,))
     )
-    return rows[:, slice(*box.rows)], cols[slice(*box.cols)]
+    return row_keys[:, slice(*box.rows)], col_keys[slice(*box.cols)]
 
 
 def _mix(bits: torch.Tensor) -> torch.Tensor:
     """Mix in place; relies on torch's wrapping integers."""
-    for factor in _FACTORS:
+    for multiplier in _MULTIPLIERS:
         # The mask makes the shift logical: torch repeats the sign.
-        bits.bitwise_xor_((bits >> 16).bitwise_and_(0xFFFF)).mul_(factor)
+        bits.bitwise_xor_((bits >> 16).bitwise_and_(0xFFFF)).mul_(multiplier)
     return bits

@@ -43,8 +43,8 @@ class BilinearResize:
     """
 
     def __init__(self, source: tuple[int, int], target: tuple[int, int], box: Box) -> None:
-        self._rows = _make_axis(box.rows, source[0], target[0])
-        self._cols = _make_axis(box.cols, source[1], target[1])
+        self._rows = _make_axis_sources(box.rows, source[0], target[0])
+        self._cols = _make_axis_sources(box.cols, source[1], target[1])
         self.needed = Box(self._rows.needs, self._cols.needs)
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -53,22 +53,22 @@ class BilinearResize:
         cols = self._cols
         top = self.needed.rows[0]
         left = self.needed.cols[0]
-        values = pixels.astype(np.float32)
-        values = _interpolate(
-            values[:, rows.first - top],
-            values[:, rows.second - top],
+        resized = pixels.astype(np.float32)
+        resized = _interpolate(
+            resized[:, rows.first - top],
+            resized[:, rows.second - top],
             rows.share[:, np.newaxis],
         )
         return _interpolate(
-            values[:, :, cols.first - left], values[:, :, cols.second - left], cols.share
+            resized[:, :, cols.first - left], resized[:, :, cols.second - left], cols.share
         )
 
 
-def _make_axis(interval: Interval, source: int, target: int) -> _Axis:
-    centres = (np.arange(*interval) + 0.5) * (source / target) - 0.5
-    centres = np.clip(centres, 0, source - 1)
+def _make_axis_sources(interval: Interval, source_length: int, target_length: int) -> _Axis:
+    centres = (np.arange(*interval) + 0.5) * (source_length / target_length) - 0.5
+    centres = np.clip(centres, 0, source_length - 1)
     first = centres.astype(np.int64)
-    second = np.minimum(first + 1, source - 1)
+    second = np.minimum(first + 1, source_length - 1)
     return _Axis(first, second, (centres - first).astype(np.float32))
 
 

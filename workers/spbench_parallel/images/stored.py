@@ -57,12 +57,12 @@ class Shuffle:
 
     def images(self, step: int, replica: int) -> list[int]:
         """Return a replica's images of a step, by index in the data set."""
-        epoch, index = divmod(step, self.steps)
+        epoch, step_in_epoch = divmod(step, self.steps)
         if self._order[0] != epoch:
             order = torch.randperm(self.count, generator=make_generator("order", self.seed, epoch))
             self._order = epoch, order.tolist()
-        first = (index * self.replicas + replica) * self.batch
-        return self._order[1][first : first + self.batch]
+        first_position = (step_in_epoch * self.replicas + replica) * self.batch
+        return self._order[1][first_position : first_position + self.batch]
 
 
 CHANNELS = 3  # red, green, blue
@@ -127,8 +127,8 @@ class StoredImages:
         self._dtype = dtype
         self._device = torch.device(device)
         self.step = 0
-        self._reads: Mapping[str, _Read] = {"crop": data.crop, "target": data.target}
-        self._prefetcher = _Prefetcher(self._reads, num_workers) if num_workers else None
+        self._read_functions: Mapping[str, _Read] = {"crop": data.crop, "target": data.target}
+        self._prefetcher = _Prefetcher(self._read_functions, num_workers) if num_workers else None
 
     def set_step(self, step: int) -> None:
         """Set the step of the next images."""
@@ -176,7 +176,7 @@ class StoredImages:
             for step in (self.step, self.step + 1)
         )
         if self._prefetcher is None:
-            return [self._reads[kind](index, box) for _, _, index, box in current_keys]
+            return [self._read_functions[kind](index, box) for _, _, index, box in current_keys]
         # A rank requests the same box and the same positions of the batch in each step.
         for key in (*current_keys, *next_keys):
             self._prefetcher.prepare(key)
@@ -186,8 +186,8 @@ class StoredImages:
 class _Prefetcher:
     """Crops and masks prepared by threads, by step, index of the image, and box."""
 
-    def __init__(self, reads: Mapping[str, _Read], workers: int) -> None:
-        self._reads = reads
+    def __init__(self, read_functions: Mapping[str, _Read], workers: int) -> None:
+        self._read_functions = read_functions
         self._pool = ThreadPoolExecutor(workers, "images")
         self._futures: dict[_Key, Future[Any]] = {}
 
@@ -195,7 +195,7 @@ class _Prefetcher:
         """Start to prepare an image, unless that has been started."""
         if key not in self._futures:
             kind, _, index, box = key
-            self._futures[key] = self._pool.submit(self._reads[kind], index, box)
+            self._futures[key] = self._pool.submit(self._read_functions[kind], index, box)
 
     def take(self, key: _Key) -> Any:
         """Wait for an image, and remove and return it."""

@@ -94,7 +94,7 @@ class SyntheticImages:
         return random_bits(maps, shape, box, self._device)
 
 
-LENGTHS = (4.0, 12.0)
+WAVE_LENGTHS = (4.0, 12.0)
 """The shortest and the longest wave, in pixels."""
 NOISE = 1.5
 """The standard deviation of the noise. That of a wave is 1, averaged over the channels."""
@@ -115,65 +115,83 @@ class PatternImages(SyntheticImages):
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
         noise = self.noise(replica, images, box)
         for index, pixels in zip(range(*images), noise, strict=True):
-            turns = hash_parts("phase", self._seed, replica, self.step, index) / 2.0**63
-            pixels.mul_(NOISE).add_(self._draw_waves(replica, index, turns, box))
+            phase_turns = hash_parts("phase", self._seed, replica, self.step, index) / 2.0**63
+            pixels.mul_(NOISE).add_(self._draw_waves(replica, index, phase_turns, box))
         return noise.to(self._dtype)
 
     def masks(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return the class of each of a box's pixels, ``images x rows x cols``."""
         labels = [
-            torch.where(self._first_side(replica, image, box), *self._draw_pair(replica, image))
+            torch.where(
+                self._make_first_side_mask(replica, image, box),
+                *self._draw_class_pair(replica, image),
+            )
             for image in range(*images)
         ]
         masks = torch.stack(labels) if labels else torch.empty(0, *box.shape, dtype=torch.int64)
         return masks.to(self._device)
 
-    def _draw_waves(self, replica: int, image: int, turns: float, box: Box) -> torch.Tensor:
+    def _draw_waves(self, replica: int, image: int, phase_turns: float, box: Box) -> torch.Tensor:
         """Return a box of the wave of an image's class, or of each pixel's class."""
         if not self._masked:
             (label,) = self.classes(replica, (image, image + 1))
-            return self._draw_wave(label, turns, box)
-        first, second = (
-            self._draw_wave(label, turns, box) for label in self._draw_pair(replica, image)
+            return self._draw_wave(label, phase_turns, box)
+        first_wave, second_wave = (
+            self._draw_wave(label, phase_turns, box)
+            for label in self._draw_class_pair(replica, image)
         )
-        return torch.where(self._first_side(replica, image, box).to(self._device), first, second)
+        return torch.where(
+            self._make_first_side_mask(replica, image, box).to(self._device),
+            first_wave,
+            second_wave,
+        )
 
-    def _draw_pair(self, replica: int, index: int) -> tuple[int, int]:
+    def _draw_class_pair(self, replica: int, index: int) -> tuple[int, int]:
         """Return the classes on both sides of an image's line."""
         seed = self._seed, replica, self.step, index
-        first, second = (hash_parts(side, *seed) % self._num_classes for side in ("one", "other"))
-        return first, second
+        first_class, second_class = (
+            hash_parts(side, *seed) % self._num_classes for side in ("one", "other")
+        )
+        return first_class, second_class
 
-    def _first_side(self, replica: int, index: int, box: Box) -> torch.Tensor:
+    def _make_first_side_mask(self, replica: int, index: int, box: Box) -> torch.Tensor:
         """Return which pixels of a box are on the first side, in exact integers."""
-        source = make_generator("line", self._seed, replica, self.step, index)
-        down, across, row, col = torch.randint(-1000, 1001, (4,), generator=source).tolist()
+        generator = make_generator("line", self._seed, replica, self.step, index)
+        down, across, row, col = torch.randint(-1000, 1001, (4,), generator=generator).tolist()
         _, height, width = self._image.shape
-        rows = 2000 * torch.arange(*box.rows) - (row + 1000) * height
-        cols = 2000 * torch.arange(*box.cols) - (col + 1000) * width
-        is_first: torch.Tensor = down * rows[:, None] + across * cols > 0
+        row_distances = 2000 * torch.arange(*box.rows) - (row + 1000) * height
+        col_distances = 2000 * torch.arange(*box.cols) - (col + 1000) * width
+        is_first: torch.Tensor = down * row_distances[:, None] + across * col_distances > 0
         return is_first
 
-    def _draw_wave(self, label: int, turns: float, box: Box) -> torch.Tensor:
+    def _draw_wave(self, label: int, phase_turns: float, box: Box) -> torch.Tensor:
         """Return a box of a class's wave, shifted by a share of its length."""
-        source = make_generator("pattern", label)
-        direction, length = torch.rand(2, generator=source, dtype=torch.float64).tolist()
-        colours = torch.randn(self._image.channels, generator=source)
+        generator = make_generator("pattern", label)
+        direction, relative_length = torch.rand(
+            2, generator=generator, dtype=torch.float64
+        ).tolist()
+        colours = torch.randn(self._image.channels, generator=generator)
         colours *= math.sqrt(2 * len(colours)) / colours.norm()
-        pixels = LENGTHS[0] * (LENGTHS[1] / LENGTHS[0]) ** length
+        pixels_per_wave = WAVE_LENGTHS[0] * (WAVE_LENGTHS[1] / WAVE_LENGTHS[0]) ** relative_length
         down = math.sin(math.pi * direction)
         across = math.cos(math.pi * direction)
-        rows = _unit_circle(self._image.height, down / pixels, turns)[:, slice(*box.rows)]
-        cols = _unit_circle(self._image.width, across / pixels, 0.0)[:, slice(*box.cols)]
+        row_angles = _unit_circle(self._image.height, down / pixels_per_wave, phase_turns)[
+            :, slice(*box.rows)
+        ]
+        col_angles = _unit_circle(self._image.width, across / pixels_per_wave, 0.0)[
+            :, slice(*box.cols)
+        ]
         # cos(a + b) from products only: rounding does not depend on the box.
-        waves = rows[0, :, None] * cols[0] - rows[1, :, None] * cols[1]
+        waves = row_angles[0, :, None] * col_angles[0] - row_angles[1, :, None] * col_angles[1]
         return (colours[:, None, None] * waves).to(self._device)
 
 
-def _unit_circle(count: int, step: float, start: float) -> torch.Tensor:
+def _unit_circle(count: int, turns_per_pixel: float, first_turns: float) -> torch.Tensor:
     """Return cosines and sines of ``count`` angles, ``2 x count``.
 
-    The angles begin at ``start`` and grow by ``step``, both in turns.
+    The angles begin at ``first_turns`` and grow by ``turns_per_pixel``, both in turns.
     """
-    angles = (torch.arange(count, dtype=torch.float64) * step + start) * (2 * math.pi)
+    angles = (torch.arange(count, dtype=torch.float64) * turns_per_pixel + first_turns) * (
+        2 * math.pi
+    )
     return torch.stack((angles.cos(), angles.sin())).float()

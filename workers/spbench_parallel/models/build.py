@@ -67,9 +67,9 @@ def build_reference(model: Model, *, seed: int, device: torch.device | str) -> n
     """
     if isinstance(model, ImportedModel):
         return model.build_whole(device)
-    end = len(model.layers)
+    layer_count = len(model.layers)
     dense = DenseBuilder()
-    return build_stage(model, 0, end, dense, seed=seed, device=device, dtype=torch.float64)
+    return build_stage(model, 0, layer_count, dense, seed=seed, device=device, dtype=torch.float64)
 
 
 def free(stage: nn.Module) -> None:

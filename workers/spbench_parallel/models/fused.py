@@ -27,21 +27,21 @@ class FusedStage(nn.Sequential):
     """
 
     def __init__(
-        self, layers: Mapping[str, nn.Module], groups: Sequence[FusedGraph], fused: int
+        self, layers: Mapping[str, nn.Module], groups: Sequence[FusedGraph], fused_count: int
     ) -> None:
         super().__init__()
         for name, layer in layers.items():
             self.add_module(name, layer)
         self.groups = tuple(groups)
         # A tuple, so that torch registers each layer only once.
-        self._others = tuple(layers.values())[fused:]
+        self._other_layers = tuple(layers.values())[fused_count:]
 
     def forward(self, data: TensorOrTuple) -> TensorOrTuple:
         """Return the stage's output: this rank's tile, or a tuple of two."""
         for group in self.groups:
             tiles = group(*data) if isinstance(data, tuple) else group(data)
             data = tiles if len(tiles) > 1 else tiles[0]
-        for layer in self._others:
+        for layer in self._other_layers:
             data = layer(data)
         return data
 
@@ -69,10 +69,10 @@ def fuse_stage(
         fused_layers: Layers that share an exchange: 1 or more.
     """
     layers = dict(stage.named_children())
-    items = list(layers.items())
-    ranges = group_layers(model, first, first + len(items), fused_layers)
+    layer_items = list(layers.items())
+    index_ranges = group_layers(model, first, first + len(layer_items), fused_layers)
     groups = []
-    for indices in ranges:
+    for indices in index_ranges:
         tilings = [tiling.resized(data.height, data.width) for data in model.flows[indices.start]]
-        groups.append(FusedGraph(dict(items[index - first] for index in indices), tilings))
-    return FusedStage(layers, groups, sum(map(len, ranges)))
+        groups.append(FusedGraph(dict(layer_items[index - first] for index in indices), tilings))
+    return FusedStage(layers, groups, sum(map(len, index_ranges)))

@@ -58,16 +58,17 @@ class CellModule(nn.Module):
         super().__init__()
         self.prepare = nn.ModuleList(prepare)
         self.operations = nn.ModuleList(module for _, module in operations)
-        self._reads = [state for state, _ in operations]
+        self._state_by_operation = [state for state, _ in operations]
         self._output = output
 
     def forward(self, data: CellFlow) -> CellFlow:
         """Return the cell's output, and the previous output if the next cell reads it."""
         previous, older = data if isinstance(data, tuple) else (data, data)
         states = [self.prepare[0](previous), self.prepare[1](older)]
-        for first in range(0, len(self._reads), 2):
+        for first_operation in range(0, len(self._state_by_operation), 2):
             left, right = (
-                self.operations[index](states[self._reads[index]]) for index in (first, first + 1)
+                self.operations[index](states[self._state_by_operation[index]])
+                for index in (first_operation, first_operation + 1)
             )
             states.append(left + right)
         output = torch.cat([states[index] for index in self._output.concat], dim=1)

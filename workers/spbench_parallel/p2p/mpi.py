@@ -16,8 +16,8 @@ def mpi_buffer(tensor: torch.Tensor) -> MPI.buffer:
     if tensor.numel() == 0:
         return MPI.buffer.fromaddress(0, 0)
     axes = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum((length - 1) * stride for length, stride in axes)
-    return MPI.buffer.fromaddress(tensor.data_ptr(), (last + 1) * tensor.element_size())
+    last_index = sum((length - 1) * stride for length, stride in axes)
+    return MPI.buffer.fromaddress(tensor.data_ptr(), (last_index + 1) * tensor.element_size())
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,8 @@ class TorchGroup:
 
 _groups: dict[tuple[int, str], TorchGroup] = {}
 # Streams per priority in torch's pool, which are handed out in turn, one per group of NCCL.
-_POOL = 32
-_dealt = count()
+_POOL_STREAMS = 32
+_dealt_streams = count()
 
 
 def acquire(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
@@ -151,9 +151,11 @@ def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
 
     It is empty if NCCL can serve them. All ranks must call it, and all get the same answer.
     """
-    kinds: list[str] = comm.allgather(device.type)
-    if hosts := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
-        return f"needs a GPU for each rank, and rank {hosts[0]} has none"
+    device_types: list[str] = comm.allgather(device.type)
+    if ranks_without_gpu := [
+        rank for rank, device_type in enumerate(device_types) if device_type != "cuda"
+    ]:
+        return f"needs a GPU for each rank, and rank {ranks_without_gpu[0]} has none"
     gpus: list[str] = comm.allgather(_identify_gpu(device))
     if "" in gpus:
         return f"is not part of the torch of rank {gpus.index('')}"
@@ -181,7 +183,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
 
     def join() -> TorchGroup:
         store = _open_store(host, port) if server is None else server
-        stream = _own_stream(device)
+        stream = _find_own_stream(device)
         backend = _create_backend(store, comm, device)
         # After an allreduce of all ranks, some of them can exchange without the others.
         group = TorchGroup(backend, store, stream=stream)
@@ -213,7 +215,7 @@ def _create_backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _B
     return cast(_Backend, gloo)
 
 
-def _own_stream(device: torch.device) -> int:
+def _find_own_stream(device: torch.device) -> int:
     """Return the index of the stream that the next NCCL group takes from torch's pool.
 
     It is a stream that no other group uses, since a receive of one group would block messages of
@@ -225,15 +227,17 @@ def _own_stream(device: torch.device) -> int:
     if device.type != "cuda":
         return -1
     used = {group.stream for group in _groups.values()}
-    for _ in range(_POOL):
-        stream = next(_dealt) % _POOL
+    for _ in range(_POOL_STREAMS):
+        stream = next(_dealt_streams) % _POOL_STREAMS
         if stream not in used:
             return stream
         # Take this turn of the pool with a stream that is not used. NCCL's streams have the highest
         # priority that torch supports, which differs between GPUs: -1 may be another pool.
         _, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
         torch.cuda.Stream(device, priority=highest)
-    raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
+    raise GroupError(
+        f"NCCL serves at most {_POOL_STREAMS} groups at once; take fewer stages or rounds"
+    )
 
 
 def _cannot_join(rank: int, reason: str) -> GroupError:

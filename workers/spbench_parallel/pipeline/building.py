@@ -61,14 +61,16 @@ def build_local_stage(
     )
     comms = [stage_comm]
     if plan.statistics == "replicas":
-        comms.append(create_group(world, _ranks_of_all_replicas(plan.layout, coordinates)))
-    first, last = layer_ranges(plan.balance)[coordinates.stage]
+        comms.append(create_group(world, _list_ranks_of_all_replicas(plan.layout, coordinates)))
+    first_layer, end_layer = layer_ranges(plan.balance)[coordinates.stage]
     builder = _create_builder(plan, coordinates, stage_comm, comms[-1])
-    with note_activity(f"stage {coordinates.stage} was built, layers {first} to {last - 1}"):
+    with note_activity(
+        f"stage {coordinates.stage} was built, layers {first_layer} to {end_layer - 1}"
+    ):
         stage = build_stage(
             plan.stage_model(coordinates.stage),
-            first,
-            last,
+            first_layer,
+            end_layer,
             builder,
             seed=plan.seed,
             device=plan.device,
@@ -76,7 +78,7 @@ def build_local_stage(
         )
     if plan.fused_layers and isinstance(builder, SpatialBuilder) and plan.statistics != "tile":
         # Separate batch norm of each tile has no statistics over the pixels that ranks own.
-        stage = fuse_stage(stage, plan.model, first, builder.tiling, plan.fused_layers)
+        stage = fuse_stage(stage, plan.model, first_layer, builder.tiling, plan.fused_layers)
     return BuiltStage(stage, tuple(comms))
 
 
@@ -92,17 +94,17 @@ def _create_builder(
     """
     stage = plan.layout.stages[coordinates.stage]
     image = plan.model.image
-    by_tile = plan.statistics == "tile"
+    norms_tiles_separately = plan.statistics == "tile"
     if stage.spatial:
         tiling = Tiling.of_grid(
             stage_comm, stage.grid, image.height, image.width, transport=plan.transport
         )
-        if by_tile:
+        if norms_tiles_separately:
             return _TileNormBuilder(tiling)
         if plan.statistics == "replicas":
             return SyncSpatialBuilder(tiling, norm_comm)
         return SpatialBuilder(tiling)
-    if by_tile or norm_comm.size == 1:
+    if norms_tiles_separately or norm_comm.size == 1:
         return DenseBuilder()
     return SyncDenseBuilder(norm_comm)
 
@@ -117,10 +119,10 @@ class _TileNormBuilder(SpatialBuilder):
         return copy.deepcopy(module)
 
 
-def _ranks_of_all_replicas(layout: ModelLayout, coordinates: RankCoordinates) -> list[int]:
+def _list_ranks_of_all_replicas(layout: ModelLayout, coordinates: RankCoordinates) -> list[int]:
     replicas = range(layout.replicas)
-    by_replica = (
+    ranks_by_replica = (
         layout.list_stage_ranks(coordinates.stage, replica, coordinates.direction)
         for replica in replicas
     )
-    return [rank for ranks in by_replica for rank in ranks]
+    return [rank for ranks in ranks_by_replica for rank in ranks]

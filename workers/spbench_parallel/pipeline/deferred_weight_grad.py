@@ -27,7 +27,7 @@ class DeferredWeightGrad(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pending: dict[int, list[_PendingGrad]] = {}
+        self._pending_by_micro_batch: dict[int, list[_PendingGrad]] = {}
         self._micro_batch = 0
         # Weights are not inputs of the autograd function, because their hooks would then be called
         # with None. This input makes its output require a gradient.
@@ -37,13 +37,13 @@ class DeferredWeightGrad(TorchFunctionMode):
     def record(self, micro_batch: int) -> Iterator[None]:
         """Run a micro-batch's forward pass inside."""
         self._micro_batch = micro_batch
-        self._pending[micro_batch] = []
+        self._pending_by_micro_batch[micro_batch] = []
         with self:
             yield
 
     def compute(self, micro_batch: int) -> None:
         """Add a micro-batch's gradients to those of the weights, after its backward pass."""
-        pending = self._pending.pop(micro_batch)
+        pending = self._pending_by_micro_batch.pop(micro_batch)
         # Each is released right after its use: the autograd graph refers to this list and may live
         # longer.
         while pending:
@@ -66,17 +66,17 @@ class DeferredWeightGrad(TorchFunctionMode):
         *args: Any,
         **kwargs: Any,
     ) -> torch.Tensor:
-        form = _Form(*args, **kwargs)
-        padding = _symmetric_padding(form, weight)
+        arguments = _ConvArguments(*args, **kwargs)
+        padding = _find_symmetric_padding(arguments, weight)
         if padding is None:
-            return torch.conv2d(pixels, weight, bias, *form)
-        operands = _Operands(weight, bias, form._replace(padding=padding))
-        defer = self._pending[self._micro_batch].append
+            return torch.conv2d(pixels, weight, bias, *arguments)
+        operands = _Operands(weight, bias, arguments._replace(padding=padding))
+        defer = self._pending_by_micro_batch[self._micro_batch].append
         output: torch.Tensor = _Convolution.apply(pixels, self._tracked, operands, defer)
         return output
 
 
-class _Form(NamedTuple):
+class _ConvArguments(NamedTuple):
     """Further arguments of `torch.conv2d`."""
 
     stride: Any = 1
@@ -90,7 +90,7 @@ class _Operands(NamedTuple):
 
     weight: torch.Tensor
     bias: torch.Tensor | None
-    form: _Form
+    arguments: _ConvArguments
 
 
 class _PendingGrad(NamedTuple):
@@ -104,7 +104,7 @@ class _PendingGrad(NamedTuple):
         """Add the gradients to those of weight and bias."""
         weight, bias, _ = self.operands
         has_bias_grad = bias is not None and bias.requires_grad
-        _, weight_grad, bias_grad = _gradients(*self, (False, True, has_bias_grad))
+        _, weight_grad, bias_grad = _compute_gradients(*self, (False, True, has_bias_grad))
         torch.autograd.backward(weight, weight_grad)
         if bias is not None and has_bias_grad:
             torch.autograd.backward(bias, bias_grad)
@@ -125,54 +125,54 @@ class _Convolution(Function):
         ctx.save_for_backward(pixels)
         ctx.operands = operands
         ctx.defer = defer
-        weight, bias, form = operands
-        return torch.conv2d(pixels, weight, bias, *form)
+        weight, bias, arguments = operands
+        return torch.conv2d(pixels, weight, bias, *arguments)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         (pixels,) = ctx.saved_tensors
         pending = _PendingGrad(gradient, pixels.detach(), ctx.operands)
-        pixels_grad, _, _ = _gradients(*pending, (ctx.needs_input_grad[0], False, False))
+        pixels_grad, _, _ = _compute_gradients(*pending, (ctx.needs_input_grad[0], False, False))
         ctx.defer(pending)
         return pixels_grad, None, None, None
 
 
-def _gradients(
+def _compute_gradients(
     gradient: torch.Tensor,
     pixels: torch.Tensor,
     operands: _Operands,
-    needed: tuple[bool, bool, bool],
+    needed_gradients: tuple[bool, bool, bool],
 ) -> tuple[Any, Any, Any]:
     """Return the needed gradients of pixels, weight and bias."""
-    weight, bias, form = operands
+    weight, bias, arguments = operands
     gradients: tuple[Any, Any, Any] = torch.ops.aten.convolution_backward(
         gradient,
         pixels,
         weight,
         None if bias is None else [bias.numel()],
-        list(expand_pair(form.stride)),
-        list(expand_pair(form.padding)),
-        list(expand_pair(form.dilation)),
+        list(expand_pair(arguments.stride)),
+        list(expand_pair(arguments.padding)),
+        list(expand_pair(arguments.dilation)),
         False,  # transposed
         [0, 0],
-        form.groups,
-        needed,
+        arguments.groups,
+        needed_gradients,
     )
     return gradients
 
 
-def _symmetric_padding(form: _Form, weight: torch.Tensor) -> Any:
+def _find_symmetric_padding(arguments: _ConvArguments, weight: torch.Tensor) -> Any:
     """Return the padding in numbers; None if the two sides of an axis differ.
 
     ``same`` adds ``dilation * (kernel - 1)`` in total, and an odd one at the end.
     """
-    if form.padding == "valid":
+    if arguments.padding == "valid":
         return 0
-    if form.padding != "same":
-        return form.padding
-    axes = zip(list(expand_pair(form.dilation)), weight.shape[2:], strict=True)
-    totals = [dilation * (kernel - 1) for dilation, kernel in axes]
-    if any(total % 2 for total in totals):
+    if arguments.padding != "same":
+        return arguments.padding
+    axes = zip(list(expand_pair(arguments.dilation)), weight.shape[2:], strict=True)
+    total_paddings = [dilation * (kernel - 1) for dilation, kernel in axes]
+    if any(total % 2 for total in total_paddings):
         return None
-    return [total // 2 for total in totals]
+    return [total // 2 for total in total_paddings]

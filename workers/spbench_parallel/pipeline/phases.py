@@ -38,20 +38,20 @@ class Phases:
 
         Exchanges within a pass count as their own phase.
         """
-        start = perf_counter()
-        exchanged = COMM_STATS.seconds
+        start_seconds = perf_counter()
+        exchange_seconds_before = COMM_STATS.seconds
         yield
-        elapsed = perf_counter() - start
-        exchange = COMM_STATS.seconds - exchanged if phase in _WORK else 0.0
-        self.seconds[phase] += elapsed - exchange
-        self.seconds["exchange"] += exchange
+        elapsed_seconds = perf_counter() - start_seconds
+        exchange_seconds = COMM_STATS.seconds - exchange_seconds_before if phase in _WORK else 0.0
+        self.seconds[phase] += elapsed_seconds - exchange_seconds
+        self.seconds["exchange"] += exchange_seconds
 
     @contextmanager
     def measure_step(self) -> Iterator[None]:
         """Count the time inside as time of steps."""
-        start = perf_counter()
+        start_seconds = perf_counter()
         yield
-        self.total += perf_counter() - start
+        self.total += perf_counter() - start_seconds
 
 
 class StreamPhases(Phases):

@@ -22,16 +22,16 @@ ActivateFormat = Callable[[], AbstractContextManager[None]]
 """Activates the number format of the computations."""
 
 
-def enable_recomputation(stage: nn.Module, kind: str | None, activate: ActivateFormat) -> None:
+def enable_recomputation(stage: nn.Module, scope: str | None, activate: ActivateFormat) -> None:
     """Let a stage keep only its inputs, or only those of each of its layers.
 
     Args:
         stage: The stage; its parameters and their names stay the same.
-        kind: ``stage``, ``block`` for each layer separately, or None to keep everything.
+        scope: ``stage``, ``block`` for each layer separately, or None to keep everything.
         activate: Activates the number format of the computations.
     """
-    if kind is not None:
-        for part in [stage] if kind == "stage" else stage.children():
+    if scope is not None:
+        for part in [stage] if scope == "stage" else stage.children():
             part.forward = partial(_forward_part, part, part.forward, activate)
 
 
@@ -61,45 +61,45 @@ class _Recomputation(Function):
         part: nn.Module,
         compute: Callable[[TensorOrTuple], TensorOrTuple],
         activate: ActivateFormat,
-        count: int,
+        input_count: int,
         *tensors: torch.Tensor,
     ) -> TensorOrTuple:
         ctx.part = part
         ctx.compute = compute
         ctx.activate = activate
-        ctx.count = count
-        ctx.parameters = tensors[count:]
-        ctx.save_for_backward(*tensors[:count])
+        ctx.input_count = input_count
+        ctx.parameters = tensors[input_count:]
+        ctx.save_for_backward(*tensors[:input_count])
         ctx.set_materialize_grads(False)
-        return compute(_unpack_single(tensors[:count]))
+        return compute(_unpack_single(tensors[:input_count]))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        needed = ctx.needs_input_grad[4 : 4 + ctx.count]
+        needs_gradient = ctx.needs_input_grad[4 : 4 + ctx.input_count]
         inputs = tuple(
-            tensor.detach().requires_grad_(need)
-            for tensor, need in zip(ctx.saved_tensors, needed, strict=True)
+            tensor.detach().requires_grad_(needs)
+            for tensor, needs in zip(ctx.saved_tensors, needs_gradient, strict=True)
         )
         with torch.enable_grad(), preserve_statistics(ctx.part), ctx.activate():
-            data = ctx.compute(_unpack_single(inputs))
-        outputs = (data,) if isinstance(data, torch.Tensor) else tuple(data)
-        pairs = [
+            output = ctx.compute(_unpack_single(inputs))
+        outputs = (output,) if isinstance(output, torch.Tensor) else tuple(output)
+        outputs_with_gradients = [
             (output, gradient)
             for output, gradient in zip(outputs, gradients, strict=True)
             if gradient is not None and output.requires_grad  # a detached output does not
         ]
-        sources = [*(tensor for tensor in inputs if tensor.requires_grad), *ctx.parameters]
-        remaining = iter(
+        differentiated = [*(tensor for tensor in inputs if tensor.requires_grad), *ctx.parameters]
+        gradients_in_order = iter(
             torch.autograd.grad(
-                [output for output, _ in pairs],
-                sources,
-                [gradient for _, gradient in pairs],
+                [output for output, _ in outputs_with_gradients],
+                differentiated,
+                [gradient for _, gradient in outputs_with_gradients],
                 allow_unused=True,
             )
         )
-        input_gradients = [next(remaining) if need else None for need in needed]
-        parameter_gradients = remaining
+        input_gradients = [next(gradients_in_order) if needs else None for needs in needs_gradient]
+        parameter_gradients = gradients_in_order
         return None, None, None, None, *input_gradients, *parameter_gradients
 
 
@@ -109,9 +109,9 @@ def preserve_statistics(part: nn.Module) -> Iterator[None]:
 
     A batch counts once, however often it is computed.
     """
-    saved = [(buffer, buffer.clone()) for buffer in part.buffers()]
+    saved_buffers = [(buffer, buffer.clone()) for buffer in part.buffers()]
     yield
-    for buffer, value in saved:
+    for buffer, value in saved_buffers:
         # Through `data`, so that autograd does not count a change: batch norm's gradients do not
         # depend on it.
         buffer.data.copy_(value)

@@ -41,9 +41,9 @@ class LocalShard:
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of its tensors, one per map."""
-        first, last = self.images
+        first, end = self.images
         maps = zip(self.channels, self.boxes, strict=True)
-        return tuple((last - first, channels, *box.shape) for channels, box in maps)
+        return tuple((end - first, channels, *box.shape) for channels, box in maps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,16 @@ class Reshard:
     shapes: tuple[Shape, ...]
 
     @property
-    def values(self) -> int:
+    def value_count(self) -> int:
         """The number of values in the message."""
         return sum(map(prod, self.shapes))
 
     def views(self, memory: torch.Tensor) -> list[torch.Tensor]:
         """Return views of flat memory as the parts, one after another."""
-        parts = memory[: self.values].split([prod(shape) for shape in self.shapes])
-        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        flat_parts = memory[: self.value_count].split([prod(shape) for shape in self.shapes])
+        return [
+            flat_part.view(shape) for flat_part, shape in zip(flat_parts, self.shapes, strict=True)
+        ]
 
 
 def local_shard(
@@ -86,33 +88,33 @@ def local_shard(
 def reshards(own_shard: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
     """Return the non-empty parts that this rank shares with others, in their order."""
     parts = (_reshard(own_shard, peer, other) for peer, other in others.items())
-    return tuple(reshard for reshard in parts if reshard.values)
+    return tuple(reshard for reshard in parts if reshard.value_count)
 
 
 def _reshard(own_shard: LocalShard, peer: int, other: LocalShard) -> Reshard:
     images = max(own_shard.images[0], other.images[0]), min(own_shard.images[1], other.images[1])
-    boxes = [
+    shared_boxes = [
         own_box.intersect(other_box)
         for own_box, other_box in zip(own_shard.boxes, other.boxes, strict=True)
     ]
-    count = max(0, images[1] - images[0])
-    maps = list(zip(own_shard.channels, own_shard.boxes, boxes, strict=True))
+    image_count = max(0, images[1] - images[0])
+    maps = list(zip(own_shard.channels, own_shard.boxes, shared_boxes, strict=True))
     return Reshard(
         peer,
         tuple(
             (
-                _slice(images, own_shard.images),
+                _make_slice(images, own_shard.images),
                 slice(None),
-                _slice(box.rows, origin.rows),
-                _slice(box.cols, origin.cols),
+                _make_slice(box.rows, origin.rows),
+                _make_slice(box.cols, origin.cols),
             )
             for _, origin, box in maps
         ),
-        tuple((count, channels, *box.shape) for channels, _, box in maps),
+        tuple((image_count, channels, *box.shape) for channels, _, box in maps),
     )
 
 
-def _slice(part: Interval, extent: Interval) -> slice:
+def _make_slice(part: Interval, extent: Interval) -> slice:
     """Return the slice of ``part`` in a tensor of ``whole``, empty for an empty part."""
     first = max(0, part[0] - extent[0])
     return slice(first, max(first, part[1] - extent[0]))

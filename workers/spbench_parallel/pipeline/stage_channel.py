@@ -115,18 +115,22 @@ class StageChannel:
 
     def allocate_slots(self, count: int) -> list[_Slot]:
         """Return memory for ``count`` messages in flight."""
-        largest: dict[int, int] = {}
+        most_values_by_peer: dict[int, int] = {}
         for parts in self.reshards.values():
             for reshard in parts:
-                largest[reshard.peer] = max(largest.get(reshard.peer, 0), reshard.values)
+                most_values_by_peer[reshard.peer] = max(
+                    most_values_by_peer.get(reshard.peer, 0), reshard.value_count
+                )
         on_device = self.p2p.on_device
         device = self.device if on_device else torch.device("cpu")
         pinned = self.device.type == "cuda" and not on_device
         return [
             _Slot(
                 {
-                    peer: torch.empty(values, dtype=self.dtype, device=device, pin_memory=pinned)
-                    for peer, values in largest.items()
+                    peer: torch.empty(
+                        value_count, dtype=self.dtype, device=device, pin_memory=pinned
+                    )
+                    for peer, value_count in most_values_by_peer.items()
                 }
             )
             for _ in range(count)
@@ -137,17 +141,19 @@ class StageChannel:
 class _Slot:
     """Memory of one message to or from each peer, and the pending operations on it."""
 
-    memory: dict[int, torch.Tensor]
+    memory_by_peer: dict[int, torch.Tensor]
     pending: Sequence[Pending] = ()
 
     @property
     def bytes(self) -> int:
         """The bytes of the memory."""
-        return sum(part.nbytes for part in self.memory.values())
+        return sum(part.nbytes for part in self.memory_by_peer.values())
 
     def message(self, reshard: Reshard) -> Message:
         """Return the memory of a reshard as bytes, and its peer."""
-        return self.memory[reshard.peer][: reshard.values].view(torch.uint8), reshard.peer
+        return self.memory_by_peer[reshard.peer][: reshard.value_count].view(
+            torch.uint8
+        ), reshard.peer
 
     def wait(self) -> None:
         for operation in self.pending:
@@ -195,13 +201,13 @@ class Sender:
         """
         channel = self._channel
         slot = self._slots[self._sent_count % len(self._slots)]
-        size = channel.sizes[self._sent_count % len(channel.sizes)]
+        image_count = channel.sizes[self._sent_count % len(channel.sizes)]
         slot.wait()
-        for reshard in channel.reshards[size]:
-            views = reshard.views(slot.memory[reshard.peer])
+        for reshard in channel.reshards[image_count]:
+            views = reshard.views(slot.memory_by_peer[reshard.peer])
             for part, tensor, cut in zip(views, tensors, reshard.cuts, strict=True):
                 part.copy_(tensor[cut])
-        messages = [slot.message(reshard) for reshard in channel.reshards[size]]
+        messages = [slot.message(reshard) for reshard in channel.reshards[image_count]]
         slot.pending = channel.p2p.send(messages, channel.tag)
         self.bytes += sum(vector.numel() for vector, _ in messages)
         self.messages += len(messages)
@@ -248,15 +254,15 @@ class Receiver:
         """
         channel = self._channel
         slot = self._slots[self._taken_count % MAX_PENDING_SENDS]
-        size = channel.sizes[self._taken_count]
+        image_count = channel.sizes[self._taken_count]
         slot.wait()
         tensors = tuple(
             torch.empty(shape, dtype=channel.dtype, device=channel.device)
-            for shape in channel.shapes[size]
+            for shape in channel.shapes[image_count]
         )
-        for reshard in channel.reshards[size]:
+        for reshard in channel.reshards[image_count]:
             parts = zip(
-                reshard.views(slot.memory[reshard.peer]), tensors, reshard.cuts, strict=True
+                reshard.views(slot.memory_by_peer[reshard.peer]), tensors, reshard.cuts, strict=True
             )
             for part, tensor, cut in parts:
                 tensor[cut].copy_(part)

@@ -96,11 +96,11 @@ def message_tag(
         directed_route: The route, and one of its two directions.
     """
     route = directed_route.route
-    number = route.source if layout.rounds > 1 else route.source % 2
+    boundary_number = route.source if layout.rounds > 1 else route.source % 2
     if route.stages_passed:
-        first = len(layout.stages) if layout.rounds > 1 else 2
-        number = first + routes.skips.index(route)
-    return 2 * (len(layout.directions) * number + direction) + directed_route.backward
+        first_skip_number = len(layout.stages) if layout.rounds > 1 else 2
+        boundary_number = first_skip_number + routes.skips.index(route)
+    return 2 * (len(layout.directions) * boundary_number + direction) + directed_route.backward
 
 
 def message_tags(layout: ModelLayout, routes: StageRoutes) -> tuple[int, ...]:
@@ -150,17 +150,19 @@ class _StageChannels:
         self._plan = plan
         self._coordinates = coordinates
         self._routes = routes
-        self._sizes = tuple(
+        self._batch_sizes = tuple(
             batch.size for batch in plan.batches if batch.direction == coordinates.direction
         )
 
-    def open_end(self, kind: type[End], route: Route, *, backward: bool) -> RouteEnd[End]:
+    def open_end(self, end_type: type[End], route: Route, *, backward: bool) -> RouteEnd[End]:
         """Return this rank's end of a route, in one of its two directions."""
         stage = self._coordinates.stage
         routes = self._routes
-        tensors = routes.list_outputs(stage) if route.source == stage else routes.list_inputs(stage)
-        indices = tuple(tensors.index(number) for number in route.tensors)
-        return RouteEnd(kind(self._connect(DirectedRoute(route, backward))), indices)
+        stage_tensors = (
+            routes.list_outputs(stage) if route.source == stage else routes.list_inputs(stage)
+        )
+        indices = tuple(stage_tensors.index(tensor_number) for tensor_number in route.tensors)
+        return RouteEnd(end_type(self._connect(DirectedRoute(route, backward))), indices)
 
     def _connect(self, directed_route: DirectedRoute) -> StageChannel:
         plan = self._plan
@@ -169,26 +171,30 @@ class _StageChannels:
         route = directed_route.route
         flow = self._routes.table.select_flow(route.tensors)
 
-        def shards(coordinates: RankCoordinates) -> dict[int, LocalShard]:
-            return {size: local_shard(layout, coordinates, flow, size) for size in set(self._sizes)}
+        def make_shards(coordinates: RankCoordinates) -> dict[int, LocalShard]:
+            return {
+                size: local_shard(layout, coordinates, flow, size)
+                for size in set(self._batch_sizes)
+            }
 
         other_stage = route.source if route.target == coordinates.stage else route.target
         other_round = layout.find_round(other_stage)
-        own_shards = shards(coordinates)
-        by_rank = {
-            rank: shards(layout.locate_rank(rank, coordinates.direction, other_round))
+        own_shards = make_shards(coordinates)
+        shards_by_rank = {
+            rank: make_shards(layout.locate_rank(rank, coordinates.direction, other_round))
             for rank in list_peer_ranks(layout, coordinates, other_stage)
         }
-        peers = {
-            size: {rank: by_size[size] for rank, by_size in by_rank.items()} for size in own_shards
+        peer_shards_by_size = {
+            size: {rank: shard_by_size[size] for rank, shard_by_size in shards_by_rank.items()}
+            for size in own_shards
         }
         return StageChannel.connect(
             directed_route,
             self._p2p,
             message_tag(layout, self._routes, coordinates.direction, directed_route),
-            self._sizes,
+            self._batch_sizes,
             own_shards,
-            peers,
+            peer_shards_by_size,
             dtype=plan.dtype,
             device=plan.device,
         )

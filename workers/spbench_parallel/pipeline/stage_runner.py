@@ -108,11 +108,11 @@ class StageRunner:
         self._keeps_input_gradients = keeps_input_gradients
         self._memory_format = memory_format
         self._deferred = DeferredWeightGrad() if defers_weight_grad else None
-        self._stochastic = find_drops(module)
+        self._stochastic_operators = find_drops(module)
         self._activations: dict[int, tuple[TensorTuple, TensorTuple]] = {}
         # These stay on the device until they are read: reading waits for all work before them.
-        self._losses: list[torch.Tensor] = []
-        self._correct: list[torch.Tensor] = []
+        self._loss_shares: list[torch.Tensor] = []
+        self._correct_counts: list[torch.Tensor] = []
         self._epoch_loss = RunningSum()
         self._epoch_correct = RunningSum()
 
@@ -129,7 +129,7 @@ class StageRunner:
         loss of the images. It is 0 before the last stage.
         """
         total = 0.0
-        for share in _read(self._losses):
+        for share in _read_numbers(self._loss_shares):
             total += share
         return total
 
@@ -142,7 +142,7 @@ class StageRunner:
 
         Tiles share it like `loss`.
         """
-        return sum(_read(self._correct))
+        return sum(_read_numbers(self._correct_counts))
 
     @property
     def epoch_sums(self) -> tuple[float, float]:
@@ -162,8 +162,8 @@ class StageRunner:
 
     def begin(self, *, learns: bool) -> None:
         """Prepare for a step, and post its first receives."""
-        self._losses.clear()
-        self._correct.clear()
+        self._loss_shares.clear()
+        self._correct_counts.clear()
         self.logits.clear()
         self.image_gradients.clear()
         self.module.train(learns)
@@ -173,8 +173,8 @@ class StageRunner:
         """Wait until all sends to other stages are complete."""
         with self._phases.measure("wait"):
             self.io.finish()
-        self._epoch_loss.add(self._losses)
-        self._epoch_correct.add(self._correct)
+        self._epoch_loss.add(self._loss_shares)
+        self._epoch_correct.add(self._correct_counts)
 
     def forward(self, micro_batch: int) -> None:
         """Run a micro-batch's forward pass, from earlier to later stages.
@@ -213,12 +213,14 @@ class StageRunner:
             _run_backward(outputs, output_gradients)
         if not inputs[0].requires_grad:
             return
-        gradients = [
+        input_gradients = [
             torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs
         ]
         if not self.io.inputs:
-            self.image_gradients[micro_batch] = _widen(gradients[0]) / self._arithmetic.scale
-        self._send(self.io.input_gradients, gradients)
+            self.image_gradients[micro_batch] = (
+                _widen_16_bit(input_gradients[0]) / self._arithmetic.scale
+            )
+        self._send(self.io.input_gradients, input_gradients)
 
     def run_weight_backward(self, micro_batch: int) -> None:
         """Compute the weight gradients that a backward pass has deferred."""
@@ -233,12 +235,12 @@ class StageRunner:
 
     def _seed_stochastic(self, micro_batch: int) -> None:
         """Seed stochastic operators, such as dropout, for the images of a micro-batch."""
-        if not self._stochastic:
+        if not self._stochastic_operators:
             return
         part = self._part
         images = tuple((part.replica, index) for index in range(*part.images[micro_batch]))
         batch = DropBatch(part.seed, self._source.step, images)
-        for operator in self._stochastic:
+        for operator in self._stochastic_operators:
             operator.batch = batch
 
     def _load_inputs(self, micro_batch: int) -> TensorTuple:
@@ -258,23 +260,23 @@ class StageRunner:
     def _compute_loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
         """Return a micro-batch's share of the mean loss over the step's images."""
         targets = self.targets(micro_batch).to(logits.device)
-        loss = self.criterion.compute(_widen(logits), targets) / self._part.count
-        self._losses.append(loss.detach())
-        self._correct.append(self.criterion.count_correct(logits.detach(), targets))
+        loss = self.criterion.compute(_widen_16_bit(logits), targets) / self._part.count
+        self._loss_shares.append(loss.detach())
+        self._correct_counts.append(self.criterion.count_correct(logits.detach(), targets))
         return loss * self._arithmetic.scale
 
     def _receive(self, receivers: Receivers) -> TensorTuple | None:
         """Return the tensors of some routes, in the stage's order; None without routes."""
         if not receivers:
             return None
-        tensors: dict[int, torch.Tensor] = {}
+        tensor_by_index: dict[int, torch.Tensor] = {}
         for route in receivers:
             with self._phases.measure("wait"):
                 route.end.wait()
             with self._phases.measure("join"):
                 received = convert_maps(route.end.take(), self._memory_format)
-                tensors |= zip(route.tensor_indices, received, strict=True)
-        return tuple(tensors[index] for index in sorted(tensors))
+                tensor_by_index |= zip(route.tensor_indices, received, strict=True)
+        return tuple(tensor_by_index[index] for index in sorted(tensor_by_index))
 
     def _send(self, senders: Senders, tensors: Sequence[torch.Tensor]) -> None:
         for route in senders:
@@ -314,7 +316,7 @@ def _run_backward(outputs: TensorTuple, gradients: TensorTuple | None) -> None:
     )
 
 
-def _read(values: Sequence[torch.Tensor]) -> list[float]:
+def _read_numbers(values: Sequence[torch.Tensor]) -> list[float]:
     """Return single values of a device, read in one transfer."""
     if not values:
         return []
@@ -322,6 +324,6 @@ def _read(values: Sequence[torch.Tensor]) -> list[float]:
     return numbers
 
 
-def _widen(values: torch.Tensor) -> torch.Tensor:
+def _widen_16_bit(values: torch.Tensor) -> torch.Tensor:
     """Return 16-bit numbers in fp32, and others unchanged."""
     return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -48,22 +48,27 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
     def _normalise(
         self,
         pixels: torch.Tensor,
-        owned: Callable[[torch.Tensor], torch.Tensor],
+        select_owned: Callable[[torch.Tensor], torch.Tensor],
         parameters: Sequence[torch.Tensor],
     ) -> torch.Tensor:
-        """Normalise pixels by the statistics of those that ``owned`` selects from them."""
-        wide = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
+        """Normalise pixels by the statistics of those that ``select_owned`` returns."""
+        wide_pixels = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
         # Two passes: squares of distances from the mean lose no digits, unlike squares of values.
-        owned_pixels = owned(wide)
-        values = wide.new_full((1,), owned_pixels.numel() // owned_pixels.shape[1])
-        sums = differentiable_sum(self.comm, torch.cat((owned_pixels.sum((0, 2, 3)), values)))
-        count = sums[-1].detach()
-        distances = wide - (sums[:-1] / count)[:, None, None]
-        variance = differentiable_sum(self.comm, owned(distances).square().sum((0, 2, 3))) / count
-        self._update_statistics((sums[:-1] / count).detach(), variance.detach(), count)
+        owned_pixels = select_owned(wide_pixels)
+        local_count = wide_pixels.new_full((1,), owned_pixels.numel() // owned_pixels.shape[1])
+        sums_and_count = differentiable_sum(
+            self.comm, torch.cat((owned_pixels.sum((0, 2, 3)), local_count))
+        )
+        count = sums_and_count[-1].detach()
+        distances_from_mean = wide_pixels - (sums_and_count[:-1] / count)[:, None, None]
+        variance = (
+            differentiable_sum(self.comm, select_owned(distances_from_mean).square().sum((0, 2, 3)))
+            / count
+        )
+        self._update_statistics((sums_and_count[:-1] / count).detach(), variance.detach(), count)
         weight, bias = parameters
         scale = (variance + self.eps).rsqrt() * weight
-        normalised = distances * scale[:, None, None] + bias[:, None, None]
+        normalised = distances_from_mean * scale[:, None, None] + bias[:, None, None]
         return normalised.to(pixels.dtype)
 
     @torch.no_grad()
@@ -71,13 +76,13 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
         self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor
     ) -> None:
         # In fp64 on the device: reading the count on the host would wait for the device.
-        values = count.double()
-        share = self.momentum
-        assert share is not None, "others are refused"
-        unbiased = variance * (values / (values - 1))
-        for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
+        wide_count = count.double()
+        momentum = self.momentum
+        assert momentum is not None, "others are refused"
+        unbiased = variance * (wide_count / (wide_count - 1))
+        for running, batch_statistic in ((self.running_mean, mean), (self.running_var, unbiased)):
             assert running is not None, "no argument turns running statistics off"
-            running.lerp_(new.to(running.dtype), share)
+            running.lerp_(batch_statistic.to(running.dtype), momentum)
         assert self.num_batches_tracked is not None, "it comes with them"
         self.num_batches_tracked.add_(1)
 
@@ -111,9 +116,9 @@ class SyncTileBatchNorm2d(SyncBatchNorm2d):
         """
         if not self.training:
             return nn.BatchNorm2d.forward(self, pixels)
-        shared = share_parameters(self.tiling.comm, (self.weight, self.bias))
+        parameters = share_parameters(self.tiling.comm, (self.weight, self.bias))
         return self._normalise(
-            pixels, lambda values: view_box(values, box, self.tiling.tile), shared
+            pixels, lambda values: view_box(values, box, self.tiling.tile), parameters
         )
 
 

@@ -67,7 +67,7 @@ def warm_up(
         batches: All micro-batches of a step.
         learns: Whether the stage will be trained; otherwise only the evaluation is run.
     """
-    micro_batches = _micro_batches_of_each_size(direction, batches)
+    micro_batches = _list_micro_batches_with_all_sizes(direction, batches)
     with _restore_stage(stage):
         for learning in (True, False) if learns else (False,):
             runner = create_runner()
@@ -81,7 +81,7 @@ def warm_up(
             runner.finish()
 
 
-def _micro_batches_of_each_size(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
+def _list_micro_batches_with_all_sizes(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
     """Return the first micro-batches of a direction that include all sizes."""
     indices = [index for index, batch in enumerate(batches) if batch.direction == direction]
     sizes = [batches[index].size for index in indices]
@@ -91,16 +91,16 @@ def _micro_batches_of_each_size(direction: int, batches: Sequence[MicroBatch]) -
 @contextmanager
 def _restore_stage(stage: nn.Module) -> Iterator[None]:
     """Restore buffers, zero gradients and random numbers of a stage at the end."""
-    saved = [(buffer, buffer.clone()) for buffer in stage.buffers()]
-    trains = stage.training
+    saved_buffers = [(buffer, buffer.clone()) for buffer in stage.buffers()]
+    was_training = stage.training
     gpus = {parameter.device for parameter in stage.parameters() if parameter.device.type == "cuda"}
     try:
         with torch.random.fork_rng(devices=list(gpus)):
             yield
     finally:
-        stage.train(trains)
+        stage.train(was_training)
         with torch.no_grad():
-            for buffer, value in saved:
+            for buffer, value in saved_buffers:
                 buffer.copy_(value)
             for parameter in stage.parameters():
                 if parameter.grad is not None:

@@ -161,14 +161,14 @@ class MixedProducts(Products):
     of the weights.
 
     Args:
-        work: The 16-bit format.
+        work_dtype: The 16-bit format.
         device: The device of the tensors.
     """
 
-    def __init__(self, work: torch.dtype, device: torch.device) -> None:
+    def __init__(self, work_dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self._work = work
-        self._multiplied = work if has_fast_products(device, work) else torch.float32
+        self._work_dtype = work_dtype
+        self._product_dtype = work_dtype if has_fast_products(device, work_dtype) else torch.float32
 
     def __torch_function__(
         self,
@@ -181,15 +181,15 @@ class MixedProducts(Products):
         if function in _OTHER_CONVOLUTIONS:
             rounded_args = map(self._round, args)
             rounded_kwargs = {name: self._round(argument) for name, argument in kwargs.items()}
-            return function(*rounded_args, **rounded_kwargs).to(self._work)
+            return function(*rounded_args, **rounded_kwargs).to(self._work_dtype)
         if function is torch.prelu:
             values, weight = args
             return function(values, weight.to(values.dtype))
         if function is functional.multi_head_attention_forward:
             query, key, value, *other_args = args
             weights_dtype = args[5].dtype
-            wide = [tensor.to(weights_dtype) for tensor in (query, key, value)]
-            output, attention = function(*wide, *other_args, **kwargs)
+            wide_inputs = [tensor.to(weights_dtype) for tensor in (query, key, value)]
+            output, attention = function(*wide_inputs, *other_args, **kwargs)
             return output.to(query.dtype), attention
         return super().__torch_function__(function, types, args, kwargs)
 
@@ -203,7 +203,7 @@ class MixedProducts(Products):
             None if bias is None else self._round(bias),
             *form,
         )
-        return output.to(self._work)
+        return output.to(self._work_dtype)
 
     def linear(
         self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
@@ -215,7 +215,7 @@ class MixedProducts(Products):
         """Return a tensor rounded to 16 bits in the format of products; others unchanged."""
         if not isinstance(argument, torch.Tensor):
             return argument
-        return argument.to(self._work).to(self._multiplied)
+        return argument.to(self._work_dtype).to(self._product_dtype)
 
 
 def has_fast_products(device: torch.device, dtype: torch.dtype) -> bool:

@@ -48,16 +48,16 @@ class RangeRecorder(Products):
     def __init__(self, stages: Iterable[nn.Module]) -> None:
         super().__init__()
         self.ranges: Ranges = {}
-        self._names = weight_names(stages)
+        self._name_by_address = weight_names(stages)
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Convolve, and widen the range of this convolution's input."""
         output = torch.conv2d(pixels, weight, bias, *form)
-        used = _used_pixels(pixels, output, weight, form)
-        smallest, largest = (float(extreme) for extreme in used.aminmax())
-        _widen_range(self.ranges, self._names[weight.data_ptr()], (smallest, largest))
+        used_pixels = _select_used_pixels(pixels, output, weight, form)
+        smallest, largest = (float(extreme) for extreme in used_pixels.aminmax())
+        _widen_range(self.ranges, self._name_by_address[weight.data_ptr()], (smallest, largest))
         return output
 
 
@@ -70,9 +70,9 @@ def merge_ranges(world: MPI.Intracomm, ranges: Ranges) -> Ranges:
     return merged
 
 
-def _widen_range(ranges: Ranges, name: str, limits: Range) -> None:
+def _widen_range(ranges: Ranges, name: str, new_range: Range) -> None:
     smallest, largest = ranges.get(name, (0.0, 0.0))
-    ranges[name] = min(limits[0], smallest), max(limits[1], largest)
+    ranges[name] = min(new_range[0], smallest), max(new_range[1], largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,14 @@ class QuantisedWeight:
         return shifted.clamp_(0, LEVELS).to(torch.uint8)
 
     @classmethod
-    def quantise(cls, weight: torch.Tensor, limits: Range) -> QuantisedWeight:
+    def quantise(cls, weight: torch.Tensor, input_range: Range) -> QuantisedWeight:
         """Return a weight in 8 bits, with scale and zero point of its input."""
-        largest = weight.abs().amax((1, 2, 3))
-        scales = torch.where(largest > 0, largest / LEVELS, 1.0)
-        rounded_weight = (weight / scales[:, None, None, None]).round().to(torch.int8)
-        smallest, largest_input = limits
-        scale = (largest_input - smallest) / LEVELS or 1.0
-        return cls(rounded_weight, scales, scale, round(-smallest / scale))
+        largest_by_filter = weight.abs().amax((1, 2, 3))
+        weight_scales = torch.where(largest_by_filter > 0, largest_by_filter / LEVELS, 1.0)
+        rounded_weight = (weight / weight_scales[:, None, None, None]).round().to(torch.int8)
+        smallest_input, largest_input = input_range
+        input_scale = (largest_input - smallest_input) / LEVELS or 1.0
+        return cls(rounded_weight, weight_scales, input_scale, round(-smallest_input / input_scale))
 
 
 class Int8Products(Products):
@@ -123,18 +123,18 @@ class Int8Products(Products):
     def __init__(self, stages: Iterable[nn.Module], ranges: Mapping[str, Range]) -> None:
         super().__init__()
         self.int8 = self.others = 0
-        self._quantised: dict[int, QuantisedWeight] = {}
-        self._packed: dict[int, torch.Tensor] = {}
+        self._quantised_by_address: dict[int, QuantisedWeight] = {}
+        self._packed_by_address: dict[int, torch.Tensor] = {}
         for stage in stages:
             for name, weight in convolutions(stage):
                 quantised = QuantisedWeight.quantise(weight.detach(), ranges[name])
-                self._quantised[weight.data_ptr()] = quantised
+                self._quantised_by_address[weight.data_ptr()] = quantised
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Round the pixels, convolve whole numbers, and return fp32."""
-        quantised = self._quantised[weight.data_ptr()]
+        quantised = self._quantised_by_address[weight.data_ptr()]
         form_args = (*(list(expand_pair(pair)) for pair in form[:3]), form.groups)
         rounded, is_widened = widen_lone_column(quantised.round_input(pixels), weight, *form[:3])
         output: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
@@ -164,14 +164,16 @@ class Int8Products(Products):
         self.others += values.shape[0] * weight.numel()
         return super().linear(values, weight, bias)
 
-    def _pack_weight(self, key: int, form_args: tuple[Any, ...], shape: torch.Size) -> torch.Tensor:
+    def _pack_weight(
+        self, address: int, form_args: tuple[Any, ...], shape: torch.Size
+    ) -> torch.Tensor:
         """Return the weight in oneDNN's layout.
 
         It is the fastest for the first shape, and correct for all.
         """
-        if key not in self._packed:
-            quantised = self._quantised[key]
-            self._packed[key] = torch.ops.onednn.qconv_prepack(
+        if address not in self._packed_by_address:
+            quantised = self._quantised_by_address[address]
+            self._packed_by_address[address] = torch.ops.onednn.qconv_prepack(
                 quantised.weight,
                 quantised.weight_scales,
                 quantised.scale,
@@ -179,7 +181,7 @@ class Int8Products(Products):
                 *form_args,
                 list(shape),
             )
-        return self._packed[key]
+        return self._packed_by_address[address]
 
 
 def convolutions(stage: nn.Module) -> list[tuple[str, torch.Tensor]]:
@@ -196,7 +198,7 @@ def weight_names(stages: Iterable[nn.Module]) -> dict[int, str]:
     return {weight.data_ptr(): name for stage in stages for name, weight in convolutions(stage)}
 
 
-def _used_pixels(
+def _select_used_pixels(
     pixels: torch.Tensor, output: torch.Tensor, weight: torch.Tensor, form: ConvForm
 ) -> torch.Tensor:
     """Return the pixels that outputs depend on.
@@ -206,8 +208,8 @@ def _used_pixels(
     """
     kernel = weight.shape[2], weight.shape[3]
     window = make_window(kernel, *form[:3])
-    parts = []
+    slices = []
     for axis, outputs in ((window.rows, output.shape[2]), (window.cols, output.shape[3])):
-        last = axis.find_inputs((0, outputs))[1]
-        parts.append(slice(0, last, axis.stride if axis.kernel == 1 else 1))
-    return pixels[:, :, parts[0], parts[1]]
+        end_pixel = axis.find_inputs((0, outputs))[1]
+        slices.append(slice(0, end_pixel, axis.stride if axis.kernel == 1 else 1))
+    return pixels[:, :, slices[0], slices[1]]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 from mpi4py import MPI
 
-START = 2.0**16
+INITIAL_SCALE = 2.0**16
 """The initial scale."""
 GOOD_STEPS = 2000
 """Consecutive steps without overflow after which the scale doubles."""
@@ -32,7 +32,7 @@ class LossScale:
     """
 
     def __init__(self, world: MPI.Intracomm) -> None:
-        self.value = START
+        self.value = INITIAL_SCALE
         self.good_steps = self.skipped_steps = 0
         self._world = world
 
@@ -41,13 +41,13 @@ class LossScale:
 
         The scale is then that of the next step. All ranks must call it together.
         """
-        signs = []
+        finite_by_gradient = []
         for gradient in gradients:
-            signs.append(gradient.isfinite().all())
+            finite_by_gradient.append(gradient.isfinite().all())
             gradient.mul_(1.0 / self.value)
         # All gradients together: one wait for the device, before MPI combines the ranks' answers.
-        finite = self._world.allreduce(bool(torch.stack(signs).all()), op=MPI.LAND)
-        if not finite:
+        all_finite = self._world.allreduce(bool(torch.stack(finite_by_gradient).all()), op=MPI.LAND)
+        if not all_finite:
             self.value /= 2.0
             self.good_steps = 0
             self.skipped_steps += 1

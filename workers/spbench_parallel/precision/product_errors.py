@@ -16,10 +16,10 @@ from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.precision.formats import FP32, TF32, ConvForm, Precision, Products
 from spbench_parallel.verify.worst_error import WorstError
 
-# The compared part of a convolution: a corner of SIDE x SIDE pixels of some images. Its gradients
-# are then sums of few thousand products, with small rounding errors in any order of addition.
-SIDE = 64
-IMAGES = 2
+# Only a corner of some images is compared, of as many rows as columns. The gradients of a
+# convolution are then sums of few thousand products, with small rounding errors in any order.
+CORNER_SIDE = 64
+CORNER_IMAGES = 2
 FP32_SLACK = 256.0
 """Tolerance in multiples of the distance from 1 to the next number of fp32.
 
@@ -76,7 +76,7 @@ class ProductErrors(Products):
         def convolve(pixels: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             return torch.conv2d(pixels, weight, None, *form)
 
-        corner = pixels[:IMAGES, :, :SIDE, :SIDE].contiguous()
+        corner = pixels[:CORNER_IMAGES, :, :CORNER_SIDE, :CORNER_SIDE].contiguous()
         self._compare("convolution", convolve, (corner, weight))
         return torch.conv2d(pixels, weight, bias, *form)
 
@@ -87,22 +87,26 @@ class ProductErrors(Products):
         self._compare("product", functional.linear, (values, weight))
         return super().linear(values, weight, bias)
 
-    def _compare(self, kind: str, multiply: Multiply, factors: Factors) -> None:
+    def _compare(self, operator_name: str, multiply: Multiply, factors: Factors) -> None:
         if not factors[0].numel():
             return
-        results = _passes(multiply, factors)
-        references = _passes(multiply, (factors[0].double(), factors[1].double()))
-        for name, result, reference in zip(
-            ("output", "input_grad", "grad"), results, references, strict=True
+        outputs = _run_passes(multiply, factors)
+        references = _run_passes(multiply, (factors[0].double(), factors[1].double()))
+        for name, output, reference in zip(
+            ("output", "input_grad", "grad"), outputs, references, strict=True
         ):
-            size = float(reference.square().sum())
-            error = float((result.double() - reference).square().sum())
-            share = (error / size) ** 0.5 if size else error
+            reference_squares = float(reference.square().sum())
+            error_squares = float((output.double() - reference).square().sum())
+            relative_error = (
+                (error_squares / reference_squares) ** 0.5 if reference_squares else error_squares
+            )
             shape = "x".join(map(str, factors[1].shape))
-            self.worst.add(share, self._tolerance, f"{name} of a {kind} with {shape} weights")
+            self.worst.add(
+                relative_error, self._tolerance, f"{name} of a {operator_name} with {shape} weights"
+            )
 
 
-def _passes(multiply: Multiply, factors: Factors) -> tuple[torch.Tensor, ...]:
+def _run_passes(multiply: Multiply, factors: Factors) -> tuple[torch.Tensor, ...]:
     """Return the product and the gradients of its factors."""
     left, right = (factor.detach().requires_grad_() for factor in factors)
     with torch.enable_grad():

@@ -82,8 +82,8 @@ class FlatGradients:
             dtype=parameters[0].dtype,
             device=parameters[0].device,
         )
-        parts = self.flat_tensor.split([parameter.numel() for parameter in parameters])
-        for parameter, part in zip(parameters, parts, strict=True):
+        flat_parts = self.flat_tensor.split([parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, flat_parts, strict=True):
             parameter.grad = part.view(parameter.shape)
 
     def clear(self) -> None:
@@ -125,8 +125,8 @@ class WeightSharing:
         rank adds separately, it is ``n (p - 1)``.
         """
         flat_tensor = self.local_copies[0].flat_tensor
-        others = self.comm.size - 1
-        bytes_to_others = flat_tensor.nbytes * others
+        other_ranks = self.comm.size - 1
+        bytes_to_others = flat_tensor.nbytes * other_ranks
         return (
             bytes_to_others
             if flat_tensor.element_size() == 2
@@ -209,19 +209,19 @@ def create_mirror_sharings(
     All ranks must call it. A message has at most ``bucket_numbers`` numbers.
     """
 
-    def ranks(key: Key) -> tuple[int, ...]:
+    def find_ranks(key: Key) -> tuple[int, ...]:
         stage, index = key
         replica = local_copies[0][0].replica
-        by_direction = (
+        ranks_by_direction = (
             layout.list_stage_ranks(stage, replica, direction) for direction in layout.directions
         )
-        return tuple(sorted({stage_ranks[index] for stage_ranks in by_direction}))
+        return tuple(sorted({stage_ranks[index] for stage_ranks in ranks_by_direction}))
 
     keys_and_copies = [
         ((coordinates.stage, coordinates.tile + coordinates.member), copy)
         for coordinates, copy in local_copies
     ]
-    return _create_groups(world, keys_and_copies, ranks, 1, bucket_numbers)
+    return _create_groups(world, keys_and_copies, find_ranks, 1, bucket_numbers)
 
 
 def _join_group(sharing: WeightSharing) -> WeightSharing:
@@ -235,7 +235,7 @@ def _join_group(sharing: WeightSharing) -> WeightSharing:
 def _create_groups(
     world: MPI.Intracomm,
     local_copies: Sequence[tuple[Key, FlatTensor]],
-    ranks: Callable[[Key], tuple[int, ...]],
+    find_ranks: Callable[[Key], tuple[int, ...]],
     replicas: int,
     bucket_numbers: int,
 ) -> tuple[WeightSharing, ...]:
@@ -246,7 +246,7 @@ def _create_groups(
         copies_by_key.setdefault(key, []).append(copy)
     return tuple(
         WeightSharing(
-            create_group(world, ranks(key)),
+            create_group(world, find_ranks(key)),
             tuple(copies_by_key[key]),
             replicas,
             bucket_numbers=bucket_numbers,

@@ -42,12 +42,15 @@ def mirror_pairs(layout: ModelLayout, stage: int, replica: int) -> tuple[tuple[i
     Tiles all have the gradients of the whole image, and members' are summed anyway, so that any
     copy may send to any owner. A rank that has both keeps them; the others follow in their order.
     """
-    mirrors, owners = (
+    mirror_ranks, owner_ranks = (
         layout.list_stage_ranks(stage, replica, direction) for direction in (MIRROR, OWNER)
     )
-    local = [rank for rank in mirrors if rank in owners]
-    remote = ([rank for rank in ranks if rank not in local] for ranks in (mirrors, owners))
-    return (*zip(local, local, strict=True), *zip(*remote, strict=True))
+    shared_ranks = [rank for rank in mirror_ranks if rank in owner_ranks]
+    remaining_ranks = (
+        [rank for rank in ranks if rank not in shared_ranks]
+        for ranks in (mirror_ranks, owner_ranks)
+    )
+    return (*zip(shared_ranks, shared_ranks, strict=True), *zip(*remaining_ranks, strict=True))
 
 
 class FlatWeights:
@@ -105,8 +108,8 @@ class MasterComm:
             mirror_pairs(layout, coordinates.stage, coordinates.replica)
             for coordinates, _ in stages
         )
-        self._owner = dict(mirrored)[world.rank]
-        self._mirror = {owner: mirror for mirror, owner in owned}[world.rank]
+        self._owner_rank = dict(mirrored)[world.rank]
+        self._mirror_rank = {owner: mirror for mirror, owner in owned}[world.rank]
         self._sends: list[MPI.Request] = []
         # Not shared with other users: data in it must not change until it is sent.
         device = self._gradients[OWNER].device
@@ -115,16 +118,16 @@ class MasterComm:
 
     def send_gradients(self) -> None:
         """Start to send the gradients of this rank's mirror, after its last micro-batch."""
-        if self._owner != self._comm.rank:
-            self._send(self._gradients[MIRROR], self._owner, _GRADIENTS)
+        if self._owner_rank != self._comm.rank:
+            self._send(self._gradients[MIRROR], self._owner_rank, _GRADIENTS)
 
     def add_gradients(self) -> None:
         """Add the mirror's gradients, from any rank, to those of the owner on this rank."""
-        total = self._gradients[OWNER]
-        if self._mirror == self._comm.rank:
-            total.add_(self._gradients[MIRROR])
+        owner_gradients = self._gradients[OWNER]
+        if self._mirror_rank == self._comm.rank:
+            owner_gradients.add_(self._gradients[MIRROR])
         else:
-            self._receive_gradients(total)
+            self._receive_gradients(owner_gradients)
         self._finish_sends()
 
     def send_weights(self) -> None:
@@ -132,16 +135,16 @@ class MasterComm:
 
         Receive those of its mirror.
         """
-        if self._mirror != self._comm.rank:
-            self._send(self._weights[OWNER], self._mirror, _WEIGHTS)
+        if self._mirror_rank != self._comm.rank:
+            self._send(self._weights[OWNER], self._mirror_rank, _WEIGHTS)
         weights = self._weights[MIRROR]
-        if self._owner == self._comm.rank:
+        if self._owner_rank == self._comm.rank:
             weights.copy_(self._weights[OWNER])
         else:
             memory = self._memory
             on_host = weights if memory is None else memory.reserve(weights.shape, weights.dtype)
             receives = [
-                self._comm.Irecv([mpi_buffer(bucket), MPI.BYTE], self._owner, _WEIGHTS)
+                self._comm.Irecv([mpi_buffer(bucket), MPI.BYTE], self._owner_rank, _WEIGHTS)
                 for bucket in on_host.split(self._bucket_numbers)
             ]
             MPI.Request.Waitall(receives)
@@ -161,29 +164,29 @@ class MasterComm:
             self.bytes += message.nbytes
             self.messages += 1
 
-    def _receive_gradients(self, total: torch.Tensor) -> None:
-        buckets = total.split(self._bucket_numbers)
-        memory = self._receive_memory(len(buckets[0]), total)
-        read = [get_streams(total.device).event() for _ in range(_AHEAD)]
+    def _receive_gradients(self, owner_gradients: torch.Tensor) -> None:
+        buckets = owner_gradients.split(self._bucket_numbers)
+        receive_memory = self._receive_memory(len(buckets[0]), owner_gradients)
+        read_events = [get_streams(owner_gradients.device).event() for _ in range(_AHEAD)]
         receives: list[MPI.Request] = []
 
         def post_next() -> None:
             index = len(receives)
             if index < len(buckets):
                 # The device must have read the earlier bucket before MPI writes to its memory.
-                read[index % _AHEAD].synchronize()
-                message = memory[index % _AHEAD, : len(buckets[index])]
+                read_events[index % _AHEAD].synchronize()
+                message = receive_memory[index % _AHEAD, : len(buckets[index])]
                 receives.append(
-                    self._comm.Irecv([mpi_buffer(message), MPI.BYTE], self._mirror, _GRADIENTS)
+                    self._comm.Irecv([mpi_buffer(message), MPI.BYTE], self._mirror_rank, _GRADIENTS)
                 )
 
         for _ in range(_AHEAD):
             post_next()
         for index, bucket in enumerate(buckets):
             receives[index].Wait()
-            message = memory[index % _AHEAD, : len(bucket)]
+            message = receive_memory[index % _AHEAD, : len(bucket)]
             bucket.add_(message.to(bucket.device, non_blocking=True))
-            read[index % _AHEAD].record()
+            read_events[index % _AHEAD].record()
             post_next()
 
     def _receive_memory(self, count: int, like: torch.Tensor) -> torch.Tensor:

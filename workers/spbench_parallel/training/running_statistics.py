@@ -56,8 +56,8 @@ class FlatStatistics:
             norm.running_mean = next(parts).data
             norm.running_var = next(parts).data
         self.keeps = [
-            (sum(2 * norm.num_features for norm in alike), 1.0 - momentum)
-            for momentum, alike in groupby(self.norms, key=_momentum)
+            (sum(2 * norm.num_features for norm in norms_of_momentum), 1.0 - momentum)
+            for momentum, norms_of_momentum in groupby(self.norms, key=_momentum)
         ]
 
     def decay(self, steps: int) -> None:
@@ -89,7 +89,7 @@ class MirroredStatistics:
         world: The ranks of the layout.
         layout: Two mirrored pipelines.
         stages: This rank's coordinates and modules, by direction.
-        count: Micro-batches of a step, in both directions.
+        batch_count: Micro-batches of a step, in both directions.
         bucket_numbers: The most numbers in one message.
     """
 
@@ -98,15 +98,15 @@ class MirroredStatistics:
         world: MPI.Intracomm,
         layout: ModelLayout,
         stages: Sequence[tuple[RankCoordinates, nn.Module]],
-        count: int,
+        batch_count: int,
         bucket_numbers: int = BUCKET_NUMBERS,
     ) -> None:
-        self._count = count
+        self._batch_count = batch_count
         self._stage_statistics = [FlatStatistics(module) for _, module in stages]
         self._before = [statistics.flat_tensor.clone() for statistics in self._stage_statistics]
         self._counters = [list(list_counters(module)) for _, module in stages]
-        self._decayed = [0] * len(stages)
-        self._own_counts = [0] * len(stages)
+        self._decayed_batches = [0] * len(stages)
+        self._own_batch_counts = [0] * len(stages)
         self.sharings = create_mirror_sharings(
             world,
             layout,
@@ -124,31 +124,31 @@ class MirroredStatistics:
         ):
             before.copy_(statistics.flat_tensor)
             statistics.flat_tensor.zero_()
-            self._decayed[direction] = self._own_counts[direction] = 0
+            self._decayed_batches[direction] = self._own_batch_counts[direction] = 0
 
     def decay_until(self, direction: int, micro_batch: int) -> None:
         """Decay the sums for the other direction's micro-batches before this one."""
         statistics = self._stage_statistics[direction]
-        statistics.decay(micro_batch - self._decayed[direction])
-        self._decayed[direction] = micro_batch + 1
-        self._own_counts[direction] += 1
+        statistics.decay(micro_batch - self._decayed_batches[direction])
+        self._decayed_batches[direction] = micro_batch + 1
+        self._own_batch_counts[direction] += 1
 
     def end(self) -> None:
         """End a step: add both directions' sums to the decayed earlier values."""
-        for statistics, decayed in zip(self._stage_statistics, self._decayed, strict=True):
-            statistics.decay(self._count - decayed)
+        for statistics, decayed in zip(self._stage_statistics, self._decayed_batches, strict=True):
+            statistics.decay(self._batch_count - decayed)
         for sharing in self.sharings:
             sharing.sum()
-        for stage_counters, own_count in zip(self._counters, self._own_counts, strict=True):
+        for stage_counters, own_count in zip(self._counters, self._own_batch_counts, strict=True):
             for counter, number in stage_counters:
-                counter.add_(number * (self._count - own_count))
+                counter.add_(number * (self._batch_count - own_count))
         for statistics, before, own_count in zip(
-            self._stage_statistics, self._before, self._own_counts, strict=True
+            self._stage_statistics, self._before, self._own_batch_counts, strict=True
         ):
-            statistics.add_decayed(before, self._count)
+            statistics.add_decayed(before, self._batch_count)
             for norm in statistics.norms:
                 if norm.num_batches_tracked is not None:
-                    norm.num_batches_tracked.add_(self._count - own_count)
+                    norm.num_batches_tracked.add_(self._batch_count - own_count)
 
 
 def _momentum(norm: _BatchNorm) -> float:

@@ -77,12 +77,16 @@ class Trainer:
         bucket_numbers: int = BUCKET_NUMBERS,
     ) -> None:
         self._loss_scale = loss_scale
-        self._skips = False
-        owned = [not master_comm or coordinates.direction == OWNER for coordinates, _ in stages]
+        self._skips_update = False
+        is_owned_by_stage = [
+            not master_comm or coordinates.direction == OWNER for coordinates, _ in stages
+        ]
         parameters = list(
-            chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
+            chain.from_iterable(
+                stage.parameters() for _, stage in compress(stages, is_owned_by_stage)
+            )
         )
-        self._updated = set(parameters)
+        self._updated_parameters = set(parameters)
         self.optimizer = training.optimizer
         self._updates = Updates(training, parameters)
         self._decay = training.learning_rate_decay
@@ -92,20 +96,22 @@ class Trainer:
                 (coordinates, gradients)
                 for (coordinates, _), gradients in zip(stages, self._gradients, strict=True)
             ),
-            owned,
+            is_owned_by_stage,
         )
         # Each of these creates communicators: sharings, GEMS-MASTER's exchange and mirrored
         # statistics, in the same order on all ranks.
         self._sharings = create_sharings(
             world, layout, list(owned_gradients), grouped=grouped, bucket_numbers=bucket_numbers
         )
-        self._sums = 0
+        self._sum_count = 0
         self._master_comm = (
             MasterComm(world, layout, stages, self._gradients, bucket_numbers)
             if master_comm
             else None
         )
-        self._last = {batch.direction: index for index, batch in enumerate(batches)}
+        self._last_batch_by_direction = {
+            batch.direction: index for index, batch in enumerate(batches)
+        }
         self._statistics = (
             MirroredStatistics(world, layout, stages, len(batches), bucket_numbers)
             if layout.mirrored
@@ -131,7 +137,7 @@ class Trainer:
         """
         if self._master_comm is not None and (direction, micro_batch) == (
             MIRROR,
-            self._last[MIRROR],
+            self._last_batch_by_direction[MIRROR],
         ):
             self._master_comm.send_gradients()
 
@@ -142,16 +148,16 @@ class Trainer:
             self._master_comm.add_gradients()
         for sharing in self._sharings:
             sharing.sum()
-        self._sums += 1
+        self._sum_count += 1
         if self._statistics is not None:
             self._statistics.end()
         if self._loss_scale is not None:
             flat_gradients = [gradients.flat_tensor for gradients in self._gradients]
-            self._skips = not self._loss_scale.unscale(flat_gradients)
+            self._skips_update = not self._loss_scale.unscale(flat_gradients)
 
     def update_weights(self) -> None:
         """Update the weights, unless a rank's gradients were too large for fp16."""
-        if not self._skips:
+        if not self._skips_update:
             self._updates.step()
 
     def share_weights(self) -> None:
@@ -164,8 +170,8 @@ class Trainer:
         """The traffic of this rank since the start."""
         master_comm = self._master_comm
         return TrainingTraffic(
-            self._sums * sum(sharing.bytes for sharing in self._sharings),
-            self._sums * sum(sharing.messages for sharing in self._sharings),
+            self._sum_count * sum(sharing.bytes for sharing in self._sharings),
+            self._sum_count * sum(sharing.messages for sharing in self._sharings),
             0 if master_comm is None else master_comm.bytes,
             0 if master_comm is None else master_comm.messages,
         )
@@ -199,7 +205,7 @@ class Trainer:
 
         A copy that owns no weights ignores it.
         """
-        if parameter not in self._updated:
+        if parameter not in self._updated_parameters:
             return
         self._updates.states[parameter] = {
             # Moments have the parameter's format; Adam's count of steps is a separate scalar.

@@ -54,7 +54,7 @@ def compare(
         ``mean_square`` it is the root of the ratio of the sums of squares. It is infinite for a
         wrong shape, and for a tensor that no rank has.
     """
-    largest = comm.bcast(_largest(expected.values()))
+    largest = comm.bcast(_find_largest(expected.values()))
     shapes: dict[ResultKey, tuple[int, ...]] = comm.bcast(
         {key: tuple(tensor.shape) for key, tensor in expected.items()}
     )
@@ -62,21 +62,23 @@ def compare(
     error_squares = 0.0
     expected_squares = 0.0
     for key, shape in shapes.items():
-        local = expected[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
+        local_tensor = expected[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
         part = parts.get(key)
-        reference = _broadcast(comm, local, shape)
+        reference = _broadcast(comm, local_tensor, shape)
         if not comm.allreduce(part is not None):
-            return math.inf, f"{_name(key)}: no rank has it"
+            return math.inf, f"{_describe_key(key)}: no rank has it"
         if part is None:
             continue
         errors = _compare_part(part, reference[part.cut] if part.cut else reference)
         error_squares += errors.squares
         expected_squares += errors.expected_squares
-        worst.add(errors.squares if mean_square else errors.largest / largest, 0.0, _name(key))
+        worst.add(
+            errors.squares if mean_square else errors.largest / largest, 0.0, _describe_key(key)
+        )
 
     unknown = parts.keys() - shapes.keys()
     if unknown:
-        return math.inf, f"{_name(unknown.pop())} is not expected"
+        return math.inf, f"{_describe_key(unknown.pop())} is not expected"
     if mean_square:
         relative = error_squares / expected_squares if expected_squares else error_squares
         return math.sqrt(relative), worst.detail
@@ -109,29 +111,31 @@ def _compare_part(part: TensorPart, expected: torch.Tensor) -> _PartErrors:
     squares = float((values - expected).square().sum())
     if math.isnan(squares):
         return _INFINITE
-    return _PartErrors(_distance(values, expected), squares, float(expected.square().sum()))
+    return _PartErrors(
+        _find_largest_difference(values, expected), squares, float(expected.square().sum())
+    )
 
 
-def _distance(values: torch.Tensor, expected: torch.Tensor) -> float:
+def _find_largest_difference(values: torch.Tensor, expected: torch.Tensor) -> float:
     if not values.numel():
         return 0.0
     error = float((values - expected).abs().max())
     return math.inf if math.isnan(error) else error
 
 
-def _largest(tensors: Iterable[torch.Tensor]) -> float:
+def _find_largest(tensors: Iterable[torch.Tensor]) -> float:
     sizes = (float(tensor.abs().max()) for tensor in tensors if tensor.numel())
     return max(sizes, default=1.0) or 1.0
 
 
 def largest_change(before: ResultTensors, after: ResultTensors) -> float:
     """Return the largest difference of two results, relative to the first."""
-    largest = _largest(before.values())
-    errors = (_distance(before[key].double(), after[key].double()) for key in before)
+    largest = _find_largest(before.values())
+    errors = (_find_largest_difference(before[key].double(), after[key].double()) for key in before)
     return max(errors, default=0.0) / largest
 
 
-def _name(key: ResultKey) -> str:
+def _describe_key(key: ResultKey) -> str:
     """Return a name for messages: a parameter's, or ``replica 0, micro-batch 1``."""
     match key:
         case (int(replica), int(batch)):

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from mpi4py import MPI
@@ -45,13 +45,27 @@ LEAST_SIDE = 8
 """The smallest height and width of images that are tried."""
 SLACK = 100.0
 """The allowed ratio of rounding errors over many ranks to those on one process."""
-TOLERANCES = {"loss": (1e-10, 1e-6), "parameters": (1e-6, 1e-4), "buffers": (1e-6, 1e-4)}
-"""The smallest and the largest tolerance by kind. Changes of entries are kept in fp32."""
+Quantity = Literal["loss", "parameters", "buffers"]
+TOLERANCES: Mapping[Quantity, tuple[float, float]] = {
+    "loss": (1e-10, 1e-6),
+    "parameters": (1e-6, 1e-4),
+    "buffers": (1e-6, 1e-4),
+}
+"""The smallest and the largest tolerance by quantity. Changes of entries are kept in fp32."""
 
 T = TypeVar("T")
 State = Mapping[str, torch.Tensor]
-Distances = dict[str, tuple[float, str]]
-"""By kind, the largest distance of two runs, and the loss or entry that has it."""
+
+
+class Distance(NamedTuple):
+    """A distance of two runs relative to the largest value, and its loss or entry."""
+
+    relative: float
+    subject: str
+
+
+Distances = dict[Quantity, Distance]
+"""The largest distance of each quantity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +173,17 @@ def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
     max_members = max(stage.members for stage in plan.layout.stages)
     micro_batch_count = min(len(plan.batches), len(plan.layout.stages) + 1)
     images_per_batch = max(2, max_members)  # one image of one pixel has no statistics
-    plan_of_fewer_images = replace(
+    smaller_plan = replace(
         plan, batches=split_batch(micro_batch_count * images_per_batch, micro_batch_count)
     )
-    model = _on_rank_0(comm, lambda: _smallest_model(plan_of_fewer_images))
+    model = _on_rank_0(comm, lambda: _smallest_model(smaller_plan))
     image_sides = comm.bcast(None if model is None else model.image.shape[1:])
     if image_sides is None:
-        return plan_of_fewer_images
+        return smaller_plan
     if model is None:
         assert isinstance(plan.model, ImportedModel), "rank 0 has resized it"
         model = plan.model.resized(*image_sides)
-    return replace(plan_of_fewer_images, model=model)
+    return replace(smaller_plan, model=model)
 
 
 def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
@@ -280,10 +294,11 @@ def _train(
         engine.step()
         losses.append(engine.loss())
     entries = gather_state_dict(engine)
-    if expected_run is None:
-        distances = dict.fromkeys((name for name, _ in entries), (0.0, ""))
-    else:
+    distances: Distances = {}
+    if expected_run is not None:
         distances = _measure_distances(plan, expected_run, losses, entries)
+    for _ in entries:
+        pass  # other ranks than 0 must exhaust it, to send their entries
     engine.free()
     return distances
 
@@ -301,7 +316,7 @@ def _describe_difference(
     The result is None if there is none. The effect of rounding is only computed if a distance
     exceeds the smallest tolerance.
     """
-    smallest_tolerances = {kind: bounds[0] for kind, bounds in TOLERANCES.items()}
+    smallest_tolerances = {quantity: bounds[0] for quantity, bounds in TOLERANCES.items()}
     if _first_exceeding(distances, smallest_tolerances) is None:
         return None
     noisy_model = _create_reference(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
@@ -311,25 +326,25 @@ def _describe_difference(
         plan, expected, [float(loss) for loss in results.loss.values()], entries
     )
     tolerances = {
-        kind: min(largest, max(smallest, SLACK * rounding_distances[kind][0]))
-        for kind, (smallest, largest) in TOLERANCES.items()
+        quantity: min(largest, max(smallest, SLACK * rounding_distances[quantity][0]))
+        for quantity, (smallest, largest) in TOLERANCES.items()
     }
-    kind = _first_exceeding(distances, tolerances)
-    if kind is None:
+    quantity = _first_exceeding(distances, tolerances)
+    if quantity is None:
         return None
-    distance, subject = distances[kind]
-    return f"{subject} is off by {distance:.1e} (tolerance {tolerances[kind]:.1e})"
+    distance, subject = distances[quantity]
+    return f"{subject} is off by {distance:.1e} (tolerance {tolerances[quantity]:.1e})"
 
 
-def _first_exceeding(distances: Distances, tolerances: Mapping[str, float]) -> str | None:
-    """Return the first kind with a distance that is not within its tolerance.
+def _first_exceeding(distances: Distances, tolerances: Mapping[Quantity, float]) -> Quantity | None:
+    """Return the first quantity with a distance that is not within its tolerance.
 
     The result is None if there is none.
     """
-    return next(
-        (kind for kind, (distance, _) in distances.items() if not distance <= tolerances[kind]),
-        None,
-    )
+    for quantity, distance in distances.items():
+        if not distance.relative <= tolerances[quantity]:
+            return quantity
+    return None
 
 
 def _measure_distances(
@@ -341,48 +356,41 @@ def _measure_distances(
     """Return the distances of losses and entries from an expected run.
 
     Losses are compared with the largest loss. Changes of entries are compared with the largest
-    change of an entry of their kind, since small steps change numbers little. The distance of a
+    change of a parameter, or buffer, since small steps change numbers little. The distance of a
     missing entry is infinite.
     """
     initial_state = _initial_state(plan)
-    kind_by_name = {name: _entry_kind(tensor) for name, tensor in initial_state.items()}
-    largest_by_kind = {
-        "loss": max(map(abs, expected.losses)) or 1.0,
-        "parameters": 0.0,
-        "buffers": 0.0,
-    }
+    quantity_by_name = {name: _find_quantity(tensor) for name, tensor in initial_state.items()}
+    largest: dict[Quantity, float] = dict.fromkeys(TOLERANCES, 0.0)
+    largest["loss"] = max(map(abs, expected.losses))
     for name, change in expected.changes.items():
-        largest_by_kind[kind_by_name[name]] = max(
-            largest_by_kind[kind_by_name[name]], _largest(change)
-        )
-    distances_by_kind = {kind: [(0.0, kind)] for kind in TOLERANCES}
+        quantity = quantity_by_name[name]
+        largest[quantity] = max(largest[quantity], _largest(change))
+    distances = {quantity: Distance(0.0, quantity) for quantity in TOLERANCES}
+
+    def add(quantity: Quantity, error: float, subject: str) -> None:
+        relative = error / (largest[quantity] or 1.0)
+        if _rank_error(relative) > _rank_error(distances[quantity].relative):
+            distances[quantity] = Distance(relative, subject)
+
     for step, (loss, expected_loss) in enumerate(zip(losses, expected.losses, strict=True)):
-        distances_by_kind["loss"].append(
-            (abs(loss - expected_loss) / largest_by_kind["loss"], f"the loss of step {step}")
-        )
+        add("loss", abs(loss - expected_loss), f"the loss of step {step}")
     missing_changes = dict(expected.changes)
     for name, tensor in entries:
-        kind = kind_by_name[name]
-        expected_change = missing_changes.pop(name)
-        error = _largest(_change(initial_state[name], tensor) - expected_change)
-        distances_by_kind[kind].append(
-            (error / (largest_by_kind[kind] or 1.0), f"entry {name} of the state_dict")
-        )
-    distances_by_kind["parameters"] += (
-        (math.inf, f"entry {name} of the state_dict") for name in missing_changes
-    )
-    return {
-        kind: max(kind_distances, key=_sortable)
-        for kind, kind_distances in distances_by_kind.items()
-    }
+        error = _largest(_change(initial_state[name], tensor) - missing_changes.pop(name))
+        add(quantity_by_name[name], error, f"entry {name} of the state_dict")
+    for name in missing_changes:
+        add("parameters", math.inf, f"entry {name} of the state_dict")
+    return distances
 
 
-def _entry_kind(tensor: torch.Tensor) -> str:
+def _rank_error(error: float) -> float:
+    """Return an error for comparisons: not a number is worse than all others."""
+    return math.inf if math.isnan(error) else error
+
+
+def _find_quantity(tensor: torch.Tensor) -> Quantity:
     return "parameters" if isinstance(tensor, nn.Parameter) else "buffers"
-
-
-def _sortable(distance: tuple[float, str]) -> float:
-    return math.inf if math.isnan(distance[0]) else distance[0]
 
 
 def _change(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:

@@ -131,12 +131,12 @@ class ReferenceModel:
         # With sync batch norm over replicas, one copy of the model takes the images of all replicas
         # in each micro-batch. Otherwise each replica has its copy.
         if plan.statistics == "replicas":
-            self._copies = self._build(1)
-            self._replicas_by_copy = [tuple(self._replicas)]
+            self._models = self._build(1)
+            self._replicas_by_model = [tuple(self._replicas)]
         else:
-            self._copies = self._build(plan.layout.replicas)
-            self._replicas_by_copy = [(replica,) for replica in self._replicas]
-        self._count = sum(batch.size for batch in plan.batches)
+            self._models = self._build(plan.layout.replicas)
+            self._replicas_by_model = [(replica,) for replica in self._replicas]
+        self._image_count = sum(batch.size for batch in plan.batches)
         self._image_box = Box((0, plan.model.image.height), (0, plan.model.image.width))
 
     def compute_results(self) -> Results:
@@ -150,26 +150,27 @@ class ReferenceModel:
         return results
 
     def _learn(self, results: Results, training: TrainingConfig) -> None:
-        parameters = list(self._copies[0].parameters())
+        parameters = list(self._models[0].parameters())
         optimizer = _create_optimizer(training, parameters)
         for step in range(self._steps):
             self._source.set_step(step)
             losses = [
                 self._accumulate_gradients(model, replicas, results, first=step == 0)
-                for model, replicas in zip(self._copies, self._replicas_by_copy, strict=True)
+                for model, replicas in zip(self._models, self._replicas_by_model, strict=True)
             ]
             results.loss[(step,)] = torch.tensor(
                 sum(losses) / len(self._replicas), dtype=torch.float64
             )
             for parameter in parameters:
-                _gradient(parameter).div_(len(self._replicas))
+                _get_gradient(parameter).div_(len(self._replicas))
             if step == 0 and "grad" in self._kinds:
-                named_parameters = self._copies[0].named_parameters()
+                named_parameters = self._models[0].named_parameters()
                 results.grad = {
-                    (name,): _gradient(parameter).clone() for name, parameter in named_parameters
+                    (name,): _get_gradient(parameter).clone()
+                    for name, parameter in named_parameters
                 }
             if step == 0 and self._small_steps:
-                self.learning_rate = small_rate(parameters, map(_gradient, parameters))
+                self.learning_rate = compute_small_rate(parameters, map(_get_gradient, parameters))
                 optimizer.param_groups[0]["lr"] = self.learning_rate
             optimizer.step()
             optimizer.zero_grad()
@@ -178,26 +179,27 @@ class ReferenceModel:
     def _keep_state(self, results: Results) -> None:
         """Keep weights and running statistics after the last step."""
         if "weights" in self._kinds:
-            named_parameters = self._copies[0].named_parameters()
+            named_parameters = self._models[0].named_parameters()
             results.weights = {(name,): parameter.detach() for name, parameter in named_parameters}
         if "running_stats" in self._kinds:
             for replica in self._replicas:
-                buffers = self._copies[replica % len(self._copies)].named_buffers()
+                buffers = self._models[replica % len(self._models)].named_buffers()
                 results.running_stats |= {(replica, name): value for name, value in buffers}
         if "state" in self._kinds:
             results.state = {
-                (name,): value for name, value in get_user_state(self._copies[0]).items()
+                (name,): value for name, value in get_user_state(self._models[0]).items()
             }
 
     def _accumulate_gradients(
         self, model: nn.Module, replicas: Sequence[int], results: Results, *, first: bool
     ) -> float:
         """Add the gradients of the summed losses of some replicas; return that sum."""
-        keeps = first and "input_grad" in self._kinds
+        keeps_gradients = first and "input_grad" in self._kinds
         total = 0.0
         for index, batch in enumerate(self._plan.batches):
             images = [
-                self._load_images(replica, batch).requires_grad_(keeps) for replica in replicas
+                self._load_images(replica, batch).requires_grad_(keeps_gradients)
+                for replica in replicas
             ]
             targets = torch.cat(
                 [
@@ -207,11 +209,11 @@ class ReferenceModel:
             )
             with DropByPositionMode(drawn_images(self._plan, self._source.step, replicas, batch)):
                 logits = model(torch.cat(images))
-            loss = whole_loss(self._plan.loss, logits, targets) / self._count
+            loss = whole_loss(self._plan.loss, logits, targets) / self._image_count
             loss.backward()
             total += float(loss.detach())
             self._progress.advance()
-            if keeps:
+            if keeps_gradients:
                 for replica, replica_images in zip(replicas, images, strict=True):
                     assert replica_images.grad is not None, "the loss depends on it"
                     results.input_grad[replica, index] = replica_images.grad
@@ -219,7 +221,7 @@ class ReferenceModel:
 
     def _infer(self, results: Results) -> None:
         for replica in self._replicas:
-            model = self._copies[replica % len(self._copies)].eval()
+            model = self._models[replica % len(self._models)].eval()
             with torch.no_grad():
                 for index, batch in enumerate(self._plan.batches):
                     results.output[replica, index] = model(self._load_images(replica, batch))
@@ -236,8 +238,8 @@ class ReferenceModel:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(self._add_noise(parameter))
-        shared = {id(parameter): parameter for parameter in model.parameters()}
-        return [model, *(copy.deepcopy(model, dict(shared)) for _ in range(count - 1))]
+        shared_parameters = {id(parameter): parameter for parameter in model.parameters()}
+        return [model, *(copy.deepcopy(model, dict(shared_parameters)) for _ in range(count - 1))]
 
     def _add_noise(self, values: torch.Tensor) -> torch.Tensor:
         if not self._noise:
@@ -274,16 +276,16 @@ def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.
     return torch.stack(losses).sum()
 
 
-def small_rate(weights: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor]) -> float:
+def compute_small_rate(weights: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor]) -> float:
     """Return the rate of SGD that changes weights by at most `SMALL_STEP`."""
-    weight, gradient = (
+    largest_weight, largest_gradient = (
         max(float(tensor.detach().abs().max()) for tensor in tensors)
         for tensors in (weights, gradients)
     )
-    return SMALL_STEP * weight / max(gradient, 1e-300)
+    return SMALL_STEP * largest_weight / max(largest_gradient, 1e-300)
 
 
-def _gradient(parameter: nn.Parameter) -> torch.Tensor:
+def _get_gradient(parameter: nn.Parameter) -> torch.Tensor:
     assert parameter.grad is not None, "every parameter is in use"
     return parameter.grad
 
@@ -301,7 +303,7 @@ class _Descent:
     @torch.no_grad()
     def step(self) -> None:
         for parameter in self._parameters:
-            parameter.sub_(_gradient(parameter), alpha=self.param_groups[0]["lr"])
+            parameter.sub_(_get_gradient(parameter), alpha=self.param_groups[0]["lr"])
 
     def zero_grad(self) -> None:
         for parameter in self._parameters:

@@ -124,11 +124,11 @@ def test_no_two_open_groups_share_a_stream_of_the_pool(monkeypatch, messages):
     pools = StreamPools()
     open_groups = {}
     monkeypatch.setattr(torch.cuda, "Stream", pools)
-    monkeypatch.setattr(torch_group, "_dealt", count())
+    monkeypatch.setattr(torch_group, "_dealt_streams", count())
     monkeypatch.setattr(torch_group, "_groups", open_groups)
 
     def open_group():
-        expected = torch_group._own_stream(torch.device("cuda", 0))
+        expected = torch_group._find_own_stream(torch.device("cuda", 0))
         assert pools.nccl_stream() == expected
         return torch_group.TorchGroup(None, None, stream=expected)
 

@@ -41,7 +41,7 @@ from spbench_parallel.validation.reference import (
     ResultKey,
     Results,
     ResultTensors,
-    small_rate,
+    compute_small_rate,
     synthetic_images,
 )
 from spbench_workers.context import Context
@@ -183,7 +183,9 @@ class Validation:
             f"with {self._training.optimizer} rounding alone moves {kind} by "
             f"{change_by_kind[kind]:.1e} of the largest",
         )
-        return TrainingConfig("sgd", small_rate(expected.weights.values(), expected.grad.values()))
+        return TrainingConfig(
+            "sgd", compute_small_rate(expected.weights.values(), expected.grad.values())
+        )
 
     def _make_tolerances(self, expected: Results) -> dict[str, float]:
         """Return the tolerances by kind in a format of fewer bits."""
