@@ -39,7 +39,7 @@ async def plan_in_process(request: PlanRequest) -> PlanDetails:
     if process.returncode:
         last_line = log.decode(errors="replace").strip().rpartition("\n")[2]
         raise PlannerError(f"planning ended with exit code {process.returncode}: {last_line}")
-    details = pickle.loads(answer)  # of a process started above
+    details = pickle.loads(answer)  # safe, since it comes from the process started above
     if isinstance(details, PlanDetails):
         return details
     raise PlannerError(str(details))

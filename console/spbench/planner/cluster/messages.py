@@ -98,14 +98,14 @@ class MessageCosts:
     def _find_machine_shares(self, group: DeviceGroup) -> MachineShares:
         """Return the machines of a group with their share of a micro-batch, by speed."""
         if group not in self._machine_shares:
-            speeds = [
+            speed_by_machine = [
                 (machine, sum(self._speeds[machine][first:last]))
                 for machine, (first, last) in enumerate(zip(group.first, group.last, strict=True))
                 if last > first
             ]
-            total = sum(speed for _, speed in speeds)
+            group_speed = sum(speed for _, speed in speed_by_machine)
             self._machine_shares[group] = tuple(
-                (machine, speed / total) for machine, speed in speeds
+                (machine, speed / group_speed) for machine, speed in speed_by_machine
             )
         return self._machine_shares[group]
 
@@ -158,7 +158,7 @@ def _find_transfers(source: MachineShares, target: MachineShares) -> list[_Trans
             transfers.append(_Transfer(sender, receiver, share))
         to_send -= share
         to_receive -= share
-        # Rounding decides which of two equal shares ends first.
+        # Rounding decides which of two equal shares ends first, so either side may run out.
         if to_send <= to_receive:
             next_source = next(sources, None)
             if next_source is None:

@@ -58,85 +58,89 @@ class Placements:
         self._by_each_policy: dict[tuple[Counts, int], tuple[Counts, ...]] = {}
         self._by_count: dict[tuple[Counts, int, int], tuple[Counts, ...]] = {}
 
-    def place_by_each_policy(self, used: Counts, need: int) -> tuple[Counts, ...]:
-        """Return the different counts after `need` more devices, in policy order."""
-        used_and_need = used, need
-        if used_and_need not in self._by_each_policy:
-            counts = (self.place_group(used, need, policy) for policy in POLICIES)
-            self._by_each_policy[used_and_need] = tuple(
-                dict.fromkeys(after for after in counts if after is not None)
+    def place_by_each_policy(self, used: Counts, device_count: int) -> tuple[Counts, ...]:
+        """Return the different counts after `device_count` more devices, in policy order."""
+        used_and_size = used, device_count
+        if used_and_size not in self._by_each_policy:
+            used_afterwards = (self.place_group(used, device_count, policy) for policy in POLICIES)
+            self._by_each_policy[used_and_size] = tuple(
+                dict.fromkeys(
+                    used_after for used_after in used_afterwards if used_after is not None
+                )
             )
-        return self._by_each_policy[used_and_need]
+        return self._by_each_policy[used_and_size]
 
-    def place_group(self, used: Counts, need: int, policy: Policy) -> Counts | None:
-        """Return the counts after `need` more devices; None if there are too few."""
-        used_need_and_policy = used, need, policy
-        if used_need_and_policy not in self._by_policy:
-            self._by_policy[used_need_and_policy] = self._apply_policy(*used_need_and_policy)
-        return self._by_policy[used_need_and_policy]
+    def place_group(self, used: Counts, device_count: int, policy: Policy) -> Counts | None:
+        """Return the counts after `device_count` more devices; None if there are too few."""
+        used_size_and_policy = used, device_count, policy
+        if used_size_and_policy not in self._by_policy:
+            self._by_policy[used_size_and_policy] = self._apply_policy(*used_size_and_policy)
+        return self._by_policy[used_size_and_policy]
 
-    def _apply_policy(self, used: Counts, need: int, policy: Policy) -> Counts | None:
+    def _apply_policy(self, used: Counts, device_count: int, policy: Policy) -> Counts | None:
         if policy == "scatter":
-            return _scatter(used, need, self.sizes)
+            return _scatter(used, device_count, self.sizes)
         is_fresh = policy == "fresh"
         machines = (machine for machine, count in enumerate(used) if (not count) == is_fresh)
-        return _fill(used, need, self.sizes, machines)
+        return _fill(used, device_count, self.sizes, machines)
 
-    def place_groups(self, used: Counts, need: int, times: int) -> tuple[Counts, ...]:
-        """Return the different counts after `times` groups of `need` devices, one by one."""
-        used_need_and_times = used, need, times
-        if used_need_and_times not in self._by_count:
-            counts = dict.fromkeys([used])
-            for _ in range(times):
-                counts = dict.fromkeys(
-                    after for before in counts for after in self.place_by_each_policy(before, need)
+    def place_groups(self, used: Counts, device_count: int, group_count: int) -> tuple[Counts, ...]:
+        """Return the different counts after some groups of equally many devices each."""
+        used_size_and_groups = used, device_count, group_count
+        if used_size_and_groups not in self._by_count:
+            used_afterwards = dict.fromkeys([used])
+            for _ in range(group_count):
+                used_afterwards = dict.fromkeys(
+                    used_after
+                    for used_before in used_afterwards
+                    for used_after in self.place_by_each_policy(used_before, device_count)
                 )
-            self._by_count[used_need_and_times] = tuple(counts)
-        return self._by_count[used_need_and_times]
+            self._by_count[used_size_and_groups] = tuple(used_afterwards)
+        return self._by_count[used_size_and_groups]
 
-    def place_in_order(self, used: Counts, need: int) -> tuple[Counts, ...]:
-        """Return the counts after the next `need` devices by number, if there are enough."""
-        after = _fill(used, need, self.sizes, range(len(used)))
-        return () if after is None else (after,)
+    def place_in_order(self, used: Counts, device_count: int) -> tuple[Counts, ...]:
+        """Return the counts after the next devices by number, if there are enough."""
+        used_after = _fill(used, device_count, self.sizes, range(len(used)))
+        return () if used_after is None else (used_after,)
 
-    def place_first(self, need: int) -> Counts:
-        """Return the counts after the first `need` devices of an empty cluster."""
-        (after,) = self.place_in_order(self.empty, need)
-        return after
+    def place_first(self, device_count: int) -> Counts:
+        """Return the counts after the first `device_count` devices of an empty cluster."""
+        (used_after,) = self.place_in_order(self.empty, device_count)
+        return used_after
 
 
-def _fill(used: Counts, need: int, sizes: Counts, machines: Iterable[int]) -> Counts | None:
+def _fill(used: Counts, device_count: int, sizes: Counts, machines: Iterable[int]) -> Counts | None:
     """Fill these machines in order; return None if they have too few free devices."""
-    after = list(used)
+    used_after = list(used)
     for machine in machines:
-        count = min(need, sizes[machine] - used[machine])
-        after[machine] += count
-        need -= count
-    return None if need else tuple(after)
+        count = min(device_count, sizes[machine] - used[machine])
+        used_after[machine] += count
+        device_count -= count
+    return None if device_count else tuple(used_after)
 
 
-def _scatter(used: Counts, need: int, sizes: Counts) -> Counts | None:
+def _scatter(used: Counts, device_count: int, sizes: Counts) -> Counts | None:
     """Take one free device of each machine in turn; return None if there are too few."""
     free_devices = [size - count for size, count in zip(sizes, used, strict=True)]
-    if sum(free_devices) < need:
+    if sum(free_devices) < device_count:
         return None
-    rounds = _count_full_rounds(free_devices, need)
-    added = [min(count, rounds) for count in free_devices]
-    still_needed = need - sum(added)
+    rounds = _count_full_rounds(free_devices, device_count)
+    added_by_machine = [min(count, rounds) for count in free_devices]
+    still_needed = device_count - sum(added_by_machine)
     for machine, count in enumerate(free_devices):
         if still_needed and count > rounds:
-            added[machine] += 1
+            added_by_machine[machine] += 1
             still_needed -= 1
-    return tuple(count + more for count, more in zip(used, added, strict=True))
+    return tuple(count + added for count, added in zip(used, added_by_machine, strict=True))
 
 
-def _count_full_rounds(free_devices: list[int], need: int) -> int:
+def _count_full_rounds(free_devices: list[int], device_count: int) -> int:
     """Return the rounds in which each machine with a free device can give one."""
     low_rounds = 0
     high_rounds = max(free_devices)
     while low_rounds < high_rounds:
         middle_rounds = (low_rounds + high_rounds + 1) // 2
-        if sum(min(count, middle_rounds) for count in free_devices) <= need:
+        if sum(min(count, middle_rounds) for count in free_devices) <= device_count:
             low_rounds = middle_rounds
         else:
             high_rounds = middle_rounds - 1

@@ -82,7 +82,7 @@ def _list_units(sizes: Counts) -> list[int]:
 
 
 def _walk(
-    placements: Placements, needs: Sequence[int], limit: int, policies: Sequence[Policy]
+    placements: Placements, device_counts: Sequence[int], limit: int, policies: Sequence[Policy]
 ) -> list[DeviceGroup] | None:
     """Return all groups of these device counts, rising; None if there are too many."""
     devices = sum(placements.sizes)
@@ -92,23 +92,23 @@ def _walk(
     while unexplored:
         used = unexplored.pop()
         free = devices - sum(used)
-        for need in needs:
-            if need > free:
+        for device_count in device_counts:
+            if device_count > free:
                 break
-            for after in _place(placements, used, need, policies):
-                groups.append(DeviceGroup(used, after))
-                if after not in visited:
-                    visited.add(after)
-                    unexplored.append(after)
+            for used_after in _place(placements, used, device_count, policies):
+                groups.append(DeviceGroup(used, used_after))
+                if used_after not in visited:
+                    visited.add(used_after)
+                    unexplored.append(used_after)
         if len(groups) > limit:
             return None
     return groups
 
 
 def _place(
-    placements: Placements, used: Counts, need: int, policies: Sequence[Policy]
+    placements: Placements, used: Counts, device_count: int, policies: Sequence[Policy]
 ) -> Sequence[Counts]:
     if len(policies) > 1:
-        return placements.place_by_each_policy(used, need)
-    after = placements.place_group(used, need, policies[0])
-    return () if after is None else (after,)
+        return placements.place_by_each_policy(used, device_count)
+    used_after = placements.place_group(used, device_count, policies[0])
+    return () if used_after is None else (used_after,)

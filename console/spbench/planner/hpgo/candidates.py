@@ -70,8 +70,8 @@ def _find_even_split(
     bound_s = work.total_s / (workers * pipelines)
     limits = SearchLimits(workers, pipelines, bound_s, max_cells=_MAX_CELLS)
 
-    def place_next(used: Counts, need: int) -> tuple[Counts, ...]:
-        return placements.place_groups(used, need, pipelines)
+    def place_next(used: Counts, workers_in_stage: int) -> tuple[Counts, ...]:
+        return placements.place_groups(used, workers_in_stage, pipelines)
 
     return Table(work, links, limits, cut_states, place_next).search(placements.place_first)
 
@@ -88,16 +88,15 @@ def _generate_on_halves(
     half_devices = sum(links.sizes) // 2
     first_half = placements.place_first(half_devices)
     groups = DeviceGroup(placements.empty, first_half), DeviceGroup(first_half, placements.full)
-    head_s = work.compute_s[:-1]
+    work_before_s = work.compute_s[:-1]
     round_trip_s_per_byte = 2.0 * links.transfer_s_per_byte(*groups)
     block_s = np.maximum(
-        np.maximum(head_s, work.total_s - head_s) / half_devices,
+        np.maximum(work_before_s, work.total_s - work_before_s) / half_devices,
         round_trip_s_per_byte * work.crossing_bytes[:-1],
     )
     block_s[~work.can_precede[-1, :-1]] = np.inf
-    for cut in np.flatnonzero(
-        block_s <= block_s.min(initial=np.inf) * SLACK
-    ):  # HPGO takes any of them
+    # HPGO takes any of the equally good cuts.
+    for cut in np.flatnonzero(block_s <= block_s.min(initial=np.inf) * SLACK):
         if np.isfinite(block_s[cut]):
             yield HpgoCandidate((int(cut), work.last), groups, half_devices, float(block_s[cut]))
 
@@ -150,10 +149,11 @@ def _find_best_cut(
     import numpy as np
 
     micro_batches = work.micro_batches(1)
-    head_s = work.compute_s[:-1]
+    work_before_s = work.compute_s[:-1]
     send_s = work.crossing_bytes[:-1] * links.transfer_s_per_byte(*groups)
     block_s = np.maximum(
-        np.maximum(head_s / first_devices, (work.total_s - head_s) / second_devices), send_s
+        np.maximum(work_before_s / first_devices, (work.total_s - work_before_s) / second_devices),
+        send_s,
     )
     total_bytes = work.parameters_so_far[-1]
     exposed_s = np.maximum(

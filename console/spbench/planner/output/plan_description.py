@@ -73,16 +73,19 @@ def _describe_bandwidths(links: Sequence[Link]) -> str:
 
 
 def _join_rates(bytes_per_s: Iterable[float]) -> str:
-    return " or ".join(format_rate(rate / 1e9) for rate in sorted(bytes_per_s))
+    return " or ".join(
+        format_rate(link_bytes_per_s / 1e9) for link_bytes_per_s in sorted(bytes_per_s)
+    )
 
 
 def describe_memory(cluster: Cluster) -> str:
     """Return the memory of the cluster's devices: ``device memory: 8.00 GB``."""
-    sizes = {kind.memory_bytes for kind in cluster.kinds}
+    sizes_bytes = {kind.memory_bytes for kind in cluster.kinds}
     known_sizes = [
-        format_memory(size) for size in sorted(size for size in sizes if size is not None)
+        format_memory(size_bytes)
+        for size_bytes in sorted(size_bytes for size_bytes in sizes_bytes if size_bytes is not None)
     ]
-    sizes_text = " or ".join([*known_sizes, "unknown"] if None in sizes else known_sizes)
+    sizes_text = " or ".join([*known_sizes, "unknown"] if None in sizes_bytes else known_sizes)
     return f"{_mark_assumed('device memory', cluster)}: {sizes_text}"
 
 
@@ -203,13 +206,13 @@ def format_baseline_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
 
 def describe_step(step: Simulation) -> tuple[str, str]:
     """Return the meaning of a timeline's marks, and the step's time and bubble."""
-    first = "0 forward and a backward"
-    second = "1 and b"
+    first_marks = "0 forward and a backward"
+    second_marks = "1 and b"
     if step.schedule == ZERO_BUBBLE:
-        first = "0 forward, a backward and A weights"
-        second = "1, b and B"
+        first_marks = "0 forward, a backward and A weights"
+        second_marks = "1, b and B"
     return (
-        f"{first} of micro-batch 0, {second} of micro-batch 1, = all-reduce",
+        f"{first_marks} of micro-batch 0, {second_marks} of micro-batch 1, = all-reduce",
         f"{step.schedule}: step {format_seconds(step.step_s)}, "
         f"bubble {format_percent(step.bubble)} (devices' time without work)",
     )

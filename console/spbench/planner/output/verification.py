@@ -63,17 +63,19 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
         rank: sum(_sample_median(case, name, rank) for name in _WORK) for rank in measured_by_rank
     }
     time_by_stage = []
-    for first, *others in plan.stage_groups:
+    for first_stage, *later_stages in plan.stage_groups:
         ranks = [
             rank
             for rank, measured in measured_by_rank.items()
-            if measured.coordinates.get("stage") == first
+            if measured.coordinates.get("stage") == first_stage
         ]
         if not ranks:
-            raise PlannerError(f"the run has no rank of stage {first}: it is not one of the plan")
+            raise PlannerError(
+                f"the run has no rank of stage {first_stage}: it is not one of the plan"
+            )
         passes_s = sum(
             plan.stages[stage].forward_s + plan.stages[stage].backward_s
-            for stage in (first, *others)
+            for stage in (first_stage, *later_stages)
         )
         predicted_s = plan.micro_batches * passes_s
         time_by_stage.append(

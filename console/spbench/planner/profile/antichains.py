@@ -70,9 +70,9 @@ def _check_all_reached(profile: Profile, graph: LayerGraph, chains: list[Anticha
 
 def _find_reachable(profile: Profile, graph: LayerGraph) -> tuple[list[Antichain], list[list[int]]]:
     """Return the antichains in search order, and the successors of each by index."""
-    first = next(node for node, mask in enumerate(graph.predecessor_masks) if not mask)
-    chains: list[Antichain] = [(first,)]
-    index_by_mask = {1 << first: 0}
+    first_node = next(node for node, mask in enumerate(graph.predecessor_masks) if not mask)
+    chains: list[Antichain] = [(first_node,)]
+    index_by_mask = {1 << first_node: 0}
     children: list[list[int]] = []
     for chain in chains:  # grows during the loop
         successors = []

@@ -12,7 +12,7 @@ from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.suites.given_files import read_start
 
 MAX_BYTES = 64 << 20
-# JSON values that cannot be torchgraph text either.
+# Read as JSON, since torchgraph text cannot consist of such a word.
 _JSON_WORDS = ("null", "true", "false")
 _SUITE = re.compile(r"^schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 

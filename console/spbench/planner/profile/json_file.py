@@ -59,7 +59,7 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
 def write_profile_json(profile: Profile) -> str:
     """Return a profile as JSON text for `read_profile_json`."""
     names = [layer.name for layer in profile.layers]
-    content: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "name": profile.name,
         "batch_size": profile.batch_size,
@@ -67,16 +67,16 @@ def write_profile_json(profile: Profile) -> str:
         "edges": [[names[source], names[target]] for source, target in profile.edges],
     }
     if profile.also:
-        content["also"] = [
+        document["also"] = [
             {
-                "batch_size": point.batch_size,
-                "layers": [_layer_fields(layer, PER_BATCH) for layer in point.layers],
+                "batch_size": measurement.batch_size,
+                "layers": [_layer_fields(layer, PER_BATCH) for layer in measurement.layers],
             }
-            for point in profile.also
+            for measurement in profile.also
         ]
     if profile.origin:
-        content["origin"] = asdict(profile.origin) | {"params": dict(profile.origin.params)}
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+        document["origin"] = asdict(profile.origin) | {"params": dict(profile.origin.params)}
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def _layer_fields(layer: LayerProfile, number_names: tuple[str, ...]) -> dict[str, Any]:

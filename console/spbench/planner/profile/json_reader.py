@@ -155,8 +155,11 @@ class ProfileFile(StrictModel):
     def _check_batch_sizes(
         cls, also: list[MeasuredEntry], info: ValidationInfo
     ) -> list[MeasuredEntry]:
-        sizes = [point.batch_size for point in also]
-        if sorted(set(sizes)) != sizes or info.data.get("batch_size") in sizes:
+        further_batch_sizes = [measurement.batch_size for measurement in also]
+        if (
+            sorted(set(further_batch_sizes)) != further_batch_sizes
+            or info.data.get("batch_size") in further_batch_sizes
+        ):
             raise ValueError("further batch sizes must rise, and not repeat the first")
         return also
 
@@ -204,8 +207,10 @@ class ProfileFile(StrictModel):
             _build_layers(self.layers, parameter_bytes),
             tuple(self._edges()),
             tuple(
-                BatchMeasurement(point.batch_size, _build_layers(point.layers, parameter_bytes))
-                for point in self.also
+                BatchMeasurement(
+                    measurement.batch_size, _build_layers(measurement.layers, parameter_bytes)
+                )
+                for measurement in self.also
             ),
             origin if "origin" in self.model_fields_set else None,
         )

@@ -118,7 +118,9 @@ class Profile:
     @property
     def batch_sizes(self) -> tuple[int, ...]:
         """The batch sizes at which the layers were measured, rising."""
-        return tuple(sorted({self.batch_size, *(point.batch_size for point in self.also)}))
+        return tuple(
+            sorted({self.batch_size, *(measurement.batch_size for measurement in self.also)})
+        )
 
     def rescale(self, batch_size: int) -> Profile:
         """Return the profile at another batch size, with the layers of `scale_layers`."""
@@ -135,12 +137,18 @@ class Profile:
         """
         if batch_size == self.batch_size:
             return self.layers
-        points = sorted(
+        measurements = sorted(
             [BatchMeasurement(self.batch_size, self.layers), *self.also],
-            key=lambda point: point.batch_size,
+            key=lambda measurement: measurement.batch_size,
         )
         return tuple(
-            _scale_layer(batch_size, [(point.batch_size, point.layers[index]) for point in points])
+            _scale_layer(
+                batch_size,
+                [
+                    (measurement.batch_size, measurement.layers[index])
+                    for measurement in measurements
+                ],
+            )
             for index in range(len(self.layers))
         )
 
@@ -158,8 +166,10 @@ class Profile:
             if source in new_index_by_old and target in new_index_by_old
         )
         also = tuple(
-            BatchMeasurement(point.batch_size, tuple(point.layers[index] for index in remaining))
-            for point in self.also
+            BatchMeasurement(
+                measurement.batch_size, tuple(measurement.layers[index] for index in remaining)
+            )
+            for measurement in self.also
         )
         layers = tuple(self.layers[index] for index in remaining)
         return Profile(self.name, self.batch_size, layers, edges, also, self.origin)
@@ -180,25 +190,28 @@ def _find_errors(profile: Profile) -> list[str]:
         return ["it has no layers"]
     errors = _list_batch_size_errors(profile.batch_size)
     errors += _list_layer_errors(profile.layers)
-    for point in profile.also:
-        errors += _list_measurement_errors(profile, point)
-        errors += _list_batch_size_errors(point.batch_size)
-    sizes = [point.batch_size for point in profile.also]
-    if sorted(set(sizes)) != sizes or profile.batch_size in sizes:
+    for measurement in profile.also:
+        errors += _list_measurement_errors(profile, measurement)
+        errors += _list_batch_size_errors(measurement.batch_size)
+    further_batch_sizes = [measurement.batch_size for measurement in profile.also]
+    if (
+        sorted(set(further_batch_sizes)) != further_batch_sizes
+        or profile.batch_size in further_batch_sizes
+    ):
         errors.append("its further batch sizes do not rise, or repeat its own")
     return errors or _list_edge_errors(profile)
 
 
-def _list_batch_size_errors(size: int) -> list[str]:
-    if 1 <= size <= MAX_BATCH:
+def _list_batch_size_errors(batch_size: int) -> list[str]:
+    if 1 <= batch_size <= MAX_BATCH:
         return []
-    return [f"the batch size {size} is not from 1 to {MAX_BATCH}"]
+    return [f"the batch size {batch_size} is not from 1 to {MAX_BATCH}"]
 
 
-def _list_measurement_errors(profile: Profile, point: BatchMeasurement) -> list[str]:
-    if [layer.name for layer in point.layers] != [layer.name for layer in profile.layers]:
-        return [f"its layers at batch size {point.batch_size} are not its layers"]
-    return _list_layer_errors(point.layers)
+def _list_measurement_errors(profile: Profile, measurement: BatchMeasurement) -> list[str]:
+    if [layer.name for layer in measurement.layers] != [layer.name for layer in profile.layers]:
+        return [f"its layers at batch size {measurement.batch_size} are not its layers"]
+    return _list_layer_errors(measurement.layers)
 
 
 def _list_layer_errors(layers: Sequence[LayerProfile]) -> list[str]:
@@ -234,13 +247,13 @@ def format_cycle(names: Sequence[str]) -> str:
     return " -> ".join(shown)
 
 
-def _scale_layer(batch_size: int, points: list[tuple[int, LayerProfile]]) -> LayerProfile:
+def _scale_layer(batch_size: int, sizes_and_layers: list[tuple[int, LayerProfile]]) -> LayerProfile:
     scaled: dict[str, Any] = {}
     for name in PER_BATCH:
-        sizes_and_numbers = [(size, getattr(layer, name)) for size, layer in points]
+        sizes_and_numbers = [(size, getattr(layer, name)) for size, layer in sizes_and_layers]
         if all(number is not None for _, number in sizes_and_numbers):
             scaled[name] = _interpolate(batch_size, sizes_and_numbers)
-    return replace(points[0][1], **scaled)
+    return replace(sizes_and_layers[0][1], **scaled)
 
 
 def _interpolate(batch_size: int, sizes_and_numbers: list[tuple[int, float]]) -> float:

@@ -68,7 +68,7 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
         BatchMeasurement(size, _build_layers(figures_by_batch_size[size], layer_names))
         for size in sorted(figures_by_batch_size)
     ]
-    *also, first = measured
+    *also, largest_batch = measured
     threads = report["environment"]["ranks"]["threads"]
     model_params = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_MEASUREMENT_PARAMS)
     params_of_model = {
@@ -78,8 +78,8 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
     }
     return Profile(
         name or params["model"],
-        first.batch_size,
-        first.layers,
+        largest_batch.batch_size,
+        largest_batch.layers,
         _build_edges(case["measurements"], layer_names),
         tuple(also),
         Origin(

@@ -93,11 +93,11 @@ def _sum_passing_bytes(
     """
     corners = [[0.0] * (state_count + 2) for _ in range(state_count + 1)]
     for connection in connections:
-        for before, after in pairwise(connection.holders):
-            if after - before > 1:
-                for start, sign in ((before + 1, 1.0), (after, -1.0)):
+        for holder, next_holder in pairwise(connection.holders):
+            if next_holder - holder > 1:
+                for start, sign in ((holder + 1, 1.0), (next_holder, -1.0)):
                     corners[start][0] += sign * connection.size
-                    corners[start][after + 1] -= sign * connection.size
+                    corners[start][next_holder + 1] -= sign * connection.size
     bytes_by_start_and_end = [[0.0] * (state_count + 2)]
     for corner_row in corners:
         bytes_by_start_and_end.append(

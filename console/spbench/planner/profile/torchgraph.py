@@ -36,9 +36,9 @@ def read_torchgraph(text: str, file: str, name: str, batch_size: int) -> Profile
         PlannerError: The batch size is not positive.
     """
     draft = _Draft(file)
-    for number, line in enumerate(text.split("\n"), 1):
+    for line_number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            draft.read(number, line)
+            draft.read(line_number, line)
     draft.check_text()
     return Profile(name, batch_size, tuple(draft.layers), tuple(draft.edges))
 
@@ -63,29 +63,33 @@ class _Draft:
     def report(self, line: int, message: str, column: int = 1) -> None:
         self.errors.append(Diagnostic(self.file, line, column, message))
 
-    def read(self, number: int, line: str) -> None:
+    def read(self, line_number: int, line: str) -> None:
         columns = [column.strip() for column in line.strip().split(" -- ")]
         if line[0] in " \t":
-            self._read_edge(number, columns)
+            self._read_edge(line_number, columns)
         else:
-            self._read_node(number, line, columns)
+            self._read_node(line_number, line, columns)
 
-    def _read_node(self, number: int, line: str, columns: list[str]) -> None:
+    def _read_node(self, line_number: int, line: str, columns: list[str]) -> None:
         if len(columns) not in (3, 4) or not columns[0]:
             message = "this is no node; write name -- description -- forward_compute_time=..., ..."
-            return self.report(number, message)
+            return self.report(line_number, message)
         if len(columns) == 4 and not _STAGE.fullmatch(columns[3]):
-            self.report(number, f"{columns[3]!r} is no stage_id=NUMBER", line.rfind(columns[3]) + 1)
+            self.report(
+                line_number, f"{columns[3]!r} is no stage_id=NUMBER", line.rfind(columns[3]) + 1
+            )
         if columns[0] in self.lines:
-            first = self.lines[columns[0]]
-            return self.report(number, f"duplicate node {columns[0]} (first on line {first})")
-        self.lines[columns[0]] = number
+            first_line = self.lines[columns[0]]
+            return self.report(
+                line_number, f"duplicate node {columns[0]} (first on line {first_line})"
+            )
+        self.lines[columns[0]] = line_number
         self.positions[columns[0]] = len(self.layers)
-        numbers = self._read_numbers(number, line, columns[2])
-        self.layers.append(LayerProfile(columns[0], columns[1], **numbers))
+        number_by_field = self._read_numbers(line_number, line, columns[2])
+        self.layers.append(LayerProfile(columns[0], columns[1], **number_by_field))
         return None
 
-    def _read_numbers(self, number: int, line: str, text: str) -> dict[str, float]:
+    def _read_numbers(self, line_number: int, line: str, text: str) -> dict[str, float]:
         number_by_field = dict.fromkeys(_FIELDS.values(), 0.0)
         missing = list(_FIELDS)
         for assignment in text.split(", "):
@@ -94,47 +98,47 @@ class _Draft:
             if not equals or field_name not in _FIELDS:
                 suggestion = did_you_mean(field_name, _FIELDS)
                 self.report(
-                    number, f"{assignment.strip()!r} is no field of a node{suggestion}", column
+                    line_number, f"{assignment.strip()!r} is no field of a node{suggestion}", column
                 )
             elif field_name not in missing:
-                self.report(number, f"duplicate {field_name}", column)
+                self.report(line_number, f"duplicate {field_name}", column)
             else:
                 missing.remove(field_name)
                 number_by_field[_FIELDS[field_name]] = self._read_value(
-                    number, column, field_name, number_text
+                    line_number, column, field_name, number_text
                 )
         for field_name in missing:
-            self.report(number, f"{field_name} is missing")
+            self.report(line_number, f"{field_name} is missing")
         return number_by_field
 
-    def _read_value(self, number: int, column: int, field_name: str, text: str) -> float:
+    def _read_value(self, line_number: int, column: int, field_name: str, text: str) -> float:
         is_list = text.startswith("[") and text.endswith("]") and field_name == "activation_size"
         addends = text[1:-1].split(";") if is_list else [text]
         try:
             numbers = [float(addend) for addend in addends]
         except ValueError:
-            self.report(number, f"{field_name}: {text!r} is no number", column)
+            self.report(line_number, f"{field_name}: {text!r} is no number", column)
             return 0.0
         for addend_number in numbers:
             if error := find_number_error(_FIELDS[field_name], addend_number):
-                self.report(number, f"{field_name}: {text} {error}", column)
+                self.report(line_number, f"{field_name}: {text} {error}", column)
                 return 0.0
         return sum(numbers)
 
-    def _read_edge(self, number: int, node_names: list[str]) -> None:
+    def _read_edge(self, line_number: int, node_names: list[str]) -> None:
         if len(node_names) != 2:
-            return self.report(number, "this is no edge; write <TAB>name -- name")
+            return self.report(line_number, "this is no edge; write <TAB>name -- name")
         unknown = [name for name in dict.fromkeys(node_names) if name not in self.lines]
         for name in unknown:
             suggestion = did_you_mean(name, self.lines)
-            self.report(number, f"no node above is called {name!r}{suggestion}")
+            self.report(line_number, f"no node above is called {name!r}{suggestion}")
         if unknown:
             return None
         edge = self.positions[node_names[0]], self.positions[node_names[1]]
         if edge in self.edge_lines:
-            first = self.edge_lines[edge]
-            return self.report(number, f"duplicate edge (first on line {first})")
-        self.edge_lines[edge] = number
+            first_line = self.edge_lines[edge]
+            return self.report(line_number, f"duplicate edge (first on line {first_line})")
+        self.edge_lines[edge] = line_number
         self.edges.append(edge)
         return None
 

@@ -74,7 +74,9 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
         )
         kept_bytes = _sum_by_state(states, [layer.kept_or_output_bytes for layer in layers])
 
-    new_layers = (after & ~before for before, after in pairwise((0, *states.downsets)))
+    new_layers = (
+        downset & ~downset_before for downset_before, downset in pairwise((0, *states.downsets))
+    )
     working_bytes = [
         max((layers[index].working_bytes for index in iterate_bits(mask)), default=0.0)
         for mask in new_layers
@@ -97,7 +99,7 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
 
 
 def _scale_sums(sums: Sums, ratio: float) -> Sums:
-    return (0.0, *(ratio * value for value in sums))
+    return (0.0, *(ratio * layer_sum for layer_sum in sums))
 
 
 def _sum_by_state(states: States, number_by_layer: list[float]) -> Sums:

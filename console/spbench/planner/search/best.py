@@ -183,7 +183,7 @@ def find_hpgo_shapes(states: States, cluster: Cluster, training: Training) -> li
     try:
         links = build_hpgo_links(cluster)
     except PlannerError:
-        return []  # devices or links of several kinds
+        return []  # HPGO does not support devices or links of several kinds
     work = build_hpgo_work(states, training)
     candidates = list(generate_candidates(work, links, find_straight_pipeline(work, links)))
     candidates.reverse()  # HPGO takes the last of equally fast plans

@@ -93,7 +93,7 @@ def _generate_1f1b_path_lengths_s(
         micro_batches: Micro-batches per step.
     """
     stage_count = len(stages)
-    # Time of one micro-batch from the first stage down to each stage, and from each one up to it.
+    # Sums from the first stage on, so that the way between two stages is a difference.
     down_s = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
     up_s = list(accumulate((stage.backward_s + stage.send_s for stage in stages), initial=0.0))
     in_flight = [
@@ -107,7 +107,7 @@ def _generate_1f1b_path_lengths_s(
         round_trip_s = descent_s + up_s[-1] - up_s[index] - backward_s
         steady_s = (micro_batches - max_in_flight) * (forward_s + backward_s)
 
-        # When the last forward pass of the stage ends, counted from its first.
+        # Counted from the stage's first forward pass, since `down_s` is added at the end.
         last_forward_end_s = max_in_flight * forward_s + steady_s
         if micro_batches > max_in_flight:
             last_forward_end_s = max(last_forward_end_s, forward_s + round_trip_s + steady_s)
@@ -199,7 +199,7 @@ def _generate_zero_bubble_path_lengths_s(
                 last_forward_end_s,
                 _compute_last_forward_end_s(passes_s, round_limits, round_s, micro_batches),
             )
-        # From the end of the last forward pass down to the last stage, and back up to this one.
+        # The last micro-batch goes down to the last stage before its gradient comes back.
         return_s = down_s[-1] - down_s[index] - stage.forward_s + up_s[-1] - up_s[index]
         own_end_s = down_s[index] + max(
             busy_s, last_forward_end_s + return_s if last_forward_end_s else 0.0

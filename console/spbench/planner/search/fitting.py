@@ -92,9 +92,9 @@ class _MemorySearch:
         graph = self._graph
         state_count = len(self._cost_model.states)
         max_stages = min(state_count, self._cost_model.cluster.device_count, _MAX_STAGES)
-        # By stages - 1 and group, the missing bytes by first state.
+        # By stages - 1 and group; all are kept, since `_trace_shape` repeats the choices.
         missing_by_tail: list[list[Floats]] = []
-        # The least of them, by the devices in use before.
+        # Only of tails with one stage less, since others cannot follow.
         least_by_used: dict[Counts, Floats] = {}
         for stages in range(1, max_stages + 1):
             missing_by_tail.append([])

@@ -18,7 +18,7 @@ _CUT_STEPS = (1, 2, 4)
 _MAX_STARTS = 6
 _MAX_INTERLEAVED_STARTS = 2
 _MAX_STEP_RATIO = 2.0
-"""The most by which the step of a start may be longer than the best one, as a ratio."""
+"""The largest ratio of the step of a start to the best step."""
 # Smaller than `_MAX_STEP_RATIO`, since interleaved steps take longest to simulate.
 _MAX_INTERLEAVED_STEP_RATIO = 1.25
 _MAX_SHAPES = 2000
@@ -65,7 +65,9 @@ def _climb(scores: CandidateScores, placements: Placements, micro_batches: Seque
         neighbour_sizes = micro_batches[max(index - 1, 0) : index + 2]
         recipes = dict.fromkeys(_generate_changes(_find_recipe(shape, placements), placements))
         changed = [_build_shape(recipe, placements) for recipe in recipes]
-        changed_shapes = [(other, micro_batch) for other in changed if other is not None]
+        changed_shapes = [
+            (changed_shape, micro_batch) for changed_shape in changed if changed_shape is not None
+        ]
         resized_shapes = [(shape, size) for size in neighbour_sizes]
         tried += len(changed_shapes)
         if not scores.offer_all(changed_shapes + resized_shapes, ranked=False):
@@ -116,20 +118,20 @@ def _generate_changes(recipe: _Recipe, placements: Placements) -> Iterator[_Reci
 def _move_cuts(recipe: _Recipe) -> Iterator[_Recipe]:
     bounds = (0, *recipe.ends)
     for index, end in enumerate(recipe.ends[:-1]):
-        for step in _CUT_STEPS:
-            for moved in (end - step, end + step):
-                if bounds[index] < moved < bounds[index + 2]:
-                    yield recipe._replace(ends=_replace_at(recipe.ends, index, moved))
+        for cut_step in _CUT_STEPS:
+            for moved_end in (end - cut_step, end + cut_step):
+                if bounds[index] < moved_end < bounds[index + 2]:
+                    yield recipe._replace(ends=_change_element(recipe.ends, index, moved_end))
 
 
 def _move_devices(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
     device_counts = recipe.device_counts
     free = sum(placements.sizes) - sum(device_counts)
-    device_steps = sorted({1, max(placements.sizes), len(placements.sizes)})
+    move_sizes = sorted({1, max(placements.sizes), len(placements.sizes)})
     for index, count in enumerate(device_counts):
-        for step in device_steps:
-            if count > step:
-                fewer = _replace_at(device_counts, index, count - step)
+        for devices_moved in move_sizes:
+            if count > devices_moved:
+                fewer = _change_element(device_counts, index, count - devices_moved)
                 yield recipe._replace(device_counts=fewer)
                 targets = {index - 1, index + 1, 0, len(device_counts) - 1} - {
                     -1,
@@ -137,10 +139,12 @@ def _move_devices(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
                     len(device_counts),
                 }
                 for target in targets:
-                    moved = _replace_at(fewer, target, fewer[target] + step)
+                    moved = _change_element(fewer, target, fewer[target] + devices_moved)
                     yield recipe._replace(device_counts=moved)
-            if step <= free:
-                yield recipe._replace(device_counts=_replace_at(device_counts, index, count + step))
+            if devices_moved <= free:
+                yield recipe._replace(
+                    device_counts=_change_element(device_counts, index, count + devices_moved)
+                )
 
 
 def _join_stages(recipe: _Recipe) -> Iterator[_Recipe]:
@@ -167,5 +171,5 @@ def _split_stages(recipe: _Recipe) -> Iterator[_Recipe]:
             )
 
 
-def _replace_at(numbers: tuple[int, ...], index: int, number: int) -> tuple[int, ...]:
+def _change_element(numbers: tuple[int, ...], index: int, number: int) -> tuple[int, ...]:
     return (*numbers[:index], number, *numbers[index + 1 :])

@@ -216,7 +216,7 @@ class BoundedSearch:
 
 
 def _space_bounds(low_s: float, high_s: float) -> Floats:
-    """Return bounds from `low_s` to `high_s`, with a ratio of at least `_MIN_BOUND_RATIO`."""
+    """Return bounds in a range, with a ratio of at least `_MIN_BOUND_RATIO`."""
     import numpy as np
 
     steps = int(math.log(max(high_s / low_s, 1.0)) / math.log(_MIN_BOUND_RATIO))

@@ -46,7 +46,7 @@ class CandidateScores:
         self.step_s = math.inf
         self.times: Sequence[CandidateStage] = ()
         self._least_bounds: dict[tuple[Shape, int], float] = {}
-        # Simulated seconds by schedule, or the closed form if that was enough to rule it out.
+        # Kept to rank shapes: the closed form, where that was enough to rule a schedule out.
         self._step_s_by_schedule: dict[tuple[Shape, int], dict[Schedule, float]] = {}
 
     def micro_batches(self, micro_batch: int) -> int:

@@ -107,18 +107,19 @@ def _compute_group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch:
 
 def count_shapes(state_count: int, graph: PlacementGraph) -> int:
     """Return the number of shapes that `enumerate_shapes` yields."""
-    # By devices in use, then by stages.
-    path_counts: dict[Counts, Counter[int]] = defaultdict(Counter)
+    path_count_by_used_and_groups: dict[Counts, Counter[int]] = defaultdict(Counter)
     shape_count = 0
-    # Groups are sorted by the devices in use after them, falling.
+    # Groups with the most devices in use come first, and paths grow from an empty cluster.
     for group in reversed(graph.groups):
-        counts_before = path_counts[group.first] if any(group.first) else Counter({0: 1})
-        for groups, count in counts_before.items():
-            if groups < state_count:
-                path_counts[group.last][groups + 1] += count
-                shape_count += count * sum(
+        count_by_groups = (
+            path_count_by_used_and_groups[group.first] if any(group.first) else Counter({0: 1})
+        )
+        for group_count, path_count in count_by_groups.items():
+            if group_count < state_count:
+                path_count_by_used_and_groups[group.last][group_count + 1] += path_count
+                shape_count += path_count * sum(
                     math.comb(state_count - 1, stages - 1)
-                    for stages in _list_stage_counts(groups + 1, state_count)
+                    for stages in _list_stage_counts(group_count + 1, state_count)
                 )
     return shape_count
 

@@ -243,6 +243,8 @@ class ShortestPathDP:
 
         Returns:
             Tails with the message before them included; ``(PLANES, sources, bounds, states)``.
+
+        The arrays before the choice of a target have ``(rows, targets, bounds, states - 1)``.
         """
         np = self._np
         followers = self._empty_tails(sources)
@@ -250,17 +252,17 @@ class ShortestPathDP:
         if targets is None:
             return followers
 
-        next_tails = tails[:, targets, :, 1:]  # (PLANES, targets, bounds, states - 1)
+        next_tails = tails[:, targets, :, 1:]
         message_bytes = self._costs.crossing[None, None]
         if self._costs.arriving is not None:
             message_bytes = self._costs.arriving[self._states[:-1], next_tails[END].astype(int)]
         rates = self._costs.rates(used)
         send_s = message_bytes * rates.per_byte + rates.latency * (message_bytes > 0)
-        finish_s = next_tails[FINISH] + send_s  # (rows, targets, bounds, states - 1)
+        finish_s = next_tails[FINISH] + send_s
         if self._deep:
             np.copyto(finish_s, np.inf, where=send_s > self._limits_s)
 
-        best_target = finish_s.argmin(axis=1)  # the target; (rows, bounds, states - 1)
+        best_target = finish_s.argmin(axis=1)
         bounds = self._bound_index
         states = self._states[:-1]
         row = np.arange(len(best_target))[:, None, None]
@@ -268,7 +270,7 @@ class ShortestPathDP:
         best_send_s = send_s[row, best_target, bounds if send_s.shape[2] > 1 else 0, states]
         best_tails = next_tails[:, best_target, bounds, states]
         best_tails[FINISH] = finish_s[row, best_target, bounds, states]
-        # The output goes to the next stage, and its gradient comes back.
+        # Twice, since the output goes to the next stage, and its gradient comes back.
         best_tails[PATH] += 2.0 * best_send_s
         best_tails[EXCESS] += 2.0 * best_send_s
         if self._deep:
@@ -287,10 +289,12 @@ class ShortestPathDP:
 
         Returns:
             Tails; ``(PLANES, groups, bounds, states)``.
+
+        The arrays before the choice of an end have ``(groups, first states, columns)``, with the
+        last states for each bound one after another as columns.
         """
         np = self._np
         group_count = len(groups)
-        # Rows of last states for each bound, one after another: (groups, first states, columns).
         table_indices = self._tables.table_index[groups]
         forward_s = self._forward_s[table_indices]
         passes_s = self._passes_s[table_indices]
@@ -314,7 +318,8 @@ class ShortestPathDP:
 
         shape = group_count, len(self._states), len(self._bounds), len(self._states)
         finish_s = finish_s.reshape(shape)
-        best_end = finish_s.argmin(axis=3).transpose(0, 2, 1)  # (groups, bounds, first states)
+        # Transposed to the order of tails: groups, bounds, first states.
+        best_end = finish_s.argmin(axis=3).transpose(0, 2, 1)
         group_index = np.arange(group_count)[:, None, None]
         bounds = self._bound_index
         stage_s = passes_s.reshape(shape)[group_index, self._states, bounds, best_end]
@@ -326,16 +331,18 @@ class ShortestPathDP:
         tails[END] = best_end
         return tails
 
-    def _trace_shape(self, tails: Floats, bound: int, first: int) -> Shape:
+    def _trace_shape(self, tails: Floats, bound_index: int, first_group: int) -> Shape:
         """Return the shape of the tail that starts with a group at the first state."""
         ends = []
         groups = []
-        group = first
-        state = 0
-        while group >= 0:
-            groups.append(self._placement_graph.groups[group])
-            following, end = tails[GROUP:, group, bound, state].astype(int).tolist()
-            group = following
-            state = end + 1
+        group_index = first_group
+        start_state = 0
+        while group_index >= 0:
+            groups.append(self._placement_graph.groups[group_index])
+            next_group_index, end = (
+                tails[GROUP:, group_index, bound_index, start_state].astype(int).tolist()
+            )
+            group_index = next_group_index
+            start_state = end + 1
             ends.append(self._costs.ends[end])
         return Shape(tuple(ends), tuple(groups))

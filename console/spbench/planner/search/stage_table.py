@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StageTables:
-    """Costs of stages; arrays except ``table_index`` are ``(tables, L, L)`` for `L` ends.
+    """Costs of stages by table, as arrays of ``(tables, L, L)`` for `L` ends.
 
     A row is the first state of a stage. Column ``x`` is the stage that ends before state ``x + 1``.
     Groups with the same kinds of devices and the same all-reduce cost share a table.

@@ -148,7 +148,8 @@ def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool]
             sharing = cost_model.sharing(group, micro_batch)
             must_recompute = _group_must_recompute(cost_model, shape, index, sharing, micro_batches)
         else:
-            must_recompute = recompute[index - len(shape.groups)]  # that of its group's first stage
+            # Decided for all stages of the group at once, since they share its memory.
+            must_recompute = recompute[index - len(shape.groups)]
         if must_recompute is None or (must_recompute and schedule == ZERO_BUBBLE):
             return None  # zb-h1 keeps all activations
         recompute.append(must_recompute)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.plans import Plan
@@ -52,7 +53,14 @@ def compute_stage_memories(
     return tuple(memory_by_stage[index] for index in range(len(plan.stages)))
 
 
-def find_bar_limits(memories: Sequence[StageMemory]) -> tuple[list[float], bool]:
+class BarLimits(NamedTuple):
+    """The bytes of each stage's full memory bar, and whether these are capacities."""
+
+    stage_bytes: list[float]
+    are_capacities: bool
+
+
+def find_bar_limits(memories: Sequence[StageMemory]) -> BarLimits:
     """Return the full length of each stage's memory bar, and whether it is a capacity.
 
     It is the capacity if that is known for all stages and the fullest device is visibly filled.
@@ -64,8 +72,8 @@ def find_bar_limits(memories: Sequence[StageMemory]) -> tuple[list[float], bool]
         (memory.peak / (memory.capacity or largest_bytes) for memory in memories), default=0.0
     )
     if len(capacities_bytes) == len(memories) and largest_fill >= LEAST_VISIBLE:
-        return capacities_bytes, True
-    return [largest_bytes] * len(memories), False
+        return BarLimits(capacities_bytes, True)
+    return BarLimits([largest_bytes] * len(memories), False)
 
 
 def _find_capacity(cluster: Cluster, devices: tuple[int, ...]) -> float | None:

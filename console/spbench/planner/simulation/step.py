@@ -75,21 +75,21 @@ def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
         PlannerError: The schedule cannot run the plan's stages.
     """
     used_schedule = plan.schedule if schedule is None else schedule
-    table = _build_timetable(plan, used_schedule)
+    timetable = _build_timetable(plan, used_schedule)
     kept_bytes_by_stage = {
-        stage: _compute_kept_bytes(plan, table, group)
+        stage: _compute_kept_bytes(plan, timetable, group)
         for group in plan.stage_groups
         for stage in group
     }
     stages = range(len(plan.stages))
     return Simulation(
         schedule=used_schedule,
-        step_s=table.end_s,
-        bubble=_compute_bubble(plan, table),
+        step_s=timetable.end_s,
+        bubble=_compute_bubble(plan, timetable),
         kept_bytes=tuple(kept_bytes_by_stage[stage] for stage in stages),
         peak_bytes=tuple(_compute_peak_bytes(plan, kept_bytes_by_stage, stage) for stage in stages),
-        in_flight=tuple(max(_count_in_flight(table, [stage]))[0] for stage in stages),
-        spans=tuple(_generate_spans(plan, table)),
+        in_flight=tuple(max(_count_in_flight(timetable, [stage]))[0] for stage in stages),
+        spans=tuple(_generate_spans(plan, timetable)),
     )
 
 
@@ -112,10 +112,10 @@ def _build_timetable(plan: Plan, schedule: Schedule) -> Timetable:
     return compute_timetable(plan.stages, schedule, plan.micro_batches, plan.rounds)
 
 
-def _compute_kept_bytes(plan: Plan, table: Timetable, group: Sequence[int]) -> float:
+def _compute_kept_bytes(plan: Plan, timetable: Timetable, group: Sequence[int]) -> float:
     """Return the peak bytes of micro-batches in flight on a device with these stages."""
     return compute_peak_kept_bytes(
-        [plan.stages[index].kept_bytes for index in group], _count_in_flight(table, group)
+        [plan.stages[index].kept_bytes for index in group], _count_in_flight(timetable, group)
     )
 
 
@@ -125,7 +125,7 @@ def _compute_peak_bytes(plan: Plan, kept_bytes_by_stage: Mapping[int, float], st
     return fixed_bytes + kept_bytes_by_stage[stage] + max(other.once_bytes for other in stages)
 
 
-def _count_in_flight(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
+def _count_in_flight(timetable: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the micro-batches in flight of each stage after each change.
 
     At equal times, micro-batches leave before others enter.
@@ -133,45 +133,45 @@ def _count_in_flight(table: Timetable, stages: Sequence[int]) -> list[tuple[int,
     starts = [
         (start, 1, position)
         for position, stage in enumerate(stages)
-        for start in table.forward[stage]
+        for start in timetable.forward[stage]
     ]
     ends = [
         (end, -1, position)
         for position, stage in enumerate(stages)
-        for end in table.released[stage]
+        for end in timetable.released[stage]
     ]
     in_flight = [0] * len(stages)
-    counts = []
+    counts_after_changes = []
     for _, change, position in sorted(starts + ends):
         in_flight[position] += change
-        counts.append(tuple(in_flight))
-    return counts
+        counts_after_changes.append(tuple(in_flight))
+    return counts_after_changes
 
 
-def _compute_bubble(plan: Plan, table: Timetable) -> float:
-    end_s = max(end_s[-1] for end_s in table.released)
+def _compute_bubble(plan: Plan, timetable: Timetable) -> float:
+    end_s = max(end_s[-1] for end_s in timetable.released)
     devices = sum(plan.stages[stage].replicas for stage, *_ in plan.stage_groups)
     busy_s = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
     return 1.0 - busy_s * plan.micro_batches / (devices * end_s) if end_s else 0.0
 
 
-def _generate_spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
+def _generate_spans(plan: Plan, timetable: Timetable) -> Iterator[StepSpan]:
     for index, stage in enumerate(plan.stages):
-        spans = [*_make_spans_by_start(index, stage.forward_s, table.forward[index], "forward")]
-        data_s = stage.backward_s * (1.0 if table.weights_end is None else stage.data_share)
-        spans += _make_spans_by_end(index, data_s, table.backward_end[index], "backward")
-        if table.weights_end is not None:
+        spans = [*_make_spans_by_start(index, stage.forward_s, timetable.forward[index], "forward")]
+        data_s = stage.backward_s * (1.0 if timetable.weights_end is None else stage.data_share)
+        spans += _make_spans_by_end(index, data_s, timetable.backward_end[index], "backward")
+        if timetable.weights_end is not None:
             spans += _make_spans_by_end(
-                index, stage.backward_s - data_s, table.weights_end[index], "weights"
+                index, stage.backward_s - data_s, timetable.weights_end[index], "weights"
             )
         if index + 1 < len(plan.stages) and stage.send_s:
-            spans += _make_spans_by_start(index, stage.send_s, table.send[index], "send")
+            spans += _make_spans_by_start(index, stage.send_s, timetable.send[index], "send")
         if index and plan.stages[index - 1].send_s:
             spans += _make_spans_by_start(
-                index, plan.stages[index - 1].send_s, table.back[index], "return"
+                index, plan.stages[index - 1].send_s, timetable.back[index], "return"
             )
         if stage.all_reduce_s:
-            start_s = table.reduce[index]
+            start_s = timetable.reduce[index]
             spans.append(StepSpan("all-reduce", index, None, start_s, start_s + stage.all_reduce_s))
         yield from sorted(spans, key=lambda span: (span.start_s, span.end_s))
 
