@@ -40,18 +40,18 @@ from spbench.stats.summary import summarize_repeats
 from spbench_core.credentials import hide_credentials
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
-# The status of a run that never started, by exit code; other codes are errors.
-_REFUSED = {
+_STATUS_BY_EXIT_CODE = {
     ExitCode.NOTHING: RunStatus.SKIPPED,
     ExitCode.BUDGET: RunStatus.CANCELLED,
     ExitCode.INTERRUPTED: RunStatus.CANCELLED,
     ExitCode.TERMINATED: RunStatus.CANCELLED,
 }
-# The status and reason of cases of a run that ended before them.
-_LOST = {
+"""The status of a run that never started; other exit codes are errors."""
+_STATUS_AND_REASON_AT_END = {
     CaseStatus.WAITING: (CaseStatus.SKIPPED, "the console ended before this case"),
     CaseStatus.RUNNING: (CaseStatus.ERROR, "the console ended during this case"),
 }
+"""The status and reason of a case of a console that ended, by its status then."""
 
 
 def build_report(state: RunState) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def build_refused_report(
         "started": None,
         "finished": None,
         "duration_s": None,
-        "verdict": _REFUSED.get(exit_code, RunStatus.ERROR),
+        "verdict": _STATUS_BY_EXIT_CODE.get(exit_code, RunStatus.ERROR),
         "exit_code": int(exit_code),
         "argv": hide_arguments(argv),
         "seed": None,
@@ -227,9 +227,9 @@ def _make_unreportable_case(case: CaseState, error: Exception) -> CasePart:
 
 def settle_case(case: CasePart) -> CasePart:
     """Return a case with a final status, given that its console has ended."""
-    if case.status not in _LOST:
+    if case.status not in _STATUS_AND_REASON_AT_END:
         return case
-    status, reason = _LOST[case.status]
+    status, reason = _STATUS_AND_REASON_AT_END[case.status]
     return case.model_copy(update={"status": status, "reason": case.reason or reason})
 
 
@@ -355,17 +355,17 @@ def _make_check_part(
         rank for (_, rank), result in result_by_repeat_and_rank.items() if not result.passed
     }
     ranks = {rank for _, rank in result_by_repeat_and_rank}
-    worst = max(
+    worst_check = max(
         result_by_repeat_and_rank.values(), key=lambda result: (not result.passed, result.error)
     )
     return CheckPart.model_construct(
         name=name,
         status=CheckOutcome.FAILED if failed_ranks else CheckOutcome.PASSED,
-        max_abs_error=worst.max_abs_error,
-        tolerance=worst.tolerance,
+        max_abs_error=worst_check.max_abs_error,
+        tolerance=worst_check.tolerance,
         ranks_passed=len(ranks - failed_ranks),
         ranks_failed=len(failed_ranks),
-        detail=worst.detail,
+        detail=worst_check.detail,
     )
 
 

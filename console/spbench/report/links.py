@@ -21,8 +21,8 @@ from spbench.report.recorded import RecordedRun, load_run
 from spbench.stats.summary import lower_median
 from spbench_core.catalog import BENCHMARKS
 
-# Labels of measurements that describe the pair, not the measurement.
 _ENDS = ("source", "target")
+# They describe the pair of ranks, not the measurement.
 _NOT_LABELS = ("name", "value", "rank", *_ENDS, "host_a", "host_b")
 _LABEL = b'"target"'
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -53,7 +53,9 @@ class LinkTable:
     def title(self) -> str:
         """The metric, its unit and its labels: ``latency_us in us, 8 B``."""
         unit = f" in {self.unit}" if self.unit else ""
-        labels = "".join(f", {_format_label(key, value)}" for key, value in self.labels.items())
+        labels = "".join(
+            f", {_format_label(label, label_value)}" for label, label_value in self.labels.items()
+        )
         return f"{self.name}{unit}{labels}"
 
     def get_value(self, source: int, target: int) -> float | None:
@@ -206,7 +208,7 @@ def _make_table(case: CasePart, rows: list[Mapping[str, Any]]) -> LinkTable:
         unit=unit,
         better=better,
         labels=_select_labels(rows[0]),
-        ranks=tuple(sorted({rank for pair in value_by_ranks for rank in pair})),
+        ranks=tuple(sorted({rank for ranks in value_by_ranks for rank in ranks})),
         hosts=dict(_generate_hosts(rows)),
         values=value_by_ranks,
     )
@@ -234,8 +236,12 @@ def _choose_worst(pair_values: list[float], better: str) -> float:
     return min(pair_values) if better == "higher" else max(pair_values)
 
 
-def _format_label(name: str, value: Any) -> str:
-    return _format_size(value) if name == "bytes" and type(value) is int else f"{name} {value}"
+def _format_label(name: str, label_value: Any) -> str:
+    return (
+        _format_size(label_value)
+        if name == "bytes" and type(label_value) is int
+        else f"{name} {label_value}"
+    )
 
 
 def _format_size(size_bytes: int) -> str:

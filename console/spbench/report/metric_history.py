@@ -74,8 +74,8 @@ class MetricHistory:
         return Outcome.BETTER if higher == (self.better == "higher") else Outcome.WORSE
 
 
-def _has_ratios(value: float) -> bool:
-    return value > 0
+def _has_ratios(run_median: float) -> bool:
+    return run_median > 0
 
 
 def load_history(
@@ -99,9 +99,9 @@ def load_history(
     fingerprint = machines or launches[-1].fingerprint
     launches_on_machines = [launch for launch in launches if launch.fingerprint == fingerprint]
     if not launches_on_machines:
-        others = ", ".join(sorted({str(launch.fingerprint) for launch in launches}))
+        other_fingerprints = ", ".join(sorted({str(launch.fingerprint) for launch in launches}))
         raise NothingSelected(
-            f"no run of {case!r} was made on the machines {fingerprint}; on {others}"
+            f"no run of {case!r} was made on the machines {fingerprint}; on {other_fingerprints}"
         )
     launches_of_same_work = [
         launch for launch in launches_on_machines if launch.work == launches_on_machines[-1].work

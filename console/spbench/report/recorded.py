@@ -58,7 +58,7 @@ def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES)
 
     Args:
         folder: The run.
-        max_unpacked_bytes: The largest report whose ranks are not packed.
+        max_unpacked_bytes: The largest report with ranks that are not packed.
 
     Raises:
         UsageError: There is no report and the event log cannot be read, or a file is too large.

@@ -40,12 +40,12 @@ def sample_records(run: RecordedRun) -> list[dict[str, Any]]:
             "metric": metric,
             "repeat": repeat,
             "iteration": iteration,
-            "value": value,
+            "value": sample,
         }
         for case in run.cases.values()
         for metric, repeats in case.samples.items()
-        for repeat, values in enumerate(repeats)
-        for iteration, value in enumerate(values)
+        for repeat, samples in enumerate(repeats)
+        for iteration, sample in enumerate(samples)
     ]
 
 
@@ -84,5 +84,5 @@ def _generate_metric_columns(case: CasePart) -> Iterator[Mapping[str, Any]]:
         yield dict.fromkeys(columns)
 
 
-def _to_plain_cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, (list, dict)) else value
+def _to_plain_cell(cell: Any) -> Any:
+    return json.dumps(cell) if isinstance(cell, (list, dict)) else cell

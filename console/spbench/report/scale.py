@@ -56,18 +56,20 @@ class Scale:
         if not 1e-300 < span < 1e300 or span < 1e-12 * max(abs(self.low), abs(self.high)):
             return []
         power_of_ten = 10.0 ** math.floor(math.log10(span / max_ticks))
-        for step in (power_of_ten * round_factor for round_factor in _ROUND_FACTORS):
-            first = math.ceil(self.low / step)
-            last = math.floor(self.high / step)
-            if last - first < max_ticks:
-                return [number * step for number in range(first, last + 1)]
+        for round_step in (power_of_ten * round_factor for round_factor in _ROUND_FACTORS):
+            first_multiple = math.ceil(self.low / round_step)
+            last_multiple = math.floor(self.high / round_step)
+            if last_multiple - first_multiple < max_ticks:
+                return [
+                    multiple * round_step for multiple in range(first_multiple, last_multiple + 1)
+                ]
         return []
 
     def _list_decades(self, max_ticks: int) -> list[float]:
-        first = math.ceil(math.log10(self.low))
-        last = math.floor(math.log10(self.high))
-        stride = max(1, math.ceil((last - first + 1) / max_ticks))
-        return [10.0**power for power in range(first, last + 1, stride)]
+        first_power = math.ceil(math.log10(self.low))
+        last_power = math.floor(math.log10(self.high))
+        stride = max(1, math.ceil((last_power - first_power + 1) / max_ticks))
+        return [10.0**power for power in range(first_power, last_power + 1, stride)]
 
 
 def fit_scale(values: Iterable[float], log: bool | None = None) -> Scale:
@@ -98,11 +100,13 @@ def format_ticks(ticks: Sequence[float], log: bool = False) -> list[str]:
     """Return the ticks as text, with enough digits to distinguish them."""
     if log or len(ticks) < 2:
         return [format_round_value(tick) for tick in ticks]
-    step = abs(ticks[1] - ticks[0])
+    tick_distance = abs(ticks[1] - ticks[0])
     largest = max(abs(tick) for tick in ticks)
-    if largest >= 1e7 or step < 1e-4 or not math.isfinite(step):
+    if largest >= 1e7 or tick_distance < 1e-4 or not math.isfinite(tick_distance):
         return [format_number(tick) for tick in ticks]
-    decimals = max(0, -math.floor(math.log10(step)))
-    if round(step, decimals) != step and decimals < 6:  # 2.5 and 0.25 need one more digit
+    decimals = max(0, -math.floor(math.log10(tick_distance)))
+    if (
+        round(tick_distance, decimals) != tick_distance and decimals < 6
+    ):  # 2.5 and 0.25 need one more digit
         decimals += 1
     return [f"{tick:.{decimals}f}" for tick in ticks]

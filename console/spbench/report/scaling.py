@@ -105,8 +105,8 @@ def _make_scaling(id_: str, cases: Sequence[CasePart], least_gain: float) -> Sca
     row_by_ranks = {
         case.np: ScalingRow(case.id, case.np, note=_explain_missing(case)) for case in cases
     }
-    for before, case in zip([None, *measured_cases], measured_cases, strict=False):
-        row_by_ranks[case.np] = _make_row(measured_cases[0], before, case)
+    for previous_case, case in zip([None, *measured_cases], measured_cases, strict=False):
+        row_by_ranks[case.np] = _make_row(measured_cases[0], previous_case, case)
     all_rows = tuple(row_by_ranks.values())
     with_results = [row for row in all_rows if row.speedup is not None]
     pays_to, message = _find_largest_worthwhile(with_results, least_gain)
@@ -120,10 +120,12 @@ def _explain_missing(case: CasePart) -> str:
     return case.reason or case.status
 
 
-def _make_row(first: CasePart, before: CasePart | None, case: CasePart) -> ScalingRow:
-    rank_ratio = case.np / first.np
-    speedup = estimate_difference(_list_launch_rates(first), _list_launch_rates(case))
-    gain, most_gain = (None, None) if before is None else _estimate_gain(first, before, case)
+def _make_row(first_case: CasePart, previous_case: CasePart | None, case: CasePart) -> ScalingRow:
+    rank_ratio = case.np / first_case.np
+    speedup = estimate_difference(_list_launch_rates(first_case), _list_launch_rates(case))
+    gain, most_gain = (
+        (None, None) if previous_case is None else _estimate_gain(first_case, previous_case, case)
+    )
     limit_rate = _find_limit_rate(case)
     return ScalingRow(
         case.id,
@@ -131,8 +133,12 @@ def _make_row(first: CasePart, before: CasePart | None, case: CasePart) -> Scali
         time_ms=case.metrics[HEADLINE].value,
         speedup=speedup.ratio,
         efficiency=speedup.ratio / rank_ratio,
-        interval=_compute_efficiency_interval(speedup, rank_ratio) if case is not first else None,
-        limit=None if limit_rate is None else limit_rate / _compute_median_rate(first) / rank_ratio,
+        interval=_compute_efficiency_interval(speedup, rank_ratio)
+        if case is not first_case
+        else None,
+        limit=None
+        if limit_rate is None
+        else limit_rate / _compute_median_rate(first_case) / rank_ratio,
         gain=gain,
         most_gain=most_gain,
         note=_describe_disturbance(case),
@@ -159,14 +165,16 @@ class _Gain(NamedTuple):
     most_gain: float | None
 
 
-def _estimate_gain(first: CasePart, before: CasePart, case: CasePart) -> _Gain:
+def _estimate_gain(first_case: CasePart, previous_case: CasePart, case: CasePart) -> _Gain:
     """Return the gain of each added rank, and the upper end of its interval.
 
     The unit is the rate of one of the first ranks.
     """
-    rate_ratio = estimate_difference(_list_launch_rates(before), _list_launch_rates(case))
-    ideal_added_rate = _compute_median_rate(first) / first.np * (case.np - before.np)
-    gain_per_ratio = _compute_median_rate(before) / ideal_added_rate
+    rate_ratio = estimate_difference(_list_launch_rates(previous_case), _list_launch_rates(case))
+    ideal_added_rate = (
+        _compute_median_rate(first_case) / first_case.np * (case.np - previous_case.np)
+    )
+    gain_per_ratio = _compute_median_rate(previous_case) / ideal_added_rate
     most_gain = None if rate_ratio.high is None else gain_per_ratio * (rate_ratio.high - 1.0)
     return _Gain(gain_per_ratio * (rate_ratio.ratio - 1.0), most_gain)
 
@@ -185,11 +193,11 @@ def _find_largest_worthwhile(
     return rows[-1].np, f"it pays to the most ranks that were tried, {rows[-1].np}."
 
 
-def _describe_gain(before: ScalingRow, row: ScalingRow, least_gain: float) -> str:
+def _describe_gain(previous: ScalingRow, row: ScalingRow, least_gain: float) -> str:
     assert row.gain is not None
     bound_text = "" if row.most_gain is None else f" (at most {format_percent(row.most_gain)})"
     gain_text = (
-        f"from {before.np} to {row.np} ranks, an added rank brings {format_percent(row.gain)}"
+        f"from {previous.np} to {row.np} ranks, an added rank brings {format_percent(row.gain)}"
     )
     least_text = format_percent(least_gain)
     return f"{gain_text}{bound_text} of what one of the first does, less than {least_text}"
@@ -252,13 +260,13 @@ def scaling_rows(scalings: Iterable[Scaling]) -> Iterator[tuple[str, ...]]:
 
 
 def _format_cell(
-    value: float | None, format_value: Callable[[float], str], prefix: str = ""
+    figure: float | None, format_value: Callable[[float], str], prefix: str = ""
 ) -> str:
-    return "" if value is None else prefix + format_value(value)
+    return "" if figure is None else prefix + format_value(figure)
 
 
-def _format_speedup(value: float) -> str:
-    return f"{value:.2f}x"
+def _format_speedup(speedup: float) -> str:
+    return f"{speedup:.2f}x"
 
 
 def _format_interval(ends: tuple[float, float] | None) -> str:

@@ -106,9 +106,9 @@ def build_parameter_series(
     """
     cases = [case for case in run.cases.values() if case.name == case_name]
     other_parameters = [
-        key
-        for key in find_swept_parameters(run, case_name)
-        if key != parameter and not _follows(cases, parameter, key)
+        name_in_suite
+        for name_in_suite in find_swept_parameters(run, case_name)
+        if name_in_suite != parameter and not _follows(cases, parameter, name_in_suite)
     ]
     labels = list(dict.fromkeys(_format_param(case, parameter) for case in cases))
     numeric = all(_is_number(_get_param(case, parameter)) for case in cases)
@@ -120,7 +120,10 @@ def build_parameter_series(
             label = _format_param(case, parameter)
             x = float(_get_param(case, parameter)) if numeric else None
             name = (
-                ",".join(f"{key}={_format_param(case, key)}" for key in other_parameters)
+                ",".join(
+                    f"{name_in_suite}={_format_param(case, name_in_suite)}"
+                    for name_in_suite in other_parameters
+                )
                 or case_name
             )
             point = _make_point(run, case, metric_part, x, labels.index(label), label)
@@ -174,7 +177,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _follows(cases: Sequence[CasePart], parameter: str, other: str) -> bool:
+def _follows(cases: Sequence[CasePart], parameter: str, other_parameter: str) -> bool:
     """Return whether a parameter determines the other one."""
-    value_pairs = {(_format_param(case, parameter), _format_param(case, other)) for case in cases}
-    return len(value_pairs) == len({first for first, _ in value_pairs})
+    value_pairs = {
+        (_format_param(case, parameter), _format_param(case, other_parameter)) for case in cases
+    }
+    return len(value_pairs) == len({text for text, _ in value_pairs})

@@ -67,9 +67,9 @@ def align_and_wrap(
     last_width = max(width - sum(first_widths) - _GAP * len(first_widths), _LEAST_ID)
     wrapped_rows: list[Sequence[str]] = []
     for *cells, last in rows:
-        first, *others = list(_wrap(last, last_width)) or [""]
-        wrapped_rows.append((*cells, first))
-        wrapped_rows += [(*[""] * len(cells), other) for other in others]
+        first_line, *other_lines = list(_wrap(last, last_width)) or [""]
+        wrapped_rows.append((*cells, first_line))
+        wrapped_rows += [(*[""] * len(cells), other_line) for other_line in other_lines]
     return align_columns(wrapped_rows, right)
 
 
@@ -124,12 +124,12 @@ def _compute_id_width(
     width: int,
 ) -> int:
     """Return the width that remains for ids next to the other columns."""
-    others = sum(
+    other_columns_width = sum(
         max(len(columns[index].title), *(len(row[index]) for row in rows), 0) + _GAP
         for index in shown
         if not columns[index].ids
     )
-    return width - others
+    return width - other_columns_width
 
 
 def fits_table(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], width: int) -> bool:

@@ -55,7 +55,7 @@ def load_baseline(home: Path, name: str) -> BaselineFile:
     """
     path = baseline_path(home, name)
     try:
-        content = read_json(path)
+        document = read_json(path)
     except FileNotFoundError:
         names = list_baseline_names(home)
         hint = did_you_mean(name, names)
@@ -64,32 +64,34 @@ def load_baseline(home: Path, name: str) -> BaselineFile:
         raise UsageError(f"there is no baseline {name!r} ({path}){hint}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"baseline {path} cannot be read: {error}") from None
-    return _parse_baseline(content, path)
+    return _parse_baseline(document, path)
 
 
 def is_baseline(path: Path) -> bool:
     """Return whether the format of a file is a baseline, in any version."""
     try:
-        content, _ = read_report_file(path, lambda case: None)  # works for large reports, too
+        head, _ = read_report_file(path, lambda case: None)  # works for large reports, too
     except (OSError, ValueError):
         return False
-    schema = content.get("schema")
+    schema = head.get("schema")
     return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
 
 
-def _parse_baseline(content: Any, path: Path) -> BaselineFile:
-    schema = content.get("schema") if isinstance(content, dict) else None
+def _parse_baseline(document: Any, path: Path) -> BaselineFile:
+    schema = document.get("schema") if isinstance(document, dict) else None
     if isinstance(schema, str) and schema != SCHEMA and schema.startswith("spbench.baseline/"):
         raise UsageError(
             f"baseline {path} is of the format {schema}, and this spbench reads {SCHEMA}: install "
             "the version that wrote it, or set the baseline again"
         )
     try:
-        return BaselineFile.model_validate(content)
+        return BaselineFile.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path} is no baseline of spbench: {field}: {first['msg']}") from None
+        first_error = error.errors()[0]
+        field = ".".join(map(str, first_error["loc"]))
+        raise UsageError(
+            f"{path} is no baseline of spbench: {field}: {first_error['msg']}"
+        ) from None
 
 
 def save_baseline(home: Path, name: str, baseline: BaselineFile) -> Path:

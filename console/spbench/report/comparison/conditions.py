@@ -108,7 +108,14 @@ def make_past_lookup(home: Path, a: RecordedRun, b: RecordedRun) -> PastLaunches
 
 
 def _hash_case_work(run: RecordedRun, case: str) -> str | None:
-    part = run.cases.get(case)
-    if part is None:
+    case_part = run.cases.get(case)
+    if case_part is None:
         return None
-    return hash_work(part.benchmark, part.version, part.np, part.params, run.summary.argv, part.id)
+    return hash_work(
+        case_part.benchmark,
+        case_part.version,
+        case_part.np,
+        case_part.params,
+        run.summary.argv,
+        case_part.id,
+    )

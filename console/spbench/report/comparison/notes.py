@@ -71,12 +71,15 @@ def comparison_warnings(comparison: RunComparison) -> list[str]:
 
 def comparison_summary(comparison: RunComparison) -> str:
     """Return a count of cases, ``3 of 4 cases judged (1 worse, 2 same), 1 broken``."""
-    counts = Counter(case.outcome for case in comparison.judged_as(JudgementKind.JUDGED))
-    outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
-    detail = f" ({', '.join(outcomes)})" if outcomes else ""
-    count_texts = [
-        f"{counts.total()} of {format_quantity(len(comparison.judgements), 'case')} judged{detail}"
+    count_by_outcome = Counter(case.outcome for case in comparison.judged_as(JudgementKind.JUDGED))
+    outcomes = [
+        f"{count_by_outcome[outcome]} {outcome}"
+        for outcome in OUTCOMES
+        if count_by_outcome[outcome]
     ]
+    detail = f" ({', '.join(outcomes)})" if outcomes else ""
+    cases = format_quantity(len(comparison.judgements), "case")
+    count_texts = [f"{count_by_outcome.total()} of {cases} judged{detail}"]
     if unjudged := comparison.judged_as(JudgementKind.UNJUDGED):
         count_texts.append(f"{len(unjudged)} not judged")
     if broken := comparison.judged_as(JudgementKind.BROKEN):

@@ -132,8 +132,8 @@ def _generate_param_differences(a: CasePart, b: CasePart, names: Iterable[str]) 
             yield f"{name} {value_a} in a, {value_b} in b"
 
 
-def _format_param(value: Any) -> str:
-    return "not set" if value is None else format_label(value)
+def _format_param(param: Any) -> str:
+    return "not set" if param is None else format_label(param)
 
 
 def _generate_differences(a: CasePart, b: CasePart) -> Iterator[str]:
@@ -270,7 +270,7 @@ def _compare_fastest(
         return None
     if len(a.fastest) != len(medians_a) or len(b.fastest) != len(medians_b):
         return None
-    # Equal numbers of iterations per launch: n_a / launches_a = n_b / launches_b.
+    # The fastest of more iterations is faster: n_a / launches_a must equal n_b / launches_b.
     if a.metrics[HEADLINE].n * len(medians_b) != b.metrics[HEADLINE].n * len(medians_a):
         return None
     if _explain_no_ratio(a.fastest, b.fastest):

@@ -83,8 +83,8 @@ def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
         yield from render_table(CASE_COLUMNS, [row.case_cells() for row in shown], width)
         notes += table_notes(comparison)
     if hidden_counts:
-        counts = ", ".join(f"{count} {word}" for word, count in hidden_counts.items())
-        yield from wrap_text(f"Not shown: {counts}.", width)
+        hidden_text = ", ".join(f"{count} {word}" for word, count in hidden_counts.items())
+        yield from wrap_text(f"Not shown: {hidden_text}.", width)
     for note in notes:
         yield from wrap_text(note, width)
 

@@ -29,9 +29,9 @@ def render_annotations(run: RecordedRun) -> str:
         _render_command(file, None, "spbench", error) for error in list_unexplained_errors(run)
     ]
     if len(commands) > MOST_ANNOTATIONS:
-        more = len(commands) - MOST_ANNOTATIONS + 1
+        hidden_count = len(commands) - MOST_ANNOTATIONS + 1
         commands[MOST_ANNOTATIONS - 1 :] = [
-            _render_command(file, None, "spbench", f"and {more} more did not pass")
+            _render_command(file, None, "spbench", f"and {hidden_count} more did not pass")
         ]
     return "".join(f"{command}\n" for command in commands)
 

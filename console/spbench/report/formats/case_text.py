@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import format_metric_name
@@ -83,14 +84,23 @@ def format_optional_value(value: float | None, unit: str, name: str = "") -> str
     return "" if value is None else format_value(value, unit, name)
 
 
-def time_cells(case: CasePart) -> tuple[str, str, str, str]:
+class TimeCells(NamedTuple):
+    """The time of a case, its p95, its reference and its efficiency, as text."""
+
+    time: str
+    p95: str
+    reference: str
+    efficiency: str
+
+
+def time_cells(case: CasePart) -> TimeCells:
     """Return the time of a case, its p95, its reference and its efficiency.
 
     For cases without times, the cells have name and values of the first metric.
     """
     name, metric = choose_headline(case) or ("", None)
     if metric is None:
-        return "", "", "", ""
+        return TimeCells("", "", "", "")
     value_text, p95_text = (
         format_metric(figure, metric.unit, name, disturbed=case.disturbed)
         for figure in (metric.value, metric.p95)
@@ -101,7 +111,7 @@ def time_cells(case: CasePart) -> tuple[str, str, str, str]:
     shown = (
         value_text if name == HEADLINE else f"{format_metric_name(name, metric.unit)} {value_text}"
     )
-    return shown, p95_text if metric.n > 1 else "", reference, efficiency
+    return TimeCells(shown, p95_text if metric.n > 1 else "", reference, efficiency)
 
 
 def metric_lines(case: CasePart) -> Iterator[str]:

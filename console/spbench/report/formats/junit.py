@@ -30,14 +30,14 @@ def render_junit(run: RecordedRun) -> str:
     """
     errors = list_unexplained_errors(run)
     statuses = [case.status for case in run.cases.values()]
-    counts = {
+    count_by_attribute = {
         "tests": len(statuses) + bool(errors),
         "failures": statuses.count(CaseStatus.FAILED),
         "errors": sum(status.is_broken for status in statuses) + bool(errors),
         "skipped": sum(not status.has_result for status in statuses),
     }
     summary = run.summary
-    attributes = {name: str(count) for name, count in counts.items()}
+    attributes = {name: str(count) for name, count in count_by_attribute.items()}
     attributes["time"] = _format_seconds(summary.duration_s)
     top = Element("testsuites", {"name": "spbench", **attributes})
     if summary.started:
@@ -124,5 +124,5 @@ def _choose_failure_type(case: CasePart) -> str:
     return "check" if failed else "expectation"
 
 
-def _format_seconds(value: float | None) -> str:
-    return f"{value or 0.0:.3f}"
+def _format_seconds(seconds: float | None) -> str:
+    return f"{seconds or 0.0:.3f}"

@@ -55,7 +55,7 @@ def _render_message(run: RecordedRun, case: CasePart, moment: str) -> str:
         **({_HEADLINE: repr(time.value)} if time is not None else {}),
     }
     structured_data = " ".join(
-        f'{name}="{_escape_value(value)}"' for name, value in parameters.items()
+        f'{name}="{_escape_value(parameter_text)}"' for name, parameter_text in parameters.items()
     )
     duration = "" if time is None else f", {format_time(time.value)}"
     reason = f": {case.reason}" if case.reason else ""

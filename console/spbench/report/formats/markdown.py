@@ -27,7 +27,7 @@ _COLUMNS = ("case", "verdict", "time", "p95", "n", "reference", "efficiency")
 
 
 def render_markdown(run: RecordedRun, *, max_bytes: int = MAX_BYTES) -> str:
-    """Return a run as Markdown of at most ``max_bytes``; long tables are cut, with a note."""
+    """Return a run as Markdown of at most ``max_bytes``; long tables are cut."""
     verdict = run.summary.verdict
     suite = escape_markdown(run.summary.suite)
     all_metrics = _render_all_metrics(run, max_bytes // 4)

@@ -162,9 +162,9 @@ def _make_single_value_family(
 
 
 def _count_statuses(cases: Iterable[CasePart]) -> Iterator[tuple[str, float]]:
-    counts: Counter[str] = Counter(case.status for case in cases)
-    for status in dict.fromkeys((*GLYPHS, *counts)):
-        yield status, float(counts[status])
+    count_by_status: Counter[str] = Counter(case.status for case in cases)
+    for status in dict.fromkeys((*GLYPHS, *count_by_status)):
+        yield status, float(count_by_status[status])
 
 
 def _add_metric(

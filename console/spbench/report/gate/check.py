@@ -220,8 +220,8 @@ def _make_source(case: CasePart, past_launches: PastLaunches) -> _Source | None:
     noise = estimate_noise([launches, *past_runs], case.fastest if has_fastest else None)
     if noise is None:
         return None
-    part = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
-    return _Source(part, noise, len(launches), past_runs, finds_error(case), has_fastest)
+    case_with_time = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
+    return _Source(case_with_time, noise, len(launches), past_runs, finds_error(case), has_fastest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +242,9 @@ class _Trials:
         self._sources = sources
         self._seed = seed
         rng = Random(seed)
-        numbers = range(resamples if sources else 0)
+        resample_numbers = range(resamples if sources else 0)
         self._resamples = [
-            self._draw_resample(rng) for _ in _with_progress(numbers, "resample", progress)
+            self._draw_resample(rng) for _ in _with_progress(resample_numbers, "resample", progress)
         ]
 
     @property
@@ -344,15 +344,15 @@ def _with_progress(
 ) -> Iterator[_Trial]:
     """Yield items, and report about once per second which of them is next."""
     last_report_s = time.monotonic()
-    for number, trial in enumerate(trials, 1):
+    for trial_number, trial in enumerate(trials, 1):
         if time.monotonic() - last_report_s >= INTERVAL:
             last_report_s = time.monotonic()
-            progress(f"{activity} {number} of {len(trials)}")
+            progress(f"{activity} {trial_number} of {len(trials)}")
         yield trial
 
 
-def _judge_only_row(pair: CasePair, is_different: Mapping[str, bool]) -> Outcome | None:
-    (row,) = judge_pair(pair, is_different).rows
+def _judge_only_row(case_pair: CasePair, is_different: Mapping[str, bool]) -> Outcome | None:
+    (row,) = judge_pair(case_pair, is_different).rows
     return row.outcome
 
 

@@ -71,7 +71,7 @@ def _describe_case(case: CasePart) -> str:
     ranks = format_quantity(case.np, "rank")
     facts = [case.benchmark, ranks]
     if (seconds := compute_case_seconds(case)) is not None:
-        # Launches of several cases alternate.
+        # Launches of several cases alternate, so this span has launches of other cases, too.
         launches_text = f"{len(case.launches)} launches within " if len(case.launches) > 1 else ""
         short = seconds < 1.0
         duration_text = format_time(1000 * seconds) if short else format_duration(seconds)
@@ -143,8 +143,8 @@ def _render_checks(case: CasePart) -> Iterator[Markup]:
     )
 
 
-def _format_error(value: float | None) -> str:
-    return "not a number" if value is None else format_number(value)
+def _format_error(max_abs_error: float | None) -> str:
+    return "not a number" if max_abs_error is None else format_number(max_abs_error)
 
 
 def _render_expectations(case: CasePart) -> Iterator[Markup]:
@@ -184,8 +184,8 @@ def _describe_origin(expectation: ExpectationPart) -> str:
     """Return the origin of a limit, or the reason why there is none."""
     if expectation.reference is not None:
         reference = expectation.reference.model_dump()
-        value = format_reference(expectation.metric, reference)
-        return f"reference {value} ({describe_allowed(reference)})"
+        reference_text = format_reference(expectation.metric, reference)
+        return f"reference {reference_text} ({describe_allowed(reference)})"
     return expectation.reason or expectation.expression or ""
 
 
@@ -216,18 +216,18 @@ def _make_metric_cells(case: CasePart, name: str) -> tuple[str, ...]:
     note = "; ".join(filter(None, notes))
     title_with_note = join_markup([title, tag("br"), tag("span", note, class_="help")])
     percentiles = (metric.p95, metric.p99) if metric.n >= FEWEST_SAMPLES else (None, None)
-    values = (metric.value, *percentiles)
+    median_and_percentiles = (metric.value, *percentiles)
     return (
         title_with_note if note else title,
-        *(_format_metric_text(case, name, value) for value in values),
+        *(_format_metric_text(case, name, figure) for figure in median_and_percentiles),
         str(metric.n),
         _render_reference(case, name),
     )
 
 
-def _format_metric_text(case: CasePart, name: str, value: float | None) -> str:
+def _format_metric_text(case: CasePart, name: str, figure: float | None) -> str:
     unit = case.metrics[name].unit
-    return "" if value is None else format_metric(value, unit, name, disturbed=case.disturbed)
+    return "" if figure is None else format_metric(figure, unit, name, disturbed=case.disturbed)
 
 
 def _render_reference(case: CasePart, metric_name: str) -> Markup:
@@ -236,6 +236,6 @@ def _render_reference(case: CasePart, metric_name: str) -> Markup:
     unit = case.metrics[metric_name].unit
     if limit is None:
         return NOTHING
-    value = format_optional_value(limit.value, unit, metric_name)
+    reference_text = format_optional_value(limit.value, unit, metric_name)
     efficiency = format_efficiency(case.efficiency(metric_name), disturbed=case.disturbed)
-    return join_markup([value, tag("br"), tag("span", efficiency, class_="soft")])
+    return join_markup([reference_text, tag("br"), tag("span", efficiency, class_="soft")])

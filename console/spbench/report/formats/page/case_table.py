@@ -57,8 +57,8 @@ def case_table(rows: Sequence[Row], count: int, detailed: int = 0) -> Markup:
     linked = (_add_link(row, index) if index < detailed else row for index, row in enumerate(rows))
     shown = [row[: len(columns)] for row in linked]
     note = NOTHING
-    if more := count - len(rows):
-        text = f"and {more} more cases, for which there is no room; the CSV has them"
+    if hidden_count := count - len(rows):
+        text = f"and {hidden_count} more cases, for which there is no room; the CSV has them"
         note = tag("p", text, class_="soft")
     legend = tag("ul", *(tag("li", line) for line in LEGEND), class_="soft") if rows else NOTHING
     table = html_table(columns, shown, NUMBER_INDICES)
@@ -72,12 +72,12 @@ def details_anchor(index: int) -> str:
 
 def collect_samples(case: CasePart, metric: str) -> list[float]:
     """Return a metric's samples of all repeats."""
-    return [value for repeat in case.samples.get(metric, ()) for value in repeat]
+    return [sample for repeat in case.samples.get(metric, ()) for sample in repeat]
 
 
 def _add_link(row: Row, index: int) -> Row:
-    status, id_, *others = row
-    return (status, tag("a", id_, href=f"#{details_anchor(index)}"), *others)
+    status, id_, *other_cells = row
+    return (status, tag("a", id_, href=f"#{details_anchor(index)}"), *other_cells)
 
 
 def _make_row(case: CasePart) -> Row:

@@ -54,10 +54,12 @@ from spbench.report.scaling import (
 )
 from spbench.report.text_tables import TextColumn
 
-# The largest numbers of heat maps, of jobs and of table rows that are shown.
 MOST_MAPS = 12
+"""The largest number of heat maps."""
 MOST_JOBS = 12
+"""The largest number of jobs with their launch."""
 MOST_ROWS = 500
+"""The largest number of rows of a table."""
 
 
 def comparison_part(comparison: RunComparison | None) -> Markup:
@@ -123,7 +125,9 @@ def links_part(run: RecordedRun) -> Markup:
 def _render_maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
     """Yield the map of each table, with its slow pairs below."""
     for case, table in tables:
-        slow_pairs = sorted(table.find_slow_pairs().items(), key=lambda pair: -pair[1])[:5]
+        slow_pairs = sorted(
+            table.find_slow_pairs().items(), key=lambda ranks_and_ratio: -ranks_and_ratio[1]
+        )[:5]
         slow_text = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow_pairs)
         note = tag("p", f"Slow: ranks {slow_text}", class_="note") if slow_text else NOTHING
         hosts = f" ({len(table.ranks)} ranks, by host)" if len(table.ranks) > MOST_RANKS else ""
@@ -217,7 +221,7 @@ def _format_fact(fact: Any) -> str:
 
 def _render_variables(variables: Any) -> Iterator[Markup]:
     if isinstance(variables, Mapping) and variables:
-        lines = "\n".join(f"{variable}={value}" for variable, value in variables.items())
+        lines = "\n".join(f"{variable}={setting}" for variable, setting in variables.items())
         yield tag("h3", "Environment")
         yield tag("pre", lines)
 

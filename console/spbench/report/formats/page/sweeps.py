@@ -38,8 +38,8 @@ def sweeps_part(run: RecordedRun) -> Markup:
 
 
 def _draw_sweep(sweep: SweepPlot) -> Markup:
-    values = (point.y for line in sweep.lines for point in line.points)
-    unit = choose_unit(values, sweep.unit)
+    y_values = (point.y for line in sweep.lines for point in line.points)
+    unit = choose_unit(y_values, sweep.unit)
     lines = [line.scale(unit.factor) for line in sweep.lines]
     unit_name = f", in {unit.unit}" if unit.unit else ""
     metric = format_metric_name(sweep.metric, sweep.unit)
@@ -101,9 +101,9 @@ def _make_median_and_worst_lines(
     median_points = []
     worst_points = []
     for table in sorted(tables, key=lambda table: table.labels[_SIZE_LABEL]):
-        values = table.values.values()
-        median_points.append(_make_point(table, median(values), reference_value))
-        worst_value = max(values) if table.better == "lower" else min(values)
+        pair_values = table.values.values()
+        median_points.append(_make_point(table, median(pair_values), reference_value))
+        worst_value = max(pair_values) if table.better == "lower" else min(pair_values)
         worst_points.append(_make_point(table, worst_value, None))
     median_line = PlottedLine("median pair", median_points)
     if all(len(table.values) == 1 for table in tables):
@@ -111,6 +111,6 @@ def _make_median_and_worst_lines(
     return [median_line, PlottedLine("worst pair", worst_points)]
 
 
-def _make_point(table: LinkTable, value: float, reference_value: float | None) -> PlottedPoint:
-    size = table.title.rpartition(", ")[2]
-    return PlottedPoint(float(table.labels[_SIZE_LABEL]), size, value, limit=reference_value)
+def _make_point(table: LinkTable, y_value: float, reference_value: float | None) -> PlottedPoint:
+    size_text = table.title.rpartition(", ")[2]
+    return PlottedPoint(float(table.labels[_SIZE_LABEL]), size_text, y_value, limit=reference_value)

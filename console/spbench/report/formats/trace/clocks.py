@@ -83,31 +83,31 @@ class JobClocks:
 
     console: str | None
     started: float
-    # By collective and host: the host's time at which the last rank entered.
-    _collectives: dict[Collective, dict[str, _Bounds]] = field(
+    # The last rank enters at one moment, so its times on two hosts bound their difference.
+    _entry_by_collective_and_host: dict[Collective, dict[str, _Bounds]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    # By host: the newest stamp since the console's last event.
-    _newest_stamps: dict[str, float] = field(default_factory=dict)
-    # By host: bounds of the offset from the order of events.
-    _order_bounds: dict[str, _Bounds] = field(default_factory=lambda: defaultdict(_Bounds))
+    # Since the console's last event: earlier stamps have already raised a bound.
+    _newest_stamp_by_host: dict[str, float] = field(default_factory=dict)
+    # From the order of events: far looser, for hosts without a common collective.
+    _order_bounds_by_host: dict[str, _Bounds] = field(default_factory=lambda: defaultdict(_Bounds))
 
     def note_rank_event(self, host: str, time: float) -> None:
         """Note an event of a rank, stamped by its host's clock."""
-        self._order_bounds[host].reduce_high(time - self.started)
-        self._newest_stamps[host] = max(time, self._newest_stamps.get(host, -inf))
+        self._order_bounds_by_host[host].reduce_high(time - self.started)
+        self._newest_stamp_by_host[host] = max(time, self._newest_stamp_by_host.get(host, -inf))
 
     def note_console_event(self, time: float) -> None:
         """Note an event of the console; all earlier events of ranks happened before it."""
-        for host, newest in self._newest_stamps.items():
-            self._order_bounds[host].raise_low(newest - time)
-        self._newest_stamps.clear()
+        for host, newest in self._newest_stamp_by_host.items():
+            self._order_bounds_by_host[host].raise_low(newest - time)
+        self._newest_stamp_by_host.clear()
 
     def note_collective(
         self, collective: Collective, host: str, before: float, after: float
     ) -> None:
         """Note that a rank entered a collective after `before`, and left before `after`."""
-        bounds = self._collectives[collective].setdefault(host, _Bounds())
+        bounds = self._entry_by_collective_and_host[collective].setdefault(host, _Bounds())
         bounds.raise_low(before)
         bounds.reduce_high(after)
 
@@ -118,10 +118,10 @@ class JobClocks:
             in_order: Whether the events are in the order of their arrival at the console. Those of
                 a batch job are sorted by their stamps, so that their order has no information.
         """
-        hosts = list(self._order_bounds)
+        hosts = list(self._order_bounds_by_host)
         if not hosts:
             return {}
-        reference = self.console if self.console in self._order_bounds else hosts[0]
+        reference = self.console if self.console in self._order_bounds_by_host else hosts[0]
         reference_offset = self._estimate_by_order(reference, in_order=in_order)
         return {
             host: self._estimate_offset(host, reference, reference_offset, in_order=in_order)
@@ -137,7 +137,9 @@ class JobClocks:
         bounds = self._bound_difference(host, reference)
         if not bounds.is_finite:
             return self._estimate_by_order(host, in_order=in_order)
-        to_reference = bounds.to_offset(f"to {reference}, by {len(self._collectives)} collectives")
+        to_reference = bounds.to_offset(
+            f"to {reference}, by {len(self._entry_by_collective_and_host)} collectives"
+        )
         seconds = reference_offset.seconds + to_reference.seconds
         return ClockOffset(seconds, to_reference.error, to_reference.method)
 
@@ -151,14 +153,14 @@ class JobClocks:
     def _common_collectives(self, host: str, other: str) -> Iterator[Mapping[str, _Bounds]]:
         return (
             bounds_by_host
-            for bounds_by_host in self._collectives.values()
+            for bounds_by_host in self._entry_by_collective_and_host.values()
             if host in bounds_by_host and other in bounds_by_host
         )
 
     def _estimate_by_order(self, host: str, *, in_order: bool) -> ClockOffset:
         if host == self.console:
             return ClockOffset(0.0, 0.0, "the same machine")
-        bounds = self._order_bounds[host]
+        bounds = self._order_bounds_by_host[host]
         if not in_order or not bounds.is_finite:
             return ClockOffset(0.0, None, "taken as equal")
         return bounds.to_offset("by the order of events", likely_s=0.0)

@@ -180,9 +180,9 @@ class RunSpans:
         first, they agree on the slowest rank. Benchmarks without such a warm-up are skipped.
         """
         phase = event["phase"]
-        done = event["done"]
+        done_iterations = event["done"]
         if phase == Activity.WARMUP:
-            if done == 0:
+            if done_iterations == 0:
                 position.warmups += 1
                 position.is_warming_up = True
                 position.time_before_collective = event["time"]
@@ -192,7 +192,7 @@ class RunSpans:
             and position.is_warming_up
             and position.time_before_collective is not None
         ):
-            collective = (position.case, position.warmups, done)
+            collective = (position.case, position.warmups, done_iterations)
             self._clocks.note_collective(
                 collective, position.host, position.time_before_collective, event["time"]
             )

@@ -52,27 +52,27 @@ def draw_histogram(
         axis_low = min(axis_low, converted_reference)
         axis_high = max(axis_high, converted_reference)
     bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
-    counts, above_count = _count_samples_by_bin(ordered, axis_low, axis_high, bins)
+    count_by_bin, above_count = _count_samples_by_bin(ordered, axis_low, axis_high, bins)
     named_values = [("median", unit.convert(median)), ("p95", percentile(ordered, 0.95))]
     named_values += [] if converted_reference is None else [(_REFERENCE, converted_reference)]
     rows = len(named_values) + bool(above_count)
     frame = Frame(
         Scale(axis_low, axis_high),
-        Scale(0.0, HEADROOM * max(counts)),
+        Scale(0.0, HEADROOM * max(count_by_bin)),
         height=_HEIGHT + _ROW * rows,
         top=_TOP + _ROW * rows,
     )
     labels = _arrange_labels(frame, named_values, unit.unit)
     if above_count:
-        more = f"{above_count} beyond, up to {format_value(ordered[-1], unit.unit)} →"
-        labels.insert(0, _Label(more, frame.data_right, is_left=True, class_="name"))
+        beyond_text = f"{above_count} beyond, up to {format_value(ordered[-1], unit.unit)} →"
+        labels.insert(0, _Label(beyond_text, frame.data_right, is_left=True, class_="name"))
     return frame.draw(
         f"Distribution of {len(ordered)} samples in {unit.unit}",
         # The name is left of the axis, because a line may be on the axis.
         frame.draw_y_axis("", integers_only=True),
         svg_text(frame.left - 6, frame.top - 4, "samples", anchor="end", class_="name"),
         frame.draw_x_axis(unit.unit),
-        tag("path", d=_make_bars_path(frame, counts), class_="bars"),
+        tag("path", d=_make_bars_path(frame, count_by_bin), class_="bars"),
         *(row_label.draw(frame, row) for row, row_label in enumerate(labels)),
     )
 
@@ -83,15 +83,15 @@ def draw_small_histogram(samples: Sequence[float]) -> Markup:
         return Markup("")
     ordered = sorted(samples)
     width, height = _SMALL
-    counts, _ = _count_samples_by_bin(
+    count_by_bin, _ = _count_samples_by_bin(
         ordered, ordered[0], find_axis_end(SortedSamples(ordered)), SMALL_BINS
     )
     bin_width = width / SMALL_BINS
-    largest_count = max(counts)
+    largest_count = max(count_by_bin)
     # Adjacent bins of equal height are one rectangle, which keeps a table of 1000 rows small.
     path_data = ""
     first_bin = 0
-    for count, equal_counts in groupby(counts):
+    for count, equal_counts in groupby(count_by_bin):
         equal_bins = len(list(equal_counts))
         if count:
             x = svg_number(first_bin * bin_width)
@@ -108,21 +108,21 @@ def _count_samples_by_bin(
     ordered: Sequence[float], low: float, high: float, bin_count: int
 ) -> tuple[list[int], int]:
     """Return the number of samples in each bin, and beyond the last bin."""
-    counts = [0] * bin_count
+    count_by_bin = [0] * bin_count
     bin_width = (high / bin_count - low / bin_count) or 1.0
     in_range_count = bisect_right(ordered, high)
-    for value in ordered[:in_range_count]:
-        counts[min(bin_count - 1, int((value - low) / bin_width))] += 1
-    return counts, len(ordered) - in_range_count
+    for sample in ordered[:in_range_count]:
+        count_by_bin[min(bin_count - 1, int((sample - low) / bin_width))] += 1
+    return count_by_bin, len(ordered) - in_range_count
 
 
-def _make_bars_path(frame: Frame, counts: Sequence[int]) -> str:
-    bin_width = (frame.data_right - frame.left) / len(counts)
-    edges = [svg_number(frame.left + index * bin_width) for index in range(len(counts) + 1)]
+def _make_bars_path(frame: Frame, count_by_bin: Sequence[int]) -> str:
+    bin_width = (frame.data_right - frame.left) / len(count_by_bin)
+    edges = [svg_number(frame.left + index * bin_width) for index in range(len(count_by_bin) + 1)]
     y_bottom = svg_number(frame.data_bottom)
     return "".join(
         f"M{x_start} {y_bottom}V{svg_number(frame.y_position(count))}H{x_end}V{y_bottom}z"
-        for count, (x_start, x_end) in zip(counts, pairwise(edges), strict=True)
+        for count, (x_start, x_end) in zip(count_by_bin, pairwise(edges), strict=True)
         if count
     )
 
@@ -170,7 +170,7 @@ def _arrange_labels(
     ending_at_line: list[_Label] = []
     starting_at_line: list[_Label] = []
     x_limit = frame.width
-    for name, value in sorted(named_values, key=lambda mark: -mark[1]):
+    for name, value in sorted(named_values, key=lambda name_and_value: -name_and_value[1]):
         text = f"{name} {format_value(value, unit)}"
         class_, line = ("limited", "limit") if name == _REFERENCE else (None, "mark")
         if value < frame.x.low:

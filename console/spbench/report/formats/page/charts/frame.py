@@ -85,8 +85,8 @@ class Frame:
             ]
         )
 
-    def _draw_grid_line(self, value: float, text: str) -> Markup:
-        y = self.y_position(value)
+    def _draw_grid_line(self, y_value: float, text: str) -> Markup:
+        y = self.y_position(y_value)
         line = tag("line", x1=self.left, x2=self.data_right, y1=y, y2=y, class_="grid")
         return join_markup([line, svg_text(self.left - 6, y + 4, text, anchor="end")])
 
@@ -125,9 +125,9 @@ def choose_ticks(scale: Scale) -> list[float]:
 def _split_decades(low: float, high: float) -> Iterator[float]:
     for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
         for leading_digit in (1, 2, 5):
-            value = float(f"{leading_digit}e{power}")
-            if low <= value <= high:
-                yield value
+            round_value = float(f"{leading_digit}e{power}")
+            if low <= round_value <= high:
+                yield round_value
 
 
 def _label_ticks(ticks: Sequence[float], log: bool) -> Iterator[tuple[float, str]]:

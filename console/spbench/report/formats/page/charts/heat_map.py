@@ -36,9 +36,9 @@ def draw_heat_map(table: LinkTable) -> Markup:
     median_value = sorted(value_by_hosts.values())[len(value_by_hosts) // 2]
 
     def host_slowness(a: int, b: int) -> float:
-        value = value_by_hosts.get((hosts[a], hosts[b]), median_value)
+        host_value = value_by_hosts.get((hosts[a], hosts[b]), median_value)
         numerator, denominator = (
-            (median_value, value) if table.better == "higher" else (value, median_value)
+            (median_value, host_value) if table.better == "higher" else (host_value, median_value)
         )
         return numerator / denominator if denominator > 0 else 1.0
 
@@ -62,7 +62,8 @@ def _draw_map(
 ) -> Markup:
     count = len(names)
     most_digits = max(
-        (len(format_number(number)) for number in _generate_values(count, get_value)), default=1
+        (len(format_number(cell_number)) for cell_number in _generate_values(count, get_value)),
+        default=1,
     )
     cell_side = min(max(44.0, 7.5 * most_digits), _SIDE / count)
     has_numbers = cell_side >= 6.5 * most_digits

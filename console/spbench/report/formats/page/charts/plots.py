@@ -57,7 +57,7 @@ def draw_lines(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: st
     legend_rows = [*_generate_legend_rows(shown_lines, len(lines))]
     frame = Frame(
         _make_scale([point.x for point in points], 1.0),
-        _make_scale([value for point in points for value in _list_y_values(point)], 1.12),
+        _make_scale([y_value for point in points for y_value in _list_y_values(point)], 1.12),
         height=250.0 + _LEGEND * len(legend_rows),
         bottom=42.0 + _LEGEND * len(legend_rows),
     )
@@ -74,14 +74,14 @@ def draw_lines(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: st
 
 
 def _list_y_values(point: PlottedPoint) -> Iterator[float]:
-    values = (point.y, point.low, point.high, point.limit)
-    return (value for value in values if value is not None)
+    y_values = (point.y, point.low, point.high, point.limit)
+    return (y_value for y_value in y_values if y_value is not None)
 
 
-def _make_scale(values: Sequence[float], margin: float) -> Scale:
+def _make_scale(coordinates: Sequence[float], margin: float) -> Scale:
     """Return a scale with a margin, which is logarithmic if all values are above 0."""
-    low = min(values)
-    high = max(values)
+    low = min(coordinates)
+    high = max(coordinates)
     if low > 0:
         return Scale(low / margin, high * margin, log=True)
     padding = (high - low or 1.0) * (margin - 1.0)
