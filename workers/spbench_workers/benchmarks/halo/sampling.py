@@ -68,8 +68,8 @@ class Sampling:
     def select_outputs(self, round_: int, rank: int) -> list[Box]:
         """Return the compared boxes of a rank's outputs; they are disjoint."""
         rows, cols = self._axes
-        least = self.limits.min_border_pixels
-        border = max(least, -(-rows[1] // rows[0])), max(least, -(-cols[1] // cols[0]))
+        min_pixels = self.limits.min_border_pixels
+        border = max(min_pixels, -(-rows[1] // rows[0])), max(min_pixels, -(-cols[1] // cols[0]))
         tile = self.produced.tile(rank)
         draw = random.Random(self.seed(round_, rank))
         inner = _remove_border(tile, border)
@@ -82,8 +82,8 @@ class Sampling:
         """
         tile = self.owned.tile(rank)
         (rows, cols) = self._axes
-        least = self.limits.min_border_pixels
-        border = max(least, rows[1]), max(least, cols[1])
+        min_pixels = self.limits.min_border_pixels
+        border = max(min_pixels, rows[1]), max(min_pixels, cols[1])
         boxes_of_outputs = (
             tile.intersect(
                 Box(_scale_interval(box.rows, rows[0]), _scale_interval(box.cols, cols[0]))
