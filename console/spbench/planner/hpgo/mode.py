@@ -85,10 +85,12 @@ def _build_stages(
                 send_s=_compute_send_s(work, links, candidate, stage),
                 all_reduce_s=links.all_reduce_s_per_byte(group)
                 * work.parameter_bytes(start, end - 1),
-                memory_bytes=memory.peak(stage_in_flight("1f1b", stage, len(ends), micro_batches)),
-                fixed_bytes=memory.fixed,
-                kept_bytes=memory.per_micro_batch,
-                once_bytes=memory.working,
+                memory_bytes=memory.peak_bytes(
+                    stage_in_flight("1f1b", stage, len(ends), micro_batches)
+                ),
+                fixed_bytes=memory.fixed_bytes,
+                kept_bytes=memory.bytes_per_micro_batch,
+                once_bytes=memory.working_bytes,
             )
         )
     return tuple(stages)

@@ -21,11 +21,11 @@ class SkipConnection(NamedTuple):
 
     Attributes:
         holders: The state that makes it and those that read it, rising.
-        size: Its bytes.
+        size_bytes: Its bytes.
     """
 
     holders: tuple[int, ...]
-    size: float
+    size_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Skips:
             stages = dict.fromkeys(bisect_right(ends, state) for state in connection.holders)
             for route in pairwise(stages):
                 if route[1] - route[0] > 1:
-                    bytes_by_route[route] = bytes_by_route.get(route, 0.0) + connection.size
+                    bytes_by_route[route] = bytes_by_route.get(route, 0.0) + connection.size_bytes
         return bytes_by_route
 
 
@@ -96,8 +96,8 @@ def _sum_passing_bytes(
         for holder, next_holder in pairwise(connection.holders):
             if next_holder - holder > 1:
                 for start, sign in ((holder + 1, 1.0), (next_holder, -1.0)):
-                    corners[start][0] += sign * connection.size
-                    corners[start][next_holder + 1] -= sign * connection.size
+                    corners[start][0] += sign * connection.size_bytes
+                    corners[start][next_holder + 1] -= sign * connection.size_bytes
     bytes_by_start_and_end = [[0.0] * (state_count + 2)]
     for corner_row in corners:
         bytes_by_start_and_end.append(

@@ -19,30 +19,30 @@ class ModelWork:
 
     Attributes:
         samples: The number of samples.
-        forward: Seconds of the forward pass on the profile's device.
-        backward: Seconds of the backward pass.
-        data: Seconds of it without the weight gradients that zb-h1 computes later.
-        weights: Seconds of these weight gradients.
+        forward_s: Seconds of the forward pass on the profile's device.
+        backward_s: Seconds of the backward pass.
+        data_s: Seconds of it without the weight gradients that zb-h1 computes later.
+        weights_s: Seconds of these weight gradients.
         kept_bytes: Bytes kept from forward to backward.
-        parameters: Bytes of parameters.
-        crossing: Bytes that cross a cut before each state; not sums; 0 at both ends.
-        working: Bytes that each state needs while it runs; not sums; one for each state.
+        parameter_bytes: Bytes of parameters.
+        crossing_bytes: Bytes that cross a cut before each state; not sums; 0 at both ends.
+        working_bytes: Bytes that each state needs while it runs; not sums; one for each state.
     """
 
     samples: int
-    forward: Sums
-    backward: Sums
-    data: Sums
-    weights: Sums
+    forward_s: Sums
+    backward_s: Sums
+    data_s: Sums
+    weights_s: Sums
     kept_bytes: Sums
-    parameters: Sums
-    crossing: Sums
-    working: Sums
+    parameter_bytes: Sums
+    crossing_bytes: Sums
+    working_bytes: Sums
 
     @property
-    def total(self) -> float:
+    def total_s(self) -> float:
         """Seconds of both passes of the whole model."""
-        return self.forward[-1] + self.backward[-1]
+        return self.forward_s[-1] + self.backward_s[-1]
 
 
 def compute_work(states: States, samples: int, peak_activation_bytes: float | None) -> ModelWork:

@@ -90,10 +90,11 @@ class StageCost(NamedTuple):
         Args:
             in_flight: Micro-batches in flight.
         """
-        if all(keeping.peak(in_flight) <= capacity for keeping, _, capacity in self.memories):
+        if all(keeping.peak_bytes(in_flight) <= capacity for keeping, _, capacity in self.memories):
             return False
         if all(
-            recomputing.peak(in_flight) <= capacity for _, recomputing, capacity in self.memories
+            recomputing.peak_bytes(in_flight) <= capacity
+            for _, recomputing, capacity in self.memories
         ):
             return True
         return None
@@ -129,7 +130,7 @@ class CostModel:
             sizes: The allowed micro-batch sizes; the one with the shortest step counts.
         """
         batch = self.training.global_batch_size
-        return min(self.work(size).total * (batch // size) for size in sizes) / self._top_speed
+        return min(self.work(size).total_s * (batch // size) for size in sizes) / self._top_speed
 
     def sequential_s(
         self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch: int
@@ -148,10 +149,10 @@ class CostModel:
         for start, end, group in spans:
             for samples, devices in self._split_micro_batch(group, micro_batch):
                 work = self.work(samples)
-                forward_s = work.forward[end] - work.forward[start]
-                backward_s = work.backward[end] - work.backward[start]
-                data_s = work.data[end] - work.data[start]
-                weights_s = work.weights[end] - work.weights[start]
+                forward_s = work.forward_s[end] - work.forward_s[start]
+                backward_s = work.backward_s[end] - work.backward_s[start]
+                data_s = work.data_s[end] - work.data_s[start]
+                weights_s = work.weights_s[end] - work.weights_s[start]
                 micro_batch_s += devices * (forward_s + min(backward_s, data_s + weights_s))
         micro_batches = self.training.global_batch_size // micro_batch
         return micro_batch_s * micro_batches / self._top_speed
@@ -193,7 +194,7 @@ class CostModel:
             (kind, self.work(samples)) for (kind, _), samples in zip(kinds, shares, strict=True)
         ]
         slowest, slowest_work = max(
-            kind_works, key=lambda kind_work: kind_work[1].total / kind_work[0].speed
+            kind_works, key=lambda kind_work: kind_work[1].total_s / kind_work[0].speed
         )
         memories = tuple(
             (work, kind.memory_bytes) for kind, work in kind_works if kind.memory_bytes is not None
@@ -209,11 +210,13 @@ class CostModel:
             speed = sharing.speed
             all_reduce = self.links.all_reduce_cost(group)
             self._stages[stage_key] = StageCost(
-                forward_s=(work.forward[end] - work.forward[start]) / speed,
-                backward_s=(work.backward[end] - work.backward[start]) / speed,
-                data_s=(work.data[end] - work.data[start]) / speed,
-                weights_s=(work.weights[end] - work.weights[start]) / speed,
-                all_reduce_s=all_reduce.seconds(work.parameters[end] - work.parameters[start]),
+                forward_s=(work.forward_s[end] - work.forward_s[start]) / speed,
+                backward_s=(work.backward_s[end] - work.backward_s[start]) / speed,
+                data_s=(work.data_s[end] - work.data_s[start]) / speed,
+                weights_s=(work.weights_s[end] - work.weights_s[start]) / speed,
+                all_reduce_s=all_reduce.seconds(
+                    work.parameter_bytes[end] - work.parameter_bytes[start]
+                ),
                 memories=tuple(
                     KindMemory(
                         self.device_memory(share_work, start, end, recompute=False),
@@ -240,11 +243,11 @@ class CostModel:
         """Return the memory need of a device with the states from `start` up to `end`."""
         kept_bytes = work.kept_bytes[end] - work.kept_bytes[start]
         fixed_bytes = self.training.optimizer_memory_scaling * float(
-            work.parameters[end] - work.parameters[start]
+            work.parameter_bytes[end] - work.parameter_bytes[start]
         )
-        working_bytes = max(work.working[start:end])
+        working_bytes = max(work.working_bytes[start:end])
         if recompute:
-            return DeviceMemory(fixed_bytes, work.crossing[start], working_bytes + kept_bytes)
+            return DeviceMemory(fixed_bytes, work.crossing_bytes[start], working_bytes + kept_bytes)
         return DeviceMemory(fixed_bytes, kept_bytes, working_bytes)
 
     def missing_bytes(
@@ -253,7 +256,8 @@ class CostModel:
         """Return the bytes that a stage's devices lack; negative if some are left."""
         return max(
             (
-                self.device_memory(work, start, end, recompute).peak(in_flight) - capacity_bytes
+                self.device_memory(work, start, end, recompute).peak_bytes(in_flight)
+                - capacity_bytes
                 for work, capacity_bytes in sharing.memories
             ),
             default=-math.inf,
@@ -261,7 +265,7 @@ class CostModel:
 
     def crossing_bytes(self, cut: int, micro_batch: int) -> float:
         """Return the bytes of a micro-batch that cross the cut before a state."""
-        return self.work(micro_batch).crossing[cut]
+        return self.work(micro_batch).crossing_bytes[cut]
 
     def passing_bytes(self, start: int, end: int, micro_batch: int) -> float:
         """Return the bytes of a micro-batch that a stage only passes on."""

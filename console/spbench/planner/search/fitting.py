@@ -59,15 +59,15 @@ def _list_missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -
 def _format_no_plan(
     cost_model: CostModel, shape: Shape, micro_batch: int, missing_bytes: Sequence[float]
 ) -> str:
-    worst = max(range(len(missing_bytes)), key=missing_bytes.__getitem__)
-    start, end, group = shape.spans[worst]
+    worst_stage = max(range(len(missing_bytes)), key=missing_bytes.__getitem__)
+    start, end, group = shape.spans[worst_stage]
     span = format_span(cost_model.states.names, start, end)
     return (
         f"no plan of {cost_model.states.profile.name} fits the memory of"
         f" {cost_model.cluster.name}: in the"
-        f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst} of"
+        f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst_stage} of"
         f" {len(missing_bytes)} ({span}, {format_devices(group.size)}) lacks"
-        f" {missing_bytes[worst]:.0f} bytes on a device"
+        f" {missing_bytes[worst_stage]:.0f} bytes on a device"
     )
 
 

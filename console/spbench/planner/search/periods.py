@@ -111,7 +111,7 @@ class PeriodSearch:
 
     def _find_period_range_s(self, micro_batch: int) -> tuple[float, float]:
         """Return the least possible period and the longest of a better step, in seconds."""
-        model_s = self._cost_model.work(micro_batch).total
+        model_s = self._cost_model.work(micro_batch).total_s
         micro_batches = self._scores.micro_batches(micro_batch)
         speeds = [kind.speed for kind in self._cost_model.cluster.kinds]
         low_s = model_s / sum(speeds)
@@ -193,7 +193,9 @@ class BoundedSearch:
         if self._costs.tables.always_fits:
             return True
         for index, (start, end, group) in enumerate(shape.spans):
-            in_flight = stage_in_flight("1f1b-deep", index, len(shape.ends), self._costs.count)
+            in_flight = stage_in_flight(
+                "1f1b-deep", index, len(shape.ends), self._costs.micro_batches
+            )
             stage = self._cost_model.stage_cost(group, start, end, self._micro_batch)
             if stage.must_recompute(in_flight) is not False:
                 return False
@@ -242,11 +244,11 @@ def _choose_ends(cost_model: CostModel, limit: int) -> list[int]:
         return list(range(1, state_count + 1))
     cheapest_end_by_share: dict[int, int] = {}
     for end in range(1, state_count):
-        done_s = work.forward[end] + work.backward[end]
-        share_index = int(done_s / work.total * (limit - 1))
+        done_s = work.forward_s[end] + work.backward_s[end]
+        share_index = int(done_s / work.total_s * (limit - 1))
         if (
             share_index not in cheapest_end_by_share
-            or work.crossing[end] < work.crossing[cheapest_end_by_share[share_index]]
+            or work.crossing_bytes[end] < work.crossing_bytes[cheapest_end_by_share[share_index]]
         ):
             cheapest_end_by_share[share_index] = end
     return [*sorted(cheapest_end_by_share.values()), state_count]

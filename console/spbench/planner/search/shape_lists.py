@@ -83,7 +83,8 @@ def _cut_evenly(
         return None
     work = cost_model.sharing(groups[0], micro_batch).work
     done_s = [
-        forward + backward for forward, backward in zip(work.forward, work.backward, strict=True)
+        forward + backward
+        for forward, backward in zip(work.forward_s, work.backward_s, strict=True)
     ]
     speeds = [_compute_group_speed(cost_model, group, micro_batch) for group in groups] * rounds
     ends = []
@@ -102,7 +103,7 @@ def _cut_evenly(
 def _compute_group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch: int) -> float:
     """Return the micro-batches of the whole model that a group runs per second."""
     sharing = cost_model.sharing(group, micro_batch)
-    return sharing.speed / sharing.work.total
+    return sharing.speed / sharing.work.total_s
 
 
 def count_shapes(state_count: int, graph: PlacementGraph) -> int:

@@ -102,11 +102,11 @@ class CostArrays:
             into them.
 
     Attributes:
-        count: Micro-batches per step.
+        micro_batches: Micro-batches per step.
         tables: Costs of stages by group.
-        crossing: Bytes that cross each cut.
-        arriving: Bytes that a stage receives if skip connections go straight, by the cut before it
-            and its end; None without skip connections.
+        crossing_bytes: Bytes that cross each cut.
+        arriving_bytes: Bytes that a stage receives if skip connections go straight, by the cut
+            before it and its end; None without skip connections.
     """
 
     def __init__(
@@ -116,15 +116,15 @@ class CostArrays:
 
         self.graph = graph
         self.ends = ends
-        self.count = cost_model.training.global_batch_size // micro_batch
-        crossing = np.array(cost_model.work(micro_batch).crossing, dtype=np.float32)
-        self.crossing: Floats = crossing[list(ends[:-1])]
-        self.arriving: Floats | None = None
+        self.micro_batches = cost_model.training.global_batch_size // micro_batch
+        crossing = np.array(cost_model.work(micro_batch).crossing_bytes, dtype=np.float32)
+        self.crossing_bytes: Floats = crossing[list(ends[:-1])]
+        self.arriving_bytes: Floats | None = None
         if cost_model.states.skips.connections:
             passing = np.array(cost_model.states.skips.passing_bytes)
             passing *= micro_batch / cost_model.states.profile.batch_size
             spared = passing[np.ix_(list(ends[:-1]), list(ends))].astype(np.float32)
-            self.arriving = np.maximum(self.crossing[:, None] - spared, 0.0)
+            self.arriving_bytes = np.maximum(self.crossing_bytes[:, None] - spared, 0.0)
         if micro_batch not in graph.tables:
             groups = graph.placement_graph.groups
             graph.tables[micro_batch] = compute_stage_tables(cost_model, groups, micro_batch, ends)
@@ -253,9 +253,11 @@ class ShortestPathDP:
             return followers
 
         next_tails = tails[:, targets, :, 1:]
-        message_bytes = self._costs.crossing[None, None]
-        if self._costs.arriving is not None:
-            message_bytes = self._costs.arriving[self._states[:-1], next_tails[END].astype(int)]
+        message_bytes = self._costs.crossing_bytes[None, None]
+        if self._costs.arriving_bytes is not None:
+            message_bytes = self._costs.arriving_bytes[
+                self._states[:-1], next_tails[END].astype(int)
+            ]
         rates = self._costs.rates(used)
         send_s = message_bytes * rates.per_byte + rates.latency * (message_bytes > 0)
         finish_s = next_tails[FINISH] + send_s
@@ -303,7 +305,9 @@ class ShortestPathDP:
 
         if not self._any_memory:
             stages = followers[STAGES].reshape(group_count, 1, -1) + 1.0
-            in_flight = np.minimum(2.0 * stages - 1.0 if self._deep else stages, self._costs.count)
+            in_flight = np.minimum(
+                2.0 * stages - 1.0 if self._deep else stages, self._costs.micro_batches
+            )
             recompute = in_flight > self._max_in_flight[table_indices]
             recompute_s = np.where(recompute, forward_s, 0.0)
             passes_s += recompute_s

@@ -104,8 +104,8 @@ def _build_table(
     work = sharing.work
     starts = [0, *ends[:-1]]
     starts_and_ends = np.ix_(starts, [end - 1 for end in ends])
-    forward_s = _compute_span_sums(work.forward)[starts_and_ends] / sharing.speed
-    parameter_bytes = _compute_span_sums(work.parameters)[starts_and_ends]
+    forward_s = _compute_span_sums(work.forward_s)[starts_and_ends] / sharing.speed
+    parameter_bytes = _compute_span_sums(work.parameter_bytes)[starts_and_ends]
     max_in_flight = np.full_like(forward_s, np.inf)
     max_in_flight_recomputing = max_in_flight.copy()
     for share_work, capacity_bytes in sharing.memories:
@@ -123,7 +123,7 @@ def _build_table(
     all_reduce_s = parameter_bytes * all_reduce.per_byte + all_reduce.latency
     return _StageTable(
         forward_s=forward_s,
-        passes_s=forward_s + _compute_span_sums(work.backward)[starts_and_ends] / sharing.speed,
+        passes_s=forward_s + _compute_span_sums(work.backward_s)[starts_and_ends] / sharing.speed,
         all_reduce_s=np.where(parameter_bytes > 0, all_reduce_s, 0.0),
         max_in_flight=max_in_flight,
         max_in_flight_recomputing=max_in_flight_recomputing,
@@ -174,11 +174,11 @@ def _compute_micro_batch_memory(
     import numpy as np
 
     scaling = cost_model.training.optimizer_memory_scaling
-    fixed_bytes = scaling * _compute_span_sums(work.parameters)
+    fixed_bytes = scaling * _compute_span_sums(work.parameter_bytes)
     return _MicroBatchMemory(
-        free_bytes=capacity_bytes - fixed_bytes - _compute_largest_working(work.working),
+        free_bytes=capacity_bytes - fixed_bytes - _compute_largest_working(work.working_bytes),
         kept_bytes=_compute_span_sums(work.kept_bytes),
-        input_bytes=np.array(work.crossing[:-1])[:, None],
+        input_bytes=np.array(work.crossing_bytes[:-1])[:, None],
     )
 
 

@@ -54,7 +54,9 @@ def compute_recomputing_stages(
     for index, (start, end, group) in enumerate(shape.spans):
         in_flight = stage_in_flight(schedule, index, len(shape.ends), micro_batches)
         memories = cost_model.stage_cost(group, start, end, micro_batch).memories
-        if any(recomputing.peak(in_flight) > capacity for _, recomputing, capacity in memories):
+        if any(
+            recomputing.peak_bytes(in_flight) > capacity for _, recomputing, capacity in memories
+        ):
             return None
     return _compute_times(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
 
@@ -190,11 +192,11 @@ def _compute_interleaved_peak_bytes(
     in_flight_combinations = interleaved_in_flight(
         group, len(shape.groups), shape.rounds, micro_batches
     )
-    fixed_bytes = sum(memory.fixed for memory in memories)
+    fixed_bytes = sum(memory.fixed_bytes for memory in memories)
     kept_bytes = compute_peak_kept_bytes(
-        [memory.per_micro_batch for memory in memories], in_flight_combinations
+        [memory.bytes_per_micro_batch for memory in memories], in_flight_combinations
     )
-    return fixed_bytes + kept_bytes + max(memory.working for memory in memories)
+    return fixed_bytes + kept_bytes + max(memory.working_bytes for memory in memories)
 
 
 class _AllReduceTime(NamedTuple):
@@ -216,13 +218,13 @@ def _compute_all_reduce_overlap(
     work = sharing.work
     all_reduce = cost_model.links.all_reduce_cost(group)
     last_sum_end_s = total_s = 0.0
-    for state in range(len(work.working) - 1, -1, -1):
-        ready_s = (work.backward[-1] - work.backward[state]) / sharing.speed
-        sum_s = all_reduce.seconds(work.parameters[state + 1] - work.parameters[state])
+    for state in range(len(work.working_bytes) - 1, -1, -1):
+        ready_s = (work.backward_s[-1] - work.backward_s[state]) / sharing.speed
+        sum_s = all_reduce.seconds(work.parameter_bytes[state + 1] - work.parameter_bytes[state])
         if sum_s:
             last_sum_end_s = max(last_sum_end_s, ready_s) + sum_s
             total_s += sum_s
-    exposed_s = last_sum_end_s - work.backward[-1] / sharing.speed
+    exposed_s = last_sum_end_s - work.backward_s[-1] / sharing.speed
     if exposed_s < single_sum_s:
         return _AllReduceTime(total_s, total_s - exposed_s)
     return _AllReduceTime(single_sum_s, 0.0)
@@ -246,9 +248,9 @@ def build_plan_stages(
                 end=end,
                 devices=group.devices(cost_model.cluster.sizes),
                 memory_bytes=_compute_peak_bytes(cost_model, candidate, index, work, recompute),
-                fixed_bytes=memory.fixed,
-                kept_bytes=memory.per_micro_batch,
-                once_bytes=memory.working,
+                fixed_bytes=memory.fixed_bytes,
+                kept_bytes=memory.bytes_per_micro_batch,
+                once_bytes=memory.working_bytes,
                 **stage_times._asdict(),
             )
         )
@@ -267,4 +269,4 @@ def _compute_peak_bytes(
         return _compute_interleaved_peak_bytes(memories, shape, group, micro_batches)
     start, end, _ = shape.spans[stage]
     in_flight = stage_in_flight(schedule, stage, len(shape.ends), micro_batches)
-    return cost_model.device_memory(work, start, end, recompute).peak(in_flight)
+    return cost_model.device_memory(work, start, end, recompute).peak_bytes(in_flight)

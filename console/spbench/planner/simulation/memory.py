@@ -12,13 +12,13 @@ from spbench.planner.profile.states import States
 class DeviceMemory(NamedTuple):
     """Bytes of a device: parameters, each micro-batch in flight, and the running pass."""
 
-    fixed: float
-    per_micro_batch: float
-    working: float
+    fixed_bytes: float
+    bytes_per_micro_batch: float
+    working_bytes: float
 
-    def peak(self, in_flight: int) -> float:
+    def peak_bytes(self, in_flight: int) -> float:
         """Return the peak bytes with `in_flight` micro-batches in flight."""
-        return self.fixed + in_flight * self.per_micro_batch + self.working
+        return self.fixed_bytes + in_flight * self.bytes_per_micro_batch + self.working_bytes
 
 
 def compute_peak_kept_bytes(
@@ -62,7 +62,7 @@ def compute_stage_memory(
     working_bytes = states.working_bytes(start, end)
     parameter_bytes = states.range_sum(states.parameter_bytes, start, end)
     return DeviceMemory(
-        fixed=optimizer_memory_scaling * parameter_bytes,
-        per_micro_batch=batch_ratio * (input_bytes if recompute else kept_bytes),
-        working=batch_ratio * (working_bytes + kept_bytes if recompute else working_bytes),
+        fixed_bytes=optimizer_memory_scaling * parameter_bytes,
+        bytes_per_micro_batch=batch_ratio * (input_bytes if recompute else kept_bytes),
+        working_bytes=batch_ratio * (working_bytes + kept_bytes if recompute else working_bytes),
     )

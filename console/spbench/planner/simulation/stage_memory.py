@@ -19,21 +19,21 @@ class StageMemory:
     """Peak bytes of each device of a stage, for all stages of the device.
 
     Attributes:
-        fixed: Parameters and optimizer state.
+        fixed_bytes: Parameters and optimizer state.
         kept_bytes: All micro-batches between forward and backward.
-        working: The pass that runs.
-        capacity: The least memory of its devices; None if unknown.
+        working_bytes: The pass that runs.
+        capacity_bytes: The least memory of its devices; None if unknown.
     """
 
-    fixed: float
+    fixed_bytes: float
     kept_bytes: float
-    working: float
-    capacity: float | None
+    working_bytes: float
+    capacity_bytes: float | None
 
     @property
-    def peak(self) -> float:
+    def peak_bytes(self) -> float:
         """Sum of all parts."""
-        return self.fixed + self.kept_bytes + self.working
+        return self.fixed_bytes + self.kept_bytes + self.working_bytes
 
 
 def compute_stage_memories(
@@ -66,10 +66,13 @@ def find_bar_limits(memories: Sequence[StageMemory]) -> BarLimits:
     It is the capacity if that is known for all stages and the fullest device is visibly filled.
     Otherwise it is the largest memory of any stage.
     """
-    capacities_bytes = [memory.capacity for memory in memories if memory.capacity is not None]
-    largest_bytes = max((memory.peak for memory in memories), default=0.0) or 1.0
+    capacities_bytes = [
+        memory.capacity_bytes for memory in memories if memory.capacity_bytes is not None
+    ]
+    largest_bytes = max((memory.peak_bytes for memory in memories), default=0.0) or 1.0
     largest_fill = max(
-        (memory.peak / (memory.capacity or largest_bytes) for memory in memories), default=0.0
+        (memory.peak_bytes / (memory.capacity_bytes or largest_bytes) for memory in memories),
+        default=0.0,
     )
     if len(capacities_bytes) == len(memories) and largest_fill >= LEAST_VISIBLE:
         return BarLimits(capacities_bytes, True)

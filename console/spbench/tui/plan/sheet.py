@@ -199,7 +199,10 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
     bars = [
         Bar(
             f"stage {index} {_memory_cell(memory).text}",
-            [part / bar_bytes for part in (memory.fixed, memory.kept_bytes, memory.working)],
+            [
+                part / bar_bytes
+                for part in (memory.fixed_bytes, memory.kept_bytes, memory.working_bytes)
+            ],
         )
         for index, (memory, bar_bytes) in enumerate(zip(planned.memory, bytes_of_bars, strict=True))
     ]
@@ -207,15 +210,15 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
 
 
 def _memory_cell(memory: StageMemory) -> TableCell:
-    if memory.capacity is None:
-        return TableCell(_size(memory.peak))
-    share_of_capacity = memory.peak / memory.capacity
+    if memory.capacity_bytes is None:
+        return TableCell(_size(memory.peak_bytes))
+    share_of_capacity = memory.peak_bytes / memory.capacity_bytes
     style = ""
     if share_of_capacity > 1:
         style = "failed"
     elif share_of_capacity > _NEARLY_FULL:
         style = "slow"
-    return TableCell(f"{_size(memory.peak)} of {_size(memory.capacity)}", style)
+    return TableCell(f"{_size(memory.peak_bytes)} of {_size(memory.capacity_bytes)}", style)
 
 
 def _size(count: float) -> str:

@@ -101,8 +101,8 @@ async def test_child_process_gives_the_same_plan_and_error(folder):
     request = parse_request(folder)
     response = await plan_in_process(request)
     assert response.plan == plan(load_profile(request.profile), response.cluster, 8)
-    assert [memory.peak for memory in response.memory] == list(response.step.peak_bytes)
-    assert {memory.capacity for memory in response.memory} == {4e9}
+    assert [memory.peak_bytes for memory in response.memory] == list(response.step.peak_bytes)
+    assert {memory.capacity_bytes for memory in response.memory} == {4e9}
     with pytest.raises(PlannerError, match="cannot read"):
         await plan_in_process(replace(request, profile=folder / "gone.json"))
 
@@ -138,8 +138,8 @@ def test_memory_bars_use_capacity_if_usage_is_visible():
     large = StageMemory(1.0, 3.0, 1.0, 10.0)
     small = StageMemory(0.2, 0.2, 0.1, 10.0)
     assert find_bar_limits([large, small]) == ([10.0, 10.0], True)
-    assert find_bar_limits([small, replace(small, fixed=0.1)]) == ([0.5, 0.5], False)
-    assert find_bar_limits([large, replace(large, capacity=None)]) == ([5.0, 5.0], False)
+    assert find_bar_limits([small, replace(small, fixed_bytes=0.1)]) == ([0.5, 0.5], False)
+    assert find_bar_limits([large, replace(large, capacity_bytes=None)]) == ([5.0, 5.0], False)
 
 
 def test_request_has_the_typed_values(folder):

@@ -457,7 +457,7 @@ def test_unmeasured_gradient_parts_take_half_each():
         Profile("p", 1, (measured, make_layer("b", backward=4.0)), ((0, 1),))
     )
     assert states.data_s == pytest.approx((0.003, 0.005))
-    assert compute_work(states, 2, None).weights == pytest.approx((0.0, 0.004, 0.008))
+    assert compute_work(states, 2, None).weights_s == pytest.approx((0.0, 0.004, 0.008))
 
 
 def test_dropped_layers_reconnect_their_edges():
