@@ -329,7 +329,8 @@ class Engine:
         return orders[self._world.rank % plan.layout.ranks_per_replica]
 
     def _run_tasks(self, order: tuple[Task, ...], trainer: Trainer | None) -> None:
-        # Each stage posts its first receives before any task runs.
+        # First receives are posted before any task runs: the order of tasks relies on receives
+        # that are posted ahead, so that ranks cannot deadlock.
         for runner in self.runners:
             runner.begin(learns=trainer is not None)
         for task in order:

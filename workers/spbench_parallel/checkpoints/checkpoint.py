@@ -230,7 +230,7 @@ def _copy_stage_tensors(engine: Engine, stage: int) -> StateTensors:
 
 
 def _send_tensors(world: MPI.Intracomm, tensors: StateTensors) -> None:
-    # First the names, shapes and formats, then the tensors in the same order.
+    # Names, shapes and formats come first: rank 0 allocates the memory for the tensors by them.
     world.send({key: (tensor.shape, tensor.dtype) for key, tensor in tensors.items()}, 0, _TAG)
     for tensor in tensors.values():
         world.Send(_byte_view(tensor.detach().cpu().contiguous()), 0, _TAG)

@@ -160,7 +160,7 @@ class StepCheck:
             self.calls += (
                 passes_per_batch * len(list(stage.children())) * self._count_batches(coordinates)
             )
-            if training is not None:  # sums and updates
+            if training is not None:  # one pass for sums, one for updates
                 self.calls += 2 * len(list(stage.parameters())) // _STEP_PARAMETERS
 
     def run(self, progress: Progress = NO_PROGRESS) -> None:

@@ -205,7 +205,7 @@ class WindowCheck:
         (region_gradient,) = torch.autograd.grad(
             forward.output, image.pixels, output_gradient, retain_graph=bool(forward.parameters)
         )
-        # The transpose of `count`: for each pixel, the squares of all outputs that read it.
+        # The transpose of `sum_windows`: for each pixel, the squares of all outputs that read it.
         (region_squares,) = torch.autograd.grad(
             forward.window_squares,
             forward.pixel_squares,

@@ -65,7 +65,7 @@ class Shuffle:
         return self._order[1][first_position : first_position + self.batch]
 
 
-CHANNELS = 3  # red, green, blue
+CHANNELS = 3  # grey images become RGB, too
 _Read = Callable[[int, Box], Any]
 _Key = tuple[str, int, int, Box]
 """``crop`` or ``target``, step, index of the image in the data set, and its box."""
@@ -177,7 +177,7 @@ class StoredImages:
         )
         if self._prefetcher is None:
             return [self._read_functions[kind](index, box) for _, _, index, box in current_keys]
-        # A rank requests the same box and the same positions of the batch in each step.
+        # The next step's keys are known: a rank requests the same box and positions in each step.
         for key in (*current_keys, *next_keys):
             self._prefetcher.prepare(key)
         return [self._prefetcher.take(key) for key in current_keys]

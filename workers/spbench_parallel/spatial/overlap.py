@@ -17,7 +17,7 @@ from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.spatial.execution import LocalOperator, TiledExecution
 from spbench_parallel.spatial.tile_buffer import attach_buffer, get_buffer
 
-ROUNDS = 5  # of interleaved passes
+ROUNDS = 5  # interleaved; the median counts
 MAX_SECONDS = 0.5
 """Time after which no further round starts."""
 _CHOICE_BY_KEY: dict[Hashable, OverlapChoice] = {}

@@ -74,7 +74,7 @@ class Updates:
             maximize=False,
         )
         for parameter, buffer in zip(self._parameters, buffers, strict=True):
-            if buffer is not None:  # None without momentum
+            if buffer is not None:  # torch creates none without momentum
                 self._state(parameter)["momentum_buffer"] = buffer
 
     def _adam(self, gradients: list[torch.Tensor]) -> None:

@@ -25,7 +25,7 @@ _COMMON_SIZES = 32, 64, 96, 128, 224, 256, 299, 384, 512
 """Image sizes that networks are often designed for."""
 _MAX_SEARCH_SECONDS = 20.0  # for trying other sizes
 _CHANNELS = re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<given>\d+) channels")
-# Modules of sequences or volumes.
+# Modules of sequences or volumes, which no image size fits.
 _MODULES_OF_OTHER_DATA = (
     *(nn.Conv1d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose3d, nn.BatchNorm3d),
     *(nn.InstanceNorm1d, nn.InstanceNorm3d, nn.MaxPool1d, nn.MaxPool3d, nn.AvgPool1d),

@@ -124,7 +124,7 @@ class ImportedPiece:
                         registry == "parameters" or not isinstance(tensor, nn.Parameter)
                     ):
                         tensor_by_path[str(node.target)] = tensor
-        # A tied parameter has several names: keep the first one.
+        # A tied parameter has several names: keep the first one, like `named_parameters`.
         first_name_by_tensor: dict[int, str] = {}
         for name, tensor in tensor_by_path.items():
             first_name_by_tensor.setdefault(id(tensor), name)

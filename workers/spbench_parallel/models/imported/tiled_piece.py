@@ -245,7 +245,7 @@ class _TiledPieceBuilder:
         axes = pixel_axes(self._network)[node]
         if axes == MAP_AXES and len(shape) == 3:
             return self._call_new_module(prefix, node, module, output)
-        # Join all channel axes into one, and move it to the front.
+        # The module takes maps: join all channel axes into one, in front of rows and columns.
         channel_axes = [axis for axis in range(len(shape)) if axis not in axes]
         new_order = [0, *(axis + 1 for axis in (*channel_axes, *axes))]
         output = self._graph.call_function(torch.permute, (output, new_order))

@@ -24,7 +24,7 @@ from spbench_parallel.spatial.transports.slots import (
 )
 
 _ALIGNMENT = 256  # bytes; slots are aligned like blocks of a GPU allocator
-_MARKERS = 255  # ranks fill their memory with values 1 to 255, in turn
+_MARKERS = 255  # values 1 to 255, in turn, by which readers recognise a rank's memory
 
 
 @dataclass(frozen=True, slots=True)
