@@ -39,8 +39,10 @@ class DeviceGroup(NamedTuple):
     def devices(self, sizes: Counts) -> tuple[int, ...]:
         """Return the device numbers, counted through machines of these sizes."""
         starts = accumulate(sizes, initial=0)
-        ranges = zip(starts, self.first, self.last, strict=False)
-        return tuple(start + index for start, first, last in ranges for index in range(first, last))
+        machine_ranges = zip(starts, self.first, self.last, strict=False)
+        return tuple(
+            start + index for start, first, last in machine_ranges for index in range(first, last)
+        )
 
 
 class Placements:

@@ -50,7 +50,9 @@ def build_placement_graph(placements: Placements, limit: int, max_stages: int) -
                 if smaller_unit < least_unit and 2 * smaller_unit * max_stages >= sum(
                     placements.sizes
                 ):
-                    groups.update(_walk(placements, [smaller_unit], limit, (policy,)) or [])
+                    groups.update(
+                        _find_reachable_groups(placements, [smaller_unit], limit, (policy,)) or []
+                    )
     most_used_first = sorted(groups, key=lambda group: (-sum(group.last), group.first, group.last))
     out_edges: dict[Counts, list[int]] = defaultdict(list)
     for index, group in enumerate(most_used_first):
@@ -60,12 +62,14 @@ def build_placement_graph(placements: Placements, limit: int, max_stages: int) -
 
 
 def _find_least_unit(
-    placements: Placements, units: Sequence[int], limit: int, policies: Sequence[Policy]
+    placements: Placements, units: Sequence[int], max_groups: int, policies: Sequence[Policy]
 ) -> tuple[set[DeviceGroup], int]:
-    """Return at most `limit` groups in the least possible unit, and that unit."""
+    """Return at most `max_groups` groups in the least possible unit, and that unit."""
     devices = sum(placements.sizes)
     for unit in units:
-        groups = _walk(placements, range(unit, devices + 1, unit), limit, policies)
+        groups = _find_reachable_groups(
+            placements, range(unit, devices + 1, unit), max_groups, policies
+        )
         if groups is not None:
             return set(groups), unit
     # A single stage can always have all devices.
@@ -74,15 +78,20 @@ def _find_least_unit(
 
 def _list_units(sizes: Counts) -> list[int]:
     """Return the units to try: divisors of a machine, then more and more machines."""
-    largest = max(sizes)
+    largest_machine = max(sizes)
     machines = len(sizes)
-    within = [unit for unit in range(1, largest + 1) if not largest % unit]
-    several = [largest * 2**power for power in range(1, machines.bit_length())]
-    return [*within, *several]
+    units_within_machine = [
+        unit for unit in range(1, largest_machine + 1) if not largest_machine % unit
+    ]
+    units_of_machines = [largest_machine * 2**power for power in range(1, machines.bit_length())]
+    return [*units_within_machine, *units_of_machines]
 
 
-def _walk(
-    placements: Placements, device_counts: Sequence[int], limit: int, policies: Sequence[Policy]
+def _find_reachable_groups(
+    placements: Placements,
+    device_counts: Sequence[int],
+    max_groups: int,
+    policies: Sequence[Policy],
 ) -> list[DeviceGroup] | None:
     """Return all groups of these device counts, rising; None if there are too many."""
     devices = sum(placements.sizes)
@@ -91,21 +100,21 @@ def _walk(
     unexplored = [placements.empty]
     while unexplored:
         used = unexplored.pop()
-        free = devices - sum(used)
+        free_devices = devices - sum(used)
         for device_count in device_counts:
-            if device_count > free:
+            if device_count > free_devices:
                 break
-            for used_after in _place(placements, used, device_count, policies):
+            for used_after in _place_by_policies(placements, used, device_count, policies):
                 groups.append(DeviceGroup(used, used_after))
                 if used_after not in visited:
                     visited.add(used_after)
                     unexplored.append(used_after)
-        if len(groups) > limit:
+        if len(groups) > max_groups:
             return None
     return groups
 
 
-def _place(
+def _place_by_policies(
     placements: Placements, used: Counts, device_count: int, policies: Sequence[Policy]
 ) -> Sequence[Counts]:
     if len(policies) > 1:

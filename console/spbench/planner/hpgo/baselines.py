@@ -85,8 +85,8 @@ def _estimate_data_parallel(
     return without_overlap, *with_overlap
 
 
-def _make_baseline(work: HpgoWork, name: str, seconds: float) -> Baseline:
-    return Baseline(name, seconds, work.total_s / seconds)
+def _make_baseline(work: HpgoWork, name: str, step_s: float) -> Baseline:
+    return Baseline(name, step_s, work.total_s / step_s)
 
 
 def compute_iteration_share(states: States, cluster: Cluster, training: Training) -> float | None:
@@ -155,9 +155,9 @@ def _estimate_straight(
 ) -> Baseline:
     if candidate is None:
         return _too_few_states(STRAIGHT, work, links)
-    seconds = estimate_hpgo_step(work, links, candidate)
+    step_s = estimate_hpgo_step(work, links, candidate)
     return Baseline(
-        STRAIGHT, seconds, work.total_s / seconds, stages=_list_pipeline_stages(candidate, links)
+        STRAIGHT, step_s, work.total_s / step_s, stages=_list_pipeline_stages(candidate, links)
     )
 
 
@@ -183,20 +183,22 @@ def _estimate_gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baselin
     samples_share = micro_batch / states.profile.batch_size
     stages = _list_pipeline_stages(candidate, links)
     forward_s_by_stage = [
-        samples_share * states.range_sum(states.forward_s, a, b) for a, b, _ in stages
+        samples_share * states.range_sum(states.forward_s, start, end) for start, end, _ in stages
     ]
     backward_s_by_stage = [
-        samples_share * states.range_sum(states.backward_s, a, b) + forward_s
-        for (a, b, _), forward_s in zip(stages, forward_s_by_stage, strict=True)
+        samples_share * states.range_sum(states.backward_s, start, end) + forward_s
+        for (start, end, _), forward_s in zip(stages, forward_s_by_stage, strict=True)
     ]
     message_s = [
-        samples_share * states.crossing_bytes[cut] * links.transfer_s_per_byte(a, b)
-        for cut, a, b in zip(candidate.cuts, candidate.groups, candidate.groups[1:], strict=False)
+        samples_share * states.crossing_bytes[cut] * links.transfer_s_per_byte(source, target)
+        for cut, source, target in zip(
+            candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
+        )
     ]
-    seconds = _compute_flow_s([*forward_s_by_stage, *message_s], micro_batches) + _compute_flow_s(
+    step_s = _compute_flow_s([*forward_s_by_stage, *message_s], micro_batches) + _compute_flow_s(
         [*backward_s_by_stage, *message_s], micro_batches
     )
-    return Baseline(GPIPE, seconds, work.total_s / seconds, stages=stages)
+    return Baseline(GPIPE, step_s, work.total_s / step_s, stages=stages)
 
 
 def _compute_flow_s(seconds_by_step: Sequence[float], jobs: int) -> float:

@@ -132,13 +132,13 @@ def _generate_splits_in_two(
     for first_devices in range(1, devices):
         for used in placements.place_by_each_policy(placements.empty, first_devices):
             groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
-            cut, block_s = _find_best_cut(
+            cut, block_s = _find_best_cut_and_block_s(
                 work, links, groups, first_devices, devices - first_devices
             )
             yield HpgoCandidate((cut, work.last), groups, 1, block_s)
 
 
-def _find_best_cut(
+def _find_best_cut_and_block_s(
     work: HpgoWork,
     links: HpgoLinks,
     groups: tuple[DeviceGroup, DeviceGroup],

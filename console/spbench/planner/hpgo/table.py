@@ -132,10 +132,10 @@ class Table:
         The workers before the end, and those after it, must manage their part within the bound.
         """
         limits = self._limits
-        last = len(self._states) - 1
+        last_index = len(self._states) - 1
         if workers == limits.workers:
-            return self._np.array([last])
-        work_before_s = self._compute_s[:last]
+            return self._np.array([last_index])
+        work_before_s = self._compute_s[:last_index]
         capacity_after_s = (limits.workers - workers) * limits.pipelines * limits.bound_with_slack_s
         least_work_s = self._work.total_s * (2.0 - SLACK) - capacity_after_s
         most_work_s = workers * limits.pipelines * limits.bound_with_slack_s

@@ -30,17 +30,17 @@ FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 def describe_plan(plan: Plan) -> tuple[str, str, str]:
     """Return a plan in three lines: its kind, its micro-batches, and its step."""
     # A single stage sends no messages, so its schedule does not matter.
-    stages = f"1 stage {format_devices(len(plan.stages[0].devices))}"
+    stages_text = f"1 stage {format_devices(len(plan.stages[0].devices))}"
     if len(plan.stages) > 1:
-        rounds = f", {plan.rounds} on each device" if plan.rounds > 1 else ""
-        stages = f"{len(plan.stages)} stages{rounds}, {plan.schedule}"
-    batches = format_quantity(plan.micro_batches, "micro-batch", "micro-batches")
-    pipelines = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
+        rounds_text = f", {plan.rounds} on each device" if plan.rounds > 1 else ""
+        stages_text = f"{len(plan.stages)} stages{rounds_text}, {plan.schedule}"
+    batches_text = format_quantity(plan.micro_batches, "micro-batch", "micro-batches")
+    pipelines_text = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
     return (
-        f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}"
+        f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages_text}"
         + (f", skips {plan.skips}" if plan.skips else ""),
-        f"a batch of {plan.global_batch_size}: {batches} of {plan.micro_batch_size} "
-        f"through {pipelines}",
+        f"a batch of {plan.global_batch_size}: {batches_text} of {plan.micro_batch_size} "
+        f"through {pipelines_text}",
         f"step {format_seconds(plan.step_s)}, {format_factor(plan.speedup)} as fast as one device "
         f"({format_seconds(plan.single_s)})",
     )
@@ -197,10 +197,10 @@ def format_baseline_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
         )
         for baseline in plan.baselines
     ]
-    faster = any(
+    has_faster_baseline = any(
         baseline.step_s is not None and baseline.step_s < plan.step_s for baseline in plan.baselines
     )
-    note = FASTER_WAYS if faster and plan.mode == "hpgo" else ""
+    note = FASTER_WAYS if has_faster_baseline and plan.mode == "hpgo" else ""
     return [*rows, (THIS_PLAN, format_seconds(plan.step_s), format_factor(plan.speedup), note)]
 
 

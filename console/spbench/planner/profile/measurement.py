@@ -64,17 +64,19 @@ def read_measured_profile(report: Mapping[str, Any], name: str | None = None) ->
     case = cases[0]
     params = case["params"]
     figures_by_batch_size, layer_names = _group_measurements(case["measurements"])
-    measured = [
+    measurements = [
         BatchMeasurement(size, _build_layers(figures_by_batch_size[size], layer_names))
         for size in sorted(figures_by_batch_size)
     ]
-    *also, largest_batch = measured
+    *also, largest_batch = measurements
     threads = report["environment"]["ranks"]["threads"]
-    model_params = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_MEASUREMENT_PARAMS)
+    model_param_names = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(
+        _MEASUREMENT_PARAMS
+    )
     params_of_model = {
         param_name: value
         for param_name, value in params.items()
-        if param_name in model_params and value is not None
+        if param_name in model_param_names and value is not None
     }
     return Profile(
         name or params["model"],

@@ -138,17 +138,19 @@ def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, in_flig
     import numpy as np
 
     state_count = len(cost_model.states)
-    missing_keeping = np.full((state_count, state_count), -np.inf)
-    missing_recomputing = missing_keeping.copy()
+    missing_bytes_keeping = np.full((state_count, state_count), -np.inf)
+    missing_bytes_recomputing = missing_bytes_keeping.copy()
     for share_work, capacity_bytes in sharing.memories:
         free_bytes, kept_bytes, input_bytes = _compute_micro_batch_memory(
             cost_model, share_work, capacity_bytes
         )
-        missing_keeping = np.maximum(missing_keeping, in_flight * kept_bytes - free_bytes)
-        missing_recomputing = np.maximum(
-            missing_recomputing, kept_bytes + in_flight * input_bytes - free_bytes
+        missing_bytes_keeping = np.maximum(
+            missing_bytes_keeping, in_flight * kept_bytes - free_bytes
         )
-    missing_bytes: Floats = np.minimum(missing_keeping, missing_recomputing)
+        missing_bytes_recomputing = np.maximum(
+            missing_bytes_recomputing, kept_bytes + in_flight * input_bytes - free_bytes
+        )
+    missing_bytes: Floats = np.minimum(missing_bytes_keeping, missing_bytes_recomputing)
     missing_bytes[np.tril(np.ones(missing_bytes.shape, dtype=bool), -1)] = np.inf
     return missing_bytes
 

@@ -130,19 +130,19 @@ def _count_in_flight(timetable: Timetable, stages: Sequence[int]) -> list[tuple[
 
     At equal times, micro-batches leave before others enter.
     """
-    starts = [
+    start_changes = [
         (start, 1, position)
         for position, stage in enumerate(stages)
         for start in timetable.forward[stage]
     ]
-    ends = [
+    end_changes = [
         (end, -1, position)
         for position, stage in enumerate(stages)
         for end in timetable.released[stage]
     ]
     in_flight = [0] * len(stages)
     counts_after_changes = []
-    for _, change, position in sorted(starts + ends):
+    for _, change, position in sorted(start_changes + end_changes):
         in_flight[position] += change
         counts_after_changes.append(tuple(in_flight))
     return counts_after_changes
