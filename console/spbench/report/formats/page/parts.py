@@ -192,14 +192,14 @@ def provenance_part(run: RecordedRun) -> Markup:
     variables = environment.pop("env", None)
     rows = list(_flatten_facts(environment))
     command = shlex.join(["spbench", *run.summary.argv])
-    jobs = {case.launch.job: case.launch for case in run.cases.values() if case.launch}
-    hidden_jobs = len(jobs) - MOST_JOBS
+    launch_by_job = {case.launch.job: case.launch for case in run.cases.values() if case.launch}
+    hidden_jobs = len(launch_by_job) - MOST_JOBS
     return join_markup(
         [
             tag("pre", command) if run.summary.argv else NOTHING,
             html_table(("what", "value"), rows) if rows else NOTHING,
             *_render_variables(variables),
-            *chain.from_iterable(map(_render_launch, islice(jobs.values(), MOST_JOBS))),
+            *chain.from_iterable(map(_render_launch, islice(launch_by_job.values(), MOST_JOBS))),
             tag("p", f"and {hidden_jobs} more jobs", class_="soft") if hidden_jobs > 0 else NOTHING,
         ]
     )

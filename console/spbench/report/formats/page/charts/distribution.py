@@ -44,30 +44,32 @@ def draw_histogram(
     """
     # The unit fits most samples, not the slowest one.
     unit = choose_unit([median], base_unit)
-    ordered = sorted(map(unit.convert, samples))
+    sorted_samples = sorted(map(unit.convert, samples))
     converted_reference = None if reference is None else unit.convert(reference)
-    axis_low = ordered[0]
-    axis_high = find_axis_end(SortedSamples(ordered))
+    axis_low = sorted_samples[0]
+    axis_high = find_axis_end(SortedSamples(sorted_samples))
     if converted_reference is not None and axis_low / 2 <= converted_reference <= axis_high * 2:
         axis_low = min(axis_low, converted_reference)
         axis_high = max(axis_high, converted_reference)
-    bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
-    count_by_bin, above_count = _count_samples_by_bin(ordered, axis_low, axis_high, bins)
-    named_values = [("median", unit.convert(median)), ("p95", percentile(ordered, 0.95))]
+    bin_count = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(sorted_samples)))))
+    count_by_bin, above_count = _count_samples_by_bin(
+        sorted_samples, axis_low, axis_high, bin_count
+    )
+    named_values = [("median", unit.convert(median)), ("p95", percentile(sorted_samples, 0.95))]
     named_values += [] if converted_reference is None else [(_REFERENCE, converted_reference)]
-    rows = len(named_values) + bool(above_count)
+    label_rows = len(named_values) + bool(above_count)
     frame = Frame(
         Scale(axis_low, axis_high),
         Scale(0.0, HEADROOM * max(count_by_bin)),
-        height=_HEIGHT + _ROW * rows,
-        top=_TOP + _ROW * rows,
+        height=_HEIGHT + _ROW * label_rows,
+        top=_TOP + _ROW * label_rows,
     )
     labels = _arrange_labels(frame, named_values, unit.unit)
     if above_count:
-        beyond_text = f"{above_count} beyond, up to {format_value(ordered[-1], unit.unit)} →"
+        beyond_text = f"{above_count} beyond, up to {format_value(sorted_samples[-1], unit.unit)} →"
         labels.insert(0, _Label(beyond_text, frame.data_right, is_left=True, class_="name"))
     return frame.draw(
-        f"Distribution of {len(ordered)} samples in {unit.unit}",
+        f"Distribution of {len(sorted_samples)} samples in {unit.unit}",
         # The name is left of the axis, because a line may be on the axis.
         frame.draw_y_axis("", integers_only=True),
         svg_text(frame.left - 6, frame.top - 4, "samples", anchor="end", class_="name"),
@@ -81,10 +83,10 @@ def draw_small_histogram(samples: Sequence[float]) -> Markup:
     """Return a histogram without axes, or nothing with fewer than two samples."""
     if len(samples) < 2:
         return Markup("")
-    ordered = sorted(samples)
+    sorted_samples = sorted(samples)
     width, height = _SMALL
     count_by_bin, _ = _count_samples_by_bin(
-        ordered, ordered[0], find_axis_end(SortedSamples(ordered)), SMALL_BINS
+        sorted_samples, sorted_samples[0], find_axis_end(SortedSamples(sorted_samples)), SMALL_BINS
     )
     bin_width = width / SMALL_BINS
     largest_count = max(count_by_bin)
@@ -101,19 +103,19 @@ def draw_small_histogram(samples: Sequence[float]) -> Markup:
             path_data += f"h{rectangle_width}v{rectangle_height}z"
         first_bin += equal_bins
     shape = tag("path", d=path_data, class_="bars")
-    return svg_drawing(f"{len(ordered)} samples", width, height, shape)
+    return svg_drawing(f"{len(sorted_samples)} samples", width, height, shape)
 
 
 def _count_samples_by_bin(
-    ordered: Sequence[float], low: float, high: float, bin_count: int
+    sorted_samples: Sequence[float], low: float, high: float, bin_count: int
 ) -> tuple[list[int], int]:
     """Return the number of samples in each bin, and beyond the last bin."""
     count_by_bin = [0] * bin_count
     bin_width = (high / bin_count - low / bin_count) or 1.0
-    in_range_count = bisect_right(ordered, high)
-    for sample in ordered[:in_range_count]:
+    in_range_count = bisect_right(sorted_samples, high)
+    for sample in sorted_samples[:in_range_count]:
         count_by_bin[min(bin_count - 1, int((sample - low) / bin_width))] += 1
-    return count_by_bin, len(ordered) - in_range_count
+    return count_by_bin, len(sorted_samples) - in_range_count
 
 
 def _make_bars_path(frame: Frame, count_by_bin: Sequence[int]) -> str:
