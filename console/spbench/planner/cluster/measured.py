@@ -35,26 +35,27 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
             between some of its hosts.
         UsageError: The run cannot be read.
     """
-    tables_by_matrix = [
+    matrices_and_tables = [
         (matrix, _find_time_tables(matrix)) for matrix in build_link_matrices(load_run(folder))
     ]
-    tables_by_matrix = [(matrix, tables) for matrix, tables in tables_by_matrix if tables]
-    if not tables_by_matrix:
+    matrices_and_tables = [(matrix, tables) for matrix, tables in matrices_and_tables if tables]
+    if not matrices_and_tables:
         raise PlannerError(
             f"the run {folder.id} measured no one-way times between ranks at two message sizes or"
             " more; take a run of link.pingpong"
         )
-    _, tables = max(tables_by_matrix, key=lambda measured: measured[0].ranks)
-    hosts = {rank: host for table in tables.values() for rank, host in table.hosts.items()}
-    links = _fit_links(tables)
-    names = list(dict.fromkeys(hosts[rank] for rank in sorted(hosts)))
+    _, tables = max(matrices_and_tables, key=lambda matrix_and_tables: matrix_and_tables[0].ranks)
+    host_by_rank = {rank: host for table in tables.values() for rank, host in table.hosts.items()}
+    link_by_hosts = _fit_links(tables)
+    names = list(dict.fromkeys(host_by_rank[rank] for rank in sorted(host_by_rank)))
     kind = DeviceKind("measured", memory_bytes)
-    ranks = list(hosts.values())
+    hosts_of_ranks = list(host_by_rank.values())
     machines = tuple(
-        Machine(name, (kind,) * ranks.count(name), links.get((name, name))) for name in names
+        Machine(name, (kind,) * hosts_of_ranks.count(name), link_by_hosts.get((name, name)))
+        for name in names
     )
     link_by_machines = {
-        (names.index(a), names.index(b)): link for (a, b), link in links.items() if a != b
+        (names.index(a), names.index(b)): link for (a, b), link in link_by_hosts.items() if a != b
     }
     pairs_lower_first = {
         (min(machine_pair), max(machine_pair)): link
@@ -99,13 +100,13 @@ def fit_link(name: str, one_way_s: Mapping[int, float]) -> Link:
     Raises:
         PlannerError: The largest message does not take longer than the smallest.
     """
-    smallest = min(one_way_s)
-    largest = max(one_way_s)
-    difference_s = one_way_s[largest] - one_way_s[smallest]
+    smallest_bytes = min(one_way_s)
+    largest_bytes = max(one_way_s)
+    difference_s = one_way_s[largest_bytes] - one_way_s[smallest_bytes]
     if difference_s <= 0:
         raise PlannerError(
-            f"on the link {name} {largest} B took no longer than {smallest} B;"
+            f"on the link {name} {largest_bytes} B took no longer than {smallest_bytes} B;"
             " measure larger messages"
         )
-    bandwidth = (largest - smallest) / difference_s
-    return Link(name, bandwidth, max(one_way_s[smallest] - smallest / bandwidth, 0.0))
+    bandwidth = (largest_bytes - smallest_bytes) / difference_s
+    return Link(name, bandwidth, max(one_way_s[smallest_bytes] - smallest_bytes / bandwidth, 0.0))

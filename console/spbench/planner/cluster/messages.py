@@ -61,8 +61,8 @@ class MessageCosts:
         self, source: MachineShares, target: MachineShares, max_share: float
     ) -> MessageCost:
         """Return the cost between shares on machines; one device has at most `max_share`."""
-        send_s: dict[int, float] = {}
-        receive_s: dict[int, float] = {}
+        send_s_by_machine: dict[int, float] = {}
+        receive_s_by_machine: dict[int, float] = {}
         slowest_s = latency_s = 0.0
         for sender, receiver, share in _find_transfers(source, target):
             link = self._cluster.find_machine_link(sender, receiver)
@@ -70,10 +70,13 @@ class MessageCosts:
             if sender == receiver:
                 slowest_s = max(slowest_s, min(max_share, share) / link.bandwidth)
                 continue
-            seconds = share / link.bandwidth
-            send_s[sender] = send_s.get(sender, 0.0) + seconds
-            receive_s[receiver] = receive_s.get(receiver, 0.0) + seconds
-        return MessageCost(max(slowest_s, *send_s.values(), *receive_s.values(), 0.0), latency_s)
+            transfer_s = share / link.bandwidth
+            send_s_by_machine[sender] = send_s_by_machine.get(sender, 0.0) + transfer_s
+            receive_s_by_machine[receiver] = receive_s_by_machine.get(receiver, 0.0) + transfer_s
+        return MessageCost(
+            max(slowest_s, *send_s_by_machine.values(), *receive_s_by_machine.values(), 0.0),
+            latency_s,
+        )
 
     def overhead_cost(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return the time in which a message keeps both groups' devices from computing.

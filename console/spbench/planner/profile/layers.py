@@ -264,9 +264,9 @@ def _interpolate(batch_size: int, sizes_and_numbers: list[tuple[int, float]]) ->
     )
     if len(sizes_and_numbers) == 1:
         return sizes_and_numbers[0][1] * batch_size / sizes_and_numbers[0][0]
-    upper = min(max(first_above, 1), len(sizes_and_numbers) - 1)
-    size_a, number_a = sizes_and_numbers[upper - 1]
-    size_b, number_b = sizes_and_numbers[upper]
+    upper_index = min(max(first_above, 1), len(sizes_and_numbers) - 1)
+    size_a, number_a = sizes_and_numbers[upper_index - 1]
+    size_b, number_b = sizes_and_numbers[upper_index]
     on_line = number_a + (number_b - number_a) * (batch_size - size_a) / (size_b - size_a)
     if first_above == 0:
         # A fixed cost makes small batches dearer than in proportion, never cheaper.

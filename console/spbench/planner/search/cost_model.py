@@ -321,9 +321,10 @@ def _find_least_time(
     high_samples = samples
     while low_samples < high_samples:
         middle_samples = (low_samples + high_samples) // 2
-        time = middle_samples / speed
+        time_at_speed = middle_samples / speed
         samples_done = sum(
-            _samples_in_time(time, kind_speed) * count for kind_speed, count in speed_counts
+            _samples_in_time(time_at_speed, kind_speed) * count
+            for kind_speed, count in speed_counts
         )
         if samples_done >= samples:
             high_samples = middle_samples

@@ -126,22 +126,24 @@ def _move_cuts(recipe: _Recipe) -> Iterator[_Recipe]:
 
 def _move_devices(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
     device_counts = recipe.device_counts
-    free = sum(placements.sizes) - sum(device_counts)
+    free_devices = sum(placements.sizes) - sum(device_counts)
     move_sizes = sorted({1, max(placements.sizes), len(placements.sizes)})
     for index, count in enumerate(device_counts):
         for devices_moved in move_sizes:
             if count > devices_moved:
-                fewer = _change_element(device_counts, index, count - devices_moved)
-                yield recipe._replace(device_counts=fewer)
+                counts_without_moved = _change_element(device_counts, index, count - devices_moved)
+                yield recipe._replace(device_counts=counts_without_moved)
                 targets = {index - 1, index + 1, 0, len(device_counts) - 1} - {
                     -1,
                     index,
                     len(device_counts),
                 }
                 for target in targets:
-                    moved = _change_element(fewer, target, fewer[target] + devices_moved)
-                    yield recipe._replace(device_counts=moved)
-            if devices_moved <= free:
+                    counts_after_move = _change_element(
+                        counts_without_moved, target, counts_without_moved[target] + devices_moved
+                    )
+                    yield recipe._replace(device_counts=counts_after_move)
+            if devices_moved <= free_devices:
                 yield recipe._replace(
                     device_counts=_change_element(device_counts, index, count + devices_moved)
                 )

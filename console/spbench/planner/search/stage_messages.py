@@ -29,31 +29,35 @@ def compute_messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> S
     """Return the messages of a shape's stages."""
     spans = shape.spans
     groups = [group for *_, group in spans]
-    send_s = [0.0] * len(spans)
-    overhead_s = [0.0] * len(spans)
+    send_s_by_stage = [0.0] * len(spans)
+    overhead_s_by_stage = [0.0] * len(spans)
 
     def add_overhead(source: int, target: int, message_bytes: float) -> None:
-        seconds = cost_model.overhead_s(groups[source], groups[target], message_bytes)
-        overhead_s[source] += seconds
-        overhead_s[target] += seconds
+        busy_s = cost_model.overhead_s(groups[source], groups[target], message_bytes)
+        overhead_s_by_stage[source] += busy_s
+        overhead_s_by_stage[target] += busy_s
 
-    routes: dict[tuple[int, int], float] = {}
+    bytes_by_route: dict[tuple[int, int], float] = {}
     if choose_skip_route(cost_model, shape, micro_batch) == STRAIGHT:
-        routes = cost_model.skip_routes(shape.ends, micro_batch)
+        bytes_by_route = cost_model.skip_routes(shape.ends, micro_batch)
     for stage, ((*_, source), (start, end, target)) in enumerate(pairwise(spans)):
         message_bytes = cost_model.crossing_bytes(start, micro_batch)
-        if routes:
+        if bytes_by_route:
             message_bytes = max(
                 0.0, message_bytes - cost_model.passing_bytes(start, end, micro_batch)
             )
-        send_s[stage] = cost_model.links.transfer_cost(source, target).seconds(message_bytes)
+        send_s_by_stage[stage] = cost_model.links.transfer_cost(source, target).seconds(
+            message_bytes
+        )
         skipped_bytes = sum(
-            size_bytes for (_, receiver), size_bytes in routes.items() if receiver == stage + 1
+            size_bytes
+            for (_, receiver), size_bytes in bytes_by_route.items()
+            if receiver == stage + 1
         )
         add_overhead(stage, stage + 1, max(0.0, message_bytes - skipped_bytes))
-    for (sender, receiver), message_bytes in routes.items():
+    for (sender, receiver), message_bytes in bytes_by_route.items():
         add_overhead(sender, receiver, message_bytes)
-    return StageMessages(send_s, overhead_s)
+    return StageMessages(send_s_by_stage, overhead_s_by_stage)
 
 
 def choose_skip_route(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipRoute | None:

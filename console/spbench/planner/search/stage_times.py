@@ -38,8 +38,8 @@ class CandidateStage(NamedTuple):
 def compute_stages(cost_model: CostModel, candidate: Candidate) -> list[CandidateStage] | None:
     """Return the times of a candidate's stages; None if a stage does not fit."""
     shape, micro_batch, schedule = candidate
-    times_by_schedule = compute_stages_by_schedule(cost_model, shape, micro_batch, (schedule,))
-    return dict(times_by_schedule).get(schedule)
+    stages_by_schedule = compute_stages_by_schedule(cost_model, shape, micro_batch, (schedule,))
+    return dict(stages_by_schedule).get(schedule)
 
 
 def compute_recomputing_stages(
