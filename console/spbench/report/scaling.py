@@ -88,13 +88,13 @@ def compute_scalings(run: RecordedRun, least_gain: float = DEFAULT_LEAST_GAIN) -
         run: The run.
         least_gain: The gain that makes an added rank worthwhile.
     """
-    groups: dict[str, list[CasePart]] = {}
+    cases_by_scaling: dict[str, list[CasePart]] = {}
     for case in run.cases.values():
         if case.scaled is not None:
-            groups.setdefault(case.scaled.of, []).append(case)
+            cases_by_scaling.setdefault(case.scaled.of, []).append(case)
     return [
         _make_scaling(id_, sorted(cases, key=lambda case: case.np), least_gain)
-        for id_, cases in groups.items()
+        for id_, cases in cases_by_scaling.items()
     ]
 
 
