@@ -78,9 +78,11 @@ class _ListScheduler:
     ) -> None:
         stages = len(layout.stages)
         self.urgency = urgency
-        self.limits = limits
-        self.kinds: tuple[TaskKind, ...] = ("forward",) if forward_only else ("forward", "backward")
-        numbers = {
+        self.limit_by_stage = limits
+        self.task_kinds: tuple[TaskKind, ...] = (
+            ("forward",) if forward_only else ("forward", "backward")
+        )
+        batches_by_direction = {
             direction: [
                 index for index, batch in enumerate(batches) if batch.direction == direction
             ]
@@ -88,70 +90,89 @@ class _ListScheduler:
         }
         tasks = [
             Task(kind, 0, stage, direction)
-            for kind in self.kinds
+            for kind in self.task_kinds
             for stage in range(stages)
-            for direction in numbers
+            for direction in batches_by_direction
         ]
-        self.series = [task.series for task in tasks]
-        self.sender = {task.series: _get_series(find_input(task, stages)) for task in tasks}
-        self.receiver = {task.series: _get_series(find_receiver(task, stages)) for task in tasks}
-        self.ranks = {
+        self.all_series = [task.series for task in tasks]
+        self.sender_by_series = {
+            task.series: _get_series(find_input(task, stages)) for task in tasks
+        }
+        self.receiver_by_series = {
+            task.series: _get_series(find_receiver(task, stages)) for task in tasks
+        }
+        self.ranks_by_series = {
             task.series: layout.list_stage_ranks(task.stage, 0, task.direction) for task in tasks
         }
-        self.numbers = {task.series: numbers[task.direction] for task in tasks}
-        self.ends: dict[TaskSeries, list[float]] = {series: [] for series in self.series}
-        self.free_at = [0.0] * layout.ranks_per_replica
+        self.batches_by_series = {
+            task.series: batches_by_direction[task.direction] for task in tasks
+        }
+        self.ends_by_series: dict[TaskSeries, list[float]] = {
+            series: [] for series in self.all_series
+        }
+        self.free_at_by_rank = [0.0] * layout.ranks_per_replica
 
     def schedule(self) -> tuple[TaskOrder, ...]:
         """Return the order of each rank.
 
         The loop ends, because the oldest backward of a direction can always start.
         """
-        orders: list[list[Task]] = [[] for _ in self.free_at]
+        tasks_by_rank: list[list[Task]] = [[] for _ in self.free_at_by_rank]
         now = 0.0
-        remaining = sum(map(len, self.numbers.values()))
-        while remaining:
-            while (series := self._best(now)) is not None:
+        remaining_tasks = sum(map(len, self.batches_by_series.values()))
+        while remaining_tasks:
+            while (series := self._choose_series(now)) is not None:
                 kind, stage, direction = series
-                task = Task(kind, self.numbers[series][len(self.ends[series])], stage, direction)
-                self.ends[series].append(now + UNIT_COSTS[kind])
-                for rank in self.ranks[series]:
-                    self.free_at[rank] = self.ends[series][-1]
-                    orders[rank].append(task)
-                remaining -= 1
-            now = min((end for end in self.free_at if end > now), default=now)
-        return tuple(map(tuple, orders))
+                task = Task(
+                    kind,
+                    self.batches_by_series[series][len(self.ends_by_series[series])],
+                    stage,
+                    direction,
+                )
+                self.ends_by_series[series].append(now + UNIT_COSTS[kind])
+                for rank in self.ranks_by_series[series]:
+                    self.free_at_by_rank[rank] = self.ends_by_series[series][-1]
+                    tasks_by_rank[rank].append(task)
+                remaining_tasks -= 1
+            now = min((end for end in self.free_at_by_rank if end > now), default=now)
+        return tuple(map(tuple, tasks_by_rank))
 
-    def _best(self, now: float) -> TaskSeries | None:
-        able = (series for series in self.series if self._can_start(series, now))
-        return min(able, key=self._key, default=None)
+    def _choose_series(self, now: float) -> TaskSeries | None:
+        startable = (series for series in self.all_series if self._can_start(series, now))
+        return min(startable, key=self._get_priority, default=None)
 
     def _can_start(self, series: TaskSeries, now: float) -> bool:
-        turn = len(self.ends[series])
-        if turn == len(self.numbers[series]):
+        turn = len(self.ends_by_series[series])
+        if turn == len(self.batches_by_series[series]):
             return False
-        if any(self.free_at[rank] > now for rank in self.ranks[series]):
+        if any(self.free_at_by_rank[rank] > now for rank in self.ranks_by_series[series]):
             return False
-        sender = self.sender[series]
+        sender = self.sender_by_series[series]
         if sender is not None:
-            ends = self.ends[sender]
-            if turn >= len(ends) or ends[turn] > now:
+            sender_ends = self.ends_by_series[sender]
+            if turn >= len(sender_ends) or sender_ends[turn] > now:
                 return False
         return self._is_within_limits(series, turn)
 
     def _is_within_limits(self, series: TaskSeries, turn: int) -> bool:
         """Return whether the limits of pending sends and of memory allow the task."""
-        receiver = self.receiver[series]
-        if receiver is not None and turn - len(self.ends[receiver]) >= MAX_PENDING_SENDS:
+        receiver = self.receiver_by_series[series]
+        if receiver is not None and turn - len(self.ends_by_series[receiver]) >= MAX_PENDING_SENDS:
             return False
         kind, stage, direction = series
-        if kind == "backward" or len(self.kinds) == 1:
+        if kind == "backward" or len(self.task_kinds) == 1:
             return True
-        return turn - len(self.ends["backward", stage, direction]) < self.limits[stage]
+        return (
+            turn - len(self.ends_by_series["backward", stage, direction])
+            < self.limit_by_stage[stage]
+        )
 
-    def _key(self, series: TaskSeries) -> tuple[int, ...]:
+    def _get_priority(self, series: TaskSeries) -> tuple[int, ...]:
         kind, stage, direction = series
-        return (*self.urgency(kind == "forward", len(self.ends[series]), stage), direction)
+        return (
+            *self.urgency(kind == "forward", len(self.ends_by_series[series]), stage),
+            direction,
+        )
 
 
 def _get_series(task: Task | None) -> TaskSeries | None:

@@ -90,9 +90,9 @@ def stage_order(
     if forward_only:
         return tuple(forward)
     if schedule == ZERO_BUBBLE:
-        following = {kind: iter(micro_batches) for kind in ("forward", "data", "weights")}
+        next_batch_by_kind = {kind: iter(micro_batches) for kind in ("forward", "data", "weights")}
         kinds = zero_bubble_kinds(stage, stages, len(forward))
-        return tuple(Task(kind, next(following[kind]), stage, direction) for kind in kinds)
+        return tuple(Task(kind, next(next_batch_by_kind[kind]), stage, direction) for kind in kinds)
     backward = [Task("backward", index, stage, direction) for index in micro_batches]
     return tuple(order_passes(schedule, stage, stages, forward, backward))
 
@@ -112,8 +112,8 @@ def order_passes(
     Raises:
         ValueError: There is no such schedule.
     """
-    ahead = stage_in_flight(schedule, stage, stages, len(forward)) - 1
-    return _one_forward_one_backward(forward, backward, ahead)
+    warmup_forwards = stage_in_flight(schedule, stage, stages, len(forward)) - 1
+    return _one_forward_one_backward(forward, backward, warmup_forwards)
 
 
 def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
@@ -124,16 +124,16 @@ def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) 
     Raises:
         ValueError: There is no such schedule.
     """
-    following = stages - 1 - stage
-    ahead = {
-        "1f1b": following,
+    later_stages = stages - 1 - stage
+    ahead_by_schedule = {
+        "1f1b": later_stages,
         "gpipe": micro_batches,
-        "1f1b-deep": 2 * following,
+        "1f1b-deep": 2 * later_stages,
         ZERO_BUBBLE: stages - 1,
     }
-    if schedule not in ahead:
+    if schedule not in ahead_by_schedule:
         raise ValueError(f"{schedule!r} is none of {', '.join(STAGE_SCHEDULES)}")
-    return min(ahead[schedule] + 1, micro_batches)
+    return min(ahead_by_schedule[schedule] + 1, micro_batches)
 
 
 def interleaved_order(
@@ -165,8 +165,8 @@ def interleaved_order(
     """
     if not forward_only and not can_interleave(len(micro_batches), stages):
         raise ValueError(f"{len(micro_batches)} micro-batches are no multiple of {stages} stages")
-    firsts = range(0, len(micro_batches), stages)
-    groups = [micro_batches[first : first + stages] for first in firsts]
+    group_starts = range(0, len(micro_batches), stages)
+    groups = [micro_batches[first : first + stages] for first in group_starts]
 
     def list_tasks(kind: TaskKind, round_indices: Sequence[int]) -> list[Task]:
         return [
@@ -180,8 +180,8 @@ def interleaved_order(
     if forward_only:
         return tuple(forward)
     backward = list_tasks("backward", range(rounds)[::-1])
-    ahead = 2 * (stages - 1 - position) + (rounds - 1) * stages
-    return tuple(_one_forward_one_backward(forward, backward, ahead))
+    warmup_forwards = 2 * (stages - 1 - position) + (rounds - 1) * stages
+    return tuple(_one_forward_one_backward(forward, backward, warmup_forwards))
 
 
 def can_interleave(micro_batches: int, stages: int) -> bool:
@@ -197,16 +197,16 @@ def interleaved_in_flight(
 
     The result has the maximal combinations of a step: no other one is as large in every round.
     """
-    counts = [0] * rounds
-    combinations = set()
+    in_flight_by_round = [0] * rounds
+    seen_counts = set()
     for task in interleaved_order(position, stages, rounds, range(micro_batches)):
-        counts[task.stage // stages] += 1 if task.kind == "forward" else -1
+        in_flight_by_round[task.stage // stages] += 1 if task.kind == "forward" else -1
         if task.kind == "forward":
-            combinations.add(tuple(counts))
+            seen_counts.add(tuple(in_flight_by_round))
     return tuple(
         counts_by_round
-        for counts_by_round in sorted(combinations)
-        if not any(_exceeds(other, counts_by_round) for other in combinations)
+        for counts_by_round in sorted(seen_counts)
+        if not any(_exceeds(other, counts_by_round) for other in seen_counts)
     )
 
 
@@ -217,13 +217,13 @@ def _exceeds(counts: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _one_forward_one_backward(
-    forward: Sequence[Pass], backward: Sequence[Pass], ahead: int
+    forward: Sequence[Pass], backward: Sequence[Pass], warmup_forwards: int
 ) -> list[Pass]:
-    """Return ``ahead`` warm-up forwards, then a forward before each backward."""
-    ahead = min(ahead, len(forward))
-    steady = zip(forward[ahead:], backward, strict=False)
-    alternating = [task for pair in steady for task in pair]
-    return [*forward[:ahead], *alternating, *backward[len(forward) - ahead :]]
+    """Return the warm-up forwards, then a forward before each backward."""
+    warmup_forwards = min(warmup_forwards, len(forward))
+    steady_pairs = zip(forward[warmup_forwards:], backward, strict=False)
+    alternating = [task for forward_and_backward in steady_pairs for task in forward_and_backward]
+    return [*forward[:warmup_forwards], *alternating, *backward[len(forward) - warmup_forwards :]]
 
 
 @lru_cache(maxsize=64)
@@ -234,24 +234,24 @@ def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Task
     previous stages. So every stage keeps as many micro-batches as the first stage of 1f1b. After
     the last forward each gap between gradients of data has one gradient of weights.
     """
-    ahead = min(stages - 1 - stage, micro_batches)
-    steady = micro_batches - ahead
-    waiting = min(stage, steady)
-    middle: list[TaskKind] = ["forward", "data", "weights"]
+    warmup_forwards = min(stages - 1 - stage, micro_batches)
+    steady_batches = micro_batches - warmup_forwards
+    delayed_weights = min(stage, steady_batches)
+    steady_kinds: list[TaskKind] = ["forward", "data", "weights"]
     return (
-        *middle[:1] * ahead,
-        *middle[:2] * waiting,
-        *middle * (steady - waiting),
-        *middle[1:] * ahead,
-        *middle[2:] * waiting,
+        *steady_kinds[:1] * warmup_forwards,
+        *steady_kinds[:2] * delayed_weights,
+        *steady_kinds * (steady_batches - delayed_weights),
+        *steady_kinds[1:] * warmup_forwards,
+        *steady_kinds[2:] * delayed_weights,
     )
 
 
 def count_trailing_weights(stage: int, stages: int, micro_batches: int) -> int:
     """Count gradients of weights after a stage's last gradients of data (ZB-H1)."""
-    ahead = min(stages - 1 - stage, micro_batches)
-    waiting = min(stage, micro_batches - ahead)
-    return waiting + (waiting < micro_batches)
+    warmup_forwards = min(stages - 1 - stage, micro_batches)
+    delayed_weights = min(stage, micro_batches - warmup_forwards)
+    return delayed_weights + (delayed_weights < micro_batches)
 
 
 def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
@@ -266,12 +266,12 @@ def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
 
 def max_in_flight(order: Sequence[Task]) -> int:
     """Return the maximum of micro-batches between forward and backward on a rank."""
-    count = maximum = 0
+    in_flight = maximum = 0
     for task in order:
-        count += _IN_FLIGHT_CHANGE[task.kind]
-        maximum = max(maximum, count)
+        in_flight += _IN_FLIGHT_CHANGE_BY_KIND[task.kind]
+        maximum = max(maximum, in_flight)
     return maximum
 
 
-_IN_FLIGHT_CHANGE: Final = {"forward": 1, "backward": -1, "data": 0, "weights": -1}
+_IN_FLIGHT_CHANGE_BY_KIND: Final = {"forward": 1, "backward": -1, "data": 0, "weights": -1}
 """The change in the number of micro-batches with kept activations, by kind of task."""

@@ -32,12 +32,12 @@ class TaskRow:
         devices: The devices that do a task together; empty if it takes one.
 
     Attributes:
-        ready: By micro-batch, when the input arrives.
+        input_arrivals: By micro-batch, when the input arrives.
         starts: By micro-batch, when the task starts.
         outputs: The receivers of the results.
     """
 
-    __slots__ = ("devices", "outputs", "ready", "seconds", "starts")
+    __slots__ = ("devices", "input_arrivals", "outputs", "seconds", "starts")
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TaskRow:
     ) -> None:
         self.seconds = seconds
         self.devices = devices
-        self.ready = [NOT_STARTED if needs_input else 0.0] * micro_batches
+        self.input_arrivals = [NOT_STARTED if needs_input else 0.0] * micro_batches
         self.starts = [NOT_STARTED] * micro_batches
         self.outputs: list[RowOutput] = []
 
@@ -72,7 +72,7 @@ class TaskRow:
             By micro-batch, when the message starts; empty without a link.
         """
         send_starts = [] if link is None else [NOT_STARTED] * len(self.starts)
-        self.outputs.append((target.ready, link, seconds, send_starts))
+        self.outputs.append((target.input_arrivals, link, seconds, send_starts))
         return send_starts
 
 
@@ -85,97 +85,100 @@ class StepSimulation:
         links: The number of links.
 
     Attributes:
-        free: By device, the time when it finishes its last task.
-        following: By device, the index of its next task in its order.
+        free_at: By device, the time when it finishes its last task.
+        next_index: By device, the index of its next task in its order.
     """
 
     def __init__(
         self, orders: Sequence[Sequence[RowTask]], rows: Sequence[TaskRow], links: int
     ) -> None:
-        self.free = [0.0] * len(orders)
-        self.following = [0] * len(orders)
+        self.free_at = [0.0] * len(orders)
+        self.next_index = [0] * len(orders)
         self._orders = orders
         self._rows = rows
-        self._links = [0.0] * links
-        self._left = [0.0] * len(orders)
+        self._free_at_by_link = [0.0] * links
+        self._remaining_s = [0.0] * len(orders)
 
     def run(self) -> None:
         """Run tasks until no device can continue."""
         devices = range(len(self._orders))
-        while sum(map(self._advance, devices)):
+        while sum(map(self._run_ready_tasks, devices)):
             devices = devices[::-1]  # results go down the pipeline and up again
 
-    def run_within(self, limit: float, seconds: Sequence[float]) -> bool:
+    def run_within(self, limit_s: float, work_s_by_device: Sequence[float]) -> bool:
         """Run tasks until no device can continue, or the step certainly exceeds a limit.
 
         Args:
-            limit: Seconds.
-            seconds: By device, the seconds of all its tasks.
+            limit_s: Seconds.
+            work_s_by_device: By device, the seconds of all its tasks.
 
         Returns:
             Whether the step may end within the limit.
         """
-        self._left = list(seconds)
+        self._remaining_s = list(work_s_by_device)
         devices = range(len(self._orders))
-        while sum(map(self._advance, devices)):
+        while sum(map(self._run_ready_tasks, devices)):
             # At best, a device runs its remaining tasks without a pause.
-            if any(free + left > limit for free, left in zip(self.free, self._left, strict=True)):
+            if any(
+                free_at + remaining_s > limit_s
+                for free_at, remaining_s in zip(self.free_at, self._remaining_s, strict=True)
+            ):
                 return False
         return True
 
-    def _advance(self, device: int) -> int:
+    def _run_ready_tasks(self, device: int) -> int:
         """Run a device's tasks until one lacks its input; return the number of them."""
         order = self._orders[device]
         rows = self._rows
-        links = self._links
-        first = self.following[device]
-        free = self.free[device]
-        busy = 0.0
-        index = first
-        for index in range(first, len(order)):
+        free_at_by_link = self._free_at_by_link
+        first_index = self.next_index[device]
+        free_at = self.free_at[device]
+        busy_s = 0.0
+        index = first_index
+        for index in range(first_index, len(order)):
             row_index, micro_batch = order[index]
             row = rows[row_index]
-            start = row.ready[micro_batch]
+            start = row.input_arrivals[micro_batch]
             if start < 0.0:
                 break
             devices = row.devices
             if devices:
-                self.following[device] = index
-                self.free[device] = free
+                self.next_index[device] = index
+                self.free_at[device] = free_at
                 if not self._have_reached(devices, order[index]):
                     break
-                free = max(self.free[other] for other in devices)
-            if free > start:
-                start = free
+                free_at = max(self.free_at[shared_device] for shared_device in devices)
+            if free_at > start:
+                start = free_at
             row.starts[micro_batch] = start
             seconds = row.seconds
-            free = start + seconds
-            busy += seconds
-            for inputs, link, message_s, send_starts in row.outputs:
+            free_at = start + seconds
+            busy_s += seconds
+            for input_arrivals, link, message_s, send_starts in row.outputs:
                 if link is None:
-                    inputs[micro_batch] = free
+                    input_arrivals[micro_batch] = free_at
                     continue
-                start = links[link]
-                if free > start:
-                    start = free
+                start = free_at_by_link[link]
+                if free_at > start:
+                    start = free_at
                 send_starts[micro_batch] = start
-                links[link] = inputs[micro_batch] = start + message_s
+                free_at_by_link[link] = input_arrivals[micro_batch] = start + message_s
             if devices:
-                for other in devices:
-                    self.following[other] += 1
-                    self.free[other] = free
+                for shared_device in devices:
+                    self.next_index[shared_device] += 1
+                    self.free_at[shared_device] = free_at
         else:
             index = len(order)
-        self.following[device] = index
-        self.free[device] = free
-        self._left[device] -= busy
-        return index - first
+        self.next_index[device] = index
+        self.free_at[device] = free_at
+        self._remaining_s[device] -= busy_s
+        return index - first_index
 
     def _have_reached(self, devices: Sequence[int], task: RowTask) -> bool:
         """Return whether a task comes next on all its devices."""
         for device in devices:
             order = self._orders[device]
-            index = self.following[device]
+            index = self.next_index[device]
             if index == len(order) or order[index] != task:
                 return False
         return True

@@ -56,11 +56,13 @@ def step_orders(
         raise ValueError(f"schedule {schedule} is not for layouts of {layout.rounds} rounds")
     if schedule == INTERLEAVED:
         return _order_rounds(layout, len(batches), forward_only)
-    sequential = _order_halves(layout, batches, schedule, forward_only)
+    sequential_orders = _order_halves(layout, batches, schedule, forward_only)
     if layout.mirrored and schedule == "1f1b":
-        concurrent = list_orders(layout, batches, forward_only=forward_only)
-        return min(*concurrent, sequential, key=lambda orders: _measure_cost(layout, orders))
-    return sequential
+        concurrent_orders = list_orders(layout, batches, forward_only=forward_only)
+        return min(
+            *concurrent_orders, sequential_orders, key=lambda orders: _measure_cost(layout, orders)
+        )
+    return sequential_orders
 
 
 def _measure_cost(layout: ModelLayout, orders: Sequence[TaskOrder]) -> tuple[float, int]:
@@ -73,15 +75,15 @@ def _order_halves(
 ) -> tuple[TaskOrder, ...]:
     """Return orders in which micro-batches follow each other as listed."""
     orders: list[list[Task]] = [[] for _ in range(layout.ranks_per_replica)]
-    runs = groupby(enumerate(batches), lambda item: (item[1].pair, item[1].direction))
-    for (_, direction), run in runs:
-        numbers = [index for index, _ in run]
+    halves = groupby(enumerate(batches), lambda numbered: (numbered[1].pair, numbered[1].direction))
+    for (_, direction), numbered_batches in halves:
+        micro_batches = [index for index, _ in numbered_batches]
         for rank, order in enumerate(orders):
             order += stage_order(
                 schedule,
                 layout.locate_rank(rank, direction).stage,
                 len(layout.stages),
-                numbers,
+                micro_batches,
                 direction=direction,
                 forward_only=forward_only,
             )

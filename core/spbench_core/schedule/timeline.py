@@ -9,7 +9,7 @@ MPI's blocking ``Ssend``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.schedule.orders import Task, TaskKind, TaskOrder, TaskSeries
@@ -54,15 +54,13 @@ class Timeline:
 
 def find_input(task: Task, stages: int) -> Task | None:
     """Return the task that computes the input; None for the first stage's forward."""
-    step: tuple[TaskKind, int] | None
     if task.kind == "forward":
-        step = (task.kind, task.stage - 1) if task.stage else None
-    elif task.kind == "weights":
-        step = ("data", task.stage)
-    else:
-        last = task.stage == stages - 1
-        step = ("forward", task.stage) if last else (task.kind, task.stage + 1)
-    return Task(step[0], task.micro_batch, step[1], task.direction) if step else None
+        return replace(task, stage=task.stage - 1) if task.stage else None
+    if task.kind == "weights":
+        return replace(task, kind="data")
+    if task.stage == stages - 1:
+        return replace(task, kind="forward")
+    return replace(task, stage=task.stage + 1)
 
 
 def find_receiver(task: Task, stages: int) -> Task | None:
@@ -94,19 +92,23 @@ def simulate_orders(
     Raises:
         DeadlockError: The step never ends; the message names a rank that waits.
     """
-    rows = _Rows(layout, orders, costs, pending)
-    parts = [rows.list_parts(order) for order in orders]
-    simulation = StepSimulation([[part for part, _ in order] for order in parts], rows.rows, 0)
+    builder = _RowBuilder(layout, orders, costs, pending)
+    steps_by_rank = [builder.list_row_tasks(order) for order in orders]
+    simulation = StepSimulation(
+        [[row_task for row_task, _ in order] for order in steps_by_rank], builder.rows, 0
+    )
     simulation.run()
-    for rank, order in enumerate(parts):
-        following = simulation.following[rank]
-        if following < len(order):
-            raise DeadlockError(f"rank {rank} waits forever at {order[following][1]}")
-    busy = tuple(sum(costs[task.kind] for task in order) for order in orders)
-    return Timeline({task: rows.find_span(task) for order in orders for task in order}, busy)
+    for rank, order in enumerate(steps_by_rank):
+        next_index = simulation.next_index[rank]
+        if next_index < len(order):
+            raise DeadlockError(f"rank {rank} waits forever at {order[next_index][1]}")
+    busy_by_rank = tuple(sum(costs[task.kind] for task in order) for order in orders)
+    return Timeline(
+        {task: builder.find_span(task) for order in orders for task in order}, busy_by_rank
+    )
 
 
-class _Rows:
+class _RowBuilder:
     """The tasks of all ranks as rows of a simulation.
 
     A rendezvous consists of two rows without work: the arrivals of the receiver at its tasks are
@@ -118,35 +120,43 @@ class _Rows:
         layout: ModelLayout,
         orders: Sequence[TaskOrder],
         costs: Mapping[TaskKind, float],
-        pending: int | None,
+        max_pending: int | None,
     ) -> None:
         self.rows: list[TaskRow] = []
         self._layout = layout
-        self._pending = pending
-        self._tasks: dict[TaskSeries, int] = {}
-        self._arrivals: dict[TaskSeries, int] = {}
-        self._waits: dict[TaskSeries, int] = {}
+        self._max_pending = max_pending
+        self._task_row_by_series: dict[TaskSeries, int] = {}
+        self._arrival_row_by_series: dict[TaskSeries, int] = {}
+        self._wait_row_by_series: dict[TaskSeries, int] = {}
         stages = len(layout.stages)
-        tasks = {task.series: task for order in orders for task in order}
-        numbers = (task.micro_batch for order in orders for task in order)
-        self._micro_batches = 1 + max(numbers, default=-1)
-        inputs = {series: find_input(task, stages) for series, task in tasks.items()}
-        for series, task in tasks.items():
-            needs_input = inputs[series] is not None
-            self._tasks[series] = self._add_row(task, costs[task.kind], needs_input=needs_input)
-        for series, source in inputs.items():
-            if source is not None and source.series in tasks:
-                self.rows[self._tasks[source.series]].feed(self.rows[self._tasks[series]])
-        if pending is None:
+        task_by_series = {task.series: task for order in orders for task in order}
+        micro_batches = (task.micro_batch for order in orders for task in order)
+        self._micro_batches = 1 + max(micro_batches, default=-1)
+        input_by_series = {
+            series: find_input(task, stages) for series, task in task_by_series.items()
+        }
+        for series, task in task_by_series.items():
+            needs_input = input_by_series[series] is not None
+            self._task_row_by_series[series] = self._add_row(
+                task, costs[task.kind], needs_input=needs_input
+            )
+        for series, input_task in input_by_series.items():
+            if input_task is not None and input_task.series in task_by_series:
+                self.rows[self._task_row_by_series[input_task.series]].feed(
+                    self.rows[self._task_row_by_series[series]]
+                )
+        if max_pending is None:
             return
-        for series, task in tasks.items():
-            self._arrivals[series] = self._add_row(task, 0.0, needs_input=False)
-        for series, task in tasks.items():
+        for series, task in task_by_series.items():
+            self._arrival_row_by_series[series] = self._add_row(task, 0.0, needs_input=False)
+        for series, task in task_by_series.items():
             receiver = find_receiver(task, stages)
             if receiver is not None:
-                self._waits[series] = self._add_row(task, 0.0)
-            if receiver is not None and receiver.series in tasks:
-                self.rows[self._arrivals[receiver.series]].feed(self.rows[self._waits[series]])
+                self._wait_row_by_series[series] = self._add_row(task, 0.0)
+            if receiver is not None and receiver.series in task_by_series:
+                self.rows[self._arrival_row_by_series[receiver.series]].feed(
+                    self.rows[self._wait_row_by_series[series]]
+                )
 
     def _add_row(self, task: Task, seconds: float, *, needs_input: bool = True) -> int:
         ranks = self._layout.list_stage_ranks(task.stage, 0, task.direction)
@@ -156,26 +166,36 @@ class _Rows:
         )
         return len(self.rows) - 1
 
-    def list_parts(self, order: TaskOrder) -> list[tuple[RowTask, Task]]:
+    def list_row_tasks(self, order: TaskOrder) -> list[tuple[RowTask, Task]]:
         """Return a rank's tasks, arrivals and waits, each with its task."""
-        if self._pending is None:
-            return [((self._tasks[task.series], task.micro_batch), task) for task in order]
-        parts = []
-        sends: dict[TaskSeries, list[int]] = {}
+        if self._max_pending is None:
+            return [
+                ((self._task_row_by_series[task.series], task.micro_batch), task) for task in order
+            ]
+        row_tasks = []
+        sent_by_series: dict[TaskSeries, list[int]] = {}
         for task in order:
             series = task.series
-            parts.append(((self._arrivals[series], task.micro_batch), task))
-            parts.append(((self._tasks[series], task.micro_batch), task))
-            if series not in self._waits:
+            row_tasks.append(((self._arrival_row_by_series[series], task.micro_batch), task))
+            row_tasks.append(((self._task_row_by_series[series], task.micro_batch), task))
+            if series not in self._wait_row_by_series:
                 continue
-            micro_batches = sends.setdefault(series, [])
-            micro_batches.append(task.micro_batch)
-            if len(micro_batches) > self._pending:
-                parts.append(((self._waits[series], micro_batches[-1 - self._pending]), task))
-        return parts
+            sent_micro_batches = sent_by_series.setdefault(series, [])
+            sent_micro_batches.append(task.micro_batch)
+            if len(sent_micro_batches) > self._max_pending:
+                row_tasks.append(
+                    (
+                        (
+                            self._wait_row_by_series[series],
+                            sent_micro_batches[-1 - self._max_pending],
+                        ),
+                        task,
+                    )
+                )
+        return row_tasks
 
     def find_span(self, task: Task) -> tuple[float, float]:
         """Return the start and end of a task."""
-        row = self.rows[self._tasks[task.series]]
+        row = self.rows[self._task_row_by_series[task.series]]
         start = row.starts[task.micro_batch]
         return start, start + row.seconds

@@ -29,7 +29,7 @@ _MAX_CACHED_TASKS = 4096
 """The limit of tasks of one kind in the orders of a step that are cached.
 
 A search simulates many steps of few shapes. A task takes about 100 bytes."""
-_ROUNDING = 1.0 + 1e-9
+_ROUNDING_TOLERANCE = 1.0 + 1e-9
 """The factor by which rounding can make a device's passes longer."""
 
 
@@ -100,13 +100,13 @@ def compute_timetable(
     """
     step = _Step(stages, schedule, micro_batches, rounds)
     step.simulation.run()
-    reduce, end_s = step.all_reduce()
+    all_reduce_starts, end_s = step.schedule_all_reduces()
     return Timetable(
         forward=[row.starts for row in step.forward],
         backward_end=[row.ends for row in step.backward],
         send=[*step.sends, []],
         back=[[], *step.returns],
-        reduce=reduce,
+        reduce=all_reduce_starts,
         end_s=end_s,
         weights_end=[row.ends for row in step.weights] if step.weights else None,
     )
@@ -132,9 +132,9 @@ def compute_step_end(
     step = _Step(stages, schedule, micro_batches, rounds)
     if limit == inf:
         step.simulation.run()
-    elif not step.simulation.run_within(limit * _ROUNDING, step.sum_pass_seconds()):
+    elif not step.simulation.run_within(limit * _ROUNDING_TOLERANCE, step.sum_pass_seconds()):
         return inf
-    _, end_s = step.all_reduce()
+    _, end_s = step.schedule_all_reduces()
     return end_s
 
 
@@ -179,15 +179,17 @@ class _Step:
         for index, stage in enumerate(stages[:-1]):
             group = index % groups
             next_group = (index + 1) % groups
-            down = group * groups + next_group
-            up = next_group * groups + group
+            forward_link = group * groups + next_group
+            backward_link = next_group * groups + group
             forward, next_forward = self.forward[index : index + 2]
             backward, next_backward = self.backward[index : index + 2]
-            self.sends.append(forward.feed(next_forward, link=down, seconds=stage.send_s))
-            self.returns.append(next_backward.feed(backward, link=up, seconds=stage.send_s))
+            self.sends.append(forward.feed(next_forward, link=forward_link, seconds=stage.send_s))
+            self.returns.append(
+                next_backward.feed(backward, link=backward_link, seconds=stage.send_s)
+            )
         self.forward[-1].feed(self.backward[-1])
         self.simulation = StepSimulation(
-            _find_orders(schedule, groups, rounds, micro_batches),
+            _list_orders_by_group(schedule, groups, rounds, micro_batches),
             [*self.forward, *self.backward, *self.weights],
             groups**2,
         )
@@ -202,24 +204,26 @@ class _Step:
             for group in range(self._groups)
         ]
 
-    def all_reduce(self) -> tuple[list[float], float]:
+    def schedule_all_reduces(self) -> tuple[list[float], float]:
         """Return the start of each stage's all-reduce, and the end of the step."""
-        starts = []
-        ends = list(self.simulation.free)
+        starts_s = []
+        ends_s_by_group = list(self.simulation.free_at)
         for index, stage in enumerate(self._stages):
             group = index % self._groups
-            starts.append(ends[group] - stage.overlapped_s)
-            ends[group] = ends[group] + stage.all_reduce_s - stage.overlapped_s
-        return starts, max(*self.simulation.free, *ends)
+            starts_s.append(ends_s_by_group[group] - stage.overlapped_s)
+            ends_s_by_group[group] = (
+                ends_s_by_group[group] + stage.all_reduce_s - stage.overlapped_s
+            )
+        return starts_s, max(*self.simulation.free_at, *ends_s_by_group)
 
 
-def _find_orders(
+def _list_orders_by_group(
     schedule: Schedule, groups: int, rounds: int, micro_batches: int
 ) -> Sequence[Sequence[RowTask]]:
     """Return the tasks of each group; rows are sorted by kind and then by stage."""
-    is_cached = groups * rounds * micro_batches <= _MAX_CACHED_TASKS
-    build = _build_cached_orders if is_cached else _build_orders
-    return build(schedule, groups, rounds, micro_batches)
+    fits_cache = groups * rounds * micro_batches <= _MAX_CACHED_TASKS
+    build_orders = _build_cached_orders if fits_cache else _build_orders
+    return build_orders(schedule, groups, rounds, micro_batches)
 
 
 def _build_orders(
@@ -240,11 +244,14 @@ def _build_stage_order(
     schedule: str, stage: int, stages: int, micro_batches: int
 ) -> Sequence[RowTask]:
     forward, backward, weights = (
-        zip(repeat(kind * stages + stage), range(micro_batches)) for kind in range(3)
+        zip(repeat(kind_index * stages + stage), range(micro_batches)) for kind_index in range(3)
     )
     if schedule == ZERO_BUBBLE:
-        tasks = {"forward": forward, "data": backward, "weights": weights}
-        return [next(tasks[kind]) for kind in zero_bubble_kinds(stage, stages, micro_batches)]
+        tasks_by_kind = {"forward": forward, "data": backward, "weights": weights}
+        return [
+            next(tasks_by_kind[kind_index])
+            for kind_index in zero_bubble_kinds(stage, stages, micro_batches)
+        ]
     return order_passes(schedule, stage, stages, list(forward), list(backward))
 
 
