@@ -21,7 +21,7 @@ def read_balance(text: str, stages: int, layers: int) -> Balance:
             of the model's layers.
     """
     try:
-        balance = tuple(parse_whole(word) for word in text.split(","))
+        balance = tuple(parse_whole(number) for number in text.split(","))
     except TooManyDigitsError:
         raise
     except ValueError:
@@ -65,9 +65,11 @@ def balance_layers(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
         ValueError: There are more stages than layers.
     """
     check_stages(len(ranks), len(costs))
-    sums = list(accumulate(costs, initial=0.0))
-    limit = _minimize(sums, ranks, inf, squares=False)[-1][-1][0]
-    return _walk_back(_minimize(sums, ranks, limit, squares=True))
+    cumulative_costs = list(accumulate(costs, initial=0.0))
+    min_slowest_time = _build_best_table(cumulative_costs, ranks, inf, sum_squares=False)[-1][-1][0]
+    return _trace_balance(
+        _build_best_table(cumulative_costs, ranks, min_slowest_time, sum_squares=True)
+    )
 
 
 def layer_ranges(balance: Sequence[int]) -> tuple[Interval, ...]:
@@ -76,40 +78,45 @@ def layer_ranges(balance: Sequence[int]) -> tuple[Interval, ...]:
 
 
 _BestTable = list[list[tuple[float, int]]]
-"""The best value, and the number of layers before the last stage, by stages and layers."""
+"""The best objective, and the number of layers before the last stage, by stages and layers."""
 
 
-def _minimize(
-    sums: list[float], ranks: Sequence[int], limit: float, *, squares: bool
+def _build_best_table(
+    cumulative_costs: list[float], ranks: Sequence[int], max_stage_time: float, *, sum_squares: bool
 ) -> _BestTable:
-    """Return the best values by dynamic programming over the first stages and layers.
+    """Return the best objectives, by dynamic programming over stages and layers.
 
-    The value is the longest time of a stage. With ``squares`` it is the sum of squared times, of
-    balances without a stage that takes longer than ``limit``.
+    The objective is the longest time of a stage. With ``sum_squares`` it is the sum of squared
+    times, of balances without a stage that takes longer than ``max_stage_time``.
     """
-    layers = len(sums) - 1
-    best: _BestTable = [[(0.0, 0)] + [(inf, 0)] * layers]
+    layers = len(cumulative_costs) - 1
+    rows_by_stages: _BestTable = [[(0.0, 0)] + [(inf, 0)] * layers]
     for stage_ranks in ranks:
-        row = [(inf, 0)] * (layers + 1)
-        for last in range(1, layers + 1):
-            for first in range(last - 1, -1, -1):
-                time = (sums[last] - sums[first]) / stage_ranks
-                if time > limit or (not squares and time >= row[last][0]):
+        best_by_layers = [(inf, 0)] * (layers + 1)
+        for end in range(1, layers + 1):
+            for start in range(end - 1, -1, -1):
+                stage_time = (cumulative_costs[end] - cumulative_costs[start]) / stage_ranks
+                if stage_time > max_stage_time or (
+                    not sum_squares and stage_time >= best_by_layers[end][0]
+                ):
                     break  # more layers in the last stage only make it slower
-                before = best[-1][first][0]
-                value = before + time * time if squares else max(before, time)
-                if value < row[last][0]:
-                    row[last] = (value, first)
-        best.append(row)
-    return best
+                previous_objective = rows_by_stages[-1][start][0]
+                if sum_squares:
+                    objective = previous_objective + stage_time * stage_time
+                else:
+                    objective = max(previous_objective, stage_time)
+                if objective < best_by_layers[end][0]:
+                    best_by_layers[end] = (objective, start)
+        rows_by_stages.append(best_by_layers)
+    return rows_by_stages
 
 
-def _walk_back(best: _BestTable) -> Balance:
-    """Return the balance of the last value of a table."""
+def _trace_balance(rows_by_stages: _BestTable) -> Balance:
+    """Return the balance of the last objective of a table."""
     balance: list[int] = []
-    last = len(best[0]) - 1
-    for row in reversed(best[1:]):
-        first = row[last][1]
-        balance.append(last - first)
-        last = first
+    end = len(rows_by_stages[0]) - 1
+    for best_by_layers in reversed(rows_by_stages[1:]):
+        start = best_by_layers[end][1]
+        balance.append(end - start)
+        end = start
     return tuple(reversed(balance))

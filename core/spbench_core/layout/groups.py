@@ -53,17 +53,17 @@ def find_groups(layout: ModelLayout, rank: int, direction: int = 0, round: int =
     stage = coordinates.stage
     ranks = layout.list_stage_ranks(stage, coordinates.replica, direction)
     spatial = layout.stages[stage].spatial
-    index = ranks.index(rank)
+    position = ranks.index(rank)
     return Groups(
         coordinates=coordinates,
         tiles=ranks if spatial else (rank,),
         members=(rank,) if spatial else ranks,
         replicas=tuple(
-            layout.list_stage_ranks(stage, replica, direction)[index]
+            layout.list_stage_ranks(stage, replica, direction)[position]
             for replica in range(layout.replicas)
         ),
         holders=_list_holders(layout, stage),
-        mirror=_find_mirror(layout, coordinates, index),
+        mirror=_find_mirror(layout, coordinates, position),
         previous=list_peer_ranks(layout, coordinates, stage - 1),
         next=list_peer_ranks(layout, coordinates, stage + 1),
     )
@@ -79,14 +79,14 @@ def _list_holders(layout: ModelLayout, stage: int) -> RankTuple:
     return tuple(sorted(ranks))
 
 
-def _find_mirror(layout: ModelLayout, coordinates: RankCoordinates, index: int) -> RankTuple:
+def _find_mirror(layout: ModelLayout, coordinates: RankCoordinates, position: int) -> RankTuple:
     if not layout.mirrored:
         return ()
-    pair = (
-        layout.list_stage_ranks(coordinates.stage, coordinates.replica, direction)[index]
+    mirror_ranks = (
+        layout.list_stage_ranks(coordinates.stage, coordinates.replica, direction)[position]
         for direction in (0, 1)
     )
-    return tuple(dict.fromkeys(pair))
+    return tuple(dict.fromkeys(mirror_ranks))
 
 
 def list_peer_ranks(

@@ -39,8 +39,8 @@ class MicroBatch:
 
 def split_evenly(count: int, parts: int) -> tuple[int, ...]:
     """Split ``count`` in nearly equal parts, the larger first: 5 in 2 is 3, 2."""
-    size, larger = divmod(count, parts)
-    return (size + 1,) * larger + (size,) * (parts - larger)
+    size, larger_parts = divmod(count, parts)
+    return (size + 1,) * larger_parts + (size,) * (parts - larger_parts)
 
 
 def split_batch(
@@ -72,14 +72,14 @@ def check_batch_size(
     minimum = parts * members * (2 if mirrored else 1)
     if batch_size >= minimum:
         return
-    shares = [format_quantity(parts, "micro-batch", "micro-batches")]
+    share_phrases = [format_quantity(parts, "micro-batch", "micro-batches")]
     if mirrored:
-        shares.append("in each of two directions")
+        share_phrases.append("in each of two directions")
     if members > 1:
-        shares.append(f"shared by {members} ranks")
+        share_phrases.append(f"shared by {members} ranks")
     raise ValueError(
         f"{batch_size} image{'s are' if batch_size > 1 else ' is'} too few for "
-        f"{' '.join(shares)}: take a batch_size of at least {minimum}"
+        f"{' '.join(share_phrases)}: take a batch_size of at least {minimum}"
     )
 
 

@@ -131,21 +131,25 @@ class ModelLayout:
             raise ValueError(f"round {round} is none of the {self.rounds} of this layout")
         if not 0 <= rank < self.ranks:
             raise ValueError(f"rank {rank} is none of the {self.ranks} ranks of this layout")
-        replica, local = divmod(rank, self.ranks_per_replica)
+        replica, rank_in_replica = divmod(rank, self.ranks_per_replica)
         # Direction 1 counts the ranks of a replica from the last to the first.
-        remaining = self.ranks_per_replica - 1 - local if direction else local
-        first = round * self.stages_per_round
-        for index, stage in enumerate(self.stages[first : first + self.stages_per_round], first):
-            if remaining < stage.ranks:
-                tile, member = divmod(remaining, stage.members)
+        offset = self.ranks_per_replica - 1 - rank_in_replica if direction else rank_in_replica
+        first_stage = round * self.stages_per_round
+        for index, stage in enumerate(
+            self.stages[first_stage : first_stage + self.stages_per_round], first_stage
+        ):
+            if offset < stage.ranks:
+                tile, member = divmod(offset, stage.members)
                 return RankCoordinates(replica, index, tile, member, direction)
-            remaining -= stage.ranks
+            offset -= stage.ranks
         raise AssertionError("a replica's ranks are those of its stages")
 
     def list_coordinates(self, rank: int) -> tuple[RankCoordinates, ...]:
         """Return the coordinates of a rank in each direction and round."""
-        passes = product(self.directions, range(self.rounds))
-        return tuple(self.locate_rank(rank, direction, round) for direction, round in passes)
+        directions_and_rounds = product(self.directions, range(self.rounds))
+        return tuple(
+            self.locate_rank(rank, direction, round) for direction, round in directions_and_rounds
+        )
 
     def list_stage_ranks(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:
         """Return the ranks of a stage, in the order of its tiles or members.
@@ -154,11 +158,14 @@ class ModelLayout:
             ValueError: There is no such direction.
         """
         self._check_direction(direction)
-        first = sum(before.ranks for before in self.stages[: stage % self.stages_per_round])
-        parts = range(first, first + self.stages[stage].ranks)
-        base = replica * self.ranks_per_replica
-        last = self.ranks_per_replica - 1
-        return tuple(base + (last - part if direction else part) for part in parts)
+        earlier_stages = self.stages[: stage % self.stages_per_round]
+        first_offset = sum(earlier_stage.ranks for earlier_stage in earlier_stages)
+        offsets = range(first_offset, first_offset + self.stages[stage].ranks)
+        first_rank = replica * self.ranks_per_replica
+        last_offset = self.ranks_per_replica - 1
+        return tuple(
+            first_rank + (last_offset - offset if direction else offset) for offset in offsets
+        )
 
     def _check_direction(self, direction: int) -> None:
         if direction not in self.directions:
@@ -202,12 +209,13 @@ def build_layout(
     """
     if len(grids) > stages:
         raise ValueError(f"{len(grids)} stages in tiles are more than the {stages} of the model")
-    others = stages - len(grids)
-    counts = [members] * others if isinstance(members, int) else list(members)
-    if len(counts) != others:
+    unsplit_stages = stages - len(grids)
+    members_by_stage = [members] * unsplit_stages if isinstance(members, int) else list(members)
+    if len(members_by_stage) != unsplit_stages:
         raise ValueError(
-            f"{len(counts)} numbers of members are not one for each of {others} stages"
+            f"{len(members_by_stage)} numbers of members are not one for each of "
+            f"{unsplit_stages} stages"
         )
     spatial = tuple(Stage(grid) for grid in grids)
-    unsplit = tuple(Stage(members=count) for count in counts)
+    unsplit = tuple(Stage(members=count) for count in members_by_stage)
     return ModelLayout(spatial + unsplit, replicas, mirrored, rounds)

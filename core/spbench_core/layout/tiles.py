@@ -46,7 +46,9 @@ class Box:
 
     def intersect(self, other: Box) -> Box:
         """Return the pixels that are in both boxes."""
-        return Box(_intersect(self.rows, other.rows), _intersect(self.cols, other.cols))
+        return Box(
+            _intersect_intervals(self.rows, other.rows), _intersect_intervals(self.cols, other.cols)
+        )
 
     def grow(self, by: int, within: Box) -> Box:
         """Return the box with ``by`` more pixels on each side, limited to ``within``."""
@@ -55,8 +57,8 @@ class Box:
         return Box(rows, cols).intersect(within)
 
 
-def _intersect(a: Interval, b: Interval) -> Interval:
-    return max(a[0], b[0]), min(a[1], b[1])
+def _intersect_intervals(first: Interval, second: Interval) -> Interval:
+    return max(first[0], second[0]), min(first[1], second[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,9 @@ def parse_pair(text: int | str, minimum: int = 1) -> tuple[int, int]:
     Raises:
         ValueError: The text is neither, or a number is below ``minimum``.
     """
-    first, cross, second = str(text).strip().lower().partition("x")
+    rows_text, cross, cols_text = str(text).strip().lower().partition("x")
     try:
-        pair = (parse_whole(first), parse_whole(second if cross else first))
+        pair = (parse_whole(rows_text), parse_whole(cols_text if cross else rows_text))
     except TooManyDigitsError:
         raise
     except ValueError:
@@ -124,7 +126,9 @@ def make_grid(slice_method: str, parts: int) -> Grid:
         return Grid(parts, 1)
     side = math.isqrt(parts)
     if side * side != parts:
-        below = side * side
-        above = (side + 1) ** 2
-        raise ValueError(f"{parts} tiles make no square (the nearest that do: {below}, {above})")
+        lower_square = side * side
+        upper_square = (side + 1) ** 2
+        raise ValueError(
+            f"{parts} tiles make no square (the nearest that do: {lower_square}, {upper_square})"
+        )
     return Grid(side, side)

@@ -36,31 +36,31 @@ class Window:
         Raises:
             ValueError: The window is larger than the padded axis.
         """
-        padded = length + 2 * self.padding
-        if self.span > padded:
+        padded_length = length + 2 * self.padding
+        if self.span > padded_length:
             raise ValueError(
                 f"a kernel that spans {self.span} pixels is larger than {length} pixels "
                 f"with padding {self.padding} on both sides"
             )
-        return (padded - self.span) // self.stride + 1
+        return (padded_length - self.span) // self.stride + 1
 
     def find_inputs(self, outputs: Interval) -> Interval:
         """Return the inputs that an interval of outputs reads, including padding.
 
         The interval is empty if that of the outputs is empty.
         """
-        first = outputs[0]
-        last = outputs[1] - 1
-        if last < first:
+        first_output = outputs[0]
+        last_output = outputs[1] - 1
+        if last_output < first_output:
             return 0, 0
-        start = first * self.stride - self.padding
-        return start, last * self.stride - self.padding + self.span
+        first_input = first_output * self.stride - self.padding
+        return first_input, last_output * self.stride - self.padding + self.span
 
     def find_outputs(self, inputs: Interval) -> Interval:
         """Return the outputs that read only from an interval of inputs; it may be empty."""
-        first = -(-(inputs[0] + self.padding) // self.stride)
-        last = (inputs[1] + self.padding - self.span) // self.stride
-        return (first, last + 1) if last >= first else (first, first)
+        first_output = -(-(inputs[0] + self.padding) // self.stride)
+        last_output = (inputs[1] + self.padding - self.span) // self.stride
+        return first_output, max(first_output, last_output + 1)
 
 
 @dataclass(frozen=True, slots=True)
