@@ -89,7 +89,7 @@ def amoebanet(
     stem = chain(relu=Relu(), conv=Conv(num_filters // 4, 3, stride=2), norm=Norm())
     head = chain(mean=Mean(), linear=Linear(num_classes))
     layers: list[Layer] = [Plain("stem1", stem)]
-    layers += cells.make(num_layers // 3)
+    layers += cells.make_cells(num_layers // 3)
     layers.append(Plain("classify", head))
     return Model(f"AmoebaNet-D ({num_layers}, {num_filters})", image, tuple(layers))
 
@@ -106,8 +106,8 @@ def _check_size(image: Map) -> None:
 
 
 def _find_nearest_sides(side: int) -> list[int]:
-    below = side - side % TOTAL_STRIDE
-    return [size for size in (below, below + TOTAL_STRIDE) if size]
+    lower_side = side - side % TOTAL_STRIDE
+    return [multiple for multiple in (lower_side, lower_side + TOTAL_STRIDE) if multiple]
 
 
 @dataclass(slots=True)
@@ -118,51 +118,53 @@ class _Cells:
         channels: Filters of the next cell's operations.
         pool3: See `amoebanet`.
         shift: See `amoebanet`.
-        before: Channels of the outputs of the previous cell and of the cell before it.
-        reduced: Whether the previous cell is a reduction.
+        previous_channels: Channels of the outputs of the previous cell and of the cell before it.
+        previous_is_reduction: Whether the previous cell is a reduction.
     """
 
     channels: int
     pool3: Literal["avg", "max"]
     shift: bool
-    before: tuple[int, int] = (0, 0)
-    reduced: bool = False
+    previous_channels: tuple[int, int] = (0, 0)
+    previous_is_reduction: bool = False
 
-    def make(self, normal_cells: int) -> Iterator[Cell]:
+    def make_cells(self, normal_cells: int) -> Iterator[Cell]:
         """Yield all cells, with ``normal_cells`` normal ones in a row."""
-        self.before = (self.channels, self.channels)
-        yield self._cell("stem2", reduction=True)
-        yield self._cell("stem3", reduction=True)
+        self.previous_channels = (self.channels, self.channels)
+        yield self._make_cell("stem2", reduction=True)
+        yield self._make_cell("stem3", reduction=True)
         for group in (1, 3, 5):
             for index in range(normal_cells):
                 last = group == 5 and index == normal_cells - 1
-                yield self._cell(f"cell{group}_normal{index + 1}", reduction=False, last=last)
+                yield self._make_cell(f"cell{group}_normal{index + 1}", reduction=False, last=last)
             if group < 5:
-                yield self._cell(f"cell{group + 1}_reduction", reduction=True)
+                yield self._make_cell(f"cell{group + 1}_reduction", reduction=True)
 
-    def _cell(self, name: str, *, reduction: bool, last: bool = False) -> Cell:
+    def _make_cell(self, name: str, *, reduction: bool, last: bool = False) -> Cell:
         if reduction:
             self.channels *= 2
-        prepare = (_relu_conv_norm(self.channels), self._prepare_older())
-        table, concat = (REDUCTION, REDUCTION_CONCAT) if reduction else (NORMAL, NORMAL_CONCAT)
-        operations = tuple(
-            (state, self._operation(kind, 2 if reduction and state < 2 else 1))
-            for state, kind in table
+        prepare = (_make_relu_conv_norm(self.channels), self._prepare_older())
+        state_operations, concat = (
+            (REDUCTION, REDUCTION_CONCAT) if reduction else (NORMAL, NORMAL_CONCAT)
         )
-        self.before = (len(concat) * self.channels, self.before[0])
-        self.reduced = reduction
+        operations = tuple(
+            (state, self._make_operation(operation, 2 if reduction and state < 2 else 1))
+            for state, operation in state_operations
+        )
+        self.previous_channels = (len(concat) * self.channels, self.previous_channels[0])
+        self.previous_is_reduction = reduction
         return Cell(name, prepare, operations, CellOutput(concat, passes_previous=not last))
 
     def _prepare_older(self) -> Part:
         """Return the part that fits the older of a cell's two inputs to the cell's shape."""
-        if self.reduced:
-            return _factorized_reduce(self.channels, self.shift)
-        if self.before[1] != self.channels:
-            return _relu_conv_norm(self.channels)
+        if self.previous_is_reduction:
+            return _make_factorized_reduce(self.channels, self.shift)
+        if self.previous_channels[1] != self.channels:
+            return _make_relu_conv_norm(self.channels)
         return Identity()
 
-    def _operation(self, kind: str, stride: int) -> Part:
-        match kind:
+    def _make_operation(self, name: str, stride: int) -> Part:
+        match name:
             case "none":
                 return Identity()
             case "avg3":
@@ -172,29 +174,36 @@ class _Cells:
             case "max2":
                 return Pool("max", 2, 2)
             case "conv1x1":
-                return _relu_conv_norm(self.channels)
+                return _make_relu_conv_norm(self.channels)
             case "conv3x3":
-                return _bottleneck(self.channels, ((3, 3), stride))
-        assert kind == "conv1x7_7x1", kind
-        return _bottleneck(self.channels, ((1, 7), 1), ((7, 1), 1))
+                return _make_bottleneck(self.channels, ((3, 3), stride))
+        assert name == "conv1x7_7x1", name
+        return _make_bottleneck(self.channels, ((1, 7), 1), ((7, 1), 1))
 
 
-def _relu_conv_norm(filters: int) -> Chain:
+def _make_relu_conv_norm(filters: int) -> Chain:
     return chain(relu=Relu(), conv=Conv(filters), norm=Norm())
 
 
-def _bottleneck(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
+def _make_bottleneck(filters: int, *inner_convs: tuple[tuple[int, int], int]) -> Chain:
     """Return a bottleneck: 1x1, (kernel, stride) at a quarter of the width, 1x1."""
-    narrow = channels // 4
-    convs = [Conv(narrow), *(Conv(narrow, *sizes) for sizes in inner), Conv(channels)]
+    inner_filters = filters // 4
+    convs = [
+        Conv(inner_filters),
+        *(Conv(inner_filters, *kernel_and_stride) for kernel_and_stride in inner_convs),
+        Conv(filters),
+    ]
     steps: list[tuple[str, Part]] = []
     for index, conv in enumerate(convs, start=1):
         steps += [(f"relu{index}", Relu()), (f"conv{index}", conv), (f"norm{index}", Norm())]
     return Chain(tuple(steps))
 
 
-def _factorized_reduce(filters: int, shift: bool) -> Chain:
+def _make_factorized_reduce(filters: int, shift: bool) -> Chain:
     """Return two convolutions with stride 2, which halve height and width."""
-    half = filters // 2
-    halves = (("first", Conv(half, stride=2)), ("second", Conv(half, stride=2, shifted=shift)))
-    return chain(relu=Relu(), conv=Concat(halves), norm=Norm())
+    half_filters = filters // 2
+    half_convs = (
+        ("first", Conv(half_filters, stride=2)),
+        ("second", Conv(half_filters, stride=2, shifted=shift)),
+    )
+    return chain(relu=Relu(), conv=Concat(half_convs), norm=Norm())

@@ -28,10 +28,10 @@ class CountingBuilder:
     """A builder that counts parameters and multiply-adds instead of making modules."""
 
     def conv(self, conv: Conv, data: Map) -> Count:
-        weights = prod(conv.weight_shape(data))
-        output = conv.output(data)
-        bias = conv.filters if conv.bias else 0
-        return Count(weights + bias, weights * output.height * output.width)
+        weight_count = prod(conv.weight_shape(data))
+        output_map = conv.output(data)
+        bias_count = conv.filters if conv.bias else 0
+        return Count(weight_count + bias_count, weight_count * output_map.height * output_map.width)
 
     def norm(self, data: Map) -> Count:
         return Count(2 * data.channels)
@@ -52,17 +52,17 @@ class CountingBuilder:
         return Count()
 
     def linear(self, outputs: int, data: Map) -> Count:
-        weights = outputs * data.values
-        return Count(weights + outputs, weights)
+        weight_count = outputs * data.values
+        return Count(weight_count + outputs, weight_count)
 
     def chain(self, steps: Mapping[str, Count]) -> Count:
-        return _sum(steps.values())
+        return _add_counts(steps.values())
 
     def residual(self, main: Count, shortcut: Count, relu: bool) -> Count:
-        return _sum((main, shortcut))
+        return _add_counts((main, shortcut))
 
     def concat(self, branches: Mapping[str, Count]) -> Count:
-        return _sum(branches.values())
+        return _add_counts(branches.values())
 
     def cell(
         self,
@@ -70,7 +70,7 @@ class CountingBuilder:
         operations: Sequence[tuple[int, Count]],
         output: CellOutput,
     ) -> Count:
-        return _sum((*prepare, *(count for _, count in operations)))
+        return _add_counts((*prepare, *(count for _, count in operations)))
 
     def piece(self, piece: NetworkPiece) -> Count:
         return Count(piece.parameters, piece.multiply_adds)
@@ -79,7 +79,7 @@ class CountingBuilder:
 COUNTING_BUILDER: Final[Builder[Count]] = CountingBuilder()
 
 
-def _sum(counts: Iterable[Count]) -> Count:
+def _add_counts(counts: Iterable[Count]) -> Count:
     counts = tuple(counts)
     return Count(
         sum(count.parameters for count in counts), sum(count.multiply_adds for count in counts)

@@ -88,14 +88,14 @@ class Cell(Layer):
     state_output: CellOutput
 
     def output(self, flow: Flow) -> Flow:
-        states = self._states(flow)
+        states = self._compute_states(flow)
         output = concat_maps(*(states[index] for index in self.state_output.concat))
         return (output, flow[0]) if self.state_output.passes_previous else (output,)
 
     def build(self, builder: Builder[M], flow: Flow) -> M:
-        states = self._states(flow)
-        inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
-        prepare = [part.build(builder, data) for part, data in inputs]
+        states = self._compute_states(flow)
+        parts_and_maps = zip(self.prepare, (flow[0], flow[-1]), strict=True)
+        prepare = [part.build(builder, data) for part, data in parts_and_maps]
         operations = [
             (index, part.build(builder, states[index])) for index, part in self.operations
         ]
@@ -104,11 +104,11 @@ class Cell(Layer):
     def drop_name(self) -> Cell:
         return replace(self, name="")
 
-    def _states(self, flow: Flow) -> list[Map]:
-        inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
-        states = [part.output(data) for part, data in inputs]
-        pairs = zip(self.operations[::2], self.operations[1::2], strict=True)
-        for (first_index, first), (second_index, second) in pairs:
+    def _compute_states(self, flow: Flow) -> list[Map]:
+        parts_and_maps = zip(self.prepare, (flow[0], flow[-1]), strict=True)
+        states = [part.output(data) for part, data in parts_and_maps]
+        operation_pairs = zip(self.operations[::2], self.operations[1::2], strict=True)
+        for (first_index, first), (second_index, second) in operation_pairs:
             first_output = first.output(states[first_index])
             second_output = second.output(states[second_index])
             states.append(add_maps(first_output, second_output))

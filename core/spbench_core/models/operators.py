@@ -45,13 +45,13 @@ class OperatorBuilder:
         return OperatorCount(1, outputs)
 
     def chain(self, steps: Mapping[str, OperatorCount]) -> OperatorCount:
-        return _sum(steps.values())
+        return _add_counts(steps.values())
 
     def residual(self, main: OperatorCount, shortcut: OperatorCount, relu: bool) -> OperatorCount:
-        return _sum((main, shortcut, OperatorCount(1)))
+        return _add_counts((main, shortcut, OperatorCount(1)))
 
     def concat(self, branches: Mapping[str, OperatorCount]) -> OperatorCount:
-        return _sum((*branches.values(), OperatorCount(1)))
+        return _add_counts((*branches.values(), OperatorCount(1)))
 
     def cell(
         self,
@@ -59,8 +59,8 @@ class OperatorBuilder:
         operations: Sequence[tuple[int, OperatorCount]],
         output: CellOutput,
     ) -> OperatorCount:
-        sums = OperatorCount(len(operations) // 2 + 1)
-        return _sum((*prepare, *(count for _, count in operations), sums))
+        additions = OperatorCount(len(operations) // 2 + 1)
+        return _add_counts((*prepare, *(count for _, count in operations), additions))
 
     def piece(self, piece: NetworkPiece) -> OperatorCount:
         return OperatorCount(1, sum(data.values for data, _ in piece.input_maps))
@@ -69,12 +69,12 @@ class OperatorBuilder:
 def count_operators(model: Model) -> OperatorCount:
     """Count the operators of a network, and their output values for one image."""
     builder = OperatorBuilder()
-    return _sum(
+    return _add_counts(
         layer.build(builder, flow) for layer, flow in zip(model.layers, model.flows, strict=False)
     )
 
 
-def _sum(counts: Iterable[OperatorCount]) -> OperatorCount:
+def _add_counts(counts: Iterable[OperatorCount]) -> OperatorCount:
     counts = tuple(counts)
     return OperatorCount(
         sum(count.operators for count in counts), sum(count.values for count in counts)

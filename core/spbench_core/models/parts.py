@@ -156,7 +156,7 @@ class Conv(Part):
 
     def output(self, data: Map) -> Map:
         kernel, padding = (2, (0, 0)) if self.shifted else (self.kernel, self.padding)
-        return Map(self.filters, *_outputs(data, kernel, self.stride, padding))
+        return Map(self.filters, *_compute_output_size(data, kernel, self.stride, padding))
 
     def build(self, builder: Builder[M], data: Map) -> M:
         return builder.conv(self, data)
@@ -179,7 +179,7 @@ class Pool(Part):
     padding: int = 0
 
     def output(self, data: Map) -> Map:
-        size = _outputs(data, self.kernel, self.stride, (self.padding, self.padding))
+        size = _compute_output_size(data, self.kernel, self.stride, (self.padding, self.padding))
         return Map(data.channels, *size)
 
     def build(self, builder: Builder[M], data: Map) -> M:
@@ -256,7 +256,9 @@ class Linear(Part):
         return builder.linear(self.outputs, data)
 
 
-def _outputs(data: Map, kernel: Pair, stride: Pair, padding: tuple[int, int]) -> tuple[int, int]:
-    axes = zip(expand_pair(kernel), expand_pair(stride), padding, strict=True)
-    rows, cols = (Window(*axis) for axis in axes)
+def _compute_output_size(
+    data: Map, kernel: Pair, stride: Pair, padding: tuple[int, int]
+) -> tuple[int, int]:
+    args_by_axis = zip(expand_pair(kernel), expand_pair(stride), padding, strict=True)
+    rows, cols = (Window(*window_args) for window_args in args_by_axis)
     return Window2d(rows, cols).output_size(data.height, data.width)

@@ -60,14 +60,14 @@ class Proxy:
     def __str__(self) -> str:
         if self.is_original:
             return describe_model(self.model)
-        filters = ""
+        filters_text = ""
         if self.filter_divisor > 1:
-            filters = f" with 1/{self.filter_divisor} of its filters"
-        small = self.model
+            filters_text = f" with 1/{self.filter_divisor} of its filters"
+        proxy_model = self.model
         original = self.original
         return (
-            f"{len(small.layers)} of {len(original.layers)} layers of {original.name}{filters} at "
-            f"{_format_size(small)} in place of {_format_size(original)}"
+            f"{len(proxy_model.layers)} of {len(original.layers)} layers of {original.name}"
+            f"{filters_text} at {_format_size(proxy_model)} in place of {_format_size(original)}"
         )
 
 
@@ -120,12 +120,12 @@ def make_proxy(
         proxies = list(shrinker.list_proxies(divisor))
         fitting = [proxy for proxy in proxies if fits(proxy)]
         if fitting:
-            return max(fitting, key=_get_cost)
-        cheapest = min((cheapest, *proxies), key=_get_cost)
+            return max(fitting, key=_get_multiply_adds)
+        cheapest = min((cheapest, *proxies), key=_get_multiply_adds)
     return cheapest
 
 
-def _get_cost(proxy: Proxy) -> int:
+def _get_multiply_adds(proxy: Proxy) -> int:
     return proxy.multiply_adds
 
 
@@ -138,86 +138,102 @@ class _Shrinker:
         self._model = model
         self._grids = grids
         self._fused_layers = fused_layers
-        limits = (max(limit, fused_layers) for limit in (_ALL, *KEPT_LAYERS))
-        choices = (_choose_layers(model, balance, limit) for limit in limits)
-        self._choices = list(dict.fromkeys(choices))
-        self._reaches = find_reaches(model)
+        max_run_lengths = (
+            max(max_run_length, fused_layers) for max_run_length in (_ALL, *KEPT_LAYERS)
+        )
+        kept_layer_choices = (
+            _select_kept_layers(model, balance, max_run_length)
+            for max_run_length in max_run_lengths
+        )
+        self._kept_layer_choices = list(dict.fromkeys(kept_layer_choices))
+        self._reaches_by_layer = find_reaches(model)
 
     def list_proxies(self, divisor: int) -> Iterator[Proxy]:
         """Yield the proxies with a divisor of the number of filters, largest images first."""
-        for kept_layers in self._choices:
-            indices = [index for stage in kept_layers for index in stage]
+        for kept_layers in self._kept_layer_choices:
+            indices = [index for kept_in_stage in kept_layers for index in kept_in_stage]
             layers = tuple(_thin_layer(self._model.layers[index], divisor) for index in indices)
             for halvings in count():
-                small = Model(self._model.name, _halve(self._model.image, halvings), layers)
-                if not self._is_valid(small, indices, kept_layers):
+                proxy_model = Model(
+                    self._model.name, _halve_image(self._model.image, halvings), layers
+                )
+                if not self._is_valid_proxy(proxy_model, indices, kept_layers):
                     break
-                yield Proxy(small, tuple(map(len, kept_layers)), divisor, self._model)
+                yield Proxy(proxy_model, tuple(map(len, kept_layers)), divisor, self._model)
 
-    def _is_valid(self, small: Model, indices: Sequence[int], kept_layers: KeptLayers) -> bool:
+    def _is_valid_proxy(
+        self, proxy_model: Model, indices: Sequence[int], kept_layers: KeptLayers
+    ) -> bool:
         """Return whether a smaller model exists and its tiles have all halos."""
-        if small.image.height < 2 or small.image.width < 2:
+        if proxy_model.image.height < 2 or proxy_model.image.width < 2:
             return False
         try:
-            reaches = find_reaches(small)
+            reaches_by_layer = find_reaches(proxy_model)
         except ValueError:
             return False
-        if not self._can_fuse(small, kept_layers):
+        if not self._can_fuse(proxy_model, kept_layers):
             return False
-        grids = [grid for stage, grid in zip(kept_layers, self._grids, strict=True) for _ in stage]
-        originals = [self._reaches[index] for index in indices]
+        grid_by_layer = [
+            grid for stage, grid in zip(kept_layers, self._grids, strict=True) for _ in stage
+        ]
+        original_reaches_by_layer = [self._reaches_by_layer[index] for index in indices]
         return all(
-            grid.size == 1 or _has_halo(reach, original, grid)
-            for layer, original_layer, grid in zip(reaches, originals, grids, strict=True)
-            for reach, original in zip(layer, original_layer, strict=True)
+            grid.size == 1 or _has_halo(reach, original_reach, grid)
+            for layer_reaches, original_reaches, grid in zip(
+                reaches_by_layer, original_reaches_by_layer, grid_by_layer, strict=True
+            )
+            for reach, original_reach in zip(layer_reaches, original_reaches, strict=True)
         )
 
-    def _can_fuse(self, small: Model, kept_layers: KeptLayers) -> bool:
+    def _can_fuse(self, proxy_model: Model, kept_layers: KeptLayers) -> bool:
         """Return whether a spatial stage has as many layers as share a halo exchange."""
         if not self._fused_layers:
             return True
-        ranges = zip(layer_ranges(tuple(map(len, kept_layers))), self._grids, strict=True)
-        spatial = [layers for layers, grid in ranges if grid.size > 1]
+        layers_and_grids = zip(layer_ranges(tuple(map(len, kept_layers))), self._grids, strict=True)
+        spatial_layer_ranges = [layers for layers, grid in layers_and_grids if grid.size > 1]
         try:
-            check_fused_layers(small, spatial, self._fused_layers)
+            check_fused_layers(proxy_model, spatial_layer_ranges, self._fused_layers)
         except ModelError:
             return False
         return True
 
 
-def _has_halo(reach: Reach, original: Reach, grid: Grid) -> bool:
+def _has_halo(reach: Reach, original_reach: Reach, grid: Grid) -> bool:
     """Return whether tiles have the pixels that their neighbours read."""
-    rows = min(max(1, original.rows), original.data.height // grid.rows)
-    cols = min(max(1, original.cols), original.data.width // grid.cols)
-    return reach.data.height // grid.rows >= rows and reach.data.width // grid.cols >= cols
+    halo_rows = min(max(1, original_reach.rows), original_reach.data.height // grid.rows)
+    halo_cols = min(max(1, original_reach.cols), original_reach.data.width // grid.cols)
+    return (
+        reach.data.height // grid.rows >= halo_rows and reach.data.width // grid.cols >= halo_cols
+    )
 
 
-def _choose_layers(model: Model, balance: Balance, limit: int) -> KeptLayers:
-    """Keep the first ``limit`` layers of each run of equal ones, by stage."""
+def _select_kept_layers(model: Model, balance: Balance, max_run_length: int) -> KeptLayers:
+    """Keep the first ``max_run_length`` layers of each run of equal ones, by stage."""
     kept_layers: list[tuple[int, ...]] = []
     for first, last in layer_ranges(balance):
-        repeats = 0
-        stage = [first]
-        for before, index in pairwise(range(first, last)):
-            repeats = repeats + 1 if _is_repeated(model, before, index) else 0
-            if repeats < limit:
-                stage.append(index)
-        kept_layers.append(tuple(stage))
+        equal_predecessors = 0
+        kept_in_stage = [first]
+        for previous_index, index in pairwise(range(first, last)):
+            is_repeated = _is_repeated(model, previous_index, index)
+            equal_predecessors = equal_predecessors + 1 if is_repeated else 0
+            if equal_predecessors < max_run_length:
+                kept_in_stage.append(index)
+        kept_layers.append(tuple(kept_in_stage))
     return tuple(kept_layers)
 
 
-def _is_repeated(model: Model, before: int, index: int) -> bool:
+def _is_repeated(model: Model, previous_index: int, index: int) -> bool:
     """Return whether a layer equals the one before and keeps its input's shape."""
     if model.flows[index] != model.flows[index + 1]:
         return False
-    return model.layers[before].drop_name() == model.layers[index].drop_name()
+    return model.layers[previous_index].drop_name() == model.layers[index].drop_name()
 
 
-def _halve(image: Map, times: int) -> Map:
+def _halve_image(image: Map, halvings: int) -> Map:
     """Halve an image several times; an odd side stays odd."""
     height = image.height
     width = image.width
-    for _ in range(times):
+    for _ in range(halvings):
         height, width = (side // 2 | (side & 1) for side in (height, width))
     return Map(image.channels, height, width)
 
@@ -255,5 +271,5 @@ def _thin_part(part: Part, divisor: int) -> Part:
     return part
 
 
-def _divide_up(value: int, divisor: int) -> int:
-    return -(-value // divisor)
+def _divide_up(number: int, divisor: int) -> int:
+    return -(-number // divisor)

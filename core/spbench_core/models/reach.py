@@ -39,8 +39,8 @@ class ReachBuilder:
         if conv.shifted:
             return (Reach(data, 1, 1),)
         rows, cols = (
-            max(zeros, kernel - 1 - zeros)
-            for zeros, kernel in zip(conv.padding, expand_pair(conv.kernel), strict=True)
+            max(padding, kernel - 1 - padding)
+            for padding, kernel in zip(conv.padding, expand_pair(conv.kernel), strict=True)
         )
         return (Reach(data, rows, cols),)
 

@@ -33,15 +33,15 @@ def make_model(name: str, *, image_size: tuple[int, int], num_classes: int, **co
         height, width = image_size
         raise ModelError("image_size", f"an image of {height}x{width} has no pixels")
     image = Map(CHANNELS, *image_size)
-    options = {key: value for key, value in config.items() if value is not None}
+    options = {option: setting for option, setting in config.items() if setting is not None}
     if name == "amoebanet":
         return amoebanet(image, num_classes=num_classes, **options)
     if name != "resnet":
         raise ModelError("model", f"no model is called {name!r}; there are resnet and amoebanet")
     if "arch" not in options:
         return resnet(image, num_classes=num_classes, **options)
-    for key in ("version", "depth"):
-        if key in options:
-            message = f"arch {options['arch']} has a {key} of its own; leave {key} out"
-            raise ModelError(key, message)
+    for option in ("version", "depth"):
+        if option in options:
+            message = f"arch {options['arch']} has a {option} of its own; leave {option} out"
+            raise ModelError(option, message)
     return imagenet_resnet(image, num_classes=num_classes, **options)

@@ -48,7 +48,7 @@ def resnet(
     Raises:
         ModelError: There is no such version or depth, or the image is too small.
     """
-    blocks = _blocks(version, depth)
+    blocks_per_stack = _count_blocks_per_stack(version, depth)
     for side in (image.height, image.width):
         if side < MIN_SIDE:
             raise ModelError(
@@ -57,46 +57,46 @@ def resnet(
                 f"the classifier must hold a pool of {POOL}x{POOL}; "
                 f"take {MIN_SIDE} pixels or more each way",
             )
-    make = _v1 if version == 1 else _v2
-    layers = make(blocks, width, num_classes)
+    make_layers = _make_v1_layers if version == 1 else _make_v2_layers
+    layers = make_layers(blocks_per_stack, width, num_classes)
     return Model(f"ResNet-{depth} v{version}", image, tuple(layers))
 
 
-def _blocks(version: int, depth: int) -> int:
+def _count_blocks_per_stack(version: int, depth: int) -> int:
     """Return the blocks of each stack."""
     if version not in LAYERS_PER_BLOCK:
         raise ModelError("version", f"there is no ResNet version {version}; there are 1 and 2")
-    step = STACKS * LAYERS_PER_BLOCK[version]
-    blocks, remainder = divmod(depth - 2, step)
+    depth_step = STACKS * LAYERS_PER_BLOCK[version]
+    blocks, remainder = divmod(depth - 2, depth_step)
     if remainder or blocks < 1:
-        below = 2 + step * max(1, blocks)
-        nearest = [below] if blocks < 1 else [below, below + step]
+        lower_depth = 2 + depth_step * max(1, blocks)
+        nearest_depths = [lower_depth] if blocks < 1 else [lower_depth, lower_depth + depth_step]
         raise ModelError(
             "depth",
-            f"ResNet v{version} has no depth {depth}; its depths are {step}n+2, "
-            f"the nearest {' and '.join(map(str, nearest))}",
+            f"ResNet v{version} has no depth {depth}; its depths are {depth_step}n+2, "
+            f"the nearest {' and '.join(map(str, nearest_depths))}",
         )
     return blocks
 
 
-def _stem(width: int) -> Plain:
+def _make_stem(width: int) -> Plain:
     return Plain("stem", chain(conv=Conv(width, 3, bias=True), norm=Norm(), relu=Relu()))
 
 
-def _v1(blocks: int, width: int, num_classes: int) -> list[Layer]:
-    layers: list[Layer] = [_stem(width)]
+def _make_v1_layers(blocks_per_stack: int, width: int, num_classes: int) -> list[Layer]:
+    layers: list[Layer] = [_make_stem(width)]
     for stack in range(STACKS):
         filters = width << stack
-        for block in range(blocks):
-            halves = stack > 0 and block == 0
-            main = _basic(filters, 2 if halves else 1)
-            shortcut: Part = Conv(filters, stride=2, bias=True) if halves else Identity()
-            layers.append(Plain(_name(stack, block), Residual(main, shortcut, relu=True)))
-    layers.append(Plain("head", _classifier(num_classes)))
+        for block in range(blocks_per_stack):
+            halves_size = stack > 0 and block == 0
+            main = _make_basic_branch(filters, 2 if halves_size else 1)
+            shortcut: Part = Conv(filters, stride=2, bias=True) if halves_size else Identity()
+            layers.append(Plain(_name_block(stack, block), Residual(main, shortcut, relu=True)))
+    layers.append(Plain("head", _make_classifier(num_classes)))
     return layers
 
 
-def _basic(filters: int, stride: int) -> Chain:
+def _make_basic_branch(filters: int, stride: int) -> Chain:
     """Return the main branch of a block of version 1."""
     return chain(
         conv1=Conv(filters, 3, stride, bias=True),
@@ -107,42 +107,48 @@ def _basic(filters: int, stride: int) -> Chain:
     )
 
 
-def _v2(blocks: int, width: int, num_classes: int) -> list[Layer]:
-    layers: list[Layer] = [_stem(width)]
-    narrow = width
-    wide = 4 * width
+def _make_v2_layers(blocks_per_stack: int, width: int, num_classes: int) -> list[Layer]:
+    layers: list[Layer] = [_make_stem(width)]
+    inner_filters = width
+    outer_filters = 4 * width
     for stack in range(STACKS):
-        for block in range(blocks):
+        for block in range(blocks_per_stack):
             stride = 2 if stack > 0 and block == 0 else 1
-            main = _bottleneck(narrow, wide, stride, activated=stack == 0 and block == 0)
-            shortcut: Part = Conv(wide, stride=stride, bias=True) if block == 0 else Identity()
-            layers.append(Plain(_name(stack, block), Residual(main, shortcut)))
-        narrow, wide = wide, 2 * wide
-    head = Chain((("norm", Norm()), ("relu", Relu()), *_classifier(num_classes).steps))
+            main = _make_bottleneck_branch(
+                inner_filters, outer_filters, stride, activated=stack == 0 and block == 0
+            )
+            shortcut: Part = (
+                Conv(outer_filters, stride=stride, bias=True) if block == 0 else Identity()
+            )
+            layers.append(Plain(_name_block(stack, block), Residual(main, shortcut)))
+        inner_filters, outer_filters = outer_filters, 2 * outer_filters
+    head = Chain((("norm", Norm()), ("relu", Relu()), *_make_classifier(num_classes).steps))
     layers.append(Plain("head", head))
     return layers
 
 
-def _bottleneck(narrow: int, wide: int, stride: int, activated: bool) -> Chain:
+def _make_bottleneck_branch(
+    inner_filters: int, outer_filters: int, stride: int, activated: bool
+) -> Chain:
     """Return a block's main branch; an activated input needs no norm."""
-    before = () if activated else (("norm1", Norm()), ("relu1", Relu()))
-    after = chain(
-        conv1=Conv(narrow, 3, stride, bias=True),
+    norm_steps = () if activated else (("norm1", Norm()), ("relu1", Relu()))
+    conv_steps = chain(
+        conv1=Conv(inner_filters, 3, stride, bias=True),
         norm2=Norm(),
         relu2=Relu(),
-        conv2=Conv(narrow, 3, bias=True),
+        conv2=Conv(inner_filters, 3, bias=True),
         norm3=Norm(),
         relu3=Relu(),
-        conv3=Conv(wide, bias=True),
+        conv3=Conv(outer_filters, bias=True),
     )
-    return Chain((*before, *after.steps))
+    return Chain((*norm_steps, *conv_steps.steps))
 
 
-def _classifier(num_classes: int) -> Chain:
+def _make_classifier(num_classes: int) -> Chain:
     return chain(pool=Pool("avg", POOL, POOL), flatten=Flatten(), linear=Linear(num_classes))
 
 
-def _name(stack: int, block: int) -> str:
+def _name_block(stack: int, block: int) -> str:
     return f"stack{stack + 1}_block{block + 1}"
 
 
@@ -176,24 +182,26 @@ def imagenet_resnet(image: Map, *, arch: str, num_classes: int = 1000, width: in
         for block in range(blocks):
             stride = 2 if stack > 0 and block == 0 else 1
             name = f"stack{stack + 1}_block{block + 1}"
-            layers.append(Plain(name, _imagenet_block(width << stack, stride, first=block == 0)))
+            layers.append(
+                Plain(name, _make_imagenet_block(width << stack, stride, first=block == 0))
+            )
     layers.append(Plain("head", chain(mean=Mean(), linear=Linear(num_classes))))
     return Model(arch, image, tuple(layers))
 
 
-def _imagenet_block(narrow: int, stride: int, first: bool) -> Residual:
-    wide = 4 * narrow
+def _make_imagenet_block(inner_filters: int, stride: int, first: bool) -> Residual:
+    outer_filters = 4 * inner_filters
     main = chain(
-        conv1=Conv(narrow),
+        conv1=Conv(inner_filters),
         norm1=Norm(),
         relu1=Relu(),
-        conv2=Conv(narrow, 3, stride),
+        conv2=Conv(inner_filters, 3, stride),
         norm2=Norm(),
         relu2=Relu(),
-        conv3=Conv(wide),
+        conv3=Conv(outer_filters),
         norm3=Norm(),
     )
     shortcut: Part = Identity()
     if first:
-        shortcut = chain(conv=Conv(wide, stride=stride), norm=Norm())
+        shortcut = chain(conv=Conv(outer_filters, stride=stride), norm=Norm())
     return Residual(main, shortcut, relu=True)

@@ -137,16 +137,18 @@ def find_routes(
             through the stages in between; None: all pairs.
     """
     layer_stages = [stage for stage, (first, last) in enumerate(stages) for _ in range(first, last)]
-    tensors: dict[tuple[int, int], list[int]] = {}
-    for number, (maker, readers) in enumerate(zip(table.makers, table.readers, strict=True)):
-        users = dict.fromkeys(layer_stages[layer] for layer in (maker, *readers))
-        for ends in pairwise(users):
-            is_direct = direct is None or ends in direct
-            for hop in [ends] if is_direct else pairwise(range(ends[0], ends[1] + 1)):
-                tensors.setdefault(hop, []).append(number)
-    routes = tuple(Route(*hop, tuple(tensors[hop])) for hop in sorted(tensors))
+    tensors_by_hop: dict[tuple[int, int], list[int]] = {}
+    for tensor, (maker, readers) in enumerate(zip(table.makers, table.readers, strict=True)):
+        using_stages = dict.fromkeys(layer_stages[layer] for layer in (maker, *readers))
+        for source_and_target in pairwise(using_stages):
+            is_direct = direct is None or source_and_target in direct
+            source, target = source_and_target
+            hops = [source_and_target] if is_direct else pairwise(range(source, target + 1))
+            for hop in hops:
+                tensors_by_hop.setdefault(hop, []).append(tensor)
+    routes = tuple(Route(*hop, tuple(tensors_by_hop[hop])) for hop in sorted(tensors_by_hop))
     return StageRoutes(table, tuple(stages), routes)
 
 
 def _list_tensors(routes: Sequence[Route]) -> tuple[int, ...]:
-    return tuple(sorted(number for route in routes for number in route.tensors))
+    return tuple(sorted(tensor for route in routes for tensor in route.tensors))

@@ -42,9 +42,9 @@ def group_layers(model: Model, first: int, last: int, fused_layers: int) -> tupl
 
     The model's last layer is in no group, because it turns the whole map into a vector.
     """
-    end = min(last, len(model.layers) - 1)
-    starts = range(first, end, fused_layers)
-    return tuple(range(start, min(start + fused_layers, end)) for start in starts)
+    last_fusible = min(last, len(model.layers) - 1)
+    starts = range(first, last_fusible, fused_layers)
+    return tuple(range(start, min(start + fused_layers, last_fusible)) for start in starts)
 
 
 def check_fused_layers(model: Model, stages: Sequence[tuple[int, int]], fused_layers: int) -> None:
