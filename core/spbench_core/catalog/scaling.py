@@ -84,8 +84,8 @@ def choose_scaled_param(target: ScalingTarget, names: tuple[str, ...]) -> str:
     """
     if target.param is None or target.param in names:
         return target.param or (names[0] if names else "")
-    follows = f"{', '.join(names)} can" if names else "no parameter does"
-    raise ScalingError(f"{target.param} does not follow the number of ranks: {follows}")
+    hint = f"{', '.join(names)} can" if names else "no parameter does"
+    raise ScalingError(f"{target.param} does not follow the number of ranks: {hint}")
 
 
 def scale_exactly(name: str, value: int, factor: int, divisor: int) -> int:

@@ -78,10 +78,11 @@ def resolve_tiles(params: Params) -> Params:
         )
     transport = params["transport"]
     device = params["device"]
-    needed = TRANSPORT_DEVICES.get(transport, device)
-    if device not in ("auto", needed):
+    transport_device = TRANSPORT_DEVICES.get(transport, device)
+    if device not in ("auto", transport_device):
         raise ParamError(
-            "transport", f"transport {transport} carries data of device {needed}, not of {device}"
+            "transport",
+            f"transport {transport} carries data of device {transport_device}, not of {device}",
         )
     return params
 
@@ -93,8 +94,8 @@ def read_grid(params: Params) -> Grid:
 
 def _resolve_grid(params: Params) -> Params:
     method = params["slice_method"]
-    expected = None if params["grid"] is None else read_grid(params)
-    grid = resolve_grid(params["num_spatial_parts"], method, expected)
+    given_grid = None if params["grid"] is None else read_grid(params)
+    grid = resolve_grid(params["num_spatial_parts"], method, given_grid)
     return params | {
         "grid": str(grid),
         "num_spatial_parts": grid.size,
@@ -147,8 +148,8 @@ def resolve_kernel(params: Params) -> Params:
     padding = params["padding"]
     if padding is None:
         dilation = parse_pair(params["dilation"])
-        axes = zip(kernel, dilation, strict=True)
-        rows, cols = (step * (taps - 1) // 2 for taps, step in axes)
+        taps_and_steps = zip(kernel, dilation, strict=True)
+        rows, cols = (step * (taps - 1) // 2 for taps, step in taps_and_steps)
         padding = format_pair((rows, cols))
     params = params | {"kernel": format_pair(kernel), "padding": padding}
     try:
@@ -160,8 +161,10 @@ def resolve_kernel(params: Params) -> Params:
 
 def read_window(params: Params) -> Window2d:
     """Return the window that complete parameters describe."""
-    pairs = (parse_pair(params[name], 0) for name in ("kernel", "stride", "padding", "dilation"))
-    rows, cols = zip(*pairs, strict=True)
+    row_and_col_pairs = (
+        parse_pair(params[name], 0) for name in ("kernel", "stride", "padding", "dilation")
+    )
+    rows, cols = zip(*row_and_col_pairs, strict=True)
     return Window2d(Window(*rows), Window(*cols))
 
 
@@ -212,15 +215,15 @@ def _resolve_kernel_size(params: Params) -> tuple[int, int]:
         )
     if kernel is not None and halo_len is None and not (one_row or one_col):
         return parse_pair(kernel)
-    side = 2 * (halo_len or 1) + 1
-    size = (1 if one_row else side, 1 if one_col else side)
-    if kernel is not None and parse_pair(kernel) != size:
+    kernel_side = 2 * (halo_len or 1) + 1
+    kernel_size = (1 if one_row else kernel_side, 1 if one_col else kernel_side)
+    if kernel is not None and parse_pair(kernel) != kernel_size:
         raise ParamError(
             "kernel",
-            f"kernel {kernel} is not the {size[0]}x{size[1]} that halo_len "
+            f"kernel {kernel} is not the {kernel_size[0]}x{kernel_size[1]} that halo_len "
             f"{halo_len or 1} makes; give one of the two",
         )
-    return size
+    return kernel_size
 
 
 def scale_tiles(values: Params, params: Params, target: ScalingTarget) -> Params:
@@ -233,9 +236,9 @@ def scale_tiles(values: Params, params: Params, target: ScalingTarget) -> Params
     """
     choose_scaled_param(target, ("num_spatial_parts",))
     method = params["slice_method"]
-    tiles = {"num_spatial_parts": target.ranks, "slice_method": method, "grid": None}
+    tile_params = {"num_spatial_parts": target.ranks, "slice_method": method, "grid": None}
     if target.work == "strong":
-        return values | tiles
+        return values | tile_params
     base_grid = read_grid(params)
     try:
         grid = resolve_grid(target.ranks, method, None)
@@ -244,7 +247,7 @@ def scale_tiles(values: Params, params: Params, target: ScalingTarget) -> Params
     height, width = parse_pair(params["image_size"])
     rows = scale_exactly("the image's height", height, grid.rows, base_grid.rows)
     cols = scale_exactly("the image's width", width, grid.cols, base_grid.cols)
-    return values | tiles | {"image_size": str(format_pair((rows, cols)))}
+    return values | tile_params | {"image_size": str(format_pair((rows, cols)))}
 
 
 def scale_exchange(values: Params, params: Params, target: ScalingTarget) -> Params:

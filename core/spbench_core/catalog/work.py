@@ -72,10 +72,10 @@ def make_estimate(
         cls: The dataclass of the parameters.
         estimate: Returns the work for an instance of it and a number of ranks.
     """
-    return partial(_estimate, cls, estimate)
+    return partial(_estimate_work, cls, estimate)
 
 
-def _estimate(
+def _estimate_work(
     cls: type[ParamsT], estimate: Callable[[ParamsT, int], Work | None], params: Params, np: int
 ) -> Work | None:
     return estimate(read_params(cls, params), np)
