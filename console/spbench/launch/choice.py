@@ -38,8 +38,8 @@ class LaunchChoice:
     def title(self) -> str:
         """The chosen hosts and launcher in short; empty without a choice."""
         hosts = self.hostfile.name if self.hostfile is not None else self.hosts
-        parts = (("hosts", hosts), ("launcher", self.launcher), ("assumed", self.assume))
-        return "  ".join(f"{label}: {name}" for label, name in parts if name)
+        labels_and_names = (("hosts", hosts), ("launcher", self.launcher), ("assumed", self.assume))
+        return "  ".join(f"{label}: {name}" for label, name in labels_and_names if name)
 
     def replace_hosts(self, other: LaunchChoice) -> LaunchChoice:
         """Return this choice with the hosts of another."""
@@ -54,12 +54,12 @@ class LaunchChoice:
         """Return command-line arguments that make this choice."""
         args: list[str] = []
         for option in fields(self):
-            flag = f"--{option.name.replace('_', '-')}"
+            option_flag = f"--{option.name.replace('_', '-')}"
             setting = getattr(self, option.name)
             if setting is True:
-                args.append(flag)
+                args.append(option_flag)
             elif setting not in (None, False):
-                args += [flag, str(setting)]
+                args += [option_flag, str(setting)]
         return args
 
 

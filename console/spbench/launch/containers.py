@@ -30,53 +30,70 @@ def build_container_prefix(container: str | Container | None) -> tuple[str, ...]
         UsageError: A prefix cannot be split into words, or the working folder was deleted.
     """
     if isinstance(container, Container):
-        folder = _working_folder()
-        return _RUNTIMES[container.runtime](container, _mounts(container, folder), folder)
+        folder = _find_working_folder()
+        return _RUNTIMES[container.runtime](container, _list_mounts(container, folder), folder)
     try:
         return tuple(shlex.split(container or ""))
     except ValueError as error:
         raise UsageError(f"launch.container: {container!r}: {error}") from None
 
 
-def _working_folder() -> str:
+def _find_working_folder() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
         raise UsageError("the folder in which you are was deleted; go to another one") from None
 
 
-def _mounts(container: Container, folder: str) -> Sequence[str]:
-    configured = tuple(mount if ":" in mount else f"{mount}:{mount}" for mount in container.mounts)
-    targets = {mount.split(":")[1] for mount in configured}
-    default = (f"{path}:{path}" for path in dict.fromkeys((folder, "/tmp")) if path not in targets)
-    return (*default, *configured)
+def _list_mounts(container: Container, folder: str) -> Sequence[str]:
+    configured_mounts = tuple(
+        mount if ":" in mount else f"{mount}:{mount}" for mount in container.mounts
+    )
+    target_paths = {mount.split(":")[1] for mount in configured_mounts}
+    default_mounts = (
+        f"{path}:{path}" for path in dict.fromkeys((folder, "/tmp")) if path not in target_paths
+    )
+    return (*default_mounts, *configured_mounts)
 
 
-def _apptainer(container: Container, mounts: Sequence[str], folder: str) -> tuple[str, ...]:
+def _build_apptainer_prefix(
+    container: Container, mounts: Sequence[str], folder: str
+) -> tuple[str, ...]:
     """Return ``apptainer exec``, which shares namespaces and environment by default."""
-    binds = [arg for mount in (*mounts, "/dev/shm:/dev/shm") for arg in ("--bind", mount)]
-    return ("apptainer", "exec", *binds, "--pwd", folder, *container.args, container.image)
+    bind_options = [arg for mount in (*mounts, "/dev/shm:/dev/shm") for arg in ("--bind", mount)]
+    return ("apptainer", "exec", *bind_options, "--pwd", folder, *container.args, container.image)
 
 
-def _podman(container: Container, mounts: Sequence[str], folder: str) -> tuple[str, ...]:
+def _build_podman_prefix(
+    container: Container, mounts: Sequence[str], folder: str
+) -> tuple[str, ...]:
     """Return ``podman run``. Without root, the user inside is the one outside."""
-    user = () if os.geteuid() == 0 else ("--userns=keep-id",)
-    args = ("podman", "run", "--rm", "--env-host", *_SHARED, *user)
-    return (*args, *_volumes(mounts), "--workdir", folder, *container.args, container.image)
+    user_options = () if os.geteuid() == 0 else ("--userns=keep-id",)
+    options = ("podman", "run", "--rm", "--env-host", *_SHARED, *user_options)
+    return (
+        *options,
+        *_build_volume_options(mounts),
+        "--workdir",
+        folder,
+        *container.args,
+        container.image,
+    )
 
 
-def _docker(container: Container, mounts: Sequence[str], folder: str) -> tuple[str, ...]:
+def _build_docker_prefix(
+    container: Container, mounts: Sequence[str], folder: str
+) -> tuple[str, ...]:
     """Return ``docker run`` in a shell, which lists the names of a rank's variables."""
-    args = ("--rm", *_SHARED, *_volumes(mounts), "--workdir", folder)
-    return ("sh", "-c", _DOCKER, "spbench-docker", *args, *container.args, container.image)
+    options = ("--rm", *_SHARED, *_build_volume_options(mounts), "--workdir", folder)
+    return ("sh", "-c", _DOCKER, "spbench-docker", *options, *container.args, container.image)
 
 
-def _volumes(mounts: Sequence[str]) -> Sequence[str]:
+def _build_volume_options(mounts: Sequence[str]) -> Sequence[str]:
     return [arg for mount in mounts for arg in ("--volume", mount)]
 
 
 _RUNTIMES: dict[str, Callable[[Container, Sequence[str], str], tuple[str, ...]]] = {
-    "apptainer": _apptainer,
-    "podman": _podman,
-    "docker": _docker,
+    "apptainer": _build_apptainer_prefix,
+    "podman": _build_podman_prefix,
+    "docker": _build_docker_prefix,
 }

@@ -146,9 +146,9 @@ def _run_probe(
     answer = parse_probe(stdout)
     if answer is not None:
         return answer
-    last = (stderr.strip().splitlines() or ["it printed nothing"])[-1]
+    last_line = (stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise MissingError(
-        f"{python} cannot be asked for its MPI library, exit status {status}: {last}; "
+        f"{python} cannot be asked for its MPI library, exit status {status}: {last_line}; "
         f"check launch.python, launch.setup and launch.container"
     )
 
@@ -172,17 +172,17 @@ def _read_probe_output(
             stdout, stderr = process.communicate(timeout=timeout_seconds)
         finally:
             _running_probes.discard(process)
-            _kill(process)
+            _kill_probe_session(process)
     return process.returncode, stdout, stderr
 
 
 def abandon_probes() -> None:
     """End the probes that other threads wait for, which raise MissingError there."""
     for process in tuple(_running_probes):
-        _kill(process)
+        _kill_probe_session(process)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _kill_probe_session(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -198,31 +198,33 @@ def find_launcher(
     Raises:
         MissingError: No launcher is installed. The message lists the searched folders.
     """
-    folder = _find_interpreter_folder(settings)
+    interpreter_folder = _find_interpreter_folder(settings)
     if settings.launcher != "auto":
-        return _find_named(settings.launcher, env, folder)
+        return _find_named(settings.launcher, env, interpreter_folder)
 
     names = list_launchers(library.name) if library else LAUNCHERS
     names = (*names, *_list_batch_launchers(env))
     candidates = chain(names, _list_plugin_launchers(library))
-    installed = next(
-        filter(None, (_find_installed(name, env, folder) for name in candidates)), None
+    installed_launcher = next(
+        filter(None, (_find_installed(name, env, interpreter_folder) for name in candidates)), None
     )
-    if installed is None:
-        raise MissingError(_none_installed_message(names, library, env, folder))
-    return installed
+    if installed_launcher is None:
+        raise MissingError(_format_none_installed(names, library, env, interpreter_folder))
+    return installed_launcher
 
 
 def _find_named(name: str, env: Mapping[str, str], folder: Path) -> InstalledLauncher:
-    installed = _find_installed(name, env, folder)
-    if installed is None:
-        others = [other for other in list_launcher_names() if _find_installed(other, env, folder)]
+    installed_launcher = _find_installed(name, env, folder)
+    if installed_launcher is None:
+        other_names = [
+            other for other in list_launcher_names() if _find_installed(other, env, folder)
+        ]
         raise MissingError(
             f"launcher {name} is not installed: looked {_describe_search(env, folder)}"
             f"{_describe_rejected(name, env, folder)}; "
-            f"installed: {', '.join(others) or 'none'}"
+            f"installed: {', '.join(other_names) or 'none'}"
         )
-    return installed
+    return installed_launcher
 
 
 def _list_batch_launchers(env: Mapping[str, str]) -> Iterator[str]:
@@ -279,11 +281,11 @@ def _find_interpreter_folder(settings: LaunchSettings) -> Path:
 
 
 def _describe_search(env: Mapping[str, str], folder: Path) -> str:
-    first = f"in {env['MV2_HOME']}/bin, " if env.get("MV2_HOME") else ""
-    return f"{first}in {folder} and in PATH"
+    home_text = f"in {env['MV2_HOME']}/bin, " if env.get("MV2_HOME") else ""
+    return f"{home_text}in {folder} and in PATH"
 
 
-def _none_installed_message(
+def _format_none_installed(
     names: tuple[str, ...], library: MpiLibrary | None, env: Mapping[str, str], folder: Path
 ) -> str:
     library_text = f" for {library.title}" if library else ""
@@ -338,7 +340,9 @@ def find_assumed_launcher(settings: LaunchSettings, library: MpiLibrary) -> Inst
 def _list_launchers_of_version(library: MpiLibrary) -> tuple[str, ...]:
     major = int(re.sub(r"\D.*", "", library.version_text.rpartition(" ")[2]))
     names = list_launchers(library.name)
-    dropped_in = {name: load_traits(name).dropped_in.get(library.name, inf) for name in names}
-    included = [name for name in names if major < dropped_in[name]]
+    dropping_version_by_name = {
+        name: load_traits(name).dropped_in.get(library.name, inf) for name in names
+    }
+    included_names = [name for name in names if major < dropping_version_by_name[name]]
     # a launcher that a later version dropped was the library's preferred one until then
-    return tuple(sorted(included, key=dropped_in.__getitem__))
+    return tuple(sorted(included_names, key=dropping_version_by_name.__getitem__))

@@ -46,9 +46,14 @@ class _Rejection:
 def needs_gpu(case: Case) -> bool:
     """Whether a case can run only on GPUs."""
     params = case.params
-    on_gpu = TRANSPORT_DEVICES.get(params.get("transport", "")) == "cuda"
-    copied = params.get("path") in _GPU_PATHS
-    return params.get("device") == "cuda" or on_gpu or copied or needs_exclusive_gpu(case)
+    has_gpu_transport = TRANSPORT_DEVICES.get(params.get("transport", "")) == "cuda"
+    copies_gpu_memory = params.get("path") in _GPU_PATHS
+    return (
+        params.get("device") == "cuda"
+        or has_gpu_transport
+        or copies_gpu_memory
+        or needs_exclusive_gpu(case)
+    )
 
 
 def may_use_gpu(case: Case) -> bool:
@@ -89,7 +94,7 @@ async def check_gpus(
     Raises:
         MissingError: The message lists the cases, the hosts and the reasons.
     """
-    pending = [
+    unchecked_launches = [
         (job, launch)
         for job, launch, hosts in jobs
         if any(map(needs_gpu, job.cases))
@@ -98,20 +103,30 @@ async def check_gpus(
         and not may_choose_hosts(job.settings, hosts, env)
     ]
     rejections: dict[str, _Rejection] = {}
-    answers: dict[str, Mapping[str, HostFacts]] = dict(host_facts or {})
-    for job, launch in pending:
-        key = survey_key(job.settings)
-        if key not in answers:
-            same_key = [other for other in pending if survey_key(other[0].settings) == key]
-            answers[key] = await _survey_remote(same_key, job.settings, env, progress)
+    facts_by_host_by_key: dict[str, Mapping[str, HostFacts]] = dict(host_facts or {})
+    for job, launch in unchecked_launches:
+        settings_key = survey_key(job.settings)
+        if settings_key not in facts_by_host_by_key:
+            launches_with_key = [
+                launch_to_query
+                for launch_to_query in unchecked_launches
+                if survey_key(launch_to_query[0].settings) == settings_key
+            ]
+            facts_by_host_by_key[settings_key] = await _survey_remote(
+                launches_with_key, job.settings, env, progress
+            )
         for host, ranks in _group_ranks(job, launch).items():
-            facts = launch.library if _is_here(host) else answers[key].get(host)
+            facts = (
+                launch.library if _is_here(host) else facts_by_host_by_key[settings_key].get(host)
+            )
             if facts is None or facts.gpus is None:
                 continue
             gpus = _drop_visible_devices(facts.gpus, host, job.settings, env)
             for case in filter(needs_gpu, job.cases):
                 exclusive = not job.settings.oversubscribe
-                for reason, remedy in _find_reasons(case, facts, gpus, ranks, exclusive=exclusive):
+                for reason, remedy in _find_reasons_and_remedies(
+                    case, facts, gpus, ranks, exclusive=exclusive
+                ):
                     rejection = rejections.setdefault(reason, _Rejection(remedy))
                     rejection.cases[case.name] = None
                     rejection.hosts[host] = None
@@ -132,10 +147,10 @@ async def _survey_remote(
 ) -> dict[str, HostFacts]:
     """Query the hosts of jobs, except this machine, and return the answers by host."""
     hosts = {host: None for job, launch in jobs for host in _group_ranks(job, launch)}
-    remote = [host for host in hosts if not _is_here(host)]
-    if not remote:
+    remote_hosts = [host for host in hosts if not _is_here(host)]
+    if not remote_hosts:
         return {}
-    answers = [facts async for facts in survey_hosts(remote, settings, env, progress)]
+    answers = [facts async for facts in survey_hosts(remote_hosts, settings, env, progress)]
     return {facts.host: facts for facts in answers if facts.cores is not None}
 
 
@@ -147,11 +162,11 @@ def _group_ranks(job: Job, launch: Launch) -> dict[str, list[int]]:
     """Return the ranks of a job by host."""
     if not launch.placement:
         return {_HERE: list(range(job.np))}
-    hosts: dict[str, list[int]] = {}
-    ranks = iter(range(job.np))
+    ranks_by_host: dict[str, list[int]] = {}
+    following_ranks = iter(range(job.np))
     for block in launch.placement:  # a host with two adapters has two blocks
-        hosts.setdefault(block.host, []).extend(islice(ranks, block.count))
-    return hosts
+        ranks_by_host.setdefault(block.host, []).extend(islice(following_ranks, block.count))
+    return ranks_by_host
 
 
 def _drop_visible_devices(
@@ -162,14 +177,16 @@ def _drop_visible_devices(
     A setup line, or a wrapper of the container or interpreter, may give each rank its own GPU.
     The single process that answered the survey then sees none, or always the first.
     """
-    in_ranks = settings.env.get(VISIBLE_DEVICES, env.get(VISIBLE_DEVICES))
-    unchanged = gpus.visible == in_ranks or (in_ranks is None and not _is_here(host))
+    devices_in_ranks = settings.env.get(VISIBLE_DEVICES, env.get(VISIBLE_DEVICES))
+    unchanged = gpus.visible == devices_in_ranks or (
+        devices_in_ranks is None and not _is_here(host)
+    )
     if unchanged and not settings.setup and not settings.container:
         return gpus
     return replace(gpus, visible=None)
 
 
-def _find_reasons(
+def _find_reasons_and_remedies(
     case: Case,
     host_facts: MpiLibrary | HostFacts,
     gpus: HostGpus,
@@ -194,38 +211,40 @@ def _find_reasons(
         return
 
     device_ids = params.get("device_ids")
-    available = min(gpus.usable, len(device_ids or range(gpus.usable)))
-    if gpu_ranks > available and needs_exclusive_gpu(case):
-        origin = " of device_ids" if available < gpus.usable else ""
-        shared = f"{format_quantity(available, 'GPU')}{origin}"
-        reason = f"{gpu_ranks} ranks share {shared}, and nccl needs one for each rank"
+    available_gpus = min(gpus.usable, len(device_ids or range(gpus.usable)))
+    if gpu_ranks > available_gpus and needs_exclusive_gpu(case):
+        origin = " of device_ids" if available_gpus < gpus.usable else ""
+        shared_text = f"{format_quantity(available_gpus, 'GPU')}{origin}"
+        reason = f"{gpu_ranks} ranks share {shared_text}, and nccl needs one for each rank"
         yield reason, f"start fewer ranks a host (ranks_per_host), or {_ELSEWHERE}"
-    elif gpu_ranks > available and exclusive:
+    elif gpu_ranks > available_gpus and exclusive:
         reason = (
             f"{gpu_ranks} devices are wanted, one for each rank, and "
-            f"{format_quantity(available, 'GPU')} available"
+            f"{format_quantity(available_gpus, 'GPU')} available"
         )
         yield reason, f"plan for fewer devices, set launch.oversubscribe to true, or {_ELSEWHERE}"
 
-    visible = format_quantity(gpus.usable, "GPU")
-    name = "device_ids" if device_ids else "gpus"
-    numbers = params.get(name) or ()
-    if (name == "device_ids" or len(numbers) > 1) and max(numbers) >= gpus.usable:
-        reason = f"{name} names GPU {max(numbers)}, and a rank sees {visible}"
+    visible_text = format_quantity(gpus.usable, "GPU")
+    param = "device_ids" if device_ids else "gpus"
+    gpu_indices = params.get(param) or ()
+    if (param == "device_ids" or len(gpu_indices) > 1) and max(gpu_indices) >= gpus.usable:
+        reason = f"{param} names GPU {max(gpu_indices)}, and a rank sees {visible_text}"
         yield reason, "name GPUs from 0 up that are there"
     if params.get("path") == _PEER and gpus.usable < 2:
-        reason = f"path peer needs two GPUs, and a rank sees {visible}"
+        reason = f"path peer needs two GPUs, and a rank sees {visible_text}"
         yield reason, f"take path device, or {_ELSEWHERE}"
 
 
 def _format_rejections(rejections: Mapping[str, _Rejection]) -> str:
     messages = []
     for reason, rejection in islice(rejections.items(), _MAX_REASONS):
-        cases = list(rejection.cases)
-        more = f" and {len(cases) - _MAX_CASES} more" if len(cases) > _MAX_CASES else ""
-        hosts = _HERE if _HERE in rejection.hosts else fold(tuple(rejection.hosts))
-        names = f"{', '.join(cases[:_MAX_CASES])}{more}"
-        messages.append(f"{names} on {hosts}: {reason} ({rejection.remedy})")
-    hidden = len(rejections) - _MAX_REASONS
-    others = f"; nor others ({hidden} reasons)" if hidden > 0 else ""
-    return f"cannot run {'; nor '.join(messages)}{others}"
+        case_names = list(rejection.cases)
+        more_text = (
+            f" and {len(case_names) - _MAX_CASES} more" if len(case_names) > _MAX_CASES else ""
+        )
+        hosts_text = _HERE if _HERE in rejection.hosts else fold(tuple(rejection.hosts))
+        cases_text = f"{', '.join(case_names[:_MAX_CASES])}{more_text}"
+        messages.append(f"{cases_text} on {hosts_text}: {reason} ({rejection.remedy})")
+    hidden_reasons = len(rejections) - _MAX_REASONS
+    others_text = f"; nor others ({hidden_reasons} reasons)" if hidden_reasons > 0 else ""
+    return f"cannot run {'; nor '.join(messages)}{others_text}"

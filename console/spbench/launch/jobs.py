@@ -116,9 +116,9 @@ class Launch:
         if get_traits(self.launcher).places_ranks and self.spec.settings.bind == "auto":
             requested["bind"] = None  # the cluster's own policy
         env = {**self.command.env, **self.spec.rank_env}
-        disabled_by = (f"{name}={env[name]}" for name in _PINNING if env.get(name) in _OFF)
+        disabling_variables = (f"{name}={env[name]}" for name in _PINNING if env.get(name) in _OFF)
         return requested | {
-            "undone_by": next(disabled_by, None),
+            "undone_by": next(disabling_variables, None),
             "variables": [*self.spec.hidden_env],
         }
 
@@ -136,8 +136,8 @@ def uses_relays(settings: LaunchSettings, np: int, placement: Sequence[RankBlock
     """
     if settings.fan_in != "auto":
         return settings.fan_in == "node"
-    one_per_node = bool(placement) and np == len(count_ranks_by_host(placement))
-    return np > MAX_DIRECT_RANKS and not one_per_node
+    has_one_rank_per_node = bool(placement) and np == len(count_ranks_by_host(placement))
+    return np > MAX_DIRECT_RANKS and not has_one_rank_per_node
 
 
 def count_connections(settings: LaunchSettings, np: int, placement: Sequence[RankBlock]) -> int:
@@ -148,22 +148,22 @@ def count_connections(settings: LaunchSettings, np: int, placement: Sequence[Ran
 
 def group_cases(cases: Iterable[Case], find_hosts: HostsFinder) -> tuple[Job, ...]:
     """Group cases into jobs, in the order of each job's first case."""
-    groups: dict[tuple[str, str, _Share], list[Case]] = {}
+    cases_by_group: dict[tuple[str, str, _Share], list[Case]] = {}
     for case in cases:
         program_id = case.id if case.entry.starts_program else ""
         for share in _split_over_hosts(case, find_hosts(case.launch)):
-            key = (case.launch.model_dump_json(), program_id, share)
-            groups.setdefault(key, []).append(case)
+            group = (case.launch.model_dump_json(), program_id, share)
+            cases_by_group.setdefault(group, []).append(case)
     return tuple(
         Job(
             number,
-            tuple(members),
+            tuple(grouped_cases),
             share.np,
-            members[0].launch,
+            grouped_cases[0].launch,
             host=share.host,
             first_rank=share.first_rank,
         )
-        for number, ((_, _, share), members) in enumerate(groups.items(), 1)
+        for number, ((_, _, share), grouped_cases) in enumerate(cases_by_group.items(), 1)
     )
 
 
@@ -178,19 +178,19 @@ class _Share:
 
 def _split_over_hosts(case: Case, hosts: Hosts | None) -> Iterator[_Share]:
     if not case.at_once or hosts is None:
-        yield _Share(case.np or _all_slots(case, hosts))
+        yield _Share(case.np or _count_all_slots(case, hosts))
         return
-    first = 0
+    first_rank = 0
     for name in hosts.names:
-        np = case.np or _all_slots(case, hosts.select(name))
-        yield _Share(np, name, first)
-        first += np
+        np = case.np or _count_all_slots(case, hosts.select(name))
+        yield _Share(np, name, first_rank)
+        first_rank += np
 
 
 def select_cases(jobs: Iterable[Job], ids: Collection[str]) -> tuple[Job, ...]:
     """Return the jobs with only these cases, without jobs that have none of them."""
-    selected = ((job, tuple(case for case in job.cases if case.id in ids)) for job in jobs)
-    return tuple(replace(job, cases=cases) for job, cases in selected if cases)
+    jobs_and_cases = ((job, tuple(case for case in job.cases if case.id in ids)) for job in jobs)
+    return tuple(replace(job, cases=cases) for job, cases in jobs_and_cases if cases)
 
 
 def interleave_repeats(jobs: Sequence[Job]) -> Iterator[Job]:
@@ -211,7 +211,7 @@ def split_program_repeats(jobs: Sequence[Job]) -> Iterator[Job]:
             yield job
 
 
-def _all_slots(case: Case, hosts: Hosts | None) -> int:
+def _count_all_slots(case: Case, hosts: Hosts | None) -> int:
     slots = count_cores() if hosts is None else count_slots(hosts, case.launch.ranks_per_host)
     return max(case.ranks.minimum, slots)
 
@@ -267,7 +267,7 @@ def prepare_launch(
         settings=settings,
         program=build_worker_argv(settings, job.worker),
         private_env=private_env
-        | _fan_in_environment(job, placement)
+        | _build_fan_in_environment(job, placement)
         | build_job_environment(job, env),
         oversubscribed=is_local_job and is_oversubscribed(hosts, job.np),
         hostfile=hostfile,
@@ -279,28 +279,28 @@ def prepare_launch(
 
 def build_job_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the cases of a job need before MPI starts."""
-    return _device_environment(job) | _kernel_loading_environment(job, env)
+    return _build_device_environment(job) | _build_kernel_loading_environment(job, env)
 
 
-def _device_environment(job: Job) -> dict[str, str]:
+def _build_device_environment(job: Job) -> dict[str, str]:
     # each rank takes its GPU before MPI starts, and must know by then that a case needs one
-    needed = any(case.params.get("device") == "cuda" for case in job.cases)
-    return {ENV_DEVICE: "cuda"} if needed else {}
+    needs_gpu = any(case.params.get("device") == "cuda" for case in job.cases)
+    return {ENV_DEVICE: "cuda"} if needs_gpu else {}
 
 
-def _fan_in_environment(job: Job, placement: tuple[RankBlock, ...]) -> dict[str, str]:
+def _build_fan_in_environment(job: Job, placement: tuple[RankBlock, ...]) -> dict[str, str]:
     """Make ranks share their node's connection to the console, if relays are used."""
     return {ENV_FAN_IN: "node"} if uses_relays(job.settings, job.np, placement) else {}
 
 
-def _kernel_loading_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
+def _build_kernel_loading_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
     """Let CUDA load all kernels at its start if stages use NCCL.
 
     A user's variable takes precedence.
     """
-    needed = any(case.params.get("backend") == "nccl" for case in job.cases)
+    uses_nccl = any(case.params.get("backend") == "nccl" for case in job.cases)
     is_set = ENV_KERNEL_LOADING in env or ENV_KERNEL_LOADING in job.settings.env
-    return {ENV_KERNEL_LOADING: "EAGER"} if needed and not is_set else {}
+    return {ENV_KERNEL_LOADING: "EAGER"} if uses_nccl and not is_set else {}
 
 
 def _uses_allocation(
@@ -318,12 +318,12 @@ def may_choose_hosts(settings: LaunchSettings, hosts: Hosts | None, env: Mapping
 
 
 def _reject_too_few_slots(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> None:
-    limit = job.settings.ranks_per_host
+    ranks_per_host = job.settings.ranks_per_host
     is_local_job = hosts is None and not may_choose_hosts(job.settings, hosts, env)
-    if is_local_job and limit is not None and job.np > limit:
+    if is_local_job and ranks_per_host is not None and job.np > ranks_per_host:
         raise MissingError(
-            f"{job.np} ranks do not fit on this machine at ranks_per_host {limit}: raise it, or "
-            "name hosts with --hostfile"
+            f"{job.np} ranks do not fit on this machine at ranks_per_host {ranks_per_host}: raise "
+            "it, or name hosts with --hostfile"
         )
 
 

@@ -35,36 +35,36 @@ def place_ranks(
     """
     if hosts is None:
         return ()
-    available = count_slots(hosts, ranks_per_host)
-    if available < np:
+    available_slots = count_slots(hosts, ranks_per_host)
+    if available_slots < np:
         limit = f" at ranks_per_host {ranks_per_host}" if ranks_per_host else ""
         raise MissingError(
-            f"{np} ranks need {np} slots, and {hosts.source} has {available} on "
+            f"{np} ranks need {np} slots, and {hosts.source} has {available_slots} on "
             f"{hosts.fold()}{limit}: "
             f"add hosts or slots{', or raise ranks_per_host' if ranks_per_host else ''}"
         )
 
     blocks: list[RankBlock] = []
-    remaining = np
-    for host, slots in _slots_in_order(hosts, ranks_per_host):
-        count = min(slots, remaining)
-        if count:
-            blocks.append(RankBlock(host.name, count, host.hca))
-            remaining -= count
+    unplaced_ranks = np
+    for host, slots in _list_host_slots(hosts, ranks_per_host):
+        block_ranks = min(slots, unplaced_ranks)
+        if block_ranks:
+            blocks.append(RankBlock(host.name, block_ranks, host.hca))
+            unplaced_ranks -= block_ranks
     return tuple(blocks)
 
 
-def _slots_in_order(hosts: Hosts, ranks_per_host: int | None) -> Iterator[tuple[Host, int]]:
+def _list_host_slots(hosts: Hosts, ranks_per_host: int | None) -> Iterator[tuple[Host, int]]:
     if ranks_per_host is None:
         yield from ((host, host.slots or 1) for host in hosts.entries)
         return
     # a host with two adapters has two entries, which share its ranks
-    num_entries = Counter(host.name for host in hosts.entries)
-    positions: Counter[str] = Counter()
+    entries_by_host = Counter(host.name for host in hosts.entries)
+    seen_entries: Counter[str] = Counter()
     for host in hosts.entries:
-        share, remainder = divmod(ranks_per_host, num_entries[host.name])
-        yield host, share + (positions[host.name] < remainder)
-        positions[host.name] += 1
+        slots_per_entry, remainder = divmod(ranks_per_host, entries_by_host[host.name])
+        yield host, slots_per_entry + (seen_entries[host.name] < remainder)
+        seen_entries[host.name] += 1
 
 
 def is_oversubscribed(hosts: Hosts | None, np: int) -> bool:

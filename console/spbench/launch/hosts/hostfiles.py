@@ -92,15 +92,15 @@ def make_hosts_finder(
         folder: The suite's folder, to which ``hostfile`` of the settings is relative.
         exclude: Hosts to remove, from either source.
     """
-    hostfiles: dict[str, Hosts] = {}
+    hosts_by_hostfile: dict[str, Hosts] = {}
 
     def find_hosts(settings: LaunchSettings) -> Hosts | None:
         hosts = option
-        name = settings.hostfile
-        if hosts is None and name is not None:
-            if name not in hostfiles:
-                hostfiles[name] = read_hostfile(folder / name)
-            hosts = hostfiles[name]
+        hostfile_name = settings.hostfile
+        if hosts is None and hostfile_name is not None:
+            if hostfile_name not in hosts_by_hostfile:
+                hosts_by_hostfile[hostfile_name] = read_hostfile(folder / hostfile_name)
+            hosts = hosts_by_hostfile[hostfile_name]
         if hosts is None and exclude is not None:
             raise UsageError("--exclude-hosts: there are no hosts; give --hostfile or --hosts")
         return hosts.exclude(exclude) if hosts and exclude is not None else hosts
@@ -116,11 +116,16 @@ def write_hostfile(home: Path, text: str) -> Path:
     Raises:
         FailedRunError: The file cannot be written.
     """
-    data = text.encode()
-    path = home.absolute() / "hostfiles" / hashlib.sha256(data).hexdigest()[:12]
+    encoded_text = text.encode()
+    path = home.absolute() / "hostfiles" / hashlib.sha256(encoded_text).hexdigest()[:12]
     with suppress(OSError):  # that of another user may be unreadable: it is replaced
-        same_size = path.stat().st_size == len(data)
-        if not path.is_symlink() and path.is_file() and same_size and path.read_bytes() == data:
+        same_size = path.stat().st_size == len(encoded_text)
+        if (
+            not path.is_symlink()
+            and path.is_file()
+            and same_size
+            and path.read_bytes() == encoded_text
+        ):
             return path
     try:
         make_folders(path.parent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spbench.errors import UsageError, did_you_mean, format_error_list
-from spbench.launch.hosts.names import expand, fold
+from spbench.launch.hosts.names import expand_host_list, fold
 from spbench.suites.given_files import read_start
 
 MAX_HOSTS = 100_000
@@ -116,7 +116,7 @@ def read_hostfile(path: Path) -> Hosts:
         errors.append(f"{path}:1: error: the hostfile names no host; {ACCEPTED}")
     if errors:
         raise UsageError(format_error_list(errors))
-    return Hosts(_merge(hosts), str(path))
+    return Hosts(_merge_repeated(hosts), str(path))
 
 
 def parse_hosts(text: str, source: str = "--hosts") -> Hosts:
@@ -130,7 +130,7 @@ def parse_hosts(text: str, source: str = "--hosts") -> Hosts:
         _check_count(hosts)
     except ValueError as error:
         raise UsageError(f"{source}: {error}") from None
-    return Hosts(_merge(hosts), source)
+    return Hosts(_merge_repeated(hosts), source)
 
 
 def _check_count(hosts: Sequence[Host]) -> None:
@@ -138,15 +138,15 @@ def _check_count(hosts: Sequence[Host]) -> None:
         raise ValueError(f"more than {MAX_HOSTS} hosts; check the ranges")
 
 
-def _merge(hosts: Iterable[Host]) -> tuple[Host, ...]:
-    merged: dict[tuple[str, str | None], Host] = {}
+def _merge_repeated(hosts: Iterable[Host]) -> tuple[Host, ...]:
+    host_by_name_and_hca: dict[tuple[str, str | None], Host] = {}
     for host in hosts:
-        key = (host.name, host.hca)
-        before = merged.get(key)
-        if before is not None:
-            host = Host(host.name, (before.slots or 1) + (host.slots or 1), host.hca)
-        merged[key] = host
-    return tuple(merged.values())
+        name_and_hca = (host.name, host.hca)
+        earlier = host_by_name_and_hca.get(name_and_hca)
+        if earlier is not None:
+            host = Host(host.name, (earlier.slots or 1) + (host.slots or 1), host.hca)
+        host_by_name_and_hca[name_and_hca] = host
+    return tuple(host_by_name_and_hca.values())
 
 
 def _parse_line(line: str) -> list[Host]:
@@ -168,12 +168,12 @@ def _parse_slots(options: Sequence[str]) -> int | None:
     slots = None
     max_slots = None
     for option in options:
-        key, equals, value = option.partition("=")
-        if key in _SLOTS and equals:
-            slots = _parse_count(value, option)
-        elif key in _MAX_SLOTS and equals:
-            max_slots = _parse_count(value, option)
-        elif not (key == "binding" and value):
+        option_name, equals_sign, count_text = option.partition("=")
+        if option_name in _SLOTS and equals_sign:
+            slots = _parse_count(count_text, option)
+        elif option_name in _MAX_SLOTS and equals_sign:
+            max_slots = _parse_count(count_text, option)
+        elif not (option_name == "binding" and count_text):
             raise ValueError(f"unknown word {option!r}; {ACCEPTED}")
     if slots is not None and max_slots is not None and max_slots < slots:
         raise ValueError(f"max_slots={max_slots} is below slots={slots}")
@@ -188,43 +188,51 @@ def _parse_count(text: str, context: str) -> int:
 
 def _parse_list(text: str) -> list[Host]:
     hosts: list[Host] = []
-    for item in re.split(r",(?![^\[]*\])", text):
-        hosts += _parse_item(item, text)
+    for host_text in re.split(r",(?![^\[]*\])", text):
+        hosts += _parse_host_text(host_text, text)
         _check_count(hosts)
     return hosts
 
 
-def _parse_item(item: str, text: str) -> list[Host]:
-    if not item or (item.startswith(":") and not _IPV6.fullmatch(item)):
+def _parse_host_text(host_text: str, text: str) -> list[Host]:
+    if not host_text or (host_text.startswith(":") and not _IPV6.fullmatch(host_text)):
         raise ValueError(f"a host name is missing in {text!r}" if text else "no host is given")
-    address = _IPV6.fullmatch(item)
-    if address:
-        name, *fields = [address[3]] if address[3] else [address[1], *_split_fields(address[2])]
+    ipv6_match = _IPV6.fullmatch(host_text)
+    if ipv6_match:
+        name, *fields = (
+            [ipv6_match[3]]
+            if ipv6_match[3]
+            else [ipv6_match[1], *_split_port_fields(ipv6_match[2])]
+        )
         names: Sequence[str] = [name]
     else:
-        expression, *fields = re.split(r":(?![^\[]*\])", item)
-        names = expand(expression, MAX_HOSTS)
-    slots, hca = _parse_slots_and_hca(fields, item)
+        expression, *fields = re.split(r":(?![^\[]*\])", host_text)
+        names = expand_host_list(expression, MAX_HOSTS)
+    slots, hca = _parse_slots_and_hca(fields, host_text)
     return [Host(name, slots, hca) for name in names]
 
 
-def _split_fields(text: str | None) -> list[str]:
+def _split_port_fields(text: str | None) -> list[str]:
     return [] if text is None else text.split(":")
 
 
-def _parse_slots_and_hca(fields: Sequence[str], item: str) -> tuple[int | None, str | None]:
+def _parse_slots_and_hca(fields: Sequence[str], host_text: str) -> tuple[int | None, str | None]:
     slots = None
-    remaining = list(fields)
-    if remaining and not _HCA.fullmatch(remaining[0]):
-        if not _NUMBER.fullmatch(remaining[0]):
-            raise ValueError(f"bad count {remaining[0]!r} in {item!r}; {ACCEPTED}")
-        slots = _parse_count(remaining.pop(0), item)
-    if len(remaining) > 2:
-        raise ValueError(f"too many fields in {item!r}; {ACCEPTED}")
-    if not remaining:
+    unparsed_fields = list(fields)
+    if unparsed_fields and not _HCA.fullmatch(unparsed_fields[0]):
+        if not _NUMBER.fullmatch(unparsed_fields[0]):
+            raise ValueError(f"bad count {unparsed_fields[0]!r} in {host_text!r}; {ACCEPTED}")
+        slots = _parse_count(unparsed_fields.pop(0), host_text)
+    if len(unparsed_fields) > 2:
+        raise ValueError(f"too many fields in {host_text!r}; {ACCEPTED}")
+    if not unparsed_fields:
         return slots, None
-    if not _HCA.fullmatch(remaining[0]):
-        raise ValueError(f"bad HCA {remaining[0]!r} in {item!r}; an HCA is written like mlx5_0")
-    if len(remaining) == 2 and not _COUNT.fullmatch(remaining[1]):
-        raise ValueError(f"bad HCA port {remaining[1]!r} in {item!r}; a port is a number from 1 up")
-    return slots, ":".join(remaining)
+    if not _HCA.fullmatch(unparsed_fields[0]):
+        raise ValueError(
+            f"bad HCA {unparsed_fields[0]!r} in {host_text!r}; an HCA is written like mlx5_0"
+        )
+    if len(unparsed_fields) == 2 and not _COUNT.fullmatch(unparsed_fields[1]):
+        raise ValueError(
+            f"bad HCA port {unparsed_fields[1]!r} in {host_text!r}; a port is a number from 1 up"
+        )
+    return slots, ":".join(unparsed_fields)

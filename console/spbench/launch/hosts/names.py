@@ -12,7 +12,7 @@ _BRACKET = re.compile(rf"\[({_RANGE}(?:,{_RANGE})*)\]")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 
 
-def expand(expression: str, max_count: int) -> list[str]:
+def expand_host_list(expression: str, max_count: int) -> list[str]:
     """Return the names of ``node[01-04]``, in the order of their numbers.
 
     Raises:
@@ -22,10 +22,12 @@ def expand(expression: str, max_count: int) -> list[str]:
         return [expression]
     if not _PLAIN.fullmatch(_BRACKET.sub("0", expression)):
         raise ValueError(f"{expression!r} is neither a host name nor a list such as node[01-04,07]")
-    size = 1
+    host_count = 1
     for bracket in _BRACKET.findall(expression):
-        size *= sum(_length(part, expression) for part in bracket.split(","))
-        if size > max_count:
+        host_count *= sum(
+            _count_range(number_range, expression) for number_range in bracket.split(",")
+        )
+        if host_count > max_count:
             raise ValueError(f"{expression!r} has more than {max_count} hosts; check the ranges")
     # imported here: ClusterShell takes 28 ms to import, and most commands read no host list
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
@@ -36,16 +38,16 @@ def expand(expression: str, max_count: int) -> list[str]:
         raise ValueError(f"{expression!r} is no list of hosts: {error}") from None
 
 
-def _length(part: str, expression: str) -> int:
-    first, _, tail = part.partition("-")
-    last, _, step = tail.partition("/")
-    if not last:
+def _count_range(number_range: str, expression: str) -> int:
+    first_number, _, last_and_step = number_range.partition("-")
+    last_number, _, step = last_and_step.partition("/")
+    if not last_number:
         return 1
-    if int(last) < int(first):
-        raise ValueError(f"the range {part} of {expression!r} runs backwards")
+    if int(last_number) < int(first_number):
+        raise ValueError(f"the range {number_range} of {expression!r} runs backwards")
     if step and int(step) == 0:
-        raise ValueError(f"the range {part} of {expression!r} has a step of 0")
-    return (int(last) - int(first)) // int(step or 1) + 1
+        raise ValueError(f"the range {number_range} of {expression!r} has a step of 0")
+    return (int(last_number) - int(first_number)) // int(step or 1) + 1
 
 
 def fold(names: Iterable[str]) -> str:

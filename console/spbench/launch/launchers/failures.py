@@ -60,10 +60,10 @@ def make_end_pattern(
     Without ``parse``, the groups have the names of RankEnd's attributes; ``rank`` is a single
     number, and ``code`` is that of MPI_Abort.
     """
-    return re.compile(pattern, re.MULTILINE), parse or _read_groups
+    return re.compile(pattern, re.MULTILINE), parse or _parse_end_groups
 
 
-def _read_groups(match: re.Match[str]) -> RankEnd:
+def _parse_end_groups(match: re.Match[str]) -> RankEnd:
     groups = match.groupdict()
     status = groups.get("status", groups.get("code"))
     return RankEnd(
@@ -94,13 +94,15 @@ def parse_messages(
         losses: Messages about lost connections to hosts.
         kills: As in `LauncherReport`.
     """
-    matches = [
+    starts_and_ends = [
         (match.start(), parse(match))
         for pattern, parse in ends
         for match in pattern.finditer(output)
     ]
-    rank_ends = tuple(end for _, end in sorted(matches, key=lambda pair: pair[0]))
-    lost = _read_losses(losses, output)
+    rank_ends = tuple(
+        end for _, end in sorted(starts_and_ends, key=lambda start_and_end: start_and_end[0])
+    )
+    lost = _find_lost_connections(losses, output)
     for failure in sorted(failures, key=lambda failure: not failure.decisive):
         match = failure.pattern.search(output)
         if match:
@@ -115,25 +117,29 @@ def parse_messages(
     return LauncherReport(rank_ends, kills=kills, lost=lost)
 
 
-def _read_losses(losses: Sequence[re.Pattern[str]], output: str) -> tuple[LostConnection, ...]:
+def _find_lost_connections(
+    losses: Sequence[re.Pattern[str]], output: str
+) -> tuple[LostConnection, ...]:
     """Return the lost connections in order, each host once, unnamed ones last."""
     matches = [match for pattern in losses for match in pattern.finditer(output)]
-    hosts: dict[str | None, LostConnection] = {}
+    connection_by_host: dict[str | None, LostConnection] = {}
     for match in sorted(matches, key=lambda match: match.start()):
-        connection = _read_loss(match)
-        hosts.setdefault(connection.host, connection)
-    return tuple(sorted(hosts.values(), key=lambda connection: connection.host is None))
+        connection = _parse_lost_connection(match)
+        connection_by_host.setdefault(connection.host, connection)
+    return tuple(
+        sorted(connection_by_host.values(), key=lambda connection: connection.host is None)
+    )
 
 
-def _read_loss(match: re.Match[str]) -> LostConnection:
+def _parse_lost_connection(match: re.Match[str]) -> LostConnection:
     host = match.groupdict().get("host")
     # ssh prints UNKNOWN for a host behind a proxy command
     host = None if host == "UNKNOWN" else host
     return LostConnection(host, match[0].splitlines()[0].strip().rstrip("."))
 
 
-def _format_loss(match: re.Match[str]) -> str:
-    return f"an ssh session was lost: {_read_loss(match).message}"
+def _format_lost_connection(match: re.Match[str]) -> str:
+    return f"an ssh session was lost: {_parse_lost_connection(match).message}"
 
 
 def _format_cannot_run(match: re.Match[str]) -> str:
@@ -188,5 +194,5 @@ SSH_LOSSES = tuple(
 
 Ranks also print "Connection reset by peer" when another rank has ended: each pattern needs more.
 """
-SSH_LOSS_FAILURES = tuple(Failure(pattern, _format_loss) for pattern in SSH_LOSSES)
+SSH_LOSS_FAILURES = tuple(Failure(pattern, _format_lost_connection) for pattern in SSH_LOSSES)
 """The same messages, for a launcher with jobs that survive the loss of ssh sessions."""

@@ -24,7 +24,7 @@ from spbench.launch.launchers.failures import (
 )
 from spbench.launch.launchers.search import find_programs, read_output
 
-_INTEL_BINDING = {
+_INTEL_VARIABLES_BY_BINDING = {
     "core": {"I_MPI_PIN": "1", "I_MPI_PIN_DOMAIN": "core"},
     "numa": {"I_MPI_PIN": "1", "I_MPI_PIN_DOMAIN": "numa"},
     "none": {"I_MPI_PIN": "0"},
@@ -87,17 +87,17 @@ class Hydra:
 
     def version(self, executable: Path) -> str | None:
         """Return ``Hydra 5.0.2``; None for another project's mpiexec."""
-        text = read_output(executable, "--version")
-        intel = re.search(r"Intel\(R\) MPI Library.*?Version ([^\n]+)", text)
-        if intel:
-            return f"Intel MPI {intel[1].strip()}"
-        hydra = re.search(r"HYDRA build details:\s+Version:\s+(\S+)", text)
-        return f"Hydra {hydra[1]}" if hydra else None
+        version_text = read_output(executable, "--version")
+        intel_match = re.search(r"Intel\(R\) MPI Library.*?Version ([^\n]+)", version_text)
+        if intel_match:
+            return f"Intel MPI {intel_match[1].strip()}"
+        hydra_match = re.search(r"HYDRA build details:\s+Version:\s+(\S+)", version_text)
+        return f"Hydra {hydra_match[1]}" if hydra_match else None
 
     def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
         """Return ``HOST:N`` lines; None without a placement."""
-        lines = [f"{host}:{count}\n" for host, count in count_ranks_by_host(placement).items()]
-        return "".join(lines) or None
+        host_lines = [f"{host}:{count}\n" for host, count in count_ranks_by_host(placement).items()]
+        return "".join(host_lines) or None
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
         """Return mpiexec's argv and environment."""
@@ -110,8 +110,8 @@ class Hydra:
             argv += ["-ppn", str(job.settings.ranks_per_host)]
         # Measured with 5.0.2: with an explicit -genvall, mpiexec's environment replaces the
         # variables of the same name on other hosts, with any characters in the values.
-        argv += ["-genvall", *_binding(job)]
-        for name, value in _rank_variables(job).items():
+        argv += ["-genvall", *_list_binding_options(job)]
+        for name, value in _build_rank_variables(job).items():
             argv += ["-genv", name, value]
         full_env = {**env, **job.hidden_env, **job.private_env}
         return Command((*argv, *job.settings.args, *job.program), full_env)
@@ -121,15 +121,19 @@ class Hydra:
         return parse_messages(ENDS, FAILURES, output, kills=True)
 
 
-def _binding(job: JobSpec) -> Iterator[str]:
+def _list_binding_options(job: JobSpec) -> Iterator[str]:
     if job.library != "intelmpi":
         yield from ("-bind-to", job.binding)
 
 
-def _rank_variables(job: JobSpec) -> Mapping[str, str]:
-    pinning = _INTEL_BINDING[job.binding] if job.library == "intelmpi" else {}
-    rank_env = job.rank_env.items()
-    return pinning | {name: value for name, value in rank_env if name not in job.hidden_env}
+def _build_rank_variables(job: JobSpec) -> Mapping[str, str]:
+    pinning_variables = (
+        _INTEL_VARIABLES_BY_BINDING[job.binding] if job.library == "intelmpi" else {}
+    )
+    rank_variables = job.rank_env.items()
+    return pinning_variables | {
+        name: value for name, value in rank_variables if name not in job.hidden_env
+    }
 
 
 LAUNCHER = Hydra()

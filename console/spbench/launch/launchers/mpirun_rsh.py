@@ -32,26 +32,26 @@ from spbench_core.mpi_builds import is_built_with_cuda
 
 NVIDIA_DEVICE = Path("/dev/nvidia0")
 # mpirun_rsh reads these from its own environment, so they are set there and not for the ranks.
-_OWN = ("MV2_MPIRUN_TIMEOUT", "MVP_MPIRUN_TIMEOUT", "MPIEXEC_TIMEOUT")
+_LAUNCHER_VARIABLES = ("MV2_MPIRUN_TIMEOUT", "MVP_MPIRUN_TIMEOUT", "MPIEXEC_TIMEOUT")
 # Without these, mpirun_rsh may not find its libraries and helpers. They are set in its environment
 # and in that of the ranks.
-_NEEDED = ("PATH", "LD_LIBRARY_PATH")
+_SHARED_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
 # From 800 hosts on it would use -fastssh, which breaks arguments and hides exit codes.
 _NO_FASTSSH = {"MV2_FASTSSH_THRESHOLD": str(2**31 - 1)}
-_LONGEST_TIMEOUT = 1000
-_LONGEST_PATH = 255
+_MAX_TIMEOUT_S = 1000
+_MAX_PATH_LENGTH = 255
 # Only ch3:mrail accepts memory of a GPU, and only if it is built with CUDA. Without CUDA it ends in
 # MPI_Init.
-_RAIL = re.compile(r"\bch3:mrail\b")
+_MRAIL_DEVICE = re.compile(r"\bch3:mrail\b")
 _SAFE_FOLDER = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 # This is the name that the host has for itself. "from node X" of other messages can be another's.
-_SPAWN = r"(?:\[(?P<host>[^\s\]:]+):mpispawn_\d+\]\[\w+\] )?"
-_RANK = _SPAWN + r"MPI process \(rank: (?P<rank>\d+), pid: \d+\) "
+_MPISPAWN_PREFIX = r"(?:\[(?P<host>[^\s\]:]+):mpispawn_\d+\]\[\w+\] )?"
+_RANK_PREFIX = _MPISPAWN_PREFIX + r"MPI process \(rank: (?P<rank>\d+), pid: \d+\) "
 ENDS = (
-    make_end_pattern(_RANK + r"terminated with signal (?P<signal>\d+)"),
+    make_end_pattern(_RANK_PREFIX + r"terminated with signal (?P<signal>\d+)"),
     MPI_ABORT,
-    make_end_pattern(_RANK + r"exited with status (?P<status>[1-9]\d*)"),
+    make_end_pattern(_RANK_PREFIX + r"exited with status (?P<status>[1-9]\d*)"),
 )
 FAILURES = (
     make_failure(
@@ -65,7 +65,8 @@ FAILURES = (
         decisive=True,
     ),
     make_failure(
-        _SPAWN + r"Failed to execvp\(\) '(?P<program>[^']*)': (?P<why>[^\r\n(]+?) \(\d+\)",
+        _MPISPAWN_PREFIX
+        + r"Failed to execvp\(\) '(?P<program>[^']*)': (?P<why>[^\r\n(]+?) \(\d+\)",
     ),
     make_failure(
         # if the output names the rank, that message explains more
@@ -114,8 +115,8 @@ class MpirunRsh:
 
     def candidates(self, env: Mapping[str, str], interpreter_folder: Path) -> Sequence[Path]:
         """Return every ``mpirun_rsh`` in MV2_HOME, next to the interpreter and in PATH."""
-        home = [Path(env["MV2_HOME"]) / "bin"] if env.get("MV2_HOME") else []
-        return find_programs(("mpirun_rsh",), env, *home, interpreter_folder)
+        home_folders = [Path(env["MV2_HOME"]) / "bin"] if env.get("MV2_HOME") else []
+        return find_programs(("mpirun_rsh",), env, *home_folders, interpreter_folder)
 
     def version(self, executable: Path) -> str | None:
         """Return ``mvapich2-2.3.7`` from ``mpirun_rsh -v``; None for another program."""
@@ -131,8 +132,8 @@ class MpirunRsh:
             UsageError: A host is an IPv6 address or a number.
         """
         if not placement:
-            return f"{_own_name()}\n"
-        return "".join(map(_format_line, placement))
+            return f"{_read_hostname()}\n"
+        return "".join(map(_format_host_line, placement))
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
         """Return mpirun_rsh's argv and environment.
@@ -141,8 +142,8 @@ class MpirunRsh:
             UsageError: The program, the working folder or a path has a name that it cannot handle,
                 or an option breaks its quoting.
         """
-        _check_paths(job, _folder(env))
-        variables = _rank_variables(executable, job, env)
+        _check_paths(job, _find_working_folder(env))
+        variables = _build_rank_variables(executable, job, env)
         _check_quoting(job, {**env, **variables})
         argv = [str(executable), "--export-all", "-np", str(job.np), *job.settings.args]
         argv += ["-hostfile", str(job.hostfile)]
@@ -152,11 +153,11 @@ class MpirunRsh:
         # --export-all overrides the variables in argv, and LD_PRELOAD here would load into every
         # helper process
         kept_env = {name: value for name, value in env.items() if name not in variables}
-        kept_env |= {name: variables[name] for name in _NEEDED if name in variables}
+        kept_env |= {name: variables[name] for name in _SHARED_VARIABLES if name in variables}
         # mpirun_rsh sends its environment over a connection. Variables in argv are also arguments
         # of ssh, which every user can read.
         kept_env |= job.hidden_env
-        full_env = {**_NO_FASTSSH, **kept_env, **_timeouts(job), **job.private_env}
+        full_env = {**_NO_FASTSSH, **kept_env, **_build_timeout_variables(job), **job.private_env}
         return Command(tuple(argv), full_env)
 
     def parse_output(self, output: str) -> LauncherReport:
@@ -164,9 +165,9 @@ class MpirunRsh:
         return parse_messages(ENDS, FAILURES, output, losses=SSH_LOSSES)
 
 
-def _format_line(block: RankBlock) -> str:
+def _format_host_line(block: RankBlock) -> str:
     # to mpirun_rsh, localhost is another machine that it reaches by ssh
-    host = _own_name() if block.host in ("localhost", "127.0.0.1", "::1") else block.host
+    host = _read_hostname() if block.host in ("localhost", "127.0.0.1", "::1") else block.host
     if ":" in host:
         raise UsageError(f"mpirun_rsh takes no IPv6 address: give the name of {host}")
     if host.isdigit():
@@ -174,14 +175,18 @@ def _format_line(block: RankBlock) -> str:
     return f"{host}:{block.count}{f':{block.hca}' if block.hca else ''}\n"
 
 
-def _own_name() -> str:
+def _read_hostname() -> str:
     return socket.gethostname()
 
 
-def _folder(env: Mapping[str, str]) -> str:
+def _find_working_folder(env: Mapping[str, str]) -> str:
     # mpirun_rsh changes to the logical folder, with links kept
-    logical = env.get("PWD", "")
-    return logical if logical and Path(logical).resolve() == Path.cwd() else os.getcwd()
+    logical_folder = env.get("PWD", "")
+    return (
+        logical_folder
+        if logical_folder and Path(logical_folder).resolve() == Path.cwd()
+        else os.getcwd()
+    )
 
 
 def _check_paths(job: JobSpec, folder: str) -> None:
@@ -195,7 +200,7 @@ def _check_paths(job: JobSpec, folder: str) -> None:
             f"mpirun_rsh cannot start ranks in {folder!r}: go to a folder whose path has only "
             f"letters, digits and ._-/"
         )
-    if len(str(job.hostfile)) > _LONGEST_PATH:
+    if len(str(job.hostfile)) > _MAX_PATH_LENGTH:
         raise UsageError(
             f"mpirun_rsh cannot read a hostfile with a path as long as {job.hostfile}: "
             f"choose a shorter --home"
@@ -208,35 +213,39 @@ def _check_quoting(job: JobSpec, env: Mapping[str, str]) -> None:
     Raises:
         UsageError: The message names the option.
     """
-    path = env.get("LD_LIBRARY_PATH", "")
-    if path and not _SAFE_FOLDER.fullmatch(path):
+    library_path = env.get("LD_LIBRARY_PATH", "")
+    if library_path and not _SAFE_FOLDER.fullmatch(library_path):
         raise UsageError(
-            f"mpirun_rsh passes LD_LIBRARY_PATH on unquoted, and {path!r} would break there: give "
-            f"it folders whose paths have only letters, digits and ._-/"
+            f"mpirun_rsh passes LD_LIBRARY_PATH on unquoted, and {library_path!r} would break "
+            f"there: give it folders whose paths have only letters, digits and ._-/"
         )
     for option in job.settings.args:
-        name = option.lstrip("-").partition("=")[0]
+        option_name = option.lstrip("-").partition("=")[0]
         # getopt_long_only accepts one dash or two, and each unique prefix of a name
-        if option.startswith("-") and name and (name == "sg" or "fastssh".startswith(name)):
+        if (
+            option.startswith("-")
+            and option_name
+            and (option_name == "sg" or "fastssh".startswith(option_name))
+        ):
             raise UsageError(
                 f"launch.args: with {option} mpirun_rsh has shells read values and arguments "
                 f"twice, which breaks or runs them: leave it out"
             )
 
 
-def _rank_variables(executable: Path, job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
+def _build_rank_variables(executable: Path, job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
     prefix = "MVP" if job.library == "mvapich" else "MV2"
-    variables = {f"{prefix}_{name}": value for name, value in _binding(job).items()}
+    variables = {f"{prefix}_{name}": value for name, value in _build_binding_variables(job).items()}
     variables["PYTHONNOUSERSITE"] = "true"
-    cuda = str(int(_takes_gpu_memory(executable)))
-    variables |= {f"{prefix}_USE_CUDA": cuda, f"{prefix}_USE_GDRCOPY": "0"}
-    preload = Path(env.get("MV2_HOME") or "/nonexistent") / "lib" / "libmpi.so"
-    if preload.is_file():
-        variables["LD_PRELOAD"] = str(preload)
+    use_cuda = str(int(_takes_gpu_memory(executable)))
+    variables |= {f"{prefix}_USE_CUDA": use_cuda, f"{prefix}_USE_GDRCOPY": "0"}
+    mpi_preload = Path(env.get("MV2_HOME") or "/nonexistent") / "lib" / "libmpi.so"
+    if mpi_preload.is_file():
+        variables["LD_PRELOAD"] = str(mpi_preload)
     variables |= {name: value for name, value in job.rank_env.items() if name not in job.hidden_env}
-    if job.settings.allocator == "tcmalloc" and preload.is_file():
-        variables["LD_PRELOAD"] = f"{preload}:{job.rank_env['LD_PRELOAD']}"
-    return {name: value for name, value in variables.items() if name not in _OWN}
+    if job.settings.allocator == "tcmalloc" and mpi_preload.is_file():
+        variables["LD_PRELOAD"] = f"{mpi_preload}:{job.rank_env['LD_PRELOAD']}"
+    return {name: value for name, value in variables.items() if name not in _LAUNCHER_VARIABLES}
 
 
 def _takes_gpu_memory(executable: Path) -> bool:
@@ -246,11 +255,11 @@ def _takes_gpu_memory(executable: Path) -> bool:
     """
     if not NVIDIA_DEVICE.exists():
         return False
-    text = read_output(executable.with_name("mpiname"), "-a")
-    return is_built_with_cuda(text) and _RAIL.search(text) is not None
+    build_text = read_output(executable.with_name("mpiname"), "-a")
+    return is_built_with_cuda(build_text) and _MRAIL_DEVICE.search(build_text) is not None
 
 
-def _binding(job: JobSpec) -> dict[str, str]:
+def _build_binding_variables(job: JobSpec) -> dict[str, str]:
     if job.settings.bind == "auto" and job.binding == "core":
         # the policy of the reference commands
         return {"HYBRID_BINDING_POLICY": "spread", "CPU_BINDING_POLICY": "hybrid"}
@@ -264,11 +273,15 @@ def _binding(job: JobSpec) -> dict[str, str]:
     }
 
 
-def _timeouts(job: JobSpec) -> dict[str, str]:
-    seconds = str(min(_LONGEST_TIMEOUT, max(1, math.ceil(job.settings.start_timeout))))
+def _build_timeout_variables(job: JobSpec) -> dict[str, str]:
+    timeout_s = str(min(_MAX_TIMEOUT_S, max(1, math.ceil(job.settings.start_timeout))))
     name = "MVP_MPIRUN_TIMEOUT" if job.library == "mvapich" else "MV2_MPIRUN_TIMEOUT"
-    configured = {key: value for key, value in job.settings.env.items() if key in _OWN}
-    return {name: seconds} | configured
+    configured_timeouts = {
+        variable: setting
+        for variable, setting in job.settings.env.items()
+        if variable in _LAUNCHER_VARIABLES
+    }
+    return {name: timeout_s} | configured_timeouts
 
 
 LAUNCHER = MpirunRsh()

@@ -116,10 +116,10 @@ class OpenMpi:
 
     def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
         """Return ``HOST slots=N`` lines; None without a placement."""
-        lines = [
+        host_lines = [
             f"{host} slots={count}\n" for host, count in count_ranks_by_host(placement).items()
         ]
-        return "".join(lines) or None
+        return "".join(host_lines) or None
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
         """Return mpirun's argv and environment."""
@@ -132,12 +132,17 @@ class OpenMpi:
             argv += ["--oversubscribe"]
         if not _is_local_job(job, env):
             _check_path(executable)
-            argv += _keepalive(job.settings.args)
+            argv += _list_keepalive_options(job.settings.args)
         argv += ["--bind-to", job.binding]
-        full_env = {**_defaults(job, env), **env, **job.hidden_env, **job.private_env}
-        argv += _exports(job, full_env, env)
-        folders = () if _chooses_folder(job, full_env) else FOLDER_VARIABLES
-        return Command((*argv, *job.settings.args, *job.program), full_env, folders)
+        full_env = {
+            **_build_default_variables(job, env),
+            **env,
+            **job.hidden_env,
+            **job.private_env,
+        }
+        argv += _list_export_options(job, full_env, env)
+        folder_variables = () if _chooses_folder(job, full_env) else FOLDER_VARIABLES
+        return Command((*argv, *job.settings.args, *job.program), full_env, folder_variables)
 
     def parse_output(self, output: str) -> LauncherReport:
         """Return the end of a job that mpirun's output reports."""
@@ -149,7 +154,9 @@ def _chooses_folder(job: JobSpec, env: Mapping[str, str]) -> bool:
     return any(name.endswith("tmpdir_base") for name in (*env, *job.settings.args))
 
 
-def _exports(job: JobSpec, full_env: Mapping[str, str], env: Mapping[str, str]) -> Iterator[str]:
+def _list_export_options(
+    job: JobSpec, full_env: Mapping[str, str], env: Mapping[str, str]
+) -> Iterator[str]:
     # Measured with 5.0.11, here and over ssh, and with 4.1.4 here: with -x NAME and -x NAME=VALUE
     # the value arrives unchanged, also if it is empty or has blanks, quotes, $, backquotes, ; , = :
     # \ newlines or UTF-8. With only a name, the value comes from mpirun's environment, which ps
@@ -177,7 +184,7 @@ def _check_path(executable: Path) -> None:
         )
 
 
-def _keepalive(args: Sequence[str]) -> Iterator[str]:
+def _list_keepalive_options(args: Sequence[str]) -> Iterator[str]:
     """Yield the options of a daemon's connection, in the form of Open MPI 4 and 5."""
     for name, value in KEEPALIVE.items():
         if (parameter := f"oob_tcp_keepalive_{name}") not in args:
@@ -186,23 +193,23 @@ def _keepalive(args: Sequence[str]) -> Iterator[str]:
 
 def _is_local_job(job: JobSpec, env: Mapping[str, str]) -> bool:
     """Whether all ranks run on this machine; an allocation may have other hosts."""
-    allocated = not job.ranks_by_host and any(name in env for name in ALLOCATIONS)
-    return not allocated and all(is_local(host) for host in job.ranks_by_host)
+    uses_allocation_hosts = not job.ranks_by_host and any(name in env for name in ALLOCATIONS)
+    return not uses_allocation_hosts and all(is_local(host) for host in job.ranks_by_host)
 
 
-def _defaults(job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
-    defaults = {"OMPI_MCA_osc": "^ucx"}
+def _build_default_variables(job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
+    variables = {"OMPI_MCA_osc": "^ucx"}
     if _is_local_job(job, env):
         # These transports reach only other hosts. If ofi finds no network, it sleeps for a second
         # in MPI_Init, which takes 0.05 s without it.
-        defaults["OMPI_MCA_btl"] = "^ofi,openib,uct"
+        variables["OMPI_MCA_btl"] = "^ofi,openib,uct"
     if job.oversubscribed:
         # A hostfile with enough slots hides from Open MPI that there are fewer cores. Ranks then
         # spin without yielding: 4 ranks on 2 cores take 28 ms for an exchange of 0.04 ms.
-        defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        variables["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if os.geteuid() == 0:
-        defaults |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return defaults
+        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return variables
 
 
 LAUNCHER = OpenMpi()

@@ -24,38 +24,38 @@ from spbench.launch.launchers.failures import (
 )
 from spbench.launch.launchers.search import find_programs, read_output
 
-_CPU_BIND = {"core": "cores", "numa": "ldoms", "none": "none"}
+_CPU_BIND_BY_BINDING = {"core": "cores", "numa": "ldoms", "none": "none"}
 # The PMI version of each library; others use the cluster's default.
-_MPI = {"mpich": "pmi2", "mvapich": "pmi2", "mvapich2": "pmi2", "openmpi": "pmix"}
-_SIGNALS: dict[str, int] = {
+_PMI_BY_LIBRARY = {"mpich": "pmi2", "mvapich": "pmi2", "mvapich2": "pmi2", "openmpi": "pmix"}
+_SIGNAL_BY_TEXT: dict[str, int] = {
     text: number for number in signal.valid_signals() if (text := signal.strsignal(number))
 }
-_SIGNALS["Out Of Memory"] = signal.SIGKILL
+_SIGNAL_BY_TEXT["Out Of Memory"] = signal.SIGKILL
 
 
-def _read_end(match: re.Match[str]) -> RankEnd:
+def _parse_rank_end(match: re.Match[str]) -> RankEnd:
     status = int(match["status"]) if match["status"] else None
     return RankEnd(
-        ranks=tuple(_expand_ranges(match["ranks"])),
+        ranks=tuple(_parse_rank_ranges(match["ranks"])),
         host=match["host"],
-        signal=None if status is not None else _SIGNALS[match["how"]],
+        signal=None if status is not None else _SIGNAL_BY_TEXT[match["how"]],
         status=status,
     )
 
 
-def _expand_ranges(text: str) -> Iterator[int]:
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+def _parse_rank_ranges(text: str) -> Iterator[int]:
+    for rank_range in text.split(","):
+        first_rank, _, last_rank = rank_range.partition("-")
+        yield from range(int(first_rank), int(last_rank or first_rank) + 1)
 
 
-_HOW = "|".join(sorted(map(re.escape, _SIGNALS), key=len, reverse=True))
+_SIGNAL_TEXTS = "|".join(sorted(map(re.escape, _SIGNAL_BY_TEXT), key=len, reverse=True))
 ENDS = (
     MPI_ABORT,
     make_end_pattern(
         r"srun: error: (?P<host>\S+): tasks? (?P<ranks>[\d,-]+): "
-        rf"(?:Exited with exit code (?P<status>\d+)|(?P<how>{_HOW}))",
-        _read_end,
+        rf"(?:Exited with exit code (?P<status>\d+)|(?P<how>{_SIGNAL_TEXTS}))",
+        _parse_rank_end,
     ),
 )
 FAILURES = (
@@ -131,7 +131,7 @@ class Srun:
 
     def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
         """Return one line per rank if a list of nodes cannot express the placement."""
-        if not placement or _is_even(placement):
+        if not placement or _has_equal_sorted_hosts(placement):
             return None
         return "".join(
             f"{host}\n" * count for host, count in count_ranks_by_host(placement).items()
@@ -144,14 +144,16 @@ class Srun:
         --export lists.
         """
         full_env = {**env, **job.rank_env, **job.private_env}
-        argv = [str(executable), "-n", str(job.np), *_nodes(job)]
+        argv = [str(executable), "-n", str(job.np), *_list_node_options(job)]
         if job.hostfile:
             full_env["SLURM_HOSTFILE"] = str(job.hostfile)
         if job.settings.bind != "auto":
-            argv.append(f"--cpu-bind={_CPU_BIND[job.settings.bind]}")
+            argv.append(f"--cpu-bind={_CPU_BIND_BY_BINDING[job.settings.bind]}")
         argv += ["--export=ALL", "-K"]
-        if job.library in _MPI and not any(arg.startswith("--mpi") for arg in job.settings.args):
-            argv.append(f"--mpi={_MPI[job.library]}")
+        if job.library in _PMI_BY_LIBRARY and not any(
+            arg.startswith("--mpi") for arg in job.settings.args
+        ):
+            argv.append(f"--mpi={_PMI_BY_LIBRARY[job.library]}")
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
     def parse_output(self, output: str) -> LauncherReport:
@@ -159,13 +161,13 @@ class Srun:
         return parse_messages(ENDS, FAILURES, output, losses=LOSSES, kills=True)
 
 
-def _is_even(placement: Sequence[RankBlock]) -> bool:
+def _has_equal_sorted_hosts(placement: Sequence[RankBlock]) -> bool:
     # Slurm starts ranks in its own order of nodes, not in that of --nodelist
-    hosts = count_ranks_by_host(placement)
-    return len(set(hosts.values())) == 1 and list(hosts) == sorted(hosts)
+    ranks_by_host = count_ranks_by_host(placement)
+    return len(set(ranks_by_host.values())) == 1 and list(ranks_by_host) == sorted(ranks_by_host)
 
 
-def _nodes(job: JobSpec) -> Iterator[str]:
+def _list_node_options(job: JobSpec) -> Iterator[str]:
     if job.hostfile:
         yield "--distribution=arbitrary"
     elif job.placement:

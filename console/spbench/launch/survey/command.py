@@ -19,12 +19,14 @@ PROBE_TIMEOUT = 5
 
 # The program comes on stdin, which stays open after it for requests of the time.
 _READ_PROGRAM = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
-_EITHER = 'command -v "$1" >/dev/null 2>&1 && exec "$1" -c "$2"; exec python3 -c "$2" instead'
+_RUN_OR_PYTHON3 = (
+    'command -v "$1" >/dev/null 2>&1 && exec "$1" -c "$2"; exec python3 -c "$2" instead'
+)
 # Variables come on stdin, because all users can read arguments, here and on the host. dd reads one
 # byte at a time, so that it does not consume the program after them.
-_EXPORT = 'eval "$(dd bs=1 count="$1" 2>/dev/null)"; shift; exec "$@"'
+_EXPORT_VARIABLES = 'eval "$(dd bs=1 count="$1" 2>/dev/null)"; shift; exec "$@"'
 # Python 3.6 must be able to run this, because python3 may be that old.
-_ANSWER = """
+_ANSWER_CODE = """
 import json, platform, subprocess, sys, time
 
 def send(fields):
@@ -71,22 +73,26 @@ def build_survey_command(settings: LaunchSettings) -> tuple[str, ...]:
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    either = (
+    run_or_python3 = (
         "sh",
         "-c",
-        _EITHER,
+        _RUN_OR_PYTHON3,
         "spbench-survey",
         find_survey_interpreter(settings),
         _READ_PROGRAM,
     )
-    size = len(_format_exports(settings))
-    exporting = ("sh", "-c", _EXPORT, "spbench-variables", str(size)) if size else ()
-    return (*exporting, *wrap_argv(settings, either))
+    export_bytes = len(_format_exports(settings))
+    export_command = (
+        ("sh", "-c", _EXPORT_VARIABLES, "spbench-variables", str(export_bytes))
+        if export_bytes
+        else ()
+    )
+    return (*export_command, *wrap_argv(settings, run_or_python3))
 
 
 def _format_exports(settings: LaunchSettings) -> bytes:
-    pairs = settings.env.items()
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in pairs).encode()
+    variables = settings.env.items()
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables).encode()
 
 
 def build_survey_input(settings: LaunchSettings) -> bytes:
@@ -96,14 +102,14 @@ def build_survey_input(settings: LaunchSettings) -> bytes:
     bytes. The program answers with a line of JSON after `MARK`. Then it answers each further line
     with one that has ``clock``, in seconds since 1970. It ends at the end of its stdin.
     """
-    return _format_exports(settings) + _program(os.getcwd(), host_facts.__file__)
+    return _format_exports(settings) + _build_program(os.getcwd(), host_facts.__file__)
 
 
 @cache
-def _program(folder: str, facts: str) -> bytes:
+def _build_program(folder: str, facts_path: str) -> bytes:
     constants = (
         f"MARK, PROBE, TIMEOUT = {MARK!r}, {PROBE!r}, {PROBE_TIMEOUT}\nFOLDER = {folder!r}\n"
     )
-    text = Path(facts).read_text(encoding="utf-8") + constants + _ANSWER
-    encoded = text.encode()
-    return b"%d\n%s" % (len(encoded), encoded)
+    program_text = Path(facts_path).read_text(encoding="utf-8") + constants + _ANSWER_CODE
+    program_bytes = program_text.encode()
+    return b"%d\n%s" % (len(program_bytes), program_bytes)

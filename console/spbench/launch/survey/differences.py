@@ -62,22 +62,22 @@ def find_differences(hosts: Iterable[HostFacts]) -> list[Finding]:
 
 
 def _compare_hosts(comparison: _Comparison, hosts: Sequence[HostFacts]) -> Iterator[Finding]:
-    groups = _group_by_value(comparison, hosts)
-    if len(groups) < 2:
+    hosts_by_value = _group_by_value(comparison, hosts)
+    if len(hosts_by_value) < 2:
         return
     subject = comparison.subject
-    (common_value, common_hosts), *others = groups
-    if 2 * len(common_hosts) <= sum(len(names) for _, names in groups):
+    (common_value, common_hosts), *other_groups = hosts_by_value
+    if 2 * len(common_hosts) <= sum(len(names) for _, names in hosts_by_value):
         texts = "; ".join(
-            f"{fold(names)} {comparison.full.format(value)}" for value, names in groups
+            f"{fold(names)} {comparison.full.format(value)}" for value, names in hosts_by_value
         )
         yield Finding(FindingStatus.NOTE, subject, f"hosts differ: {texts}")
         return
-    common = comparison.short.format(common_value)
-    reference = f"{'the others' if len(others) == 1 else 'most'} {common}"
-    for value, names in others:
-        has = "has" if len(names) == 1 else "have"
-        text = f"{fold(names)} {has} {comparison.full.format(value)}, {reference}"
+    common_text = comparison.short.format(common_value)
+    reference = f"{'the others' if len(other_groups) == 1 else 'most'} {common_text}"
+    for value, names in other_groups:
+        verb = "has" if len(names) == 1 else "have"
+        text = f"{fold(names)} {verb} {comparison.full.format(value)}, {reference}"
         yield Finding(FindingStatus.NOTE, subject, text)
 
 
@@ -85,18 +85,18 @@ def _group_by_value(
     comparison: _Comparison, hosts: Sequence[HostFacts]
 ) -> list[tuple[Any, list[str]]]:
     """Return each value and its hosts, the most frequent value first."""
-    groups: list[tuple[Any, list[str]]] = []
+    hosts_by_value: list[tuple[Any, list[str]]] = []
     for facts in hosts:
         value = comparison.value(facts)
         if value is None:
             continue
-        for other, names in groups:
+        for other, names in hosts_by_value:
             if _is_equal(other, value):
                 names.append(facts.host)
                 break
         else:
-            groups.append((value, [facts.host]))
-    return sorted(groups, key=lambda group: -len(group[1]))
+            hosts_by_value.append((value, [facts.host]))
+    return sorted(hosts_by_value, key=lambda group: -len(group[1]))
 
 
 def _is_equal(value: Any, other: Any) -> bool:

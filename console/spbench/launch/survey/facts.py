@@ -100,18 +100,18 @@ def group_findings(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:
 
     If a finding applies to several hosts, HOST replaces the name in its text.
     """
-    groups: dict[Finding, list[tuple[str, Finding]]] = {}
+    hosts_and_findings_by_generic: dict[Finding, list[tuple[str, Finding]]] = {}
     for facts in hosts:
         for finding in facts.findings:
             text = replace_host_name(finding.text, facts.host)
             remedy = replace_host_name(finding.mend, facts.host)
             generic = replace(finding, text=text, mend=remedy or None)
-            groups.setdefault(generic, []).append((facts.host, finding))
-    findings: dict[Finding, list[str]] = {}
-    for generic, group in groups.items():
-        finding = generic if len(group) > 1 else group[0][1]
-        findings[finding] = [host for host, _ in group]
-    return findings
+            hosts_and_findings_by_generic.setdefault(generic, []).append((facts.host, finding))
+    hosts_by_finding: dict[Finding, list[str]] = {}
+    for generic, hosts_and_findings in hosts_and_findings_by_generic.items():
+        finding = generic if len(hosts_and_findings) > 1 else hosts_and_findings[0][1]
+        hosts_by_finding[finding] = [host for host, _ in hosts_and_findings]
+    return hosts_by_finding
 
 
 def replace_host_name(text: str | None, host: str) -> str:
@@ -171,12 +171,12 @@ def parse_facts(
         *_check_load(answer),
         *_check_folder(folder),
     )
-    missing = (finding for finding in findings if finding.status == FindingStatus.MISSING)
-    worst = next(missing, next(iter(findings), None))
+    missing_findings = (finding for finding in findings if finding.status == FindingStatus.MISSING)
+    worst_finding = next(missing_findings, next(iter(findings), None))
     return HostFacts(
         host,
-        worst.status if worst else FindingStatus.OK,
-        f"{worst.subject}: {worst.text}" if worst else "",
+        worst_finding.status if worst_finding else FindingStatus.OK,
+        f"{worst_finding.subject}: {worst_finding.text}" if worst_finding else "",
         findings,
         **{name: answer[name] for name in ("cores", "memory_gib", "free_gib", "load")},
         gpus=gpus,
@@ -232,8 +232,10 @@ def _check_software(
 def _describe_failed_probe(python: str, probe: Mapping[str, Any]) -> str:
     if probe["status"] is None:
         return f"{python} did not tell its MPI library within {PROBE_TIMEOUT} s"
-    last = (probe["stderr"].strip().splitlines() or ["it printed nothing"])[-1]
-    return f"{python} cannot be asked for its MPI library, exit status {probe['status']}: {last}"
+    last_line = (probe["stderr"].strip().splitlines() or ["it printed nothing"])[-1]
+    return (
+        f"{python} cannot be asked for its MPI library, exit status {probe['status']}: {last_line}"
+    )
 
 
 def _check_versions(python: str, software: Mapping[str, Any]) -> Iterator[Finding]:
@@ -245,8 +247,10 @@ def _check_versions(python: str, software: Mapping[str, Any]) -> Iterator[Findin
 
 def _check_clock(clock_s: float | None) -> Iterator[Finding]:
     if clock_s is not None and abs(clock_s) > CLOCK_TOLERANCE:
-        side = "ahead of" if clock_s > 0 else "behind"
-        text = f"{abs(clock_s):.1f} s {side} this machine's: times in its logs are off by as much"
+        direction = "ahead of" if clock_s > 0 else "behind"
+        text = (
+            f"{abs(clock_s):.1f} s {direction} this machine's: times in its logs are off by as much"
+        )
         yield Finding(
             FindingStatus.NOTE, "clock", text, "let chrony or ntpd set the clocks of both"
         )
@@ -254,8 +258,8 @@ def _check_clock(clock_s: float | None) -> Iterator[Finding]:
 
 def _check_ports(adapters: Sequence[Adapter]) -> Iterator[Finding]:
     if adapters and not any(port.state == "ACTIVE" for port in adapters):
-        names = ", ".join(f"{port.name}:{port.port} {port.state}" for port in adapters)
-        text = f"no port is active ({names}): MPI takes a slower way"
+        port_states = ", ".join(f"{port.name}:{port.port} {port.state}" for port in adapters)
+        text = f"no port is active ({port_states}): MPI takes a slower way"
         yield Finding(
             FindingStatus.NOTE, "adapters", text, "look at cable, switch port and subnet manager"
         )
@@ -290,16 +294,16 @@ def _check_load(answer: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _check_folder(remote: Mapping[str, Any]) -> Iterator[Finding]:
-    if not remote:
+def _check_folder(remote_folder: Mapping[str, Any]) -> Iterator[Finding]:
+    if not remote_folder:
         return
     path = os.getcwd()
-    local = host_facts.inspect_folder(path)
+    local_folder = host_facts.inspect_folder(path)
     remedy = "start spbench in a folder that all hosts share"
-    if remote["number"] is None:
+    if remote_folder["number"] is None:
         yield Finding(
             FindingStatus.NOTE, "folder", f"{path} is not there, and ranks start in it", remedy
         )
-    elif remote["number"] != local["number"]:
+    elif remote_folder["number"] != local_folder["number"]:
         text = f"{path} is another folder there: files that a suite names are not the same"
         yield Finding(FindingStatus.NOTE, "folder", text, remedy)

@@ -49,9 +49,9 @@ async def find_unfit(hosts: Iterable[str], folder: str, program: Path) -> dict[s
 
 
 async def _check_folder_and_program(host: str, folder: str, program: Path) -> str | None:
-    tests = f"test -d {quote(folder)} || exit {_NO_FOLDER}; "
-    tests += f"test -x {quote(str(program))} || exit {_NO_PROGRAM}"
-    failure = await _run_ssh(host, tests)
+    shell_tests = f"test -d {quote(folder)} || exit {_NO_FOLDER}; "
+    shell_tests += f"test -x {quote(str(program))} || exit {_NO_PROGRAM}"
+    failure = await _run_ssh(host, shell_tests)
     if failure == f"ssh ended with status {_NO_FOLDER}":
         return f"it has no folder {folder}"
     if failure == f"ssh ended with status {_NO_PROGRAM}":
@@ -66,22 +66,24 @@ async def _query_hosts(
     timeout_seconds: float = ANSWER_TIMEOUT,
 ) -> dict[str, str]:
     """Run a check on each host except this machine; return reasons of failures."""
-    remote = [host for host in dict.fromkeys(hosts) if not is_local(host)]
-    gate = asyncio.Semaphore(MAX_CONCURRENT)
+    remote_hosts = [host for host in dict.fromkeys(hosts) if not is_local(host)]
+    query_limit = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def query(host: str) -> str | None:
-        async with gate:
+        async with query_limit:
             try:
                 reason = await asyncio.wait_for(check(host), timeout_seconds)
             except TimeoutError:
                 reason = f"no answer in {timeout_seconds:g} s"
-            counts.count(well=reason is None)
+            answer_counts.count(well=reason is None)
             return reason
 
-    async with report_progress(len(remote), progress) as counts:
-        reasons = await asyncio.gather(*map(query, remote))
+    async with report_progress(len(remote_hosts), progress) as answer_counts:
+        reasons = await asyncio.gather(*map(query, remote_hosts))
     return {
-        host: reason for host, reason in zip(remote, reasons, strict=True) if reason is not None
+        host: reason
+        for host, reason in zip(remote_hosts, reasons, strict=True)
+        if reason is not None
     }
 
 
@@ -124,9 +126,13 @@ async def _read_ssh_name(host: str) -> str | None:
 
 async def find_unresolved(hosts: Iterable[str]) -> list[str]:
     """Return the hosts that the resolver does not know, whether ssh does or not."""
-    remote = [host for host in dict.fromkeys(hosts) if not is_local(host)]
-    resolved = await asyncio.gather(*map(_resolves, remote))
-    return [host for host, is_known in zip(remote, resolved, strict=True) if not is_known]
+    remote_hosts = [host for host in dict.fromkeys(hosts) if not is_local(host)]
+    is_resolved_by_host = await asyncio.gather(*map(_resolves, remote_hosts))
+    return [
+        host
+        for host, is_known in zip(remote_hosts, is_resolved_by_host, strict=True)
+        if not is_known
+    ]
 
 
 async def _check_reachable(host: str) -> str | None:

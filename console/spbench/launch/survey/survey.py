@@ -35,10 +35,10 @@ _GRACE_SECONDS = 0.5
 class _SilentError(Exception):
     """A command ended without an answer: its exit status and last error line."""
 
-    def __init__(self, status: int, last: str) -> None:
-        super().__init__(f"exit status {status}{last and f': {last}'}")
+    def __init__(self, status: int, last_error_line: str) -> None:
+        super().__init__(f"exit status {status}{last_error_line and f': {last_error_line}'}")
         self.status = status
-        self.last = last
+        self.last_error_line = last_error_line
 
 
 async def survey_hosts(
@@ -66,18 +66,18 @@ async def survey_hosts(
     """
     argv = build_survey_command(settings)
     python = find_survey_interpreter(settings)
-    gate = asyncio.Semaphore(MAX_CONCURRENT)
+    query_limit = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def query(host: str) -> HostFacts:
-        async with gate:
+        async with query_limit:
             return await _query_host(host, python, argv, settings, env, timeout_seconds)
 
     tasks = [asyncio.create_task(query(host)) for host in dict.fromkeys(hosts)]
     try:
-        async with report_progress(len(tasks), progress) as counts:
+        async with report_progress(len(tasks), progress) as answer_counts:
             for task in asyncio.as_completed(tasks):
                 facts = await task
-                counts.count(well=facts.status.is_well)
+                answer_counts.count(well=facts.status.is_well)
                 yield facts
     finally:
         for task in tasks:
@@ -94,20 +94,22 @@ async def _query_host(
     env: Mapping[str, str],
     timeout_seconds: float,
 ) -> HostFacts:
-    local = is_local(host)
-    command = argv if local else (*SSH, host, shlex.join(argv))
+    is_this_machine = is_local(host)
+    command = argv if is_this_machine else (*SSH, host, shlex.join(argv))
     try:
         async with asyncio.timeout(timeout_seconds):
             try:
                 answer, clock_s = await _run_survey(command, settings, env)
             except _SilentError as error:
-                if local or error.status != _SSH_FAILED:
+                if is_this_machine or error.status != _SSH_FAILED:
                     return make_silent(host, python, str(error))
-                reason = await explain_unreachable(host, error.last or str(error))
+                reason = await explain_unreachable(host, error.last_error_line or str(error))
                 return make_unreachable(host, reason)
     except TimeoutError:
         reason = f"no answer in {timeout_seconds:g} s"
-        return make_silent(host, python, reason) if local else make_unreachable(host, reason)
+        return (
+            make_silent(host, python, reason) if is_this_machine else make_unreachable(host, reason)
+        )
     except OSError as error:
         return make_unreachable(host, f"{command[0]} cannot run here ({error.strerror})")
     return parse_facts(host, python, answer, clock_s)
@@ -120,13 +122,13 @@ async def _run_survey(
     # a file, not a pipe: a master connection that ssh leaves behind keeps its stderr open
     with tempfile.TemporaryFile() as stderr:
         async with _start_process(command, env, stderr) as process:
-            answer = await _request(process, build_survey_input(settings))
+            answer = await _request_answer(process, build_survey_input(settings))
             if answer is not None:
                 return answer, await _measure_clock(process)
-            status = await process.wait()
+            exit_status = await process.wait()
         stderr.seek(0)
-        lines = stderr.read().decode(errors="replace").strip().splitlines()
-        raise _SilentError(status, lines[-1].strip() if lines else "")
+        error_lines = stderr.read().decode(errors="replace").strip().splitlines()
+        raise _SilentError(exit_status, error_lines[-1].strip() if error_lines else "")
 
 
 @asynccontextmanager
@@ -168,14 +170,14 @@ async def _measure_clock(process: Process) -> float | None:
     This assumes that both ways take equally long.
     """
     sent_at = time.time()
-    answer = await _request(process, b"\n")
+    answer = await _request_answer(process, b"\n")
     if answer is None:
         return None
-    ahead = float(answer["clock"]) - (sent_at + time.time()) / 2
-    return round(ahead, 3) + 0.0  # turns -0.0 into 0.0
+    ahead_s = float(answer["clock"]) - (sent_at + time.time()) / 2
+    return round(ahead_s, 3) + 0.0  # turns -0.0 into 0.0
 
 
-async def _request(process: Process, request: bytes) -> dict[str, Any] | None:
+async def _request_answer(process: Process, request: bytes) -> dict[str, Any] | None:
     """Send a request and return the next marked line; None at the end."""
     assert process.stdin is not None
     assert process.stdout is not None
