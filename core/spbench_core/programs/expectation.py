@@ -136,16 +136,18 @@ class OutputExpectation:
     @property
     def required(self) -> frozenset[str]:
         """The names of the metrics that the program must print in any case."""
-        lines = (line.metric for line in self.lines)
-        documents = (document.metric for document in self.json)
-        names = {metric.name for metric in (*lines, *documents) if not metric.optional}
-        names.update(
+        line_metrics = (line.metric for line in self.lines)
+        json_metrics = (document.metric for document in self.json)
+        required_names = {
+            metric.name for metric in (*line_metrics, *json_metrics) if not metric.optional
+        }
+        required_names.update(
             metric.name
             for table in self.tables
             if not table.optional
             for metric in table.metrics.values()
         )
-        return frozenset(names)
+        return frozenset(required_names)
 
     @property
     def metrics(self) -> dict[str, OutputMetric]:
@@ -182,65 +184,71 @@ def parse_expectation(params: Mapping[str, Any]) -> OutputExpectation:
 def _parse_lines(params: Mapping[str, Any], param: str) -> list[LineMetric]:
     lines = []
     for name, spec in _check_mapping(params.get(param), param).items():
-        key = f"{param}.{name}"
-        _check_keys(spec, key, ("pattern", *_METRIC_KEYS, "optional"))
-        pattern = _parse_pattern(spec.get("pattern"), key)
+        metric_param = f"{param}.{name}"
+        _check_keys(spec, metric_param, ("pattern", *_METRIC_KEYS, "optional"))
+        pattern = _parse_pattern(spec.get("pattern"), metric_param)
         if VALUE not in pattern.groupindex:
             raise ExpectationError(
-                key,
+                metric_param,
                 f"its pattern has no group {VALUE}: write (?P<{VALUE}>...) where the number is",
             )
-        lines.append(LineMetric(_parse_metric(name, spec, key), pattern, param == "samples"))
+        lines.append(
+            LineMetric(_parse_metric(name, spec, metric_param), pattern, param == "samples")
+        )
     return lines
 
 
 def _parse_json(value: Any) -> list[JsonMetric]:
     metrics = []
     for name, spec in _check_mapping(value, "json").items():
-        key = f"json.{name}"
-        _check_keys(spec, key, ("path", *_METRIC_KEYS, "optional"))
-        metric = _parse_metric(name, spec, key)
-        metrics.append(JsonMetric(metric, _parse_path(spec.get("path"), key)))
+        metric_param = f"json.{name}"
+        _check_keys(spec, metric_param, ("path", *_METRIC_KEYS, "optional"))
+        metric = _parse_metric(name, spec, metric_param)
+        metrics.append(JsonMetric(metric, _parse_path(spec.get("path"), metric_param)))
     return metrics
 
 
 def _parse_path(value: Any, param: str) -> tuple[str | int, ...]:
     """Parse ``a.0.b``, or a list with keys that may contain dots."""
     if isinstance(value, list):
-        steps = [str(step) for step in value]
+        step_texts = [str(step_text) for step_text in value]
     else:
-        steps = value.split(".") if isinstance(value, str) else []
-    if not any(steps):
+        step_texts = value.split(".") if isinstance(value, str) else []
+    if not any(step_texts):
         raise ExpectationError(
             param, "its path is missing: write keys and indices, a.0.b, or a list of them"
         )
-    return tuple(int(step) if step.isdigit() else step for step in steps)
+    return tuple(int(step_text) if step_text.isdigit() else step_text for step_text in step_texts)
 
 
 def _parse_tables(value: Any) -> list[OutputTable]:
     if value is None:
         return []
-    tables = value if isinstance(value, list) else [value]
-    if len(tables) == 1:
-        return [_parse_table(tables[0], "table")]
-    return [_parse_table(table, f"table[{index}]") for index, table in enumerate(tables)]
+    table_specs = value if isinstance(value, list) else [value]
+    if len(table_specs) == 1:
+        return [_parse_table(table_specs[0], "table")]
+    return [
+        _parse_table(table_spec, f"table[{index}]") for index, table_spec in enumerate(table_specs)
+    ]
 
 
 def _parse_table(spec: Any, param: str) -> OutputTable:
     _check_keys(spec, param, _TABLE_KEYS)
     columns = _check_names(spec.get("columns"), f"{param}.columns")
-    names = [name for name in columns if name != SKIPPED]
+    named_columns = [name for name in columns if name != SKIPPED]
     labels = _check_names(spec.get("labels", []), f"{param}.labels")
-    must = {
+    allowed_texts_by_column = {
         name: tuple(map(str, texts if isinstance(texts, list) else [texts]))
         for name, texts in _check_mapping(spec.get("must"), f"{param}.must").items()
     }
     metrics = _check_mapping(spec.get("metrics"), f"{param}.metrics")
 
-    for name in (*labels, *metrics, *must):
-        if name not in names:
-            raise ExpectationError(param, f"{name} is none of its columns, {', '.join(names)}")
-    if len(set(names)) < len(names):
+    for name in (*labels, *metrics, *allowed_texts_by_column):
+        if name not in named_columns:
+            raise ExpectationError(
+                param, f"{name} is none of its columns, {', '.join(named_columns)}"
+            )
+    if len(set(named_columns)) < len(named_columns):
         raise ExpectationError(param, "a column is named twice")
     if not metrics:
         raise ExpectationError(param, "none of its columns is a metric: give metrics")
@@ -259,7 +267,7 @@ def _parse_table(spec: Any, param: str) -> OutputTable:
             name: _parse_column(name, column, f"{param}.metrics.{name}")
             for name, column in metrics.items()
         },
-        must=must,
+        must=allowed_texts_by_column,
         fixed=_parse_labels(spec.get("fixed"), f"{param}.fixed"),
         rows=None if rows is None else _parse_pattern(rows, f"{param}.rows"),
         context=context,
@@ -295,14 +303,14 @@ def _parse_optional(spec: Mapping[str, Any], param: str) -> bool:
 
 
 def _parse_patterns(
-    params: Mapping[str, Any], key: str, param: str | None = None
+    params: Mapping[str, Any], section: str, param: str | None = None
 ) -> tuple[re.Pattern[str], ...]:
-    patterns = params.get(key)
+    patterns = params.get(section)
     if patterns is None:
         return ()
     if not isinstance(patterns, list):
         patterns = [patterns]
-    return tuple(_parse_pattern(pattern, param or key) for pattern in patterns)
+    return tuple(_parse_pattern(pattern, param or section) for pattern in patterns)
 
 
 def _parse_pattern(value: Any, param: str) -> re.Pattern[str]:
@@ -332,12 +340,12 @@ def _check_mapping(value: Any, param: str) -> Mapping[str, Any]:
     return value
 
 
-def _check_keys(value: Any, param: str, keys: Sequence[str]) -> None:
+def _check_keys(value: Any, param: str, allowed_keys: Sequence[str]) -> None:
     if not isinstance(value, Mapping):
-        raise ExpectationError(param, f"it is a mapping with {', '.join(keys)}")
+        raise ExpectationError(param, f"it is a mapping with {', '.join(allowed_keys)}")
     for key in value:
-        if key not in keys:
-            raise ExpectationError(param, f"{key!r} is none of {', '.join(keys)}")
+        if key not in allowed_keys:
+            raise ExpectationError(param, f"{key!r} is none of {', '.join(allowed_keys)}")
 
 
 def _check_names(value: Any, param: str) -> list[str]:
@@ -348,13 +356,13 @@ def _check_names(value: Any, param: str) -> list[str]:
 
 def _reject_duplicates(expectation: OutputExpectation) -> None:
     """Reject a metric of both a line and a table; tables may share metrics."""
-    names: set[str] = set()
-    tables = {name for table in expectation.tables for name in table.metrics}
+    seen_names: set[str] = set()
+    table_metric_names = {name for table in expectation.tables for name in table.metrics}
     for name in (
         *(line.metric.name for line in expectation.lines),
-        *sorted(tables),
+        *sorted(table_metric_names),
         *(document.metric.name for document in expectation.json),
     ):
-        if name in names:
+        if name in seen_names:
             raise ExpectationError("metrics", f"{name} is asked for twice")
-        names.add(name)
+        seen_names.add(name)

@@ -110,26 +110,28 @@ class OutputReader:
         self._findings = OutputFindings()
         self._unmatched = list(expectation.must)
         self._table: OutputTable | None = None
-        self._contexts = {pattern for table in expectation.tables for pattern in table.context}
-        self._context: dict[re.Pattern[str], dict[str, str | None]] = {}
+        self._context_patterns = {
+            pattern for table in expectation.tables for pattern in table.context
+        }
+        self._groups_by_context: dict[re.Pattern[str], dict[str, str | None]] = {}
         self._required = set(expectation.required)
-        self._document: list[str] | None = [] if expectation.json else None
-        self._length = 0
+        self._document_lines: list[str] | None = [] if expectation.json else None
+        self._document_length = 0
 
     def read_line(self, line: str) -> None:
         """Read one line."""
         self._match_patterns(line)
         self._read_metrics(line)
         self._read_table(line)
-        if self._document is not None and self._length < MAX_DOCUMENT:
-            self._document.append(line)
-            self._length += len(line) + 1
+        if self._document_lines is not None and self._document_length < MAX_DOCUMENT:
+            self._document_lines.append(line)
+            self._document_length += len(line) + 1
 
     def finish(self) -> OutputFindings:
         """Return the findings, after the output has ended."""
         findings = self._findings
-        if self._document is not None:
-            self._read_document("\n".join(self._document))
+        if self._document_lines is not None:
+            self._read_document("\n".join(self._document_lines))
         findings.missing += [pattern.pattern for pattern in self._unmatched]
         findings.missing += [
             f"a value of {name}"
@@ -144,26 +146,26 @@ class OutputReader:
             self._add_forbidden(line)
 
     def _read_metrics(self, line: str) -> None:
-        for expected in self._expectation.lines:
-            if (match := expected.pattern.search(line)) is None:
+        for line_metric in self._expectation.lines:
+            if (match := line_metric.pattern.search(line)) is None:
                 continue
             value = parse_number(match[VALUE])
             if value is None:
-                self._add_forbidden(f"{expected.metric.name} is no number: {line}")
+                self._add_forbidden(f"{line_metric.metric.name} is no number: {line}")
                 continue
-            value = self._add_value(expected.metric, value)
-            if expected.sampled:
-                self._findings.samples.setdefault(expected.metric.name, []).append(value)
+            value = self._add_value(line_metric.metric, value)
+            if line_metric.sampled:
+                self._findings.samples.setdefault(line_metric.metric.name, []).append(value)
 
     def _read_table(self, line: str) -> None:
-        for pattern in self._contexts:
+        for pattern in self._context_patterns:
             if (match := pattern.search(line)) is not None:
-                self._context[pattern] = match.groupdict()
+                self._groups_by_context[pattern] = match.groupdict()
         tables = self._expectation.tables
-        started = next((table for table in tables if table.header.search(line)), None)
-        if started is not None:
-            self._table = started
-            self._required.update(metric.name for metric in started.metrics.values())
+        started_table = next((table for table in tables if table.header.search(line)), None)
+        if started_table is not None:
+            self._table = started_table
+            self._required.update(metric.name for metric in started_table.metrics.values())
             return
         table = self._table
         if table is None:
@@ -176,35 +178,37 @@ class OutputReader:
 
     def _read_row(self, table: OutputTable, line: str) -> bool:
         """Read a row; return whether the line is one."""
-        texts = line.split()
-        if len(texts) != len(table.columns):
+        cell_texts = line.split()
+        if len(cell_texts) != len(table.columns):
             return False
-        cells = dict(zip(table.columns, texts, strict=True))
-        cells.pop(SKIPPED, None)
-        values = {name: parse_number(cells[name]) for name in table.metrics}
-        if any(value is None for value in values.values()):
+        text_by_column = dict(zip(table.columns, cell_texts, strict=True))
+        text_by_column.pop(SKIPPED, None)
+        number_by_column = {name: parse_number(text_by_column[name]) for name in table.metrics}
+        if any(value is None for value in number_by_column.values()):
             return False
         labels = {**table.fixed, **self._read_context(table)}
-        labels.update({name: _parse_label(cells[name]) for name in table.labels})
-        for name, value in values.items():
+        labels.update({name: _parse_label(text_by_column[name]) for name in table.labels})
+        for name, value in number_by_column.items():
             assert value is not None, "rows without a number were returned"
             metric = table.metrics[name]
-            scaled = self._add_value(metric, value)
+            scaled_number = self._add_value(metric, value)
             if len(self._findings.points) < MAX_POINTS:
-                self._findings.points.append(TablePoint(metric.name, labels, scaled))
-        for name, allowed in table.must.items():
-            if cells[name] not in allowed:
-                expected = " or ".join(allowed)
-                self._add_forbidden(f"{name} is {cells[name]}, not {expected}: {line.strip()}")
+                self._findings.points.append(TablePoint(metric.name, labels, scaled_number))
+        for name, allowed_texts in table.must.items():
+            if text_by_column[name] not in allowed_texts:
+                allowed_text = " or ".join(allowed_texts)
+                self._add_forbidden(
+                    f"{name} is {text_by_column[name]}, not {allowed_text}: {line.strip()}"
+                )
         return True
 
     def _read_context(self, table: OutputTable) -> dict[str, str | int | float]:
         """Return the labels from the last match of each context pattern of a table."""
-        groups = [self._context.get(pattern, {}) for pattern in table.context]
+        groups_by_pattern = [self._groups_by_context.get(pattern, {}) for pattern in table.context]
         return {
             name: _parse_label(text)
-            for group in groups
-            for name, text in group.items()
+            for matched_groups in groups_by_pattern
+            for name, text in matched_groups.items()
             if text is not None
         }
 
@@ -213,10 +217,10 @@ class OutputReader:
         if document is None:
             self._findings.missing.append("a JSON document")
             return
-        for expected in self._expectation.json:
-            value = find_number(document, expected)
+        for json_metric in self._expectation.json:
+            value = find_number(document, json_metric)
             if value is not None:
-                self._add_value(expected.metric, value)
+                self._add_value(json_metric.metric, value)
 
     def _add_value(self, metric: OutputMetric, value: float) -> float:
         """Record and report a value; return it in the metric's unit."""
@@ -276,15 +280,15 @@ def find_document(text: str) -> Any:
     lines of other programs, such as warnings of a launcher: if parsing fails, the line is removed.
     """
     start = text.find("{")
-    dropped = 0
+    dropped_lines = 0
     while start >= 0:
         try:
             return json.JSONDecoder().raw_decode(text, start)[0]
         except json.JSONDecodeError as error:
-            first = text.rfind("\n", 0, error.pos) + 1
-            if first > start and dropped < MAX_FOREIGN_LINES and error.pos < len(text):
-                dropped += 1
-                text = text[:first] + text[error.pos :].partition("\n")[2]
+            line_start = text.rfind("\n", 0, error.pos) + 1
+            if line_start > start and dropped_lines < MAX_FOREIGN_LINES and error.pos < len(text):
+                dropped_lines += 1
+                text = text[:line_start] + text[error.pos :].partition("\n")[2]
             else:
                 start = text.find("\n{", start + 1) + 1 or -1
         except (ValueError, RecursionError):
