@@ -71,14 +71,16 @@ def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
 
 def _add_googlenet_module(graph: NetworkGraph, data: Map, module: _GoogLeNetModule) -> Map:
     name = f"conv_{module.name}"
-    ones = graph.conv(data, module.ones, bias=True, name=f"{name}_1x1")
-    threes = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
-    threes = graph.conv(threes, module.threes, 3, pad=1, bias=True, name=f"{name}_3x3")
-    fives = graph.conv(data, module.fives_reduced, bias=True, name=f"{name}_5x5_reduce")
-    fives = graph.conv(fives, module.fives, 5, pad=2, bias=True, name=f"{name}_5x5")
-    pooled = graph.pool(data, 3, pad=1, name=f"max_pool_{name}_pool")
-    pooled = graph.conv(pooled, module.pooled, bias=True, name=f"{name}_proj")
-    return concat_maps(ones, threes, fives, pooled)
+    ones_branch = graph.conv(data, module.ones, bias=True, name=f"{name}_1x1")
+    threes_branch = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
+    threes_branch = graph.conv(
+        threes_branch, module.threes, 3, pad=1, bias=True, name=f"{name}_3x3"
+    )
+    fives_branch = graph.conv(data, module.fives_reduced, bias=True, name=f"{name}_5x5_reduce")
+    fives_branch = graph.conv(fives_branch, module.fives, 5, pad=2, bias=True, name=f"{name}_5x5")
+    pooled_branch = graph.pool(data, 3, pad=1, name=f"max_pool_{name}_pool")
+    pooled_branch = graph.conv(pooled_branch, module.pooled, bias=True, name=f"{name}_proj")
+    return concat_maps(ones_branch, threes_branch, fives_branch, pooled_branch)
 
 
 class _BnModule(NamedTuple):
@@ -160,11 +162,11 @@ def _add_bn_stem(graph: NetworkGraph, image: Map) -> Map:
 
 def _add_small_bn_module(graph: NetworkGraph, data: Map, name: str, ones: int, threes: int) -> Map:
     if not ones:
-        halved = graph.conv(data, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv")
-        return concat_maps(halved, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
-    narrow = graph.conv(data, ones, bias=True, name=f"{name}_1x1")
-    wide = graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3")
-    return concat_maps(narrow, wide)
+        halved_branch = graph.conv(data, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv")
+        return concat_maps(halved_branch, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
+    ones_branch = graph.conv(data, ones, bias=True, name=f"{name}_1x1")
+    threes_branch = graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3")
+    return concat_maps(ones_branch, threes_branch)
 
 
 def _add_bn_module(graph: NetworkGraph, data: Map, module: _BnModule) -> Map:
@@ -173,13 +175,17 @@ def _add_bn_module(graph: NetworkGraph, data: Map, module: _BnModule) -> Map:
     branches = []
     if module.ones:
         branches.append(graph.conv(data, module.ones, bias=True, name=f"{name}_1x1"))
-    three = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
-    three = graph.conv(three, module.threes, 3, stride=stride, pad=1, bias=True, name=f"{name}_3x3")
+    three_branch = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
+    three_branch = graph.conv(
+        three_branch, module.threes, 3, stride=stride, pad=1, bias=True, name=f"{name}_3x3"
+    )
     pair_name = f"{name}_double_3x3"
-    pair = graph.conv(data, module.pairs_reduced, bias=True, name=f"{pair_name}_reduce")
-    pair = graph.conv(pair, module.pairs, 3, pad=1, bias=True, name=f"{pair_name}_0")
-    pair = graph.conv(pair, module.pairs, 3, stride=stride, pad=1, bias=True, name=f"{pair_name}_1")
-    pooled = graph.pool(data, 3, stride=stride, pad=1, name=f"{name}_pool")
+    pair_branch = graph.conv(data, module.pairs_reduced, bias=True, name=f"{pair_name}_reduce")
+    pair_branch = graph.conv(pair_branch, module.pairs, 3, pad=1, bias=True, name=f"{pair_name}_0")
+    pair_branch = graph.conv(
+        pair_branch, module.pairs, 3, stride=stride, pad=1, bias=True, name=f"{pair_name}_1"
+    )
+    pooled_branch = graph.pool(data, 3, stride=stride, pad=1, name=f"{name}_pool")
     if module.pooled:
-        pooled = graph.conv(pooled, module.pooled, bias=True, name=f"{name}_proj")
-    return concat_maps(*branches, three, pair, pooled)
+        pooled_branch = graph.conv(pooled_branch, module.pooled, bias=True, name=f"{name}_proj")
+    return concat_maps(*branches, three_branch, pair_branch, pooled_branch)

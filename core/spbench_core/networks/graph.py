@@ -42,7 +42,7 @@ class NetworkGraph:
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
-        self._unnamed: Counter[str] = Counter()
+        self._unnamed_by_type: Counter[str] = Counter()
 
     def conv(
         self,
@@ -69,7 +69,7 @@ class NetworkGraph:
         try:
             return conv.output(data)
         except ValueError:
-            raise _make_error(name, data, expand_pair(kernel), conv.padding) from None
+            raise _make_too_small_error(name, data, expand_pair(kernel), conv.padding) from None
 
     def pool(
         self, data: Map, kernel: int, *, stride: int = 1, pad: int = 0, name: str | None = None
@@ -83,21 +83,21 @@ class NetworkGraph:
         try:
             return Pool("max", kernel, stride, pad).output(data)
         except ValueError:
-            raise _make_error(name, data, expand_pair(kernel), expand_pair(pad)) from None
+            raise _make_too_small_error(name, data, expand_pair(kernel), expand_pair(pad)) from None
 
     def dense(self, data: Map, units: int, *, name: str | None = None) -> Map:
         """Flatten a map, and add a fully connected layer with a bias."""
         name = name or self._next_name("fullyconnected")
         linear = Linear(units)
-        values = Flatten().output(data)
-        self.parameters.append(Parameter(f"{name}_weight", linear.weight_shape(values)))
+        flat_map = Flatten().output(data)
+        self.parameters.append(Parameter(f"{name}_weight", linear.weight_shape(flat_map)))
         self.parameters.append(Parameter(f"{name}_bias", (units,)))
-        return linear.output(values)
+        return linear.output(flat_map)
 
-    def _next_name(self, kind: str) -> str:
-        number = self._unnamed[kind]
-        self._unnamed[kind] += 1
-        return f"{kind}{number}"
+    def _next_name(self, layer_type: str) -> str:
+        index = self._unnamed_by_type[layer_type]
+        self._unnamed_by_type[layer_type] += 1
+        return f"{layer_type}{index}"
 
 
 def same_padding(kernel: Pair) -> Pair:
@@ -105,9 +105,11 @@ def same_padding(kernel: Pair) -> Pair:
     return Conv(1, kernel).padding
 
 
-def _make_error(
+def _make_too_small_error(
     name: str, data: Map, window: tuple[int, int], padding: tuple[int, int]
 ) -> TooSmallError:
-    rows = data.height + 2 * padding[0]
-    cols = data.width + 2 * padding[1]
-    return TooSmallError(f"{name} has a window of {window[0]}x{window[1]} and gets {rows}x{cols}")
+    padded_rows = data.height + 2 * padding[0]
+    padded_cols = data.width + 2 * padding[1]
+    return TooSmallError(
+        f"{name} has a window of {window[0]}x{window[1]} and gets {padded_rows}x{padded_cols}"
+    )

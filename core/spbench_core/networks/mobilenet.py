@@ -33,7 +33,7 @@ def mobilenet(graph: NetworkGraph, image: Map, num_classes: int, alpha: float) -
     """
     data = graph.conv(image, int(32 * alpha), 3, stride=2, pad=1, name="conv_1_conv2d")
     for layer, (filters, stride) in enumerate(_V1_LAYERS, start=2):
-        data = _depthwise(graph, data, stride, f"conv_{layer}_dw_conv2d")
+        data = _add_depthwise(graph, data, stride, f"conv_{layer}_dw_conv2d")
         data = graph.conv(data, int(filters * alpha), name=f"conv_{layer}_conv2d")
     graph.dense(graph.pool(data, 7, name="global_pool"), num_classes, name="fc")
 
@@ -48,13 +48,13 @@ def mobilenetv2(graph: NetworkGraph, image: Map, num_classes: int) -> None:
         for unit in range(units):
             name = f"seq-{block}-block{unit}"
             unit_stride = stride if unit == 0 else 1
-            body = _inverted_residual(graph, data, expansion, filters, unit_stride, name)
+            body = _add_inverted_residual(graph, data, expansion, filters, unit_stride, name)
             data = body if unit == 0 else add_maps(body, data)
     data = graph.conv(data, 1280, name="last-1x1-conv-conv2d")
     graph.dense(Mean().output(data), num_classes, name="fc")
 
 
-def _inverted_residual(
+def _add_inverted_residual(
     graph: NetworkGraph, data: Map, expansion: int, filters: int, stride: int, name: str
 ) -> Map:
     """Add an inverted residual unit, which is wide inside and narrow at its ends.
@@ -68,9 +68,9 @@ def _inverted_residual(
         name: The beginning of the names of its layers.
     """
     data = graph.conv(data, data.channels * expansion, name=f"{name}-exp-conv2d")
-    data = _depthwise(graph, data, stride, f"{name}-depthwise-conv2d")
+    data = _add_depthwise(graph, data, stride, f"{name}-depthwise-conv2d")
     return graph.conv(data, filters, name=f"{name}-linear-conv2d")
 
 
-def _depthwise(graph: NetworkGraph, data: Map, stride: int, name: str) -> Map:
+def _add_depthwise(graph: NetworkGraph, data: Map, stride: int, name: str) -> Map:
     return graph.conv(data, data.channels, 3, stride=stride, pad=1, groups=data.channels, name=name)

@@ -50,7 +50,7 @@ class Network:
         return residual.SMALL_DEPTHS if self.small_height else ""
 
 
-def _residual(name: str, help_text: str, style: residual.Style) -> Network:
+def _make_residual(name: str, help_text: str, style: residual.Style) -> Network:
     return Network(
         name,
         help_text,
@@ -61,14 +61,14 @@ def _residual(name: str, help_text: str, style: residual.Style) -> Network:
     )
 
 
-def _mobilenet(name: str, help_text: str, alpha: float) -> Network:
+def _make_mobilenet(name: str, help_text: str, alpha: float) -> Network:
     return Network(name, help_text, partial(mobilenet, alpha=alpha))
 
 
-_ALL = (
-    _residual("resnet", "residual network, activation first", residual.RESNET),
-    _residual("resnet-v1", "residual network as first published", residual.RESNET_V1),
-    _residual("resnext", "residual network with 32 groups", residual.RESNEXT),
+_ALL_NETWORKS = (
+    _make_residual("resnet", "residual network, activation first", residual.RESNET),
+    _make_residual("resnet-v1", "residual network as first published", residual.RESNET_V1),
+    _make_residual("resnext", "residual network with 32 groups", residual.RESNEXT),
     Network("alexnet", "5 convolutions, and nearly all weights in 2 layers", alexnet),
     Network(
         "vgg", "3x3 convolutions, then 4096 wide", vgg, depths=(*VGG_CONVOLUTIONS,), num_layers=16
@@ -80,15 +80,15 @@ _ALL = (
     Network(
         "inception-resnet-v2", "Inception units that are added", inception_resnet_v2, (3, 299, 299)
     ),
-    _mobilenet("mobilenet", "convolutions channel by channel", 1),
-    _mobilenet("mobilenet-0.75", "three quarters of the filters", 0.75),
-    _mobilenet("mobilenet-0.5", "half of the filters", 0.5),
-    _mobilenet("mobilenet-0.25", "a quarter of the filters", 0.25),
+    _make_mobilenet("mobilenet", "convolutions channel by channel", 1),
+    _make_mobilenet("mobilenet-0.75", "three quarters of the filters", 0.75),
+    _make_mobilenet("mobilenet-0.5", "half of the filters", 0.5),
+    _make_mobilenet("mobilenet-0.25", "a quarter of the filters", 0.25),
     Network("mobilenetv2", "narrow ends, wide inside", mobilenetv2),
     Network("lenet", "2 convolutions, for digits", lenet, (1, 28, 28)),
     Network("mlp", "3 fully connected layers, for digits", mlp, (1, 28, 28)),
 )
-NETWORKS = {network.name: network for network in _ALL}
+NETWORKS = {network.name: network for network in _ALL_NETWORKS}
 
 
 def list_parameters(
@@ -114,15 +114,17 @@ def list_parameters(
     """
     if network not in NETWORKS:
         raise ModelError("network", _describe_unknown(network))
-    entry = NETWORKS[network]
-    image = _parse_shape(entry.image_shape if image_shape is None else image_shape)
+    network_spec = NETWORKS[network]
+    image = _parse_shape(network_spec.image_shape if image_shape is None else image_shape)
     if num_classes < 1:
         raise ModelError("num_classes", f"there must be at least 1 class, not {num_classes}")
-    depth = _resolve_depth(entry, num_layers, image.height)
+    depth = _resolve_depth(network_spec, num_layers, image.height)
     try:
-        return _build(entry, image, num_classes, depth)
+        return _build_parameters(network_spec, image, num_classes, depth)
     except TooSmallError as error:
-        raise ModelError("image_shape", _describe_too_small(entry, image, depth, error)) from None
+        raise ModelError(
+            "image_shape", _describe_too_small(network_spec, image, depth, error)
+        ) from None
 
 
 def sum_megabytes(params: Iterable[Parameter]) -> float:
@@ -130,7 +132,9 @@ def sum_megabytes(params: Iterable[Parameter]) -> float:
     return sum(param.elements for param in params) * VALUE_BYTES / 1e6
 
 
-def _build(network: Network, image: Map, num_classes: int, depth: int) -> list[Parameter]:
+def _build_parameters(
+    network: Network, image: Map, num_classes: int, depth: int
+) -> list[Parameter]:
     graph = NetworkGraph()
     network.layers(graph, image, num_classes, *((depth,) if network.depths else ()))
     return graph.parameters
@@ -152,20 +156,22 @@ def _resolve_depth(network: Network, num_layers: int | None, height: int) -> int
         raise ModelError("num_layers", message)
     if height <= network.small_height:
         is_valid = residual.is_small_depth(num_layers)
-        name = f"{network.name} for images up to {network.small_height} high"
-        depths = network.small_depths
+        family_name = f"{network.name} for images up to {network.small_height} high"
+        depths_text = network.small_depths
     else:
         is_valid = num_layers in network.depths
-        name = network.name
-        depths = ", ".join(map(str, network.depths))
+        family_name = network.name
+        depths_text = ", ".join(map(str, network.depths))
     if not is_valid:
-        raise ModelError("num_layers", f"{name} has no depth {num_layers}; there are {depths}")
+        raise ModelError(
+            "num_layers", f"{family_name} has no depth {num_layers}; there are {depths_text}"
+        )
     return num_layers
 
 
 def _describe_too_small(network: Network, image: Map, depth: int, error: TooSmallError) -> str:
-    first = min(image.height, image.width) + 1
-    side = next(side for side in count(first) if _fits(network, side, image.channels, depth))
+    first_side = min(image.height, image.width) + 1
+    side = next(side for side in count(first_side) if _fits(network, side, image.channels, depth))
     return (
         f"{_format_shape(image.shape)} is too small for {network.name}: {error}; the next square "
         f"image that fits is {image.channels},{side},{side}"
@@ -178,7 +184,7 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 
 def _fits(network: Network, side: int, channels: int, depth: int) -> bool:
     try:
-        _build(network, Map(channels, side, side), 1, depth)
+        _build_parameters(network, Map(channels, side, side), 1, depth)
     except TooSmallError:
         return False
     return True
