@@ -50,10 +50,10 @@ def find_gpus() -> "dict[str, object]":
     ``visible`` the variable that limits the GPUs of a process; each may be None.
     """
     cards = read_cards()
-    driven = [card["address"] for card in cards]
+    driven_addresses = [card["address"] for card in cards]
     return {
         "cards": cards,
-        "undriven": [address for address in _list_pci_gpus() if address not in driven],
+        "undriven": [address for address in _list_pci_gpus() if address not in driven_addresses],
         "files": _count_device_files(),
         "other_files": _has_other_files(),
         "driver": read_driver_version(),
@@ -103,12 +103,12 @@ def read_driver_cuda() -> "str | None":
     try:
         import ctypes  # missing in a Python that was built without libffi
 
-        number = ctypes.c_int(0)
-        if ctypes.CDLL(DRIVER_LIBRARY).cuDriverGetVersion(ctypes.byref(number)):
+        version_number = ctypes.c_int(0)
+        if ctypes.CDLL(DRIVER_LIBRARY).cuDriverGetVersion(ctypes.byref(version_number)):
             return None
     except (ImportError, OSError, AttributeError):
         return None
-    return f"{number.value // 1000}.{number.value % 1000 // 10}"
+    return f"{version_number.value // 1000}.{version_number.value % 1000 // 10}"
 
 
 def _count_device_files() -> int:
@@ -166,11 +166,11 @@ def collect_facts() -> "dict[str, object]":
     `read_limits`.
     """
     lines = _read_text(MEMORY_INFO).splitlines()
-    memory = dict(line.split(":", 1) for line in lines if ":" in line)
+    memory_fields = dict(line.split(":", 1) for line in lines if ":" in line)
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": _to_gib(memory.get("MemTotal")),
-        "free_gib": _to_gib(memory.get("MemAvailable")),
+        "memory_gib": _to_gib(memory_fields.get("MemTotal")),
+        "free_gib": _to_gib(memory_fields.get("MemAvailable")),
         "load": round(os.getloadavg()[0], 2),
         "gpus": find_gpus(),
         "adapters": list_adapters(),
@@ -183,10 +183,10 @@ def read_processor() -> "str | None":
     """Return the model of the first CPU, or None if the kernel does not name it."""
     try:
         with CPU_INFO.open("rb") as file:  # reading all of it takes long on hosts with many CPUs
-            head = file.read(2048).decode(errors="replace")
+            first_bytes = file.read(2048).decode(errors="replace")
     except OSError:
         return None
-    match = re.search(r"^model name\s*: *(.+)$", head, re.MULTILINE)
+    match = re.search(r"^model name\s*: *(.+)$", first_bytes, re.MULTILINE)
     return match.group(1).strip() if match else None
 
 
@@ -194,12 +194,13 @@ def read_limits() -> "dict[str, int | None]":
     """Return the soft limits of locked bytes and of open files; None: no limit."""
     import resource
 
-    soft = {
+    soft_limits = {
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
     return {
-        name: None if value == resource.RLIM_INFINITY else value for name, value in soft.items()
+        name: None if limit == resource.RLIM_INFINITY else limit
+        for name, limit in soft_limits.items()
     }
 
 
@@ -209,17 +210,24 @@ def inspect_folder(path: str) -> "dict[str, object]":
     A folder that hosts share has the same number on all of them.
     """
     try:
-        number = os.stat(path).st_ino if os.path.isdir(path) else None
+        inode_number = os.stat(path).st_ino if os.path.isdir(path) else None
     except OSError:
-        number = None
+        inode_number = None
     lines = _read_text(MOUNTS).splitlines()
-    mounts = [line.split()[1:3] for line in lines if len(line.split()) > 2]
-    parents = [(len(point), kind) for point, kind in mounts if _is_parent(point, path)]
-    return {"number": number, "filesystem": max(parents)[1] if parents else None}
+    points_and_types = [line.split()[1:3] for line in lines if len(line.split()) > 2]
+    parent_lengths_and_types = [
+        (len(mount_point), filesystem_type)
+        for mount_point, filesystem_type in points_and_types
+        if _is_parent(mount_point, path)
+    ]
+    return {
+        "number": inode_number,
+        "filesystem": max(parent_lengths_and_types)[1] if parent_lengths_and_types else None,
+    }
 
 
-def _is_parent(point: str, path: str) -> bool:
-    return (path + "/").startswith(point.rstrip("/") + "/")
+def _is_parent(mount_point: str, path: str) -> bool:
+    return (path + "/").startswith(mount_point.rstrip("/") + "/")
 
 
 def _to_gib(kib: "str | None") -> "float | None":
