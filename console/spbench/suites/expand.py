@@ -50,16 +50,19 @@ class Sweep:
     @property
     def size(self) -> int:
         """The number of points, including excluded ones."""
-        rows = min(map(len, self.zipped.values()), default=1)
-        return math.prod(map(len, self.matrix.values())) * rows
+        zipped_rows = min(map(len, self.zipped.values()), default=1)
+        return math.prod(map(len, self.matrix.values())) * zipped_rows
 
     def iterate_points(self) -> Iterator[Point]:
         """Yield the points; the first key changes slowest, the zipped keys fastest."""
-        columns = self.zipped.values()
-        rows = [dict(zip(self.zipped, row, strict=True)) for row in zip(*columns, strict=True)]
-        for items in itertools.product(*self.matrix.values()):
-            for row in rows or [{}]:
-                yield {**dict(zip(self.matrix, items, strict=True)), **row}
+        zipped_lists = self.zipped.values()
+        zipped_points = [
+            dict(zip(self.zipped, zipped_point, strict=True))
+            for zipped_point in zip(*zipped_lists, strict=True)
+        ]
+        for matrix_values in itertools.product(*self.matrix.values()):
+            for zipped_point in zipped_points or [{}]:
+                yield {**dict(zip(self.matrix, matrix_values, strict=True)), **zipped_point}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,8 @@ def format_label(value: Any) -> str:
 
 def format_case_id(name: str, point: Point) -> str:
     """Return ``name``, or ``name[key=value,...]`` if keys are swept."""
-    swept = ",".join(f"{key}={item.label}" for key, item in point.items())
-    return f"{name}[{swept}]" if swept else name
+    swept_text = ",".join(f"{key}={swept_value.label}" for key, swept_value in point.items())
+    return f"{name}[{swept_text}]" if swept_text else name
 
 
 @dataclass(unsafe_hash=True)  # not frozen, because Python sets attributes of exceptions
@@ -147,18 +150,18 @@ def expand_entry(entry: ParsedEntry, findings: Findings) -> list[Case]:
 
     line = findings.find_line(entry.path)
     points_by_error: dict[_RanksError, list[Point]] = {}
-    cases: dict[str, Case] = {}
+    cases_by_id: dict[str, Case] = {}
     for point, params in points:
         try:
             case = _make_case(entry, point, params, line)
         except _RanksError as error:
             points_by_error.setdefault(error, []).append(point)
         else:
-            cases.setdefault(case.id, case)
-    for problem, affected in points_by_error.items():
-        affects_all = len(affected) == len(points)
-        _report_ranks(entry, problem, [] if affects_all else affected, findings)
-    return list(cases.values())
+            cases_by_id.setdefault(case.id, case)
+    for ranks_error, affected_points in points_by_error.items():
+        affects_all = len(affected_points) == len(points)
+        _report_ranks_error(entry, ranks_error, [] if affects_all else affected_points, findings)
+    return list(cases_by_id.values())
 
 
 def _complete_points(entry: ParsedEntry, findings: Findings) -> list[tuple[Point, dict[str, Any]]]:
@@ -166,23 +169,23 @@ def _complete_points(entry: ParsedEntry, findings: Findings) -> list[tuple[Point
 
     Duplicate ids and contradictions are added to ``findings``.
     """
-    errors: dict[tuple[str, str | None], list[str]] = {}
-    ids: set[str] = set()
+    case_ids_by_error: dict[tuple[str, str | None], list[str]] = {}
+    seen_ids: set[str] = set()
     points: list[tuple[Point, dict[str, Any]]] = []
     for point in _list_points(entry, findings):
         case_id = format_case_id(entry.name, point)
-        if case_id in ids and not entry.collapse:
+        if case_id in seen_ids and not entry.collapse:
             findings.add_at_key((*entry.path, "zip"), f"zip makes {case_id} twice")
             continue
-        ids.add(case_id)
+        seen_ids.add(case_id)
         try:
             points += list(_complete_point(entry, point))
         except ExceptionGroup as group:
             for error in group.exceptions:
                 param = getattr(error, "param", None)
-                errors.setdefault((str(error), param), []).append(case_id)
-    for (message, param), affected in errors.items():
-        _report_param(entry, affected, message, param, findings)
+                case_ids_by_error.setdefault((str(error), param), []).append(case_id)
+    for (message, param), affected_ids in case_ids_by_error.items():
+        _report_param_error(entry, affected_ids, message, param, findings)
     return points
 
 
@@ -192,14 +195,17 @@ def _complete_point(entry: ParsedEntry, point: Point) -> Iterator[tuple[Point, d
     Raises:
         ExceptionGroup: of ParamError, if parameters are invalid or cannot be scaled.
     """
-    values = {**entry.fixed, **{key: item.value for key, item in point.items() if key != "np"}}
+    values = {
+        **entry.fixed,
+        **{key: swept_value.value for key, swept_value in point.items() if key != "np"},
+    }
     if entry.counts is None:
         for swept, params in entry.benchmark.list_cases(values):
             yield _extend_point(point, swept), params
         return
     for scaled in scale_cases(entry.benchmark, values, entry.np, entry.counts):
-        np = SweptValue(scaled.ranks, str(scaled.ranks), (*entry.path, "scale", "np"))
-        yield {**_extend_point(point, scaled.swept), "np": np}, scaled.params
+        swept_np = SweptValue(scaled.ranks, str(scaled.ranks), (*entry.path, "scale", "np"))
+        yield {**_extend_point(point, scaled.swept), "np": swept_np}, scaled.params
 
 
 def _extend_point(point: Point, swept: Mapping[str, Any]) -> Point:
@@ -210,55 +216,58 @@ def _extend_point(point: Point, swept: Mapping[str, Any]) -> Point:
     }
 
 
-def _report_param(
+def _report_param_error(
     entry: ParsedEntry, case_ids: list[str], message: str, param: str | None, findings: Findings
 ) -> None:
     """Add an error at its parameter, or at the entry if it is not in the file."""
-    cases = f"{case_ids[0]}{_count_more(case_ids)}"
+    cases_text = f"{case_ids[0]}{_count_more(case_ids)}"
     sections = ("params", "matrix", "zip") if param else ()
-    paths = ((*entry.path, section, str(param)) for section in sections)
-    path = next(filter(findings.has_value, paths), entry.path)
-    findings.add_at_value(path, f"{cases}: {message}{_list_options(entry, findings)}")
+    candidate_paths = ((*entry.path, section, str(param)) for section in sections)
+    path = next(filter(findings.has_value, candidate_paths), entry.path)
+    findings.add_at_value(path, f"{cases_text}: {message}{_format_options(entry, findings)}")
 
 
-def _report_ranks(
+def _report_ranks_error(
     entry: ParsedEntry, error: _RanksError, affected: list[Point], findings: Findings
 ) -> None:
     """Add an error about ranks; ``affected`` is empty if all points have it."""
-    params = "these parameters"
-    if affected and (swept := _format_without_np(affected[0])):
-        params = f"{swept}{_count_more(affected)}"
-    options = "" if findings.find_option(error.path) else _list_options(entry, findings)
+    params_text = "these parameters"
+    if affected and (swept_text := _format_without_np(affected[0])):
+        params_text = f"{swept_text}{_count_more(affected)}"
+    options_text = "" if findings.find_option(error.path) else _format_options(entry, findings)
     name = entry.benchmark.name
-    message = f"np is {error.ranks}, but {name} with {params} {error.expected}{options}"
+    message = f"np is {error.ranks}, but {name} with {params_text} {error.expected}{options_text}"
     findings.add_at_value(error.path, message)
 
 
 def _format_without_np(point: Point) -> str:
-    return ",".join(f"{key}={item.label}" for key, item in point.items() if key != "np")
+    return ",".join(
+        f"{key}={swept_value.label}" for key, swept_value in point.items() if key != "np"
+    )
 
 
 def _count_more(items: Sequence[object]) -> str:
     return f" and {len(items) - 1} more" if len(items) > 1 else ""
 
 
-def _list_options(entry: ParsedEntry, findings: Findings) -> str:
+def _format_options(entry: ParsedEntry, findings: Findings) -> str:
     options = findings.list_options(entry.path)
     return f" (with {' '.join(options)})" if options else ""
 
 
 def _list_points(entry: ParsedEntry, findings: Findings) -> list[Point]:
     """Return the points that are not excluded; each exclude must match a point."""
-    used = [False] * len(entry.exclude)
+    is_rule_used = [False] * len(entry.exclude)
     points = []
     for point in entry.sweep.iterate_points():
-        matches = [
-            all(point[key].value == value for key, value in rule.items()) for rule in entry.exclude
-        ]
-        used = [before or match for before, match in zip(used, matches, strict=True)]
-        if not any(matches):
+        is_point_excluded = False
+        for index, rule in enumerate(entry.exclude):
+            if all(point[key].value == value for key, value in rule.items()):
+                is_rule_used[index] = True
+                is_point_excluded = True
+        if not is_point_excluded:
             points.append(point)
-    for index, is_used in enumerate(used):
+    for index, is_used in enumerate(is_rule_used):
         if not is_used:
             findings.add_at_value((*entry.path, "exclude", index), "this exclude matches no case")
     if not points:
@@ -291,8 +300,8 @@ def _make_case(entry: ParsedEntry, point: Point, params: dict[str, Any], line: i
 def _find_series(entry: ParsedEntry, point: Point) -> ScalingSeries | None:
     if entry.counts is None:
         return None
-    others = {key: item for key, item in point.items() if key != "np"}
-    case_id = format_case_id(entry.name, others)
+    without_np = {key: swept_value for key, swept_value in point.items() if key != "np"}
+    case_id = format_case_id(entry.name, without_np)
     return ScalingSeries(case_id, entry.counts.work, entry.benchmark.throughput)
 
 
@@ -302,18 +311,18 @@ def _resolve_ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> 
     Raises:
         _RanksError: The number does not fit the parameters.
     """
-    supported = entry.benchmark.ranks(params)
+    supported_ranks = entry.benchmark.ranks(params)
     ranks = point["np"].value if "np" in point else entry.np
     path = point["np"].path if "np" in point else (*entry.path, "np")
-    for count in (ranks, supported.exact):
+    for count in (ranks, supported_ranks.exact):
         if count is not None and count > MAX_RANKS:
             raise _RanksError(path, count, f"runs on at most {MAX_RANKS} ranks")
     if ranks is None:
-        return supported.exact
-    if supported.exact not in (None, ranks):
-        expected = f"runs on {format_quantity(supported.exact, 'rank')}"
+        return supported_ranks.exact
+    if supported_ranks.exact not in (None, ranks):
+        expected = f"runs on {format_quantity(supported_ranks.exact, 'rank')}"
         raise _RanksError(path, ranks, expected)
-    if ranks < supported.minimum:
-        expected = f"needs at least {supported.minimum}"
+    if ranks < supported_ranks.minimum:
+        expected = f"needs at least {supported_ranks.minimum}"
         raise _RanksError(path, ranks, expected)
     return int(ranks)

@@ -49,7 +49,7 @@ def list_metric_names(benchmark: Benchmark, params: Mapping[str, Any] | None = N
 def parse_expectations(
     benchmark: Benchmark,
     params: Mapping[str, Any],
-    data: Any,
+    bounds_by_metric: Any,
     path: KeyPath,
     findings: Findings,
 ) -> tuple[Expectation, ...]:
@@ -57,19 +57,21 @@ def parse_expectations(
 
     Names of metrics are not checked if the parameters are invalid, which is reported elsewhere.
     """
-    names: list[str] | None = None
+    metric_names: list[str] | None = None
     with suppress(ExceptionGroup):
-        names = list_metric_names(benchmark, params)
+        metric_names = list_metric_names(benchmark, params)
     expectations: list[Expectation] = []
-    for metric, bounds in data.items() if isinstance(data, dict) else ():
+    for metric, bounds in bounds_by_metric.items() if isinstance(bounds_by_metric, dict) else ():
         metric_path = (*path, metric)
-        if names is not None and (problem := describe_unknown_metric(benchmark, names, metric)):
+        if metric_names is not None and (
+            problem := describe_unknown_metric(benchmark, metric_names, metric)
+        ):
             findings.add_at_key(metric_path, problem)
         if bounds == {}:
             message = f"{metric} has no bound: give max, min, reference or systems"
             findings.add_at_value(metric_path, message)
         if isinstance(bounds, dict):
-            expectations += _parse_entry(metric, bounds, metric_path, findings)
+            expectations += _parse_metric_bounds(metric, bounds, metric_path, findings)
     return tuple(expectations)
 
 
@@ -85,69 +87,73 @@ def describe_unknown_metric(benchmark: Benchmark, names: Iterable[str], metric: 
     return ""
 
 
-def _parse_entry(
-    metric: str, entry: dict[str, Any], path: KeyPath, findings: Findings
+def _parse_metric_bounds(
+    metric: str, bounds: dict[str, Any], path: KeyPath, findings: Findings
 ) -> list[Expectation]:
     """Return the expectations of a metric from bounds, a reference, or one per system."""
-    if "systems" in entry:
-        for key in _list_present((*_OPS, "reference", *_TOLERANCES), entry):
+    if "systems" in bounds:
+        for key in _list_present((*_OPS, "reference", *_TOLERANCES), bounds):
             message = f"{metric}: systems has a reference for each system; leave out {key}"
             findings.add_at_key((*path, key), message)
-        systems = _parse_systems(entry["systems"], (*path, "systems"), findings)
+        systems = _parse_systems(bounds["systems"], (*path, "systems"), findings)
         op: Literal["max", "min"] = (
             "min" if all(reference.upper is None for reference in systems.values()) else "max"
         )
         return [Expectation(metric, op, None, systems=systems)] if systems else []
-    if "reference" in entry:
-        for key in _list_present(_OPS, entry):
+    if "reference" in bounds:
+        for key in _list_present(_OPS, bounds):
             message = f"{metric}: {key} follows from the reference; leave out one of the two"
             findings.add_at_key((*path, key), message)
-        reference = _parse_reference(entry, path, findings)
+        reference = _parse_reference(bounds, path, findings)
         return derive_bounds(metric, reference) if reference else []
     # A misspelt "reference" is reported with the shape of the file.
-    if entry.keys() <= {*_OPS, *_TOLERANCES}:
-        for key in _list_present(_TOLERANCES, entry):
+    if bounds.keys() <= {*_OPS, *_TOLERANCES}:
+        for key in _list_present(_TOLERANCES, bounds):
             message = f"{key} is a share of a reference: add the key reference"
             findings.add_at_key((*path, key), message)
-    return _parse_bounds(metric, entry, path, findings)
+    return _parse_limits(metric, bounds, path, findings)
 
 
-def _list_present(keys: Iterable[str], entry: Mapping[str, Any]) -> list[str]:
-    return [key for key in keys if key in entry]
+def _list_present(keys: Iterable[str], bounds: Mapping[str, Any]) -> list[str]:
+    return [key for key in keys if key in bounds]
 
 
 def _parse_systems(data: Any, path: KeyPath, findings: Findings) -> dict[str, PerformanceReference]:
-    entries = data if isinstance(data, dict) else {}
-    systems: dict[str, PerformanceReference] = {}
-    for name, entry in entries.items():
-        if isinstance(entry, dict) and "reference" in entry:
-            reference = _parse_reference(entry, (*path, name), findings, str(name))
-            systems |= {str(name): reference} if reference else {}
-    return systems
+    reference_data_by_system = data if isinstance(data, dict) else {}
+    reference_by_system: dict[str, PerformanceReference] = {}
+    for system, reference_data in reference_data_by_system.items():
+        if isinstance(reference_data, dict) and "reference" in reference_data:
+            reference = _parse_reference(reference_data, (*path, system), findings, str(system))
+            reference_by_system |= {str(system): reference} if reference else {}
+    return reference_by_system
 
 
 def _parse_reference(
-    entry: dict[str, Any], path: KeyPath, findings: Findings, system: str | None = None
+    reference_data: dict[str, Any], path: KeyPath, findings: Findings, system: str | None = None
 ) -> PerformanceReference | None:
     """Return a reference, or None if it has errors."""
     for key in ("reference", *_TOLERANCES):
-        if key in entry and entry[key] is None:
+        if key in reference_data and reference_data[key] is None:
             findings.add_at_value((*path, key), f"{key} is empty: give it a number or leave it out")
-    if entry.keys() == {"reference"}:
+    if reference_data.keys() == {"reference"}:
         message = "reference has no tolerance: give lower, upper or both"
         findings.add_at_key((*path, "reference"), message)
-    value = _parse_number(entry["reference"])
-    lower, upper = (_parse_number(entry.get(key)) for key in _TOLERANCES)
-    if value is None or value <= 0 or (lower is None and upper is None):
+    reference_value = _parse_number(reference_data["reference"])
+    lower_share, upper_share = (_parse_number(reference_data.get(key)) for key in _TOLERANCES)
+    if (
+        reference_value is None
+        or reference_value <= 0
+        or (lower_share is None and upper_share is None)
+    ):
         return None
-    return PerformanceReference(value, lower, upper, system)
+    return PerformanceReference(reference_value, lower_share, upper_share, system)
 
 
 def _parse_number(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and math.isfinite(value) else None
 
 
-def _parse_bounds(
+def _parse_limits(
     metric: str, bounds: dict[str, Any], path: KeyPath, findings: Findings
 ) -> list[Expectation]:
     for op in (op for op, limit in bounds.items() if limit is None):
@@ -159,9 +165,13 @@ def _parse_bounds(
         limit = _parse_limit(op, bounds[op], path, findings)
         if limit is not None:
             expectations.append(_make_expectation(metric, op, limit))
-    numbers = {item.op: item.limit for item in expectations if item.limit is not None}
-    if {"max", "min"} <= numbers.keys() and numbers["min"] > numbers["max"]:
-        message = f"{metric}: min {numbers['min']:g} is above max {numbers['max']:g}"
+    limit_by_op = {
+        expectation.op: expectation.limit
+        for expectation in expectations
+        if expectation.limit is not None
+    }
+    if {"max", "min"} <= limit_by_op.keys() and limit_by_op["min"] > limit_by_op["max"]:
+        message = f"{metric}: min {limit_by_op['min']:g} is above max {limit_by_op['max']:g}"
         findings.add_at_value(path, message)
     return expectations
 
@@ -190,7 +200,7 @@ def _make_expectation(metric: str, op: Literal["max", "min"], limit: float | str
 
 def depends_on_system(cases: Iterable[Case]) -> bool:
     """Return whether an expectation of a case has a reference for each system."""
-    return any(item.systems is not None for case in cases for item in case.expect)
+    return any(expectation.systems is not None for case in cases for expectation in case.expect)
 
 
 def choose_references(cases: Sequence[Case], system: str) -> tuple[Case, ...]:
@@ -205,15 +215,15 @@ def choose_references(cases: Sequence[Case], system: str) -> tuple[Case, ...]:
 
 
 def _choose_bounds(expect: Iterable[Expectation], system: str) -> Iterator[Expectation]:
-    for item in expect:
-        if item.systems is None:
-            yield item
-        elif system in item.systems:
-            yield from derive_bounds(item.metric, item.systems[system])
+    for expectation in expect:
+        if expectation.systems is None:
+            yield expectation
+        elif system in expectation.systems:
+            yield from derive_bounds(expectation.metric, expectation.systems[system])
         else:
-            systems = ", ".join(item.systems)
-            skipped = f"no reference for system {system} (suite has {systems})"
-            yield replace(item, systems=None, skipped=skipped)
+            system_names = ", ".join(expectation.systems)
+            skipped = f"no reference for system {system} (suite has {system_names})"
+            yield replace(expectation, systems=None, skipped=skipped)
 
 
 def derive_bounds(metric: str, reference: PerformanceReference) -> list[Expectation]:
@@ -223,14 +233,14 @@ def derive_bounds(metric: str, reference: PerformanceReference) -> list[Expectat
     """
     bounds = []
     if reference.upper is not None:
-        maximum = _deviate(reference.value, reference.upper)
+        maximum = _shift_by_share(reference.value, reference.upper)
         bounds.append(Expectation(metric, "max", maximum, reference=reference))
     if reference.lower is not None:
-        minimum = _deviate(reference.value, reference.lower)
+        minimum = _shift_by_share(reference.value, reference.lower)
         bounds.append(Expectation(metric, "min", minimum, reference=reference))
     return bounds
 
 
-def _deviate(value: float, share: float) -> float:
+def _shift_by_share(value: float, share: float) -> float:
     bound = float(Decimal(repr(value)) * (1 + Decimal(repr(share))))
     return min(bound, sys.float_info.max)

@@ -128,8 +128,6 @@ class _Parser:
             raise self._make_error("+, -, *, / or the end")
         return Expression(self._text, tuple(self._metrics), evaluator)
 
-    # Tokens
-
     def _skip_space(self) -> int:
         """Return the start of the next token."""
         space = _SPACE.match(self._text, self._position)
@@ -161,8 +159,6 @@ class _Parser:
         actual = repr(token[:40]) if token else "the end"
         return ExpressionError(f"expected {expected}, not {actual}", position)
 
-    # Rules of the grammar
-
     def _parse_sum(self) -> _Evaluator:
         return self._parse_chain(self._parse_product, "+", "-")
 
@@ -176,10 +172,10 @@ class _Parser:
             operands.append((sign, parse()))
 
         def evaluate(look_up: MetricLookup) -> float:
-            value = first(look_up)
+            running_value = first(look_up)
             for sign, operand in operands:
-                value = _apply(sign, value, operand(look_up))
-            return value
+                running_value = _calculate(sign, running_value, operand(look_up))
+            return running_value
 
         return evaluate if operands else first
 
@@ -261,19 +257,19 @@ def _parse_constant(number: re.Match[str]) -> float:
         except (ValueError, OverflowError):
             message = f"{number[0][:40]!r} is no number; of units there are those of bytes (64KiB)"
             raise ExpressionError(message, number.start()) from None
-    value = float(number["number"])
-    if not math.isfinite(value):
+    constant = float(number["number"])
+    if not math.isfinite(constant):
         raise ExpressionError(f"{number[0][:40]} is too large", number.start())
-    return value
+    return constant
 
 
-def _apply(sign: str, left: float, right: float) -> float:
+def _calculate(sign: str, left_operand: float, right_operand: float) -> float:
     if sign == "+":
-        return left + right
+        return left_operand + right_operand
     if sign == "-":
-        return left - right
+        return left_operand - right_operand
     if sign == "*":
-        return left * right
-    if right == 0:
+        return left_operand * right_operand
+    if right_operand == 0:
         raise ExpressionError("it divides by zero")
-    return left / right
+    return left_operand / right_operand

@@ -21,10 +21,10 @@ def inject_faults(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ..
     Raises:
         UsageError: As `inject_fault` does, or a case would have two faults.
     """
-    faulty = tuple(cases)
+    faulty_cases = tuple(cases)
     for text in texts:
-        faulty = inject_fault(faulty, text)
-    return faulty
+        faulty_cases = inject_fault(faulty_cases, text)
+    return faulty_cases
 
 
 def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
@@ -44,21 +44,21 @@ def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
         name, _ = parse_fault(fault)
     except ValueError as error:
         raise UsageError(f"--inject {text}: {error}") from None
-    targets = [case for case in cases if not separator or target in (case.id, case.name)]
-    if not targets and separator:
-        names = dict.fromkeys(name for case in cases for name in (case.id, case.name))
-        hint = did_you_mean(target, names)
+    target_cases = [case for case in cases if not separator or target in (case.id, case.name)]
+    if not target_cases and separator:
+        known_names = dict.fromkeys(name for case in cases for name in (case.id, case.name))
+        hint = did_you_mean(target, known_names)
         raise UsageError(f"--inject {text}: no selected case is called {target!r}{hint}")
-    affected = {case.id for case in targets if name in list_faults(case)}
-    if not affected:
-        raise UsageError(_describe_unknown(text, name, targets))
+    affected_ids = {case.id for case in target_cases if name in list_faults(case)}
+    if not affected_ids:
+        raise UsageError(_describe_unknown(text, name, target_cases))
     for case in cases:
-        if case.id in affected and case.inject is not None:
+        if case.id in affected_ids and case.inject is not None:
             raise UsageError(
                 f"--inject {text}: case {case.id} has the fault {case.inject} already, and takes "
                 "one; name other cases with FAULT@CASE, or start a second run"
             )
-    return tuple(replace(case, inject=fault) if case.id in affected else case for case in cases)
+    return tuple(replace(case, inject=fault) if case.id in affected_ids else case for case in cases)
 
 
 def _describe_unknown(text: str, fault: str, cases: Iterable[Case]) -> str:

@@ -26,7 +26,9 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.scaling import RankCounts
 
-_TOGETHER = "until repeats a case in launches of its own: it takes order: interleaved"
+_UNTIL_NEEDS_INTERLEAVED = (
+    "until repeats a case in launches of its own: it takes order: interleaved"
+)
 MAX_BYTES = 4 << 20
 
 
@@ -55,19 +57,19 @@ def load_suite_text(
         mark = error.mark
         raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None
     findings = Findings(str(path), document)
-    data = document.root.data
-    if not isinstance(data, dict):
-        problem = "the file is empty" if data is None else "this is not a mapping"
+    suite_data = document.root.data
+    if not isinstance(suite_data, dict):
+        problem = "the file is empty" if suite_data is None else "this is not a mapping"
         hint = "a suite begins with 'schema: spbench.suite/1'"
         findings.add(document.root.mark, f"{problem}; {hint}")
         findings.raise_if_any()
-    _keep_env_text(data, document)
-    unknown = apply_overrides(data, overrides, findings)
-    file = validate_suite(data, findings)
-    cases = tuple(_EntryLoader(data, file, findings).load_cases())
+    _keep_env_text(suite_data, document)
+    unknown_key_messages = apply_overrides(suite_data, overrides, findings)
+    file = validate_suite(suite_data, findings)
+    cases = tuple(_EntryLoader(suite_data, file, findings).load_cases())
     findings.raise_if_any()
-    if unknown:
-        raise UsageError(unknown[0])
+    if unknown_key_messages:
+        raise UsageError(unknown_key_messages[0])
     assert file is not None  # otherwise findings were raised
     if inject is not None:
         cases = inject_fault(cases, inject)
@@ -86,10 +88,10 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
     """
     try:
         if open_ is None:
-            raw = read_start(require_suite_file(path), MAX_BYTES + 1)
+            raw_bytes = read_start(require_suite_file(path), MAX_BYTES + 1)
         else:
             with open_(path) as file:
-                raw = file.read(MAX_BYTES + 1)
+                raw_bytes = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         hint = _suggest_file(path)
         raise UsageError(f"cannot read {path}: there is no such file{hint}") from None
@@ -98,12 +100,12 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}") from None
-    if len(raw) > MAX_BYTES:
+    if len(raw_bytes) > MAX_BYTES:
         raise UsageError(f"cannot read {path}: a suite file has at most {MAX_BYTES >> 20} MiB")
     try:
-        text = raw.decode("utf-8")
+        text = raw_bytes.decode("utf-8")
     except UnicodeDecodeError as error:
-        detail = f"byte {error.start} is 0x{raw[error.start]:02x}"
+        detail = f"byte {error.start} is 0x{raw_bytes[error.start]:02x}"
         raise UsageError(f"cannot read {path}: it is not UTF-8 text ({detail})") from None
     if "\0" in text:
         raise UsageError(f"cannot read {path}: it is a binary file, not YAML text")
@@ -113,55 +115,59 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
 def _suggest_file(path: Path) -> str:
     """Return a hint to a suite file with a similar name, or an empty text."""
     folders = (path.parent, path.parent / "suites")
-    paths = {file.name: file for folder in folders for file in sorted(folder.glob("*.y*ml"))}
-    matches = get_close_matches(path.name, paths, n=1)
-    if not matches:
+    path_by_name = {file.name: file for folder in folders for file in sorted(folder.glob("*.y*ml"))}
+    similar_names = get_close_matches(path.name, path_by_name, n=1)
+    if not similar_names:
         return ""
-    return f" (did you mean {paths[matches[0]].relative_to(path.parent)}?)"
+    return f" (did you mean {path_by_name[similar_names[0]].relative_to(path.parent)}?)"
 
 
-def _keep_env_text(data: dict[str, Any], document: Document) -> None:
+def _keep_env_text(suite_data: dict[str, Any], document: Document) -> None:
     """Restore the text of the values of every ``env``: ``1`` is ``"1"``."""
-    cases = data.get("cases")
+    cases = suite_data.get("cases")
     indices = range(len(cases)) if isinstance(cases, list) else ()
     case_paths: list[KeyPath] = [("cases", index, "launch") for index in indices]
     for path in [("launch",), *case_paths]:
         node = document.root.find_node((*path, "env"))
         if node is not None:
-            launch = data["launch"] if len(path) == 1 else data["cases"][path[1]]["launch"]
+            launch = (
+                suite_data["launch"] if len(path) == 1 else suite_data["cases"][path[1]]["launch"]
+            )
             launch["env"] = read_as_text(node)
 
 
 class _EntryLoader:
     """A loader of the entries of ``cases:``; ``file`` is None if the shape has errors."""
 
-    def __init__(self, data: dict[str, Any], file: SuiteFile | None, findings: Findings) -> None:
-        entries = data.get("cases")
-        self._entries = entries if isinstance(entries, list) else []
+    def __init__(
+        self, suite_data: dict[str, Any], file: SuiteFile | None, findings: Findings
+    ) -> None:
+        entries = suite_data.get("cases")
+        self._entries_data = entries if isinstance(entries, list) else []
         self._file = file
         self._findings = findings
 
     def load_cases(self) -> list[Case]:
-        expanded: list[ExpandedEntry] = []
-        names: dict[str, int] = {}
-        for index, raw in enumerate(self._entries):
-            if not isinstance(raw, dict):
+        expanded_entries: list[ExpandedEntry] = []
+        line_by_name: dict[str, int] = {}
+        for index, entry_data in enumerate(self._entries_data):
+            if not isinstance(entry_data, dict):
                 continue
-            self._check_name(raw.get("name"), index, names)
-            benchmark = self._find_benchmark(raw.get("benchmark"), index)
-            if benchmark is not None and (entry := self._parse_entry(benchmark, raw, index)):
+            self._check_name(entry_data.get("name"), index, line_by_name)
+            benchmark = self._find_benchmark(entry_data.get("benchmark"), index)
+            if benchmark is not None and (entry := self._parse_entry(benchmark, entry_data, index)):
                 cases = expand_entry(entry, self._findings)
-                expanded.append(ExpandedEntry(entry.path, cases))
-        return resolve_references(expanded, [*names], self._findings)
+                expanded_entries.append(ExpandedEntry(entry.path, cases))
+        return resolve_references(expanded_entries, [*line_by_name], self._findings)
 
-    def _check_name(self, name: Any, index: int, names: dict[str, int]) -> None:
+    def _check_name(self, name: Any, index: int, line_by_name: dict[str, int]) -> None:
         if not isinstance(name, str):
             return
         line = self._findings.find_line(("cases", index, "name"))
-        if name in names:
-            message = f"duplicate case name {name!r} (first on line {names[name]})"
+        if name in line_by_name:
+            message = f"duplicate case name {name!r} (first on line {line_by_name[name]})"
             self._findings.add_at_value(("cases", index, "name"), message)
-        names.setdefault(name, line)
+        line_by_name.setdefault(name, line)
 
     def _find_benchmark(self, name: Any, index: int) -> Benchmark | None:
         if not isinstance(name, str):
@@ -174,13 +180,13 @@ class _EntryLoader:
         return None
 
     def _parse_entry(
-        self, benchmark: Benchmark, raw: dict[str, Any], index: int
+        self, benchmark: Benchmark, entry_data: dict[str, Any], index: int
     ) -> ParsedEntry | None:
         """Return an entry to expand, or None if one of its parameters is invalid."""
         path: KeyPath = ("cases", index)
         findings = self._findings
         errors_before = findings.count
-        reader = ParameterReader(benchmark, raw, path, findings)
+        reader = ParameterReader(benchmark, entry_data, path, findings)
         fixed = reader.read_fixed()
         sweep = reader.read_sweep()
         exclude = reader.read_exclude(sweep)
@@ -188,15 +194,17 @@ class _EntryLoader:
 
         # Metrics may depend on parameters; those of the first point count for all.
         first_point = next(sweep.iterate_points(), {})
-        swept = {key: item.value for key, item in first_point.items() if key != "np"}
+        first_swept = {
+            key: swept_value.value for key, swept_value in first_point.items() if key != "np"
+        }
         expect = parse_expectations(
-            benchmark, fixed | swept, raw.get("expect"), (*path, "expect"), findings
+            benchmark, fixed | first_swept, entry_data.get("expect"), (*path, "expect"), findings
         )
         if has_errors:
             return None
 
-        np = raw.get("np")
-        name = raw.get("name")
+        np = entry_data.get("np")
+        name = entry_data.get("name")
         return ParsedEntry(
             path=path,
             name=name if isinstance(name, str) else "this case",
@@ -216,13 +224,13 @@ class _EntryLoader:
             return {}
         case = self._file.cases[index]
         if self._file.order == "together" and case.until:
-            self._findings.add_at_key((*path, "until"), _TOGETHER)
+            self._findings.add_at_key((*path, "until"), _UNTIL_NEEDS_INTERLEAVED)
         if case.scale:
             self._check_scale(case.scale, sweep, path)
         return {
             "repeat": case.repeat,
-            "at_once": _read_at_once(case.per_host),
-            "counts": _read_counts(case.scale) if case.scale else None,
+            "at_once": _convert_per_host(case.per_host),
+            "counts": _make_rank_counts(case.scale) if case.scale else None,
             "until": RepeatPolicy(**case.until.model_dump()) if case.until else None,
             "launch": merge_settings(self._file.launch, case.launch),
         }
@@ -235,11 +243,11 @@ class _EntryLoader:
             self._findings.add_at_key((*path, "scale"), message)
 
 
-def _read_counts(scale: ScaleEntry) -> RankCounts:
+def _make_rank_counts(scale: ScaleEntry) -> RankCounts:
     return RankCounts(tuple(scale.np), scale.work, scale.by)
 
 
-def _read_at_once(per_host: bool | int) -> int:
+def _convert_per_host(per_host: bool | int) -> int:
     """Return the limit of hosts with a job of a case; 0: one job over all hosts."""
     if isinstance(per_host, bool):
         return MAX_HOSTS_AT_ONCE if per_host else 0

@@ -25,22 +25,22 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findin
     Raises:
         UsageError: An override is not ``key=value``, its value is not YAML, or a key is set twice.
     """
-    unknown = []
-    set_by: dict[str, str] = {}
+    unknown_messages = []
+    option_by_key: dict[str, str] = {}
     for text in texts:
         option = f"--set {_shorten(text)}"
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{option}: write it as --set key=value")
-        if key in set_by:
+        if key in option_by_key:
             hint = " (--launcher sets it too)" if key == "launch.launcher" else ""
-            raise UsageError(f"{option}: {key} is set twice, by {set_by[key]} as well{hint}")
-        set_by[key] = option
+            raise UsageError(f"{option}: {key} is set twice, by {option_by_key[key]} as well{hint}")
+        option_by_key[key] = option
         node = _parse_value(option, value)
         if not _Override(data, findings, option, key, node).apply():
             hint = did_you_mean(key, _list_keys(data))
-            unknown.append(f"{option}: no suite key or parameter is called {key!r}{hint}")
-    return unknown
+            unknown_messages.append(f"{option}: no suite key or parameter is called {key!r}{hint}")
+    return unknown_messages
 
 
 def _shorten(text: str) -> str:
@@ -62,12 +62,12 @@ def _parse_value(option: str, text: str) -> Node:
 
 def _list_keys(data: dict[str, Any]) -> list[str]:
     """Return the keys that can be set in a suite."""
-    keys = [*_SUITE_KEYS, *_CASE_KEYS, "launch.env.NAME"]
-    keys += [f"launch.{key}" for key in LaunchSettings.model_fields]
-    keys += [f"launch.batch.{key}" for key in BatchSettings.model_fields]
+    settable_keys = [*_SUITE_KEYS, *_CASE_KEYS, "launch.env.NAME"]
+    settable_keys += [f"launch.{key}" for key in LaunchSettings.model_fields]
+    settable_keys += [f"launch.batch.{key}" for key in BatchSettings.model_fields]
     for _, _, benchmark in _list_cases(data):
-        keys += [param.name for param in benchmark.params] if benchmark else []
-    return keys
+        settable_keys += [param.name for param in benchmark.params] if benchmark else []
+    return settable_keys
 
 
 def _list_cases(data: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any], Benchmark | None]]:

@@ -29,46 +29,48 @@ class ParameterReader:
         self._entry = entry
         self._path = path
         self._findings = findings
-        self._paths: dict[str, KeyPath] = {}  # the first path of each parameter
+        self._path_by_param: dict[str, KeyPath] = {}  # the first path of each parameter
         if entry.get("np") is not None:
-            self._paths["np"] = (*path, "np")
+            self._path_by_param["np"] = (*path, "np")
 
     def read_fixed(self) -> dict[str, Any]:
         """Return the values of ``params``."""
-        values: dict[str, Any] = {}
+        value_by_param: dict[str, Any] = {}
         for key, value, path in self._list_items("params"):
             param = self._find_param(key, path)
-            if param is not None and (item := self._read_value(param, value, path)):
-                values[param.name] = item.value
-        return values
+            if param is not None and (swept_value := self._read_value(param, value, path)):
+                value_by_param[param.name] = swept_value.value
+        return value_by_param
 
     def read_sweep(self) -> Sweep:
         """Return the lists of ``matrix`` and ``zip``."""
         matrix = self._read_lists("matrix")
         zipped = self._read_lists("zip")
-        lengths = {key: len(items) for key, items in zipped.items()}
+        lengths = {key: len(swept_values) for key, swept_values in zipped.items()}
         if len(set(lengths.values())) > 1:
             detail = ", ".join(f"{key} has {length}" for key, length in lengths.items())
             message = f"zip needs lists of equal length: {detail}"
             self._findings.add_at_key((*self._path, "zip"), message)
-            zipped = {key: items[: min(lengths.values())] for key, items in zipped.items()}
+            zipped = {
+                key: swept_values[: min(lengths.values())] for key, swept_values in zipped.items()
+            }
         return Sweep(matrix, zipped)
 
     def read_exclude(self, sweep: Sweep) -> list[dict[str, Any]]:
         """Return the excluded values of swept keys."""
         rules = self._entry.get("exclude")
         path = (*self._path, "exclude")
-        points = []
+        excluded_points = []
         for index, rule in enumerate(rules if isinstance(rules, list) else []):
             if rule == {}:
                 message = "this exclude is empty: name swept keys"
                 self._findings.add_at_value((*path, index), message)
             elif isinstance(rule, dict):
-                points.append(self._read_rule(rule, (*path, index), sweep))
-        return points
+                excluded_points.append(self._read_rule(rule, (*path, index), sweep))
+        return excluded_points
 
     def _read_rule(self, rule: dict[str, Any], path: KeyPath, sweep: Sweep) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+        value_by_key: dict[str, Any] = {}
         for key, value in rule.items():
             param = self._benchmark.find_param(key)
             name = param.name if param else key
@@ -76,9 +78,9 @@ class ParameterReader:
                 hint = did_you_mean(key, sweep.keys)
                 message = f"exclude names {key!r}, which is not swept here{hint}"
                 self._findings.add_at_key((*path, key), message)
-            elif item := self._read_value(param, value, (*path, key)):
-                values[name] = item.value
-        return values
+            elif swept_value := self._read_value(param, value, (*path, key)):
+                value_by_key[name] = swept_value.value
+        return value_by_key
 
     def _list_items(self, section: str) -> Iterator[tuple[str, Any, KeyPath]]:
         data = self._entry.get(section)
@@ -86,7 +88,7 @@ class ParameterReader:
             yield key, value, (*self._path, section, key)
 
     def _read_lists(self, section: str) -> dict[str, list[SweptValue]]:
-        lists: dict[str, list[SweptValue]] = {}
+        swept_values_by_key: dict[str, list[SweptValue]] = {}
         for key, values, path in self._list_items(section):
             param = None if key == "np" else self._find_param(key, path)
             name = param.name if param else key
@@ -96,20 +98,22 @@ class ParameterReader:
                 self._findings.add_at_key(path, f"{name} cannot be swept; give it in params")
                 continue
             values = values if isinstance(values, list) else []
-            items = [
+            swept_values = [
                 self._read_value(param, value, (*path, index)) for index, value in enumerate(values)
             ]
-            lists[name] = [item for item in items if item]
+            swept_values_by_key[name] = [swept_value for swept_value in swept_values if swept_value]
             if section == "matrix":
-                self._report_duplicates(name, lists[name])
-        return lists
+                self._report_duplicates(name, swept_values_by_key[name])
+        return swept_values_by_key
 
-    def _report_duplicates(self, name: str, items: list[SweptValue]) -> None:
-        labels: set[str] = set()
-        for item in items:
-            if item.label in labels:
-                self._findings.add_at_value(item.path, f"{name}: {item.label} is listed twice")
-            labels.add(item.label)
+    def _report_duplicates(self, name: str, swept_values: list[SweptValue]) -> None:
+        seen_labels: set[str] = set()
+        for swept_value in swept_values:
+            if swept_value.label in seen_labels:
+                self._findings.add_at_value(
+                    swept_value.path, f"{name}: {swept_value.label} is listed twice"
+                )
+            seen_labels.add(swept_value.label)
 
     def _find_param(self, key: str, path: KeyPath) -> Param | None:
         """Return the parameter of a name; None if it is unknown or set already."""
@@ -128,12 +132,12 @@ class ParameterReader:
 
     def _claim_name(self, name: str, path: KeyPath) -> bool:
         """Record the path of a name; report and return False if it is set already."""
-        first_path = self._paths.setdefault(name, path)
+        first_path = self._path_by_param.setdefault(name, path)
         section = path[-2]
         first_section = first_path[-2]
         if first_path is path or (first_section == "params" and section in ("matrix", "zip")):
             # A sweep replaces the value in params.
-            self._paths[name] = path
+            self._path_by_param[name] = path
             return True
         in_both = section != first_section and name != "np"
         detail = f"in {first_section} too" if in_both else "twice"

@@ -36,34 +36,37 @@ def resolve_references(
         findings: Collects errors: names of no case or of several, and unknown metrics.
     """
     cases = [case for entry in entries for case in entry.cases]
-    if not any(item.expression for case in cases for item in case.expect):
+    if not any(expectation.expression for case in cases for expectation in case.expect):
         return cases
-    index = _CaseIndex(cases, names)
+    case_index = _CaseIndex(cases, names)
     return [
-        _resolve_case(case, entry.path, index, findings)
+        _resolve_case(case, entry.path, case_index, findings)
         for entry in entries
         for case in entry.cases
     ]
 
 
-def _resolve_case(case: Case, path: KeyPath, index: _CaseIndex, findings: Findings) -> Case:
-    expect = (_resolve_expectation(item, case, path, index, findings) for item in case.expect)
+def _resolve_case(case: Case, path: KeyPath, case_index: _CaseIndex, findings: Findings) -> Case:
+    expect = (
+        _resolve_expectation(expectation, case, path, case_index, findings)
+        for expectation in case.expect
+    )
     return replace(case, expect=tuple(expect))
 
 
 def _resolve_expectation(
-    item: Expectation, case: Case, path: KeyPath, index: _CaseIndex, findings: Findings
+    expectation: Expectation, case: Case, path: KeyPath, case_index: _CaseIndex, findings: Findings
 ) -> Expectation:
-    if item.expression is None:
-        return item
-    limit_path: KeyPath = (*path, "expect", item.metric, item.op)
-    expression = parse_expression(item.expression)
+    if expectation.expression is None:
+        return expectation
+    limit_path: KeyPath = (*path, "expect", expectation.metric, expectation.op)
+    expression = parse_expression(expectation.expression)
     try:
-        ids = tuple(index.find_id(metric, case) for metric in expression.metrics)
+        ids = tuple(case_index.find_id(metric, case) for metric in expression.metrics)
     except ExpressionError as error:
-        findings.add_in_text(limit_path, error.position, f"{item.op} is no limit: {error}")
-        return item
-    return replace(item, expression=expression.substitute_cases(ids))
+        findings.add_in_text(limit_path, error.position, f"{expectation.op} is no limit: {error}")
+        return expectation
+    return replace(expectation, expression=expression.substitute_cases(ids))
 
 
 class _CaseIndex:
@@ -95,7 +98,7 @@ class _CaseIndex:
 
     def _find_by_name(self, metric: CaseMetric, referrer: Case) -> Case | None:
         """Return the case of a name that agrees with the referrer in its swept values."""
-        name, fixed = _split_id(metric.case)
+        name, labels_by_key = _split_id(metric.case)
         cases = self._by_name.get(name)
         if cases is None:
             names = [*self._by_id, *self._by_name]
@@ -104,9 +107,13 @@ class _CaseIndex:
             raise ExpressionError(f"no case is called {metric.case!r}{hint}", metric.name_span[0])
         if not cases:
             return None
-        matches = [case for case in cases if fixed.items() <= _list_swept(case).items()]
+        matches = [
+            case for case in cases if labels_by_key.items() <= _list_labels_by_key(case).items()
+        ]
         if len(matches) > 1:
-            matches = [case for case in matches if _agrees(case, referrer, fixed)]
+            matches = [
+                case for case in matches if _agrees_in_swept_keys(case, referrer, labels_by_key)
+            ]
         if len(matches) != 1:
             message = _describe_mismatch(metric.case, cases, matches)
             raise ExpressionError(message, metric.name_span[0])
@@ -126,25 +133,27 @@ def _describe_mismatch(name: str, cases: Sequence[Case], matches: Sequence[Case]
 
 
 def _shorten_list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-    return ", ".join(names[:_MAX_SHOWN]) + more
+    more_text = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return ", ".join(names[:_MAX_SHOWN]) + more_text
 
 
 def _split_id(case: str) -> tuple[str, dict[str, str]]:
     """Return the name in an id, and the labels of its swept values by key."""
-    name, bracket, inside = case.partition("[")
-    pairs = inside.removesuffix("]").split(",") if bracket else []
-    return name, dict(pair.partition("=")[::2] for pair in pairs)
+    name, bracket, labels_text = case.partition("[")
+    keys_and_labels = labels_text.removesuffix("]").split(",") if bracket else []
+    return name, dict(key_and_label.partition("=")[::2] for key_and_label in keys_and_labels)
 
 
-def _list_swept(case: Case) -> dict[str, str]:
+def _list_labels_by_key(case: Case) -> dict[str, str]:
     return _split_id(case.id)[1]
 
 
-def _agrees(case: Case, referrer: Case, fixed: Mapping[str, str]) -> bool:
+def _agrees_in_swept_keys(case: Case, referrer: Case, labels_by_key: Mapping[str, str]) -> bool:
     """Return whether a case agrees with the referrer in its swept keys."""
-    keys = _list_swept(case).keys() - fixed.keys()
-    return all(_find_value(case, key, case) == _find_value(referrer, key, case) for key in keys)
+    compared_keys = _list_labels_by_key(case).keys() - labels_by_key.keys()
+    return all(
+        _find_value(case, key, case) == _find_value(referrer, key, case) for key in compared_keys
+    )
 
 
 def _find_value(case: Case, key: str, other: Case) -> Any:

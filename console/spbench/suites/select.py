@@ -66,9 +66,9 @@ class _Parser:
 
     def _accept(self, token: str) -> bool:
         """Consume the next token if it is this one; return whether it is."""
-        accepted = self._index < len(self._tokens) and self._tokens[self._index][0] == token
-        self._index += accepted
-        return accepted
+        is_accepted = self._index < len(self._tokens) and self._tokens[self._index][0] == token
+        self._index += is_accepted
+        return is_accepted
 
     def _make_error(self, expected: str) -> UsageError:
         if self._index >= len(self._tokens):

@@ -17,7 +17,7 @@ from spbench.suites.findings import Findings
 from spbench.suites.model import SuiteFile
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node
 
-_EXPECTED = {
+_EXPECTED_BY_ERROR_TYPE = {
     "string_type": "text",
     "int_type": "a whole number",
     "float_type": "a number",
@@ -54,19 +54,19 @@ def report_errors(
     error: ValidationError, data: Any, findings: Findings, model: type[BaseModel]
 ) -> None:
     """Add the errors of pydantic about the data of a file to ``findings``."""
-    grouped: dict[KeyPath, list[ErrorDetails]] = {}
+    details_by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        grouped.setdefault(_find_path(data, detail), []).append(detail)
-    for path, details in grouped.items():
-        _report_path(path, _drop_text_error(path, details, grouped), findings, model)
+        details_by_path.setdefault(_find_path(data, detail), []).append(detail)
+    for path, details in details_by_path.items():
+        _report_path(path, _drop_text_error(path, details, details_by_path), findings, model)
 
 
 def _drop_text_error(
-    path: KeyPath, details: list[ErrorDetails], grouped: Mapping[KeyPath, Any]
+    path: KeyPath, details: list[ErrorDetails], details_by_path: Mapping[KeyPath, Any]
 ) -> list[ErrorDetails]:
     """Return the errors without that of text, if keys were given and are allowed, too."""
-    inside = any(other[: len(path)] == path != other for other in grouped)
-    if not inside and all(detail["type"] != "missing" for detail in details):
+    has_inner_errors = any(other[: len(path)] == path != other for other in details_by_path)
+    if not has_inner_errors and all(detail["type"] != "missing" for detail in details):
         return details
     return [detail for detail in details if detail["type"] != "string_type"]
 
@@ -99,19 +99,19 @@ def format_value(value: Any) -> str:
 def _find_path(data: Any, detail: ErrorDetails) -> KeyPath:
     """Return the part of an error's location that is in the data."""
     path: KeyPath = ()
-    for part in detail["loc"]:
-        keys: Any = data if isinstance(data, dict) else ()
-        keys = range(len(data)) if isinstance(data, list) else keys
-        if part not in keys:
+    for step in detail["loc"]:
+        known_steps: Any = data if isinstance(data, dict) else ()
+        known_steps = range(len(data)) if isinstance(data, list) else known_steps
+        if step not in known_steps:
             continue
-        path, data = (*path, part), data[part]
+        path, data = (*path, step), data[step]
     return path
 
 
 def _report_path(
     path: KeyPath, details: list[ErrorDetails], findings: Findings, model: type[BaseModel]
 ) -> None:
-    others = []
+    value_details = []
     for detail in details:
         add = findings.add_at_key if detail["loc"][-1:] == ("[key]",) else findings.add_at_value
         if detail["type"] == "missing":
@@ -119,18 +119,22 @@ def _report_path(
         elif detail["type"] == "value_error":  # the message of a validator
             add(path, str(detail["ctx"]["error"]))
         elif detail["type"] != "none_required":
-            others.append(detail)
-    if not others:
+            value_details.append(detail)
+    if not value_details:
         return
-    if others[0]["type"] == "extra_forbidden":
+    if value_details[0]["type"] == "extra_forbidden":
         findings.add_at_key(path, _describe_unknown_key(path, model))
     elif not path:
         findings.add_at_value(
             path, f"{_name_container(path, model)} begins with 'schema: {_read_schema(model)}'"
         )
     else:
-        add = findings.add_at_key if others[0]["loc"][-1:] == ("[key]",) else findings.add_at_value
-        add(path, _describe_value(path, others) + _format_example(path, model))
+        add = (
+            findings.add_at_key
+            if value_details[0]["loc"][-1:] == ("[key]",)
+            else findings.add_at_value
+        )
+        add(path, _describe_value(path, value_details) + _format_example(path, model))
 
 
 def _describe_value(path: KeyPath, details: list[ErrorDetails]) -> str:
@@ -138,9 +142,9 @@ def _describe_value(path: KeyPath, details: list[ErrorDetails]) -> str:
     name = "a case" if path[:1] == ("cases",) and len(path) == 2 else format_path(path)
     if details[0]["type"] == "string_pattern_mismatch":
         return f"{name} is {format_value(value)}; use {_NAME}"
-    expected = dict.fromkeys(_describe_expected(detail) for detail in details)
+    expected_texts = dict.fromkeys(_describe_expected(detail) for detail in details)
     hint = ""
-    if "text" in expected and isinstance(value, (bool, int, float)):
+    if "text" in expected_texts and isinstance(value, (bool, int, float)):
         hint = " (put it in quotes)"
     choices = [choice for detail in details for choice in _list_choices(detail)]
     if isinstance(value, str):
@@ -150,7 +154,7 @@ def _describe_value(path: KeyPath, details: list[ErrorDetails]) -> str:
         if details[0]["type"] in ("too_short", "too_long")
         else format_value(value)
     )
-    return f"{name} must be {' or '.join(expected)}, not {actual}{hint}"
+    return f"{name} must be {' or '.join(expected_texts)}, not {actual}{hint}"
 
 
 def _format_length(value: Any) -> str:
@@ -168,7 +172,7 @@ def _describe_expected(detail: ErrorDetails) -> str:
     minimum = context.get("min_length", 1)
     context["items"] = "one item" if minimum == 1 else f"{minimum} items"
     context["whole"] = "a mapping" if context.get("field_type") == "Dictionary" else "a list"
-    template = _EXPECTED.get(detail["type"])
+    template = _EXPECTED_BY_ERROR_TYPE.get(detail["type"])
     return template.format(**context) if template else f"valid ({detail['msg']})"
 
 
@@ -191,9 +195,9 @@ def _format_example(path: KeyPath, model: type[BaseModel]) -> str:
 
 def _find_fields(path: KeyPath, model: Any) -> dict[str, FieldInfo]:
     """Return the fields of the model at a path; a list or a mapping has none."""
-    for part in path:
+    for step in path:
         keys = getattr(model, "model_fields", None)
-        model = keys[part].annotation if keys else get_args(model)[-1]
+        model = keys[step].annotation if keys else get_args(model)[-1]
         if get_origin(model) in (Union, UnionType):
             models = (option for option in get_args(model) if hasattr(option, "model_fields"))
             model = next(models, model)
@@ -212,8 +216,8 @@ def _read_schema(model: type[BaseModel]) -> str:
 
 def format_path(path: KeyPath) -> str:
     """Return a path for a message, relative to its case: ``launch.args[0]``."""
-    inner = path[2:] if len(path) > 2 and path[0] == "cases" else path
+    path_in_case = path[2:] if len(path) > 2 and path[0] == "cases" else path
     text = ""
-    for part in inner:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    for step in path_in_case:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}"
     return text.removeprefix(".")

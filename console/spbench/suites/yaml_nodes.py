@@ -23,7 +23,10 @@ _BOOL = dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(
     ("false", "False", "FALSE"), False
 )
 _INT = re.compile(r"[-+]?[0-9]+")
-_BASED = {"0o": (re.compile(r"0o[0-7]+"), 8), "0x": (re.compile(r"0x[0-9a-fA-F]+"), 16)}
+_PATTERN_AND_BASE_BY_PREFIX = {
+    "0o": (re.compile(r"0o[0-7]+"), 8),
+    "0x": (re.compile(r"0x[0-9a-fA-F]+"), 16),
+}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INFINITE = re.compile(r"[-+]?\.(inf|Inf|INF)")
 _NAN = {".nan", ".NaN", ".NAN"}
@@ -41,8 +44,8 @@ def parse_scalar(text: str) -> Scalar:
         return _BOOL[text]
     if _INT.fullmatch(text):
         return parse_whole(text)
-    if text[:2] in _BASED:
-        pattern, base = _BASED[text[:2]]
+    if text[:2] in _PATTERN_AND_BASE_BY_PREFIX:
+        pattern, base = _PATTERN_AND_BASE_BY_PREFIX[text[:2]]
         return parse_whole(text[2:], base) if pattern.fullmatch(text) else text
     if _FLOAT.fullmatch(text):
         return float(text)
@@ -134,8 +137,8 @@ class Node:
     def find_node(self, path: KeyPath) -> Node | None:
         """Return the node at a path below this one, or None."""
         node = self
-        for part in path:
-            child = node.list_children().get(part)
+        for step in path:
+            child = node.list_children().get(step)
             if child is None:
                 return None
             node = child[1]
@@ -152,13 +155,13 @@ class Document:
     def find_marks(self, path: KeyPath) -> NodeMarks:
         """Return the positions of a path, or of its nearest parent if it is missing."""
         node = self.root
-        key = self.root.mark
-        for part in path:
-            child = node.list_children().get(part)
+        key_mark = self.root.mark
+        for step in path:
+            child = node.list_children().get(step)
             if child is None:
                 break
-            key, node = child
-        return NodeMarks(key, node.mark)
+            key_mark, node = child
+        return NodeMarks(key_mark, node.mark)
 
 
 def parse_yaml(text: str) -> Document:
@@ -169,8 +172,8 @@ def parse_yaml(text: str) -> Document:
     """
     text = text.removeprefix("\ufeff")
     if match := _UNREADABLE.search(text):
-        before = text[: match.start()]
-        mark = Mark(before.count("\n") + 1, match.start() - before.rfind("\n"))
+        text_before = text[: match.start()]
+        mark = Mark(text_before.count("\n") + 1, match.start() - text_before.rfind("\n"))
         raise YamlError(mark, f"the character U+{ord(match[0]):04X} cannot stand in YAML")
     try:
         return _Builder(yaml.parse(text, Loader=_PARSER)).build()
@@ -267,17 +270,17 @@ class _Builder:
         return Node(mark, value, text, end=_convert_mark(event.end_mark))
 
     def _convert_tagged(self, event: Any, text: str) -> Scalar:
-        kind = event.tag.removeprefix(_TAG)
-        if kind == "str":
+        tag_name = event.tag.removeprefix(_TAG)
+        if tag_name == "str":
             return text
         value = parse_scalar(text)
-        if kind == "float" and type(value) is int:
+        if tag_name == "float" and type(value) is int:
             return float(value)
-        types = {"int": int, "float": float, "bool": bool, "null": type(None)}
-        if kind not in types or kind == event.tag:
+        type_by_tag = {"int": int, "float": float, "bool": bool, "null": type(None)}
+        if tag_name not in type_by_tag or tag_name == event.tag:
             self._reject_tag(event)
-        elif type(value) is not types[kind]:
-            self._add_problem(event, f"{text!r} is no !!{kind}")
+        elif type(value) is not type_by_tag[tag_name]:
+            self._add_problem(event, f"{text!r} is no !!{tag_name}")
         return value
 
     def _reject_tag(self, event: Any) -> None:
@@ -290,10 +293,12 @@ class _Builder:
             self._reject_tag(event)
         items: list[Node] = []
         size = 1
-        while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._build_node(item, depth + 1))
+        while not isinstance(item_event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._build_node(item_event, depth + 1))
             size += items[-1].size
-        end = items[-1].end if items and not event.flow_style else _convert_mark(item.end_mark)
+        end = (
+            items[-1].end if items and not event.flow_style else _convert_mark(item_event.end_mark)
+        )
         return Node(_convert_mark(event.start_mark), items, None, event.flow_style, size, end)
 
     def _build_mapping(self, event: Any, depth: int) -> Node:
@@ -314,14 +319,16 @@ class _Builder:
 
     def _is_usable(self, key: Node, entries: dict[str, tuple[Mark, Node]]) -> bool:
         if not isinstance(key.content, str):
-            shown = f"the key {key.text!r}" if key.text is not None else "a list or mapping as key"
-            self._problems.append(Problem(key.mark, f"{shown} is not text; put keys in quotes"))
+            key_text = (
+                f"the key {key.text!r}" if key.text is not None else "a list or mapping as key"
+            )
+            self._problems.append(Problem(key.mark, f"{key_text} is not text; put keys in quotes"))
         elif key.content == "<<":
             message = "merge keys (<<) are not read; repeat the keys, or use an alias as a value"
             self._problems.append(Problem(key.mark, message))
         elif key.content in entries:
-            first = entries[key.content][0].line
-            message = f"duplicate key {key.content!r} (first on line {first})"
+            first_line = entries[key.content][0].line
+            message = f"duplicate key {key.content!r} (first on line {first_line})"
             self._problems.append(Problem(key.mark, message))
         else:
             return True

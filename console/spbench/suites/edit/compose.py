@@ -47,15 +47,15 @@ def insert_case(
     index = outline.find_last_before(after) if after is not None else None
     index = len(outline.items) - 1 if index is None else index
     if outline.items:
-        span = outline.spans[index]
-        lines = [""] * outline.has_blank_lines + _format_entry(draft, span.indent)
-        edited = _insert_below(outline, span.last, lines)
+        previous_span = outline.spans[index]
+        new_lines = [""] * outline.has_blank_lines + _format_entry(draft, previous_span.indent)
+        edited = _insert_below(outline, previous_span.last, new_lines)
     elif outline.cases is not None:
         outline, line = _remove_empty_list(outline, outline.cases)
         edited = _insert_below(outline, line, _format_entry(draft, _find_indent(outline) + 2))
     else:
         edited = _append_suite(outline, draft, suite)
-    return _confirm(text, edited, index + 1, draft, others=_list_data(outline))
+    return _check_edit(text, edited, index + 1, draft, expected_cases=_list_case_data(outline))
 
 
 def replace_case(text: str, index: int, draft: CaseDraft) -> EditedText:
@@ -66,10 +66,10 @@ def replace_case(text: str, index: int, draft: CaseDraft) -> EditedText:
     """
     outline = Outline(text)
     _reject_invalid(outline, index)
-    others = _list_data(outline)
-    del others[index]
+    other_cases = _list_case_data(outline)
+    del other_cases[index]
     edited = rewrite_entry(outline, index, draft)
-    return _confirm(text, edited, index, draft, others)
+    return _check_edit(text, edited, index, draft, other_cases)
 
 
 def remove_case(text: str, index: int) -> EditedText:
@@ -80,22 +80,23 @@ def remove_case(text: str, index: int) -> EditedText:
     """
     outline = Outline(text)
     outline.find_item(index)
-    others = _list_data(outline)
+    other_cases = _list_case_data(outline)
     source = outline.source
-    del others[index]
+    del other_cases[index]
     span = outline.spans[index]
-    first = span.top
-    after = span.last + 1
+    first_line = span.top
+    next_line = span.last + 1
     if index == len(outline.items) - 1:
-        while first > 1 and source.is_blank(first - 1):
-            first -= 1
+        while first_line > 1 and source.is_blank(first_line - 1):
+            first_line -= 1
     else:
-        while source.is_blank(after):
-            after += 1
+        while source.is_blank(next_line):
+            next_line += 1
     edited = (
-        source.text[: source.find_line_start(first)] + source.text[source.find_line_start(after) :]
+        source.text[: source.find_line_start(first_line)]
+        + source.text[source.find_line_start(next_line) :]
     )
-    return _confirm(text, edited, None, None, others, line=first)
+    return _check_edit(text, edited, None, None, other_cases, line=first_line)
 
 
 def find_entry(text: str, line: int) -> int | None:
@@ -148,19 +149,19 @@ def _reject_brackets(outline: Outline) -> None:
 
 def _format_entry(draft: CaseDraft, indent: int) -> list[str]:
     data = draft_to_data(draft)
-    keys = [line for key in data for line in format_section(key, data[key], indent + 2)]
-    first = f"{' ' * indent}- {keys[0].lstrip()}"
-    return [*format_comment(draft, indent), first, *keys[1:]]
+    key_lines = [line for key in data for line in format_section(key, data[key], indent + 2)]
+    dash_line = f"{' ' * indent}- {key_lines[0].lstrip()}"
+    return [*format_comment(draft, indent), dash_line, *key_lines[1:]]
 
 
 def _insert_below(outline: Outline, line: int, lines: list[str]) -> str:
     """Insert lines below a line of the text; a last line without line end is kept so."""
     source = outline.source
     offset = source.find_line_start(line + 1)
-    new = source.newline.join(lines)
+    inserted_text = source.newline.join(lines)
     if source.find_line(offset) == line:  # the text ends within this line
-        return source.text + source.newline * bool(source.read_line(line)) + new
-    return source.text[:offset] + new + source.newline + source.text[offset:]
+        return source.text + source.newline * bool(source.read_line(line)) + inserted_text
+    return source.text[:offset] + inserted_text + source.newline + source.text[offset:]
 
 
 def _remove_empty_list(outline: Outline, cases: Node) -> tuple[Outline, int]:
@@ -170,25 +171,25 @@ def _remove_empty_list(outline: Outline, cases: Node) -> tuple[Outline, int]:
     end = source.find_offset(cases.end)
     if "#" in source.text[start:end]:
         raise UsageError(f"line {cases.mark.line}: remove the brackets of the empty list of cases")
-    key = source.text[:start].rstrip()
-    return Outline(key + source.text[end:]), source.find_line(len(key) - 1)
+    text_before = source.text[:start].rstrip()
+    return Outline(text_before + source.text[end:]), source.find_line(len(text_before) - 1)
 
 
 def _append_suite(outline: Outline, draft: CaseDraft, suite: str) -> str:
     """Return the text with the entry at its end, after the missing keys of a suite."""
     indent = _find_indent(outline)
-    needed = {"schema": SCHEMA, "name": suite}
-    head = [
+    required_keys = {"schema": SCHEMA, "name": suite}
+    head_lines = [
         line
-        for key, value in needed.items()
+        for key, value in required_keys.items()
         if outline.document.root.find_node((key,)) is None
         for line in format_section(key, value, indent)
     ]
-    lines = [*head, " " * indent + "cases:", *_format_entry(draft, indent + 2)]
+    lines = [*head_lines, " " * indent + "cases:", *_format_entry(draft, indent + 2)]
     source = outline.source
-    last = source.find_line(len(source.text))
-    ended = not source.read_line(last)
-    return _insert_below(outline, last, lines) + source.newline * ended
+    last_line = source.find_line(len(source.text))
+    ends_with_newline = not source.read_line(last_line)
+    return _insert_below(outline, last_line, lines) + source.newline * ends_with_newline
 
 
 def _find_indent(outline: Outline) -> int:
@@ -196,16 +197,16 @@ def _find_indent(outline: Outline) -> int:
     return root.mark.column - 1 if root.content else 0
 
 
-def _list_data(outline: Outline) -> list[Any]:
+def _list_case_data(outline: Outline) -> list[Any]:
     return [item.data for item in outline.items]
 
 
-def _confirm(
+def _check_edit(
     before: str,
     text: str,
     index: int | None,
     draft: CaseDraft | None,
-    others: list[Any],
+    expected_cases: list[Any],
     line: int = 0,
 ) -> EditedText:
     """Return an edit if only its entry has changed, and equals the draft.
@@ -213,26 +214,27 @@ def _confirm(
     Raises:
         UsageError: The edit is not correct.
     """
-    harm = UsageError(
+    harm_error = UsageError(
         "the form cannot change this case without harm to the rest of the text (another case may "
         "name an anchor in it); change the text by hand"
     )
     try:
         outline = Outline(text)
     except UsageError:
-        raise harm from None
-    cases = _list_data(outline)
-    old = _read_other_keys(Outline(before))
-    new = _read_other_keys(outline)
+        raise harm_error from None
+    cases = _list_case_data(outline)
+    old_keys = _read_other_keys(Outline(before))
+    new_keys = _read_other_keys(outline)
     if draft is not None and index is not None:
         if not _equals_draft(outline, index, draft):
-            raise harm
+            raise harm_error
         line = outline.spans[index].first
         del cases[index]
-    if not is_same(cases, others) or not is_same(old, {key: new.get(key) for key in old}):
-        raise harm
-    mark = BYTE_ORDER_MARK if before.startswith(BYTE_ORDER_MARK) else ""
-    return EditedText(mark + text, line)
+    kept_keys = {key: new_keys.get(key) for key in old_keys}
+    if not is_same(cases, expected_cases) or not is_same(old_keys, kept_keys):
+        raise harm_error
+    byte_order_mark = BYTE_ORDER_MARK if before.startswith(BYTE_ORDER_MARK) else ""
+    return EditedText(byte_order_mark + text, line)
 
 
 def _read_other_keys(outline: Outline) -> dict[str, Any]:

@@ -46,12 +46,14 @@ def parse_text(field: Field, text: str) -> Any:
     if field.kind == "words":
         return _validate(field, _parse_words(field, text))
     if field.kind == "data":
-        values = _parse_items(field, text, _MAPPING)
-        if len(values) != 1:
+        mappings = _parse_items(field, text, _MAPPING)
+        if len(mappings) != 1:
             raise UsageError(f"{field.name}: {text!r} are several values; {_MAPPING}")
-        return _validate(field, values[0])
+        return _validate(field, mappings[0])
     if field.kind in LIST_KINDS:
-        return _validate(field, [_parse_scalar(field, part.strip()) for part in text.split(",")])
+        return _validate(
+            field, [_parse_scalar(field, item_text.strip()) for item_text in text.split(",")]
+        )
     if field.kind == "keys" and text.startswith("{"):
         (value,) = _parse_items(field, text, "write {KEY: VALUE, ...}")
         return _validate(field, value)
@@ -81,7 +83,9 @@ def parse_sweep(field: Field, text: str) -> list[Any]:
     """
     if not field.can_sweep:
         raise UsageError(f"{field.name} takes one value; only parameters and np can be swept")
-    values = [value for item in _parse_items(field, text) for value in _expand_item(field, item)]
+    values = [
+        value for item in _parse_items(field, text) for value in _expand_range_text(field, item)
+    ]
     if not values:
         raise _make_empty_error(field)
     if len(values) > MAX_VALUES:
@@ -130,12 +134,14 @@ def _validate(field: Field, value: Any) -> Any:
     if not field.path:
         parsed = _parse_param(field, value)
         return parsed if field.kind == "int" else value
-    *above, name = field.path[1:]
-    part = {name: value}
-    for key in reversed(above):
-        part = {key: part}
+    *parent_keys, name = field.path[1:]
+    nested_value = {name: value}
+    for key in reversed(parent_keys):
+        nested_value = {key: nested_value}
     case = {"name": "case", "benchmark": "benchmark"}
-    suite = {"launch": part} if field.path[0] == "launch" else {"cases": [case | part]}
+    suite = (
+        {"launch": nested_value} if field.path[0] == "launch" else {"cases": [case | nested_value]}
+    )
     if wrong := find_shape_error(**suite):
         raise UsageError(wrong)
     if field.path[1:2] == ("expect",) and isinstance(value, str):
@@ -170,16 +176,18 @@ def _parse_items(
     return list(document.root.data)
 
 
-def _expand_item(field: Field, item: Any) -> list[Any]:
-    parts = split_range(item) if isinstance(item, str) and field.kind in _RANGED else None
-    if parts is None:
-        return [_validate(field, item)]
-    first, last, sign, step = parts
-    ends = [_parse_param(field, _parse_scalar(field, text)) for text in (first, last)]
+def _expand_range_text(field: Field, list_item: Any) -> list[Any]:
+    range_parts = (
+        split_range(list_item) if isinstance(list_item, str) and field.kind in _RANGED else None
+    )
+    if range_parts is None:
+        return [_validate(field, list_item)]
+    first, last, sign, step = range_parts
+    end_values = [_parse_param(field, _parse_scalar(field, text)) for text in (first, last)]
     try:
-        start, end = (parse_decimal(str(end)) for end in ends)
-        amount = parse_decimal(_parse_step(field, step) if sign == "+" else step)
-        numbers = expand_range(start, end, sign, amount)
+        start, end = (parse_decimal(str(end_value)) for end_value in end_values)
+        step_amount = parse_decimal(_parse_step(field, step) if sign == "+" else step)
+        numbers = expand_range(start, end, sign, step_amount)
     except ValueError as error:
         raise UsageError(f"{field.name}: {error}") from None
     return [_validate(field, _convert_number(field, number)) for number in numbers]

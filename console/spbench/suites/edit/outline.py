@@ -55,8 +55,8 @@ class SuiteText:
     def find_comment_indent(self, number: int) -> int | None:
         """Return the columns before the ``#`` of a comment line; None for other lines."""
         line = self.read_line(number)
-        bare = line.lstrip()
-        return len(line) - len(bare) if bare.startswith("#") else None
+        stripped_line = line.lstrip()
+        return len(line) - len(stripped_line) if stripped_line.startswith("#") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,30 +135,36 @@ class Outline:
     @property
     def has_blank_lines(self) -> bool:
         """Whether there are blank lines between the entries, like in the shipped suites."""
-        pairs = zip(self.spans, self.spans[1:], strict=False)
-        between = [self.source.is_blank(after.top - 1) for _, after in pairs]
-        return any(between) or not between
+        neighbours = zip(self.spans, self.spans[1:], strict=False)
+        is_blank_between = [self.source.is_blank(after.top - 1) for _, after in neighbours]
+        return any(is_blank_between) or not is_blank_between
 
     def _find_span(self, item: Node) -> EntryLines:
         source = self.source
-        first = item.mark.line
-        if source.read_line(first)[: item.mark.column - 1].strip() != "-":
-            first -= 1
-            while first > 1 and not _LONE_DASH.fullmatch(source.read_line(first)):
-                first -= 1
-        indent = len(source.read_line(first)) - len(source.read_line(first).lstrip())
-        top = first
-        before = self.spans[-1].last if self.spans else 0
-        while top - 1 > before and _is_within(source.find_comment_indent(top - 1), indent):
-            top -= 1
-        last = source.find_last_line(item)
-        while (deep := source.find_comment_indent(last + 1)) is not None and deep > indent:
-            last += 1
-        return EntryLines(top, first, last, indent)
+        dash_line = item.mark.line
+        if source.read_line(dash_line)[: item.mark.column - 1].strip() != "-":
+            dash_line -= 1
+            while dash_line > 1 and not _LONE_DASH.fullmatch(source.read_line(dash_line)):
+                dash_line -= 1
+        indent = len(source.read_line(dash_line)) - len(source.read_line(dash_line).lstrip())
+        comment_line = dash_line
+        previous_last_line = self.spans[-1].last if self.spans else 0
+        while comment_line - 1 > previous_last_line:
+            if not _is_within(source.find_comment_indent(comment_line - 1), indent):
+                break
+            comment_line -= 1
+        last_line = source.find_last_line(item)
+        while _is_deeper(source.find_comment_indent(last_line + 1), indent):
+            last_line += 1
+        return EntryLines(comment_line, dash_line, last_line, indent)
 
 
-def _is_within(comment: int | None, indent: int) -> bool:
-    return comment is not None and comment <= indent
+def _is_deeper(comment_indent: int | None, indent: int) -> bool:
+    return comment_indent is not None and comment_indent > indent
+
+
+def _is_within(comment_indent: int | None, indent: int) -> bool:
+    return comment_indent is not None and comment_indent <= indent
 
 
 def _parse_document(text: str) -> Document:

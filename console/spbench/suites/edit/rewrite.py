@@ -18,7 +18,7 @@ from spbench.suites.edit.outline import Outline, SuiteText
 from spbench.suites.edit.writing import WIDTH, format_flow, to_plain
 from spbench.suites.yaml_nodes import Mark, Node
 
-_IN_ORDER = ("matrix", "zip")
+_ORDERED_SECTIONS = ("matrix", "zip")
 """Sections with a significant order of keys, which is that in ids; the first is slowest."""
 
 
@@ -30,13 +30,13 @@ def rewrite_entry(outline: Outline, index: int, draft: CaseDraft) -> str:
     edits = _Edits(outline.source)
     item = outline.items[index]
     span = outline.spans[index]
-    before = parse_draft(item, outline.read_comment(index))
-    if (draft.comment or None) != before.comment:
+    old_draft = parse_draft(item, outline.read_comment(index))
+    if (draft.comment or None) != old_draft.comment:
         edits.replace_lines(span.top, span.first, format_comment(draft, span.indent))
-    old = draft_to_data(before)
-    new = align_keys(old, draft_to_data(draft))
-    if not is_same(old, new):
-        _change_entry(edits, item, old, new)
+    old_data = draft_to_data(old_draft)
+    new_data = align_keys(old_data, draft_to_data(draft))
+    if not is_same(old_data, new_data):
+        _change_entry(edits, item, old_data, new_data)
     return edits.apply()
 
 
@@ -51,7 +51,7 @@ def align_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     Sections with a significant order are unchanged.
     """
     return {
-        key: value if key in _IN_ORDER else _align_value(old.get(key), value)
+        key: value if key in _ORDERED_SECTIONS else _align_value(old.get(key), value)
         for key, value in new.items()
     }
 
@@ -86,16 +86,18 @@ class _Edits:
     def replace_text(self, start: int, end: int, lines: list[str]) -> None:
         """Replace characters by lines; comments in them move above their first line."""
         line = self.source.find_line(start)
-        moved = [" " * _count_indent(lines) + text for text in self._list_comments(start, end)]
-        if moved:
-            self.replace_lines(line, line, moved, rank=1)
+        moved_comments = [
+            " " * _count_indent(lines) + text for text in self._list_comments(start, end)
+        ]
+        if moved_comments:
+            self.replace_lines(line, line, moved_comments, rank=1)
         self._edits.append((start, end, 0, self.source.newline.join(lines).lstrip()))
 
     def apply(self) -> str:
         """Return the changed text."""
         text = self.source.text
-        for start, end, _, new in sorted(self._edits, key=lambda edit: edit[:3])[::-1]:
-            text = text[:start] + new + text[end:]
+        for start, end, _, replacement in sorted(self._edits, key=lambda edit: edit[:3])[::-1]:
+            text = text[:start] + replacement + text[end:]
         return text
 
     def _list_comments(self, start: int, end: int) -> list[str]:
@@ -106,20 +108,20 @@ class _Edits:
 
 def find_comments(text: str) -> list[tuple[int, str]]:
     """Return the comments of a YAML text with their offsets: text that is in no token."""
-    found_comments = []
+    offsets_and_comments = []
     offset = 0
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for token in yaml.scan(text, Loader=loader):
         start = token.start_mark.index
         end = token.end_mark.index
-        gap = text[offset:start]
-        for line in gap.splitlines(keepends=True):
+        text_between_tokens = text[offset:start]
+        for line in text_between_tokens.splitlines(keepends=True):
             column = line.find("#")
             if column >= 0:
-                found_comments.append((offset + column, line[column:].rstrip()))
+                offsets_and_comments.append((offset + column, line[column:].rstrip()))
             offset += len(line)
         offset = max(offset, end)
-    return found_comments
+    return offsets_and_comments
 
 
 def _count_indent(lines: list[str]) -> int:
@@ -153,10 +155,12 @@ def _add_key(edits: _Edits, node: Node, key: str, new: Mapping[str, Any]) -> Non
     """Add a key below the nearest key before it."""
     keys = list(new)
     (first, *_) = node.content
-    before = [other for other in keys[: keys.index(key)] if other in node.content]
-    above = node.content[before[-1] if before else first][1]
+    earlier_keys = [
+        earlier_key for earlier_key in keys[: keys.index(key)] if earlier_key in node.content
+    ]
+    value_above = node.content[earlier_keys[-1] if earlier_keys else first][1]
     indent = node.content[first][0].column - 1
-    line = edits.source.find_last_line(above) + 1
+    line = edits.source.find_last_line(value_above) + 1
     # Additions to a section come before additions below it.
     edits.replace_lines(line, line, format_section(key, new[key], indent), rank=-indent)
 
@@ -178,5 +182,7 @@ def _is_block(node: Node) -> bool:
 
 def _keeps_order(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Return whether common keys have the same order, with the same first key."""
-    common = [key for key in old if key in new]
-    return common == [key for key in new if key in old] and list(new)[:1] == common[:1] != []
+    common_keys = [key for key in old if key in new]
+    return (
+        common_keys == [key for key in new if key in old] and list(new)[:1] == common_keys[:1] != []
+    )
