@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spbench.launch.jobs import _kernel_loading_environment
+from spbench.launch.jobs import _build_kernel_loading_environment
 from spbench_workers.binding.before_mpi import kernel_loading, request_eager_loading
 from spbench_workers.standalone import program
 
@@ -55,7 +55,7 @@ def make_job(*backends, env=None):
     ],
 )
 def test_the_console_sets_it_for_the_ranks(job, env, expected):
-    assert _kernel_loading_environment(job, env) == expected
+    assert _build_kernel_loading_environment(job, env) == expected
 
 
 @pytest.mark.parametrize(
