@@ -188,12 +188,12 @@ class Engine:
         In segmentation, each tile has the classes of its pixels. Otherwise only the first tile has
         the classes of the images.
         """
-        last = len(self.plan.layout.stages) - 1
+        last_stage = len(self.plan.layout.stages) - 1
         return {
             index: runner.targets(index)
             for coordinates, runner in zip(self.coordinates, self.runners, strict=True)
             for index, batch in enumerate(self.plan.batches)
-            if coordinates.stage == last
+            if coordinates.stage == last_stage
             and self._counts_loss_of(coordinates)
             and batch.direction == coordinates.direction
         }
@@ -220,14 +220,14 @@ class Engine:
 
     def loss(self) -> float:
         """Return the last step's loss: the mean over the images of all replicas."""
-        local = sum(runner.loss for runner in self._runners_with_loss())
-        total: float = self._world.allreduce(local)
+        local_loss = sum(runner.loss for runner in self._runners_with_loss())
+        total: float = self._world.allreduce(local_loss)
         return total / self.plan.layout.replicas
 
     def accuracy(self) -> float:
         """Return the share of the last step's images that are classified correctly."""
-        local = sum(runner.correct for runner in self._runners_with_loss())
-        correct: int = self._world.allreduce(local)
+        local_correct = sum(runner.correct for runner in self._runners_with_loss())
+        correct: int = self._world.allreduce(local_correct)
         return correct / self._images
 
     def epoch_means(self, steps: int) -> tuple[float, float]:

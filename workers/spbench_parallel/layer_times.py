@@ -168,8 +168,8 @@ def _time_rounds(
 
 def time_forward(layer: Callable[[Any], Any], inputs: TensorTuple, laps: LapTimer) -> TensorTuple:
     """Run a layer's forward pass with a timer; return its outputs."""
-    data = inputs[0] if len(inputs) == 1 else inputs
-    return as_tuple(laps.measure(lambda: layer(data)))
+    layer_input = inputs[0] if len(inputs) == 1 else inputs
+    return as_tuple(laps.measure(lambda: layer(layer_input)))
 
 
 def as_tuple(output: torch.Tensor | Sequence[torch.Tensor]) -> TensorTuple:

@@ -6,7 +6,7 @@ import torch
 from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
-from spbench_parallel.pipeline.reshard import local_shard, reshards
+from spbench_parallel.pipeline.reshard import find_reshards, local_shard
 
 ONE = (Map(3, 13, 17),)
 TWO = (Map(3, 13, 17), Map(2, 7, 9))
@@ -43,14 +43,14 @@ def exchange(stages, flow, images):
     sends = {}
     for rank, shard in shards[0].items():
         tensors = [cut_shard(tensor, shard, index) for index, tensor in enumerate(tensors_of_flow)]
-        for reshard in reshards(shard, shards[1]):
+        for reshard in find_reshards(shard, shards[1]):
             parts = zip(tensors, reshard.cuts, strict=True)
             sends[rank, reshard.peer] = torch.cat(
                 [tensor[cut].reshape(-1) for tensor, cut in parts]
             )
     for rank, shard in shards[1].items():
         tensors = [torch.zeros(shape) for shape in shard.shapes]
-        for reshard in reshards(shard, shards[0]):
+        for reshard in find_reshards(shard, shards[0]):
             views = reshard.views(sends.pop((reshard.peer, rank)))
             for tensor, cut, view in zip(tensors, reshard.cuts, views, strict=True):
                 # Added, so that a value that arrives twice is noticed.
@@ -80,7 +80,7 @@ def test_each_rank_receives_its_shard_once(stages, flow):
 def test_sends_nothing_between_ranks_without_overlap():
     layout = ModelLayout((SQUARE, SQUARE))
     shards = [local_shard(layout, layout.locate_rank(rank), ONE, 2) for rank in range(8)]
-    messages = reshards(shards[1], dict(enumerate(shards[4:], start=4)))
+    messages = find_reshards(shards[1], dict(enumerate(shards[4:], start=4)))
     assert [reshard.peer for reshard in messages] == [5]
     assert messages[0].value_count == 2 * 3 * 6 * 9
 
@@ -88,5 +88,5 @@ def test_sends_nothing_between_ranks_without_overlap():
 def test_sends_a_pair_in_one_message():
     layout = ModelLayout((WHOLE, WHOLE))
     shards = [local_shard(layout, layout.locate_rank(rank), TWO, 2) for rank in range(2)]
-    (reshard,) = reshards(shards[0], {1: shards[1]})
+    (reshard,) = find_reshards(shards[0], {1: shards[1]})
     assert reshard.value_count == 2 * (3 * 13 * 17 + 2 * 7 * 9)

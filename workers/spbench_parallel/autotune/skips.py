@@ -119,10 +119,10 @@ def _time_messages(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
     if comm.rank in pair:
         other_rank = pair[1 - pair.index(comm.rank)]
         progress.begin(_ROUNDS + 1)
-        first = comm.rank == pair[0]
+        is_first = comm.rank == pair[0]
         round_trips = {
             message_bytes: partial(
-                _time_round_trip, p2p, plan, other_rank, message_bytes, first=first
+                _time_round_trip, p2p, plan, other_rank, message_bytes, is_first=is_first
             )
             for message_bytes in _MESSAGE_BYTES
         }
@@ -137,20 +137,20 @@ def _time_messages(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
 
 
 def _time_round_trip(
-    p2p: P2P, plan: ModelPlan, other_rank: int, message_bytes: int, *, first: bool
+    p2p: P2P, plan: ModelPlan, other_rank: int, message_bytes: int, *, is_first: bool
 ) -> float:
     """Return the seconds of a round trip to another rank."""
     device = plan.device if p2p.on_device else torch.device("cpu")
     outgoing, incoming = (
         torch.zeros(message_bytes, dtype=torch.uint8, device=device) for _ in range(2)
     )
-    send_tag, receive_tag = _TAGS if first else reversed(_TAGS)
+    send_tag, receive_tag = _TAGS if is_first else reversed(_TAGS)
     start_seconds = perf_counter()
     receives = p2p.receive([(incoming, other_rank)], receive_tag)
-    if not first:
+    if not is_first:
         _wait(receives)
     sends = p2p.send([(outgoing, other_rank)], send_tag)
-    if first:
+    if is_first:
         _wait(receives)
     _wait(sends)
     if device.type == "cuda":

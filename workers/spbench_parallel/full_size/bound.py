@@ -84,36 +84,36 @@ class Rounding:
     """The rounding of a number format.
 
     Attributes:
-        work: The distance from 1 to the next number of the format of products and maps.
-        sums: The same distance of the format in which they are summed.
+        work_epsilon: The distance from 1 to the next number of the format of products and maps.
+        sum_epsilon: The same distance of the format in which they are summed.
         smallest: The distance from 0 to the next number of the format of maps.
-        factors: The distance from 1 to the next number of the format to which factors of products
-            are rounded; 0 if factors are not rounded.
+        factor_epsilon: The distance from 1 to the next number of the format to which factors of
+            products are rounded; 0 if factors are not rounded.
     """
 
-    work: float
-    sums: float
+    work_epsilon: float
+    sum_epsilon: float
     smallest: float
-    factors: float = 0.0
+    factor_epsilon: float = 0.0
 
     @classmethod
     def from_precision(cls, precision: Precision) -> Rounding:
         """Return the rounding of a number format."""
-        factors = precision.epsilon if precision.tf32 else 0.0
-        return replace(cls.from_dtype(precision.work), factors=factors)
+        factor_epsilon = precision.epsilon if precision.tf32 else 0.0
+        return replace(cls.from_dtype(precision.work), factor_epsilon=factor_epsilon)
 
     @classmethod
     def from_dtype(cls, dtype: torch.dtype) -> Rounding:
         """Return the rounding of products that are summed and returned in a number format."""
-        wide = torch.promote_types(dtype, torch.float32)
+        sum_dtype = torch.promote_types(dtype, torch.float32)
         eps = float(torch.finfo(dtype).eps)
         smallest = float(torch.finfo(dtype).smallest_normal) * eps
-        return cls(eps, float(torch.finfo(wide).eps), smallest)
+        return cls(eps, float(torch.finfo(sum_dtype).eps), smallest)
 
     @property
     def without_factors(self) -> Rounding:
         """The rounding of operators that do not multiply."""
-        return replace(self, factors=0.0)
+        return replace(self, factor_epsilon=0.0)
 
     def bound(
         self,
@@ -137,10 +137,10 @@ class Rounding:
         rounded_norm = norm + magnitude / math.sqrt(max(1.0, term_count))
         underflow = self.smallest * math.sqrt(max(1.0, value_count))
         error = (
-            self.work * rounded_norm
-            + self.sums * magnitude
+            self.work_epsilon * rounded_norm
+            + self.sum_epsilon * magnitude
             + underflow
-            + self.factors * product_magnitude
+            + self.factor_epsilon * product_magnitude
         )
         return SLACK * error
 
@@ -213,18 +213,20 @@ class ScaleError:
         rounding = self._rounding
         expected_sizes = expected.abs()
         error_products = (
-            ((expected_sizes + part_magnitude) * rounding.work + rounding.smallest)
+            ((expected_sizes + part_magnitude) * rounding.work_epsilon + rounding.smallest)
             * expected_sizes
             / 2
         )
-        if rounding.factors:
-            error_products = error_products + rounding.factors * magnitude * expected_sizes
-            self._systematic += SLACK * rounding.factors * float(expected_sizes.square().sum())
+        if rounding.factor_epsilon:
+            error_products = error_products + rounding.factor_epsilon * magnitude * expected_sizes
+            self._systematic += (
+                SLACK * rounding.factor_epsilon * float(expected_sizes.square().sum())
+            )
         self._error_product += float(((values.double() - expected) * expected).sum())
         self._random_squares += float(error_products.square().sum())
         self._random_sum += float(error_products.sum())
         self._systematic += float(
-            (STATISTICS_SLACK * rounding.sums * expected_sizes * magnitude).sum()
+            (STATISTICS_SLACK * rounding.sum_epsilon * expected_sizes * magnitude).sum()
         )
         # Parts close to the smallest number are all rounded in one direction: to 0 or to it.
         largest_sizes = torch.maximum(

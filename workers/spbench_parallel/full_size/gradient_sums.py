@@ -116,7 +116,7 @@ class GradientSums:
             has_addend=any(_counts(coordinates) for coordinates, _ in parameters_by_coordinates),
         )
         precision = FP64 if plan.precision.weights == torch.float64 else FP32
-        bound_per_norm = _SLACK * Rounding.from_precision(precision).sums
+        bound_per_norm = _SLACK * Rounding.from_precision(precision).sum_epsilon
         for name in parameters_by_coordinates[0][1]:
             local_parts = [
                 self._take_local_part(coordinates, parameters[name])

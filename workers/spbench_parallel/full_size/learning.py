@@ -105,7 +105,8 @@ class LossCheck:
         self._runner.forward = self._forward  # type: ignore[method-assign]
         loss = torch.tensor(self._runner.loss, dtype=torch.float64)
         bound = (
-            _SUM_SLACK * Rounding.from_dtype(torch.float32).work * abs(self._expected_loss) + 1e-300
+            _SUM_SLACK * Rounding.from_dtype(torch.float32).work_epsilon * abs(self._expected_loss)
+            + 1e-300
         )
         self._errors.worst_element.add(
             abs(float(loss) - self._expected_loss) / bound, 1.0, f"{self._name}: loss"
@@ -129,7 +130,10 @@ class LossCheck:
         label = f"{self._name}: gradient of the logits"
         # A small gradient is the difference of a probability from 1.
         sizes = expected.abs() + self._image_share / self._loss.pixels * self._scale
-        bound = rounding.work * (2.0 * expected.norm()) + _SUM_SLACK * rounding.sums * sizes.norm()
+        bound = (
+            rounding.work_epsilon * (2.0 * expected.norm())
+            + _SUM_SLACK * rounding.sum_epsilon * sizes.norm()
+        )
         self._errors.worst_element.add(
             float((gradient.double() - expected).norm() / bound), 1.0, label
         )
@@ -204,9 +208,10 @@ class UpdateCheck:
             weight_squares += float(old.square().sum())
             change_squares += float(change.square().sum())
             scale_error.add(new - old, change, change.abs(), old.abs())
-            scale_error.allow(_bound_lost_changes(change.abs(), old.abs() * rounding.work))
+            scale_error.allow(_bound_lost_changes(change.abs(), old.abs() * rounding.work_epsilon))
         bound = (
-            rounding.work * (math.sqrt(weight_squares) + _SUM_SLACK * math.sqrt(change_squares))
+            rounding.work_epsilon
+            * (math.sqrt(weight_squares) + _SUM_SLACK * math.sqrt(change_squares))
             + 1e-300
         )
         worst.add(math.sqrt(error_squares) / bound, 1.0, label)

@@ -110,7 +110,7 @@ class NormCheck:
             ).norm()
             if label == "mean":
                 magnitude_norm = magnitude_norm + moments.variance.sqrt().norm()
-            bound = STATISTICS_SLACK * self._rounding.sums * magnitude_norm + 1e-300
+            bound = STATISTICS_SLACK * self._rounding.sum_epsilon * magnitude_norm + 1e-300
             error = float((updated.double() - expected).norm() / bound)
             self._errors.worst_element.add(error, 1.0, f"{self._name}: running {label}")
 
@@ -167,9 +167,13 @@ class NormCheck:
                 )
                 continue
             rounding_bound = (
-                SLACK * self._rounding.work * sums_by_rank[self._sharing_ranks, index].norm()
+                SLACK
+                * self._rounding.work_epsilon
+                * sums_by_rank[self._sharing_ranks, index].norm()
             )
-            sum_bound = STATISTICS_SLACK * self._rounding.sums * shared_sums[2 + index].norm()
+            sum_bound = (
+                STATISTICS_SLACK * self._rounding.sum_epsilon * shared_sums[2 + index].norm()
+            )
             bound = rounding_bound + sum_bound + 1e-300
             expected = shared_sums[index]
             label = f"{self._name}: gradient of {name}"
@@ -284,7 +288,9 @@ class _MapErrors:
             self._scale_error.add(values, expected, sizes)
             return
         # Errors of rounded sums are the same in all pixels of a channel.
-        common = rounded_parts * (self._rounding.work / self._rounding.sums / STATISTICS_SLACK)
+        common = rounded_parts * (
+            self._rounding.work_epsilon / self._rounding.sum_epsilon / STATISTICS_SLACK
+        )
         self._scale_error.add(values, expected, sizes + common, sizes)
 
     def report_to(self, errors: OperatorErrors, name: str, label: str) -> None:

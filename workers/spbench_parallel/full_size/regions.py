@@ -35,14 +35,14 @@ class WindowAxis:
 
     def find_readers(self, pixels: Interval, outputs: int) -> Interval:
         """Return the range of outputs that read any of these pixels."""
-        first = -((self.span - 1 - self.padding - pixels[0]) // self.stride)
-        last = (pixels[1] - 1 + self.padding) // self.stride
-        return max(0, first), min(outputs, last + 1)
+        first_output = -((self.span - 1 - self.padding - pixels[0]) // self.stride)
+        last_output = (pixels[1] - 1 + self.padding) // self.stride
+        return max(0, first_output), min(outputs, last_output + 1)
 
     def find_read(self, outputs: Interval) -> Interval:
         """Return the range of pixels that these outputs read, including padding."""
-        first = outputs[0] * self.stride - self.padding
-        return first, (outputs[1] - 1) * self.stride - self.padding + self.span
+        first_pixel = outputs[0] * self.stride - self.padding
+        return first_pixel, (outputs[1] - 1) * self.stride - self.padding + self.span
 
 
 @dataclass(frozen=True, slots=True)

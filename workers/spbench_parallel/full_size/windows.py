@@ -329,7 +329,7 @@ class WindowCheck:
                 expected.norm(), expected.new_tensor(term_norm), output_count, expected.numel()
             )
             # Torch sums over all pixels in another order, with errors that may have one sign.
-            bound = bound + STATISTICS_SLACK * self._rounding.sums * term_norm
+            bound = bound + STATISTICS_SLACK * self._rounding.sum_epsilon * term_norm
             flat_gradient = gradient.detach().double().reshape(-1).cpu()
             label = f"gradient of {name}"
             error = (flat_gradient - expected).norm()

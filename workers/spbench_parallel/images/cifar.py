@@ -39,7 +39,7 @@ class _SafeUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def read_pickle(data: bytes) -> Any:
+def read_pickle(pickle_bytes: bytes) -> Any:
     """Return the object of a pickle of Python 2 or 3; text of Python 2 comes as bytes.
 
     Only numbers, text, lists, dictionaries and arrays are created.
@@ -48,7 +48,7 @@ def read_pickle(data: bytes) -> Any:
         pickle.UnpicklingError: The pickle contains other objects, or is invalid.
     """
     try:
-        return _SafeUnpickler(io.BytesIO(data), encoding="bytes").load()
+        return _SafeUnpickler(io.BytesIO(pickle_bytes), encoding="bytes").load()
     except pickle.UnpicklingError:
         raise
     except Exception as error:  # a broken pickle may raise any exception
@@ -82,7 +82,7 @@ class Cifar:
 
     def __init__(self, path: Path, size: tuple[int, int]) -> None:
         source = _find_data(path)
-        batches = [_parse_batch(file, data) for file, data in _read_files(source)]
+        batches = [_parse_batch(file, file_bytes) for file, file_bytes in _read_files(source)]
         if not batches:
             raise CannotRunError(f"{source} has no file data_batch_1; is it CIFAR-10 as unpacked?")
         self._images = np.concatenate([images for images, _ in batches])
@@ -96,9 +96,9 @@ class Cifar:
         """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1."""
         resizing = BilinearResize((SIDE, SIDE), self._size, box)
         needed = resizing.needed
-        data = self._images[number, :, slice(*needed.rows), slice(*needed.cols)]
-        values: Pixels = resizing.apply(data) / np.float32(127.5) - np.float32(1)
-        return values
+        source_pixels = self._images[number, :, slice(*needed.rows), slice(*needed.cols)]
+        crop: Pixels = resizing.apply(source_pixels) / np.float32(127.5) - np.float32(1)
+        return crop
 
     def target(self, number: int, box: Box) -> int:
         """Return the class of an image."""
@@ -146,10 +146,12 @@ def _read_members(archive: Path) -> Iterator[tuple[str, bytes]]:
                 yield f"{archive}: {member.name}", content.read()
 
 
-def _parse_batch(file: str, data: bytes) -> Batch:
+def _parse_batch(file: str, file_bytes: bytes) -> Batch:
     """Return the images of a file and their classes."""
     try:
-        images, labels = _parse_records(data) if file.endswith(".bin") else _parse_pickle(data)
+        images, labels = (
+            _parse_records(file_bytes) if file.endswith(".bin") else _parse_pickle(file_bytes)
+        )
     except (ValueError, TypeError, pickle.UnpicklingError) as error:
         raise CannotRunError(
             f"{file} is no batch of CIFAR-10: {error}; download it again"
@@ -157,17 +159,17 @@ def _parse_batch(file: str, data: bytes) -> Batch:
     return images, labels
 
 
-def _parse_records(data: bytes) -> Batch:
+def _parse_records(file_bytes: bytes) -> Batch:
     """Return the images of binary records: a byte for the class, then the pixels."""
-    records = np.frombuffer(data, np.uint8)
+    records = np.frombuffer(file_bytes, np.uint8)
     if not records.size or records.size % (1 + _IMAGE_VALUES):
         raise ValueError(f"{records.size} bytes are no records of {1 + _IMAGE_VALUES}")
     records = records.reshape(-1, 1 + _IMAGE_VALUES)
     return _check_batch(records[:, 1:], records[:, 0].tolist())
 
 
-def _parse_pickle(data: bytes) -> Batch:
-    content = read_pickle(data)
+def _parse_pickle(file_bytes: bytes) -> Batch:
+    content = read_pickle(file_bytes)
     if not isinstance(content, dict):
         raise ValueError(f"it holds a {type(content).__name__}, no dictionary")
     fields = {key.decode() if isinstance(key, bytes) else key: content[key] for key in content}
@@ -177,11 +179,13 @@ def _parse_pickle(data: bytes) -> Batch:
     return _check_batch(fields["data"], list(fields["labels"]))
 
 
-def _check_batch(data: object, labels: list[int]) -> Batch:
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8:
+def _check_batch(pixel_rows: object, labels: list[int]) -> Batch:
+    if not isinstance(pixel_rows, np.ndarray) or pixel_rows.dtype != np.uint8:
         raise ValueError("its data are no array of uint8")
-    if data.shape != (len(labels), _IMAGE_VALUES):
-        raise ValueError(f"its data have shape {data.shape}, not {(len(labels), _IMAGE_VALUES)}")
+    if pixel_rows.shape != (len(labels), _IMAGE_VALUES):
+        raise ValueError(
+            f"its data have shape {pixel_rows.shape}, not {(len(labels), _IMAGE_VALUES)}"
+        )
     if not set(labels) <= set(range(CLASSES)):
         raise ValueError(f"its labels are not all below {CLASSES}")
-    return data.reshape(-1, 3, SIDE, SIDE), labels
+    return pixel_rows.reshape(-1, 3, SIDE, SIDE), labels

@@ -67,9 +67,9 @@ class BilinearResize:
 def _make_axis_sources(interval: Interval, source_length: int, target_length: int) -> _Axis:
     centres = (np.arange(*interval) + 0.5) * (source_length / target_length) - 0.5
     centres = np.clip(centres, 0, source_length - 1)
-    first = centres.astype(np.int64)
-    second = np.minimum(first + 1, source_length - 1)
-    return _Axis(first, second, (centres - first).astype(np.float32))
+    first_indices = centres.astype(np.int64)
+    second_indices = np.minimum(first_indices + 1, source_length - 1)
+    return _Axis(first_indices, second_indices, (centres - first_indices).astype(np.float32))
 
 
 def _interpolate(first: Pixels, second: Pixels, share: Pixels) -> Pixels:

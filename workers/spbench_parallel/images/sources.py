@@ -87,11 +87,11 @@ def open_images(
     if app in _SYNTHETIC:
         source_type = _SYNTHETIC[app]
         return source_type(image, num_classes, seed=seed, masked=masked, dtype=dtype, device=device)
-    open_data = _open_masked_set if masked else _open_data_set
-    data = open_data(app, _expand_path(app, datapath), num_classes, (image.height, image.width))
-    shuffle = Shuffle(len(data), batch, replicas, seed)
+    open_set = _open_masked_set if masked else _open_data_set
+    data_set = open_set(app, _expand_path(app, datapath), num_classes, (image.height, image.width))
+    shuffle = Shuffle(len(data_set), batch, replicas, seed)
     return StoredImages(
-        data, shuffle, masked=masked, num_workers=num_workers, dtype=dtype, device=device
+        data_set, shuffle, masked=masked, num_workers=num_workers, dtype=dtype, device=device
     )
 
 

@@ -85,10 +85,10 @@ def local_shard(
     )
 
 
-def reshards(own_shard: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
+def find_reshards(own_shard: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
     """Return the non-empty parts that this rank shares with others, in their order."""
-    parts = (_reshard(own_shard, peer, other) for peer, other in others.items())
-    return tuple(reshard for reshard in parts if reshard.value_count)
+    possible_reshards = (_reshard(own_shard, peer, other) for peer, other in others.items())
+    return tuple(reshard for reshard in possible_reshards if reshard.value_count)
 
 
 def _reshard(own_shard: LocalShard, peer: int, other: LocalShard) -> Reshard:

@@ -25,7 +25,7 @@ import torch
 from spbench_core.models.routes import Route
 from spbench_core.schedule.list_scheduling import MAX_PENDING_SENDS
 from spbench_parallel.p2p import P2P, Message, Pending
-from spbench_parallel.pipeline.reshard import LocalShard, Reshard, Shape, reshards
+from spbench_parallel.pipeline.reshard import LocalShard, Reshard, Shape, find_reshards
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class StageChannel:
             p2p,
             tag,
             tuple(sizes),
-            {size: reshards(own_shards[size], peers[size]) for size in own_shards},
+            {size: find_reshards(own_shards[size], peers[size]) for size in own_shards},
             {size: own_shards[size].shapes for size in own_shards},
             dtype,
             device,
@@ -116,8 +116,8 @@ class StageChannel:
     def allocate_slots(self, count: int) -> list[_Slot]:
         """Return memory for ``count`` messages in flight."""
         most_values_by_peer: dict[int, int] = {}
-        for parts in self.reshards.values():
-            for reshard in parts:
+        for size_reshards in self.reshards.values():
+            for reshard in size_reshards:
                 most_values_by_peer[reshard.peer] = max(
                     most_values_by_peer.get(reshard.peer, 0), reshard.value_count
                 )
@@ -275,6 +275,6 @@ class Receiver:
         if self._posted_count == len(channel.sizes):
             return
         slot = self._slots[self._posted_count % MAX_PENDING_SENDS]
-        parts = channel.reshards[channel.sizes[self._posted_count]]
-        slot.pending = channel.p2p.receive(list(map(slot.message, parts)), channel.tag)
+        size_reshards = channel.reshards[channel.sizes[self._posted_count]]
+        slot.pending = channel.p2p.receive(list(map(slot.message, size_reshards)), channel.tag)
         self._posted_count += 1

@@ -113,7 +113,7 @@ def test_detects_an_error_just_above_the_bound_of_a_pixel(precision, factor, pas
     sizes = functional.conv2d(pixels.abs(), weight.abs(), bias.abs(), padding=1)
     value = exact[1, :, 4, 5].norm()
     magnitude = sizes[1, :, 4, 5].norm()
-    wide = Rounding.from_precision(precision).sums * 16 * magnitude
+    wide = Rounding.from_precision(precision).sum_epsilon * 16 * magnitude
     bound = 2 * (
         precision.epsilon * value
         + wide

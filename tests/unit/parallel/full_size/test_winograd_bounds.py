@@ -322,8 +322,8 @@ def compute_sum_bounds(module, call, precision):
     def bound(norm, magnitude, terms, values):
         rounded = norm + magnitude / math.sqrt(max(1.0, terms))
         underflow = rounding.smallest * math.sqrt(max(1.0, values))
-        error = rounding.work * rounded + rounding.sums * magnitude + underflow
-        return 2.0 * (error + rounding.factors * magnitude)
+        error = rounding.work_epsilon * rounded + rounding.sum_epsilon * magnitude + underflow
+        return 2.0 * (error + rounding.factor_epsilon * magnitude)
 
     def lengths(values):
         return values.square().sum(1).sqrt()

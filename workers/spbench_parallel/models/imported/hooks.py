@@ -98,8 +98,11 @@ def _iter_lost_hooks(module: nn.Module) -> Iterator[_LostHook]:
 
 def _is_inside_torch_module(module: nn.Module, path: str) -> bool:
     """Return whether a submodule is part of a torch module, called as a whole."""
-    parts = path.split(".")[:-1]
-    parents = (module.get_submodule(".".join(parts[:end])) for end in range(1, len(parts) + 1))
+    parent_names = path.split(".")[:-1]
+    parents = (
+        module.get_submodule(".".join(parent_names[:end]))
+        for end in range(1, len(parent_names) + 1)
+    )
     return any(
         type(parent).__module__.startswith("torch.nn") and not isinstance(parent, _CONTAINERS)
         for parent in parents

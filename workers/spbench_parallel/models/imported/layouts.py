@@ -156,8 +156,8 @@ def _describe_mixing(model: ImportedModel, mixing: MixingOperator, *, across_ran
     remedy = "take parts (micro_batches) 1"
     if across_ranks:
         remedy = "take local_DP (members) 1, and no sync_batchnorm"
-    other = "nn.BatchNorm2d, which ranks compute together"
-    remedy += f", or {other if mixing.normalises else 'compute each image by itself'}"
+    replacement = "nn.BatchNorm2d, which ranks compute together"
+    remedy += f", or {replacement if mixing.normalises else 'compute each image by itself'}"
     return (
         f"network {model.name}: {locate(mixing.node)} mixes the images of a batch, and {sharers} "
         f"have some of them each; {remedy}"

@@ -184,9 +184,9 @@ def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
         image: The shape of the image.
         takes: Returns whether the network supports another shape.
     """
-    other = _find_size(image, takes)
-    if other is not None:
-        return f"take another image_size, such as {other}"
+    supported_size = _find_size(image, takes)
+    if supported_size is not None:
+        return f"take another image_size, such as {supported_size}"
     return (
         f"it took none of {_COMMON_SIZES[0]}x{_COMMON_SIZES[0]} to "
         f"{_COMMON_SIZES[-1]}x{_COMMON_SIZES[-1]} that were tried; take the image_size that it is "

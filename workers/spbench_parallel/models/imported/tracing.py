@@ -144,10 +144,12 @@ def trace_network(
         ) is not None:
             stochastic[node] = stochastic_op
         if node.op in ("call_module", "call_function", "call_method"):
-            first, second = (run.get(node) for run in results_by_run)
-            multiply_adds = 0 if first is None else first.multiply_adds // _BATCH_SIZES[0]
-            is_number, size_without_batch = _find_number(first, second)
-            shape = _find_image_shape(first, second)
+            first_result, second_result = (run.get(node) for run in results_by_run)
+            multiply_adds = (
+                0 if first_result is None else first_result.multiply_adds // _BATCH_SIZES[0]
+            )
+            is_number, size_without_batch = _find_number(first_result, second_result)
+            shape = _find_image_shape(first_result, second_result)
             if node in stochastic and shape is None:
                 raise CannotRunError(
                     f"network {name}: {locate(node)} drops what is of no one image"
@@ -215,13 +217,13 @@ def _run_without_memory(
 
 
 def _find_image_shape(
-    first: _NodeResult | None, second: _NodeResult | None
+    first_result: _NodeResult | None, second_result: _NodeResult | None
 ) -> tuple[int, ...] | None:
     """Return the shape for one image if a value has a row per image; or None."""
-    if first is None or second is None:
+    if first_result is None or second_result is None:
         return None
-    tensor = first.value
-    other_tensor = second.value
+    tensor = first_result.value
+    other_tensor = second_result.value
     if not (isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.dim() > 0):
         return None
     sides_match = tensor.shape[1:] == other_tensor.shape[1:]
@@ -229,12 +231,14 @@ def _find_image_shape(
     return tuple(tensor.shape[1:]) if sides_match and rows_match else None
 
 
-def _find_number(first: _NodeResult | None, second: _NodeResult | None) -> tuple[bool, Any]:
+def _find_number(
+    first_result: _NodeResult | None, second_result: _NodeResult | None
+) -> tuple[bool, Any]:
     """Return whether an operator returns a number, and its value if it is constant."""
-    if first is None or second is None:
+    if first_result is None or second_result is None:
         return False, None
-    output = first.value
-    other_output = second.value
+    output = first_result.value
+    other_output = second_result.value
     if isinstance(output, torch.Size):
         return True, tuple(output[1:]) if output[1:] == other_output[1:] else None
     return _is_number(output), None

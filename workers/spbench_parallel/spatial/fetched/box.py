@@ -114,8 +114,8 @@ class PaddedBox:
             # Include empty parts, so that this rank takes part in the exchange of their gradients.
             part_heights, part_widths = (
                 [
-                    last - first
-                    for first, last in _find_source_intervals(interval, length, self._mode)
+                    last - first_source
+                    for first_source, last in _find_source_intervals(interval, length, self._mode)
                 ]
                 for interval, length in self._axes()
             )
@@ -130,10 +130,10 @@ class PaddedBox:
         (part,) = part_by_key.values()
         for axis, (interval, length) in enumerate(self._axes()):
             source_indices = _find_source_indices(interval, length, self._mode)
-            first = min(source_indices, default=0)
-            if source_indices != list(range(first, first + len(source_indices))):
+            first_source = min(source_indices, default=0)
+            if source_indices != list(range(first_source, first_source + len(source_indices))):
                 indices = torch.tensor(
-                    [index - first for index in source_indices], device=part.device
+                    [index - first_source for index in source_indices], device=part.device
                 )
                 part = part.index_select(2 + axis, indices)
         return part
@@ -176,7 +176,7 @@ def _find_source_intervals(interval: Interval, length: int, mode: str) -> list[I
 
 def _find_source_indices(interval: Interval, length: int, mode: str) -> list[int]:
     """Return the source index of each position of an interval."""
-    last = length - 1
+    last_pixel = length - 1
     if mode == "replicate":
-        return [min(max(position, 0), last) for position in range(*interval)]
-    return [last - abs(last - abs(position)) for position in range(*interval)]
+        return [min(max(position, 0), last_pixel) for position in range(*interval)]
+    return [last_pixel - abs(last_pixel - abs(position)) for position in range(*interval)]

@@ -103,20 +103,22 @@ class _Axis:
 
         There is at least one; its contribution may be dropped later.
         """
-        first = -(-(outputs[0] + self._padding - self._span) // self._stride)
-        last = (outputs[1] - 1 + self._padding) // self._stride
-        first = min(max(first, 0), input_length - 1)
-        return first, max(min(last + 1, input_length), first + 1)
+        first_input = -(-(outputs[0] + self._padding - self._span) // self._stride)
+        last_input = (outputs[1] - 1 + self._padding) // self._stride
+        first_input = min(max(first_input, 0), input_length - 1)
+        return first_input, max(min(last_input + 1, input_length), first_input + 1)
 
 
-def _take_outputs(values: torch.Tensor, axis: int, first: int, count: int) -> torch.Tensor:
+def _take_outputs(
+    values: torch.Tensor, axis: int, first_output: int, output_count: int
+) -> torch.Tensor:
     """Return some outputs along an axis; those without any input are 0."""
     length = values.shape[axis]
-    start = min(max(first, 0), length)
-    end = max(min(first + count, length), start)
+    start = min(max(first_output, 0), length)
+    end = max(min(first_output + output_count, length), start)
     inside = values.narrow(axis, start, end - start)
-    before = start - first
-    after = first + count - end
+    before = start - first_output
+    after = first_output + output_count - end
     if not before and not after:
         return inside
     pads = (0, 0, before, after) if axis == 2 else (before, after, 0, 0)

@@ -192,19 +192,21 @@ def make_pooling_taps(
     read_intervals = []
     divisors = []
     for output in range(outputs):
-        first = output * stride - padding
-        last = min(first + kernel, length + padding)
-        inside = max(first, 0), min(last, length)
+        first_pixel = output * stride - padding
+        end_pixel = min(first_pixel + kernel, length + padding)
+        inside = max(first_pixel, 0), min(end_pixel, length)
         read_intervals.append(inside)
-        counted = last - first if counts_padding else inside[1] - inside[0]
+        counted = end_pixel - first_pixel if counts_padding else inside[1] - inside[0]
         divisors.append(divisor or counted)
     return _make_mean_taps(read_intervals, divisors)
 
 
 def _make_mean_taps(read_intervals: Sequence[Interval], divisors: Sequence[int]) -> Taps:
-    tap_count = max(last - first for first, last in read_intervals)
+    tap_count = max(end_pixels - first_pixels for first_pixels, end_pixels in read_intervals)
     tap_offsets = torch.arange(tap_count)
-    first, last = (torch.tensor(ends)[:, None] for ends in zip(*read_intervals, strict=True))
-    indices = torch.minimum(first + tap_offsets, last - 1)
-    weights = (first + tap_offsets < last).double() / torch.tensor(divisors)[:, None]
+    first_pixels, end_pixels = (
+        torch.tensor(ends)[:, None] for ends in zip(*read_intervals, strict=True)
+    )
+    indices = torch.minimum(first_pixels + tap_offsets, end_pixels - 1)
+    weights = (first_pixels + tap_offsets < end_pixels).double() / torch.tensor(divisors)[:, None]
     return Taps(indices, weights)
