@@ -55,6 +55,13 @@ class Shape(NamedTuple):
         return SCHEDULES
 
 
+class BoundedShape(NamedTuple):
+    """A bound on the period in seconds, and the shape of the shortest path under it."""
+
+    bound_s: float
+    shape: Shape
+
+
 class Candidate(NamedTuple):
     """A candidate plan: a shape, the samples of a micro-batch, and the schedule."""
 

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.candidates import Shape
+from spbench.planner.search.candidates import BoundedShape, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import CandidateScores
 from spbench.planner.search.shortest_paths import (
     LEEWAY,
-    BoundedShape,
     CostArrays,
     SearchGraph,
     ShortestPathDP,

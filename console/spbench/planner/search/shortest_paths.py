@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from spbench.planner.cluster.messages import MessageCost
 from spbench.planner.cluster.placement import Counts, DeviceGroup
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.candidates import Shape
+from spbench.planner.search.candidates import BoundedShape, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_table import StageTables, compute_stage_tables
 
@@ -82,13 +82,6 @@ class SearchGraph:
     def __post_init__(self) -> None:
         for index, group in enumerate(self.placement_graph.groups):
             self.groups_by_end.setdefault(group.last, []).append(index)
-
-
-class BoundedShape(NamedTuple):
-    """A bound on the period in seconds, and the shape of the shortest path under it."""
-
-    bound_s: float
-    shape: Shape
 
 
 class CostArrays:
