@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
+Step = TypeVar("Step")
 Progress = Callable[[str], None]
 """Shows a line on the progress of some work."""
 INTERVAL = 1.0
@@ -61,3 +63,15 @@ async def _show_lines(counts: AnswerCounts, progress: Progress) -> None:
     while True:
         await asyncio.sleep(INTERVAL)
         progress(counts.line)
+
+
+def iterate_with_progress(
+    steps: Collection[Step], activity: str, progress: Progress
+) -> Iterator[Step]:
+    """Yield the steps of some work, and show every second which of them is next."""
+    last_line_s = time.monotonic()
+    for number, step in enumerate(steps, 1):
+        if time.monotonic() - last_line_s >= INTERVAL:
+            last_line_s = time.monotonic()
+            progress(f"{activity} {number} of {len(steps)}")
+        yield step

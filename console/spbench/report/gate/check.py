@@ -6,13 +6,11 @@ a slowdown in one case of the second run. The code of `compare` judges it with t
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
 
-from spbench.launch.survey.progress import INTERVAL, Progress, ignore_progress
+from spbench.launch.survey.progress import Progress, ignore_progress, iterate_with_progress
 from spbench.report.comparison.compare import collect_chances, find_different, judge_pair
 from spbench.report.comparison.conditions import PastLaunches, no_past_launches
 from spbench.report.comparison.judgement import explain_unfit
@@ -24,7 +22,6 @@ from spbench.stats.difference import compute_min_launches
 from spbench.stats.launch_noise import Launches, Noise, estimate_noise
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
-_Trial = TypeVar("_Trial")
 SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)
 """The planted slowdowns, as shares of the time."""
 POWER = 0.8
@@ -113,7 +110,7 @@ def check_gate(
         trials.check_case(case.id)
         if case.id in sources
         else _make_unchecked_case(case, len(usable))
-        for case in _with_progress(run.cases.values(), "planting slowdowns: case", progress)
+        for case in iterate_with_progress(run.cases.values(), "planting slowdowns: case", progress)
     ]
     return GateCheck(run.summary.id, resamples, seed, tuple(cases), trials.alarms)
 
@@ -244,7 +241,8 @@ class _Trials:
         rng = Random(seed)
         resample_numbers = range(resamples if sources else 0)
         self._resamples = [
-            self._draw_resample(rng) for _ in _with_progress(resample_numbers, "resample", progress)
+            self._draw_resample(rng)
+            for _ in iterate_with_progress(resample_numbers, "resample", progress)
         ]
 
     @property
@@ -337,18 +335,6 @@ class _Trials:
         return _Resample(
             sides_by_case, chances, {pair.id: _judge_only_row(pair, is_different) for pair in pairs}
         )
-
-
-def _with_progress(
-    trials: Collection[_Trial], activity: str, progress: Progress
-) -> Iterator[_Trial]:
-    """Yield items, and report about once per second which of them is next."""
-    last_report_s = time.monotonic()
-    for trial_number, trial in enumerate(trials, 1):
-        if time.monotonic() - last_report_s >= INTERVAL:
-            last_report_s = time.monotonic()
-            progress(f"{activity} {trial_number} of {len(trials)}")
-        yield trial
 
 
 def _judge_only_row(case_pair: CasePair, is_different: Mapping[str, bool]) -> Outcome | None:
