@@ -100,7 +100,7 @@ class Catalog(MutableMapping[str, Benchmark]):
 
 BENCHMARKS = Catalog()
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 FACTOR = FACTOR_FAULT
 MOST = MAX_FACTOR
 fault_of = parse_fault

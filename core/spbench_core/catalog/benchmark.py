@@ -208,8 +208,8 @@ class Benchmark:
     aliases: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        names = {alias: param.name for param in self.params for alias in param.aliases}
-        object.__setattr__(self, "aliases", names)
+        name_by_alias = {alias: param.name for param in self.params for alias in param.aliases}
+        object.__setattr__(self, "aliases", name_by_alias)
 
     @property
     def module(self) -> str:
@@ -274,13 +274,15 @@ class Benchmark:
             ExceptionGroup: as for `complete`.
         """
         params = self.complete(values)
-        cases = []
+        differing_and_all_params = []
         for point in self.points(params):
-            swept = {name: value for name, value in point.items() if value is not None}
-            cases.append((swept, self.complete(params | point) if point else params))
-        return cases
+            differing_params = {name: value for name, value in point.items() if value is not None}
+            differing_and_all_params.append(
+                (differing_params, self.complete(params | point) if point else params)
+            )
+        return differing_and_all_params
 
-    # names of plug-in API 1
+    # Plug-ins made for API version 1 use these names.
     param = find_param
     checks_of = list_checks
     names_metrics = has_chosen_metrics
@@ -289,6 +291,6 @@ class Benchmark:
     cases = list_cases
 
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 time_of = make_time_metric
 iteration_of = describe_iteration

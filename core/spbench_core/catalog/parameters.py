@@ -37,8 +37,8 @@ _MAX_LEVELS = 8
 Params = dict[str, Any]
 """Parameters of a case by name."""
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_BYTES_BY_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_BYTES_BY_UNIT |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _TRUE = {"true", "on", "yes", "1"}
 _FALSE = {"false", "off", "no", "0"}
 
@@ -80,7 +80,7 @@ class Param:
         Raises:
             ValueError: The value is of another kind or out of bounds; the message has the reason.
         """
-        reader = {
+        parse_by_kind = {
             "int": _read_int,
             "float": _read_float,
             "bool": _read_bool,
@@ -95,7 +95,7 @@ class Param:
             "lines": _read_lines,
             "data": _read_data,
         }[self.kind]
-        parsed = reader(value)
+        parsed = parse_by_kind(value)
         for number in parsed if isinstance(parsed, list) else [parsed]:
             self._check_bounds(number)
         return parsed
@@ -112,7 +112,7 @@ class Param:
             return ("\n" if self.kind == "lines" else ",").join(map(str, value))
         return str(value)
 
-    as_word = format_argument  # name of plug-in API 1
+    as_word = format_argument  # plug-ins made for API version 1 use this name
 
     def _check_bounds(self, number: Any) -> None:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
@@ -138,10 +138,10 @@ class Param:
         if isinstance(value, (bool, float)) or not isinstance(value, (int, str)):
             raise ValueError(f"{value!r} is neither N nor RxC")
         minimum = 1 if self.minimum is None else int(self.minimum)
-        first, second = parse_pair(value, minimum)
-        for number in (first, second):
+        rows, cols = parse_pair(value, minimum)
+        for number in (rows, cols):
             self._check_bounds(number)
-        return f"{first}x{second}" if "x" in str(value).lower() else first
+        return f"{rows}x{cols}" if "x" in str(value).lower() else rows
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a value in a suite file."""
@@ -149,15 +149,15 @@ class Param:
         if self.default is not None:
             schema["default"] = self.default
         if self.kind == "choice":
-            booleans = [value for value in (True, False) if str(value) in self.spellings]
-            return schema | {"enum": [*self.choices, *self.spellings, *booleans]}
+            boolean_choices = [value for value in (True, False) if str(value) in self.spellings]
+            return schema | {"enum": [*self.choices, *self.spellings, *boolean_choices]}
         if self.kind == "bool":
             return schema | {"enum": [True, False, "on", "off", "yes", "no"]}
         if self.kind == "choices":
-            choice = {"enum": [*self.choices, *self.spellings]}
-            choices = {"type": "array", "items": choice}
-            return schema | {"anyOf": [choice, {"type": "string"}, choices]}
-        types: dict[str, Any] = {
+            choice_schema = {"enum": [*self.choices, *self.spellings]}
+            list_schema = {"type": "array", "items": choice_schema}
+            return schema | {"anyOf": [choice_schema, {"type": "string"}, list_schema]}
+        types_by_kind: dict[str, Any] = {
             "int": ["integer", "string"],
             "float": "number",
             "pair": ["integer", "string"],
@@ -169,7 +169,7 @@ class Param:
             "lines": ["array", "string", "integer"],
             "data": ["object", "array", "string"],
         }
-        schema["type"] = types[self.kind]
+        schema["type"] = types_by_kind[self.kind]
         if self.minimum is not None:
             schema["minimum"] = self.minimum
         if self.maximum is not None:
@@ -216,9 +216,9 @@ def read_bytes(value: Any) -> int:
     match = re.fullmatch(r"\s*(\d+)\s*([kmg]?i?b?)\s*", str(value), re.IGNORECASE)
     unit = match[2].upper() if match else "?"
     unit += "B" if unit and not unit.endswith("B") else ""
-    if match is None or unit not in _UNITS:
+    if match is None or unit not in _BYTES_BY_UNIT:
         raise ValueError(f"{value!r} is no number of bytes (write 65536, 64KiB or 1MB)")
-    return parse_whole(match[1]) * _UNITS[unit]
+    return parse_whole(match[1]) * _BYTES_BY_UNIT[unit]
 
 
 def _read_bytes_list(value: Any) -> list[int]:
@@ -303,7 +303,7 @@ def _to_plain(value: Any, levels: int) -> Any:
     raise ValueError(f"{value!r} is neither text nor a number")
 
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 Kind = ParamKind
 LISTS = LIST_KINDS
 UNSWEPT = UNSWEPT_KINDS

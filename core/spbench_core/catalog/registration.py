@@ -58,32 +58,32 @@ class RegistrationError(TypeError):
 
 def list_families() -> list[str]:
     """Return the names of spbench's own families, in the order of lists."""
-    return sorted(_find_folders(), key=_read_position)
+    return sorted(_find_folder_by_family(), key=_read_position)
 
 
 def has_family(name: str) -> bool:
     """Return whether spbench has a family of that name."""
-    return name in _find_folders()
+    return name in _find_folder_by_family()
 
 
 def load_family_modules(name: str) -> list[ModuleType]:
     """Import the modules of one name in all families, in the order of lists."""
-    folders = _find_folders()
+    folder_by_family = _find_folder_by_family()
     return [
         import_module(f"{FAMILIES}.{family}.{name}")
         for family in list_families()
-        if (folders[family] / f"{name}.py").is_file()
+        if (folder_by_family[family] / f"{name}.py").is_file()
     ]
 
 
 @cache
-def _find_folders() -> dict[str, Path]:
+def _find_folder_by_family() -> dict[str, Path]:
     """Return the folders of `FAMILIES` that have an entry module, by name."""
-    spec = find_spec(FAMILIES)
-    assert spec is not None, "one distribution has all packages"
-    roots = spec.submodule_search_locations or []
-    entries = [path for root in roots for path in Path(root).glob(f"*/{ENTRY}.py")]
-    return {path.parent.name: path.parent for path in entries}
+    package_spec = find_spec(FAMILIES)
+    assert package_spec is not None, "one distribution has all packages"
+    package_folders = package_spec.submodule_search_locations or []
+    entry_paths = [path for root in package_folders for path in Path(root).glob(f"*/{ENTRY}.py")]
+    return {path.parent.name: path.parent for path in entry_paths}
 
 
 def _read_position(family: str) -> tuple[int, str]:
@@ -124,8 +124,8 @@ def load_plugin_entries(built_in: Mapping[str, Benchmark]) -> Table:
         if isinstance(offer.value, (tuple, list)):
             table |= register(offer.value, {**built_in, **table}, offer.plugin)
         else:
-            kind = type(offer.value).__name__
-            leave_out(offer.plugin, f"invalid {ATTRIBUTE} (expected a tuple, got {kind})")
+            type_name = type(offer.value).__name__
+            leave_out(offer.plugin, f"invalid {ATTRIBUTE} (expected a tuple, got {type_name})")
     return table
 
 
@@ -146,7 +146,7 @@ def register(
     """
     table: Table = {}
     for entry in entries:
-        problem = _find_problem(entry, {**registered, **table}, plugin)
+        problem = _find_registration_problem(entry, {**registered, **table}, plugin)
         if problem is None:
             table[entry.name] = _guard_entry(entry, plugin) if plugin else entry
         elif plugin:
@@ -156,7 +156,9 @@ def register(
     return table
 
 
-def _find_problem(entry: Any, registered: Mapping[str, Benchmark], plugin: str) -> str | None:
+def _find_registration_problem(
+    entry: Any, registered: Mapping[str, Benchmark], plugin: str
+) -> str | None:
     """Return why an entry cannot be registered; None if it can."""
     if not isinstance(entry, Benchmark):
         return f"invalid entry in {ATTRIBUTE} (expected Benchmark, got {type(entry).__name__})"
@@ -179,12 +181,12 @@ def _find_defects(entry: Benchmark, plugin: str) -> Iterator[str]:
     if not entry.checks or not entry.faults:
         yield f"benchmark {name}: needs a check, and a fault that makes it fail"
     try:
-        _check_parts(entry, defaults=bool(plugin))
+        _check_metrics_and_params(entry, defaults=bool(plugin))
     except Exception as error:
         yield f"benchmark {name}: invalid metric or parameter: {describe_error(error)}"
 
 
-def _check_parts(entry: Benchmark, *, defaults: bool) -> None:
+def _check_metrics_and_params(entry: Benchmark, *, defaults: bool) -> None:
     """Check metrics and parameters of an entry like suites and views use them.
 
     Args:
@@ -210,18 +212,20 @@ def _check_parts(entry: Benchmark, *, defaults: bool) -> None:
 
 def _guard_entry(entry: Benchmark, plugin: str) -> Benchmark:
     """Wrap an entry of a plug-in so that errors of its functions name the plug-in."""
-    functions: dict[str, Any] = {}
-    defaults = {field.name: field.default for field in fields(Benchmark)}
-    for name, returns in _FUNCTIONS.items():
-        if getattr(entry, name) is defaults[name]:
+    guarded_by_name: dict[str, Any] = {}
+    default_by_name = {field.name: field.default for field in fields(Benchmark)}
+    for name, return_type in _FUNCTIONS.items():
+        if getattr(entry, name) is default_by_name[name]:
             continue
         make_error: Callable[[str], Exception]
         make_error = _make_param_error if name == "resolve" else PluginError
         title = f"{name} of {entry.name}"
         function = getattr(entry, name)
-        passes = (ParamError,)
-        functions[name] = guard_function(function, plugin, title, make_error, passes, returns)
-    return replace(entry, plugin=plugin, **functions)
+        unchanged_errors = (ParamError,)
+        guarded_by_name[name] = guard_function(
+            function, plugin, title, make_error, unchanged_errors, return_type
+        )
+    return replace(entry, plugin=plugin, **guarded_by_name)
 
 
 def _make_param_error(message: str) -> ParamError:

@@ -35,7 +35,7 @@ class ScalingTarget(NamedTuple):
     work: ScalingMode
     param: str | None = None
 
-    # names of plug-in API 1
+    # Plug-ins made for API version 1 use these names.
     @property
     def written(self) -> int | None:
         """The value of `base_ranks`."""
@@ -183,7 +183,7 @@ def _add_ranks(ranks: int, error: Exception) -> Exception:
     return ParamError(param, f"on {format_quantity(ranks, 'rank')}: {error}")
 
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 Work = ScalingMode
 AtRanks = ScalingTarget
 own_work = scale_work_per_rank

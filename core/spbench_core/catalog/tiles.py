@@ -272,7 +272,7 @@ def locate_tile(params: Params, rank: int) -> dict[str, Any]:
     return {"tile": f"{row},{col}"}
 
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 grid_of_params = read_grid
 agreed_grid = resolve_grid
 method_of = find_slice_method

@@ -84,6 +84,6 @@ def _split_pair(kind: ParamKind, value: Any) -> Any:
     return value
 
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 shared = reuse_parameter
 filled = require_value

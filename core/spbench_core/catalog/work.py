@@ -97,7 +97,7 @@ def count_image_values(params: ImageParams, channels: int) -> float:
     return float(height * width * channels * params.batch_size)
 
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 estimate_from = make_estimate
 loops = count_iterations
 image_values = count_image_values
