@@ -16,7 +16,7 @@ _Layer = tuple[int, Pair]
 
 def inception_v3(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of Inception-v3, without its side classifier."""
-    data = _stem(graph, image)
+    data = _add_stem(graph, image)
     for name, pooled in (("mixed", 32), ("mixed_1", 64), ("mixed_2", 64)):
         data = _mixed_small(graph, data, name, pooled)
     data = concat_maps(
@@ -36,7 +36,7 @@ def inception_v3(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     graph.dense(graph.pool(data, 8, name="global_pool"), num_classes, name="fc1")
 
 
-def _stem(graph: NetworkGraph, image: Map) -> Map:
+def _add_stem(graph: NetworkGraph, image: Map) -> Map:
     data = graph.conv(image, 32, 3, stride=2, name="conv_conv2d")
     data = graph.conv(data, 32, 3, name="conv_1_conv2d")
     data = graph.conv(data, 64, 3, pad=1, name="conv_2_conv2d")

@@ -63,13 +63,13 @@ def is_small_depth(depth: int) -> bool:
 def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style: Style) -> None:
     """Add the layers of a residual network of a depth for the image's height."""
     stages = _choose_stages(image.height <= style.small, depth)
-    data = _stem(graph, image, stages.filters[0])
+    data = _add_stem(graph, image, stages.filters[0])
     unit_stages = zip(stages.units, stages.filters[1:], strict=True)
     for stage, (units, width) in enumerate(unit_stages, start=1):
         for unit in range(1, units + 1):
             name = f"stage{stage}_unit{unit}_"
             stride = 2 if stage > 1 and unit == 1 else 1
-            add_body = _bottleneck if stages.have_bottlenecks else _basic
+            add_body = _add_bottleneck_body if stages.have_bottlenecks else _add_basic_body
             body = add_body(graph, data, width, stride, name, style)
             if unit == 1:  # even if size and width do not change
                 shortcut = f"{name}{style.shortcut}"
@@ -102,7 +102,7 @@ def _choose_stages(small: bool, depth: int) -> _Stages:
     return _Stages([(depth - 2) // 6] * 3, (16, 16, 32, 64), False)
 
 
-def _stem(graph: NetworkGraph, image: Map, filters: int) -> Map:
+def _add_stem(graph: NetworkGraph, image: Map, filters: int) -> Map:
     if image.height <= SMALL_STEM:
         return graph.conv(image, filters, 3, pad=1, name="conv0")
     return graph.pool(
@@ -110,18 +110,20 @@ def _stem(graph: NetworkGraph, image: Map, filters: int) -> Map:
     )
 
 
-def _basic(graph: NetworkGraph, data: Map, width: int, stride: int, name: str, _: Style) -> Map:
+def _add_basic_body(
+    graph: NetworkGraph, data: Map, width: int, stride: int, name: str, _: Style
+) -> Map:
     data = graph.conv(data, width, 3, stride=stride, pad=1, name=f"{name}conv1")
     return graph.conv(data, width, 3, pad=1, name=f"{name}conv2")
 
 
-def _bottleneck(
+def _add_bottleneck_body(
     graph: NetworkGraph, data: Map, width: int, stride: int, name: str, style: Style
 ) -> Map:
-    narrow = width // style.narrowing
+    inner_filters = width // style.narrowing
     strides = (stride, 1) if style.stride_first else (1, stride)
-    data = graph.conv(data, narrow, stride=strides[0], name=f"{name}conv1")
+    data = graph.conv(data, inner_filters, stride=strides[0], name=f"{name}conv1")
     data = graph.conv(
-        data, narrow, 3, stride=strides[1], pad=1, groups=style.groups, name=f"{name}conv2"
+        data, inner_filters, 3, stride=strides[1], pad=1, groups=style.groups, name=f"{name}conv2"
     )
     return graph.conv(data, width, name=f"{name}conv3")
