@@ -42,7 +42,7 @@ _MIN_LENGTH = 4
 """Characters of the shortest value that is searched for; most arguments contain shorter ones."""
 
 
-class _Part(NamedTuple):
+class _ArgPart(NamedTuple):
     """A part of an argument.
 
     ``name`` is the variable with this value, empty if it has none, and None if the part is not a
@@ -104,38 +104,38 @@ def quote_assignment(name: str, value: str, secrets: Mapping[str, str]) -> str:
     return f"{name}={quote_args([value], secrets)}"
 
 
-def _quote_part(part: _Part) -> str:
+def _quote_part(part: _ArgPart) -> str:
     if part.name:
         return f'"${part.name}"'
     text = part.text if part.name is None else HIDDEN
     return shlex.quote(text) if text else ""
 
 
-def _split_args(args: Sequence[str], secrets: Mapping[str, str]) -> Iterator[list[_Part]]:
+def _split_args(args: Sequence[str], secrets: Mapping[str, str]) -> Iterator[list[_ArgPart]]:
     for index, arg in enumerate(args):
         name = args[index - 1] if index >= 2 and args[index - 2] in _NAME_AND_VALUE else ""
         if name and holds_secret(name, arg):
-            yield [_Part(arg, name)]
+            yield [_ArgPart(arg, name)]
         else:
             yield _split_arg(arg, secrets)
 
 
-def _split_arg(arg: str, secrets: Mapping[str, str]) -> list[_Part]:
+def _split_arg(arg: str, secrets: Mapping[str, str]) -> list[_ArgPart]:
     parts = []
-    end = 0
+    last_stop = 0
     # Of overlapping credentials the first one counts, and the longest of those that begin there.
     secret_spans = sorted(
         _find_secrets(arg, secrets), key=lambda secret: (secret.start, -secret.stop)
     )
-    for start, stop, name in secret_spans:
-        if start < end or start == stop:
+    for secret_start, secret_stop, name in secret_spans:
+        if secret_start < last_stop or secret_start == secret_stop:
             continue
-        if start > end:
-            parts.append(_Part(arg[end:start]))
-        parts.append(_Part(arg[start:stop], name))
-        end = stop
-    if end < len(arg) or not parts:
-        parts.append(_Part(arg[end:]))
+        if secret_start > last_stop:
+            parts.append(_ArgPart(arg[last_stop:secret_start]))
+        parts.append(_ArgPart(arg[secret_start:secret_stop], name))
+        last_stop = secret_stop
+    if last_stop < len(arg) or not parts:
+        parts.append(_ArgPart(arg[last_stop:]))
     return parts
 
 
@@ -160,9 +160,9 @@ def _find_secrets(arg: str, secrets: Mapping[str, str]) -> Iterator[_SecretSpan]
             stop = len(arg)
         yield _SecretSpan(start, stop, name)
         # A setup line is repeated in its own error message, in other quotes.
-        bare = match["value"].strip("'\"")
-        if len(bare) >= _MIN_LENGTH:
-            name_by_value.setdefault(bare, name)
+        unquoted = match["value"].strip("'\"")
+        if len(unquoted) >= _MIN_LENGTH:
+            name_by_value.setdefault(unquoted, name)
     for value, name in name_by_value.items():
         start = arg.find(value)
         while start >= 0:

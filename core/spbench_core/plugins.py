@@ -139,18 +139,18 @@ def guard_function(
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            value = function(*args, **kwargs)
+            returned = function(*args, **kwargs)
         except passes:
             raise
         except Exception as error:
             message = f"plug-in {plugin}: {title} raised {describe_error(error)}"
             raise make_error(message) from error
-        if returns is not None and not isinstance(value, returns):
+        if returns is not None and not isinstance(returned, returns):
             raise make_error(
                 f"plug-in {plugin}: {title} returned the wrong type "
-                f"(expected {returns.__name__}, got {type(value).__name__})"
+                f"(expected {returns.__name__}, got {type(returned).__name__})"
             )
-        return value
+        return returned
 
     return call
 
@@ -165,36 +165,44 @@ def _load_group(group: str, attribute: str) -> Iterator[Offer]:
     # Imported here because it is slow, and most commands load no plug-in.
     from importlib.metadata import entry_points
 
-    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
-        plugin = _name_distribution(point)
+    for entry_point in sorted(
+        entry_points(group=group), key=lambda entry_point: (entry_point.name, entry_point.value)
+    ):
+        plugin = _name_distribution(entry_point)
         try:
-            yield Offer(point.name, plugin, _load_object(point, attribute))
+            yield Offer(entry_point.name, plugin, _load_object(entry_point, attribute))
         except PluginError as error:
             leave_out(plugin, str(error))
 
 
-def _name_distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+def _name_distribution(entry_point: EntryPoint) -> str:
+    return (
+        f"{entry_point.dist.name} {entry_point.dist.version}"
+        if entry_point.dist
+        else entry_point.value
+    )
 
 
-def _load_object(point: EntryPoint, attribute: str) -> Any:
+def _load_object(entry_point: EntryPoint, attribute: str) -> Any:
     """Return the object that the module of an entry point offers.
 
     Raises:
         PluginError: The module cannot be imported, is for another version, or lacks the object.
     """
     try:
-        module = import_module(point.value)
+        module = import_module(entry_point.value)
     except (Exception, SystemExit) as error:
-        raise PluginError(f"cannot import {point.value}: {describe_error(error)}") from error
+        raise PluginError(f"cannot import {entry_point.value}: {describe_error(error)}") from error
     version = getattr(module, VERSION_ATTRIBUTE, None)
     if version is None:
-        raise PluginError(f"{point.value} does not define {VERSION_ATTRIBUTE} = {PLUGIN_API}")
+        raise PluginError(f"{entry_point.value} does not define {VERSION_ATTRIBUTE} = {PLUGIN_API}")
     if version != PLUGIN_API:
         raise PluginError(
-            f"{point.value} is for another plug-in API (expected {PLUGIN_API}, got {version!r}); "
-            f"install a version of it for plug-in API {PLUGIN_API}"
+            f"{entry_point.value} is for another plug-in API (expected {PLUGIN_API}, "
+            f"got {version!r}); install a version of it for plug-in API {PLUGIN_API}"
         )
     if not hasattr(module, attribute):
-        raise PluginError(f"{point.value} does not define {attribute}, as {point.group} requires")
+        raise PluginError(
+            f"{entry_point.value} does not define {attribute}, as {entry_point.group} requires"
+        )
     return getattr(module, attribute)

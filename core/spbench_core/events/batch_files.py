@@ -105,10 +105,10 @@ def list_launches(job: Path) -> list[LaunchFolder]:
 def read_cases(folder: Path) -> list[dict[str, Any]]:
     """Return the cases of a job or a launch; empty if the file is unreadable."""
     try:
-        cases = json.loads(_read_text(folder / CASES_FILE, MAX_CASES_BYTES))
+        case_dicts = json.loads(_read_text(folder / CASES_FILE, MAX_CASES_BYTES))
     except (OSError, ValueError):
         return []
-    return cases if isinstance(cases, list) else []
+    return case_dicts if isinstance(case_dicts, list) else []
 
 
 def read_complete_lines(path: Path) -> Iterator[bytes]:
@@ -132,30 +132,30 @@ def read_words(path: Path) -> list[str]:
         return []
 
 
-def _read_text(path: Path, limit: int) -> str:
+def _read_text(path: Path, max_bytes: int) -> str:
     """Return the content of a file in a folder that any user may have written.
 
     Raises:
         OSError: It cannot be read, is not a regular file, or has more bytes than ``limit``.
     """
     # Without O_NONBLOCK, opening a pipe waits until a process writes to it.
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(file, encoding="utf-8", errors="replace") as text:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, encoding="utf-8", errors="replace") as text_file:
+        file_status = os.fstat(descriptor)
+        if not stat.S_ISREG(file_status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if status.st_size > limit:
-            raise OSError(errno.EFBIG, f"it has more than {limit} bytes", str(path))
-        return text.read(limit)
+        if file_status.st_size > max_bytes:
+            raise OSError(errno.EFBIG, f"it has more than {max_bytes} bytes", str(path))
+        return text_file.read(max_bytes)
 
 
 def parse_time(text: str) -> float | None:
     """Return a time that a shell wrote, or None if it is invalid."""
     try:
-        value = float(text)
+        seconds = float(text)
     except ValueError:
         return None
-    return value if 0 < value < 1e11 else None
+    return seconds if 0 < seconds < 1e11 else None
 
 
 def signal_name(word: str) -> str:

@@ -35,19 +35,19 @@ class FrameDecoder:
             EventError: A frame does not begin with a valid header.
         """
         data = self._buffer + data if self._buffer else data
-        start = 0
+        frame_start = 0
         try:
-            while (end := data.find(b"\n", start, start + _MAX_HEADER)) >= 0:
-                channel, size = _parse_header(data[start:end])
-                if len(data) < end + 1 + size:
+            while (header_end := data.find(b"\n", frame_start, frame_start + _MAX_HEADER)) >= 0:
+                channel, size = _parse_header(data[frame_start:header_end])
+                if len(data) < header_end + 1 + size:
                     break
-                start = end + 1 + size
-                yield channel, data[end + 1 : start]
+                frame_start = header_end + 1 + size
+                yield channel, data[header_end + 1 : frame_start]
             else:
-                if len(data) - start >= _MAX_HEADER:
+                if len(data) - frame_start >= _MAX_HEADER:
                     raise EventError("no head of a piece where one was due")
         finally:
-            self._buffer = data[start:]
+            self._buffer = data[frame_start:]
 
 
 def _parse_header(line: bytes) -> tuple[int, int]:

@@ -204,15 +204,15 @@ def make_run_event(kind: str, **values: Any) -> Event:
     Raises:
         EventError: The kind is unknown, or a field is missing, unknown or of a wrong type.
     """
-    plain = {name: _to_json(value) for name, value in values.items()}
-    event = {"event": kind, "time": fields.now(), **plain}
-    expected = FIELDS.get(kind)
-    if expected is None:
+    json_values = {name: _to_json(value) for name, value in values.items()}
+    event = {"event": kind, "time": fields.now(), **json_values}
+    expected_fields = FIELDS.get(kind)
+    if expected_fields is None:
         raise EventError(f"unknown event {kind!r}")
-    check_fields(kind, event, expected)
-    unknown = sorted(values.keys() - expected.keys())
-    if unknown:
-        raise EventError(f"{kind}: unknown field {unknown[0]!r}")
+    check_fields(kind, event, expected_fields)
+    unknown_names = sorted(values.keys() - expected_fields.keys())
+    if unknown_names:
+        raise EventError(f"{kind}: unknown field {unknown_names[0]!r}")
     for case in event["cases"] if kind == "run_start" else ():
         check_fields("a case of run_start", case, CASE)
     return event
@@ -285,11 +285,11 @@ def _check_case(case: Mapping[str, Any]) -> None:
 
 
 def _check_references(kind: str, expectations: Iterable[Mapping[str, Any]]) -> None:
-    for item in expectations:
-        if "reference" not in item:
+    for expectation in expectations:
+        if "reference" not in expectation:
             continue
-        _check_objects(kind, [item["reference"]], REFERENCE)
-        if item["limit"] is None or not item["reference"]["value"] > 0:
+        _check_objects(kind, [expectation["reference"]], REFERENCE)
+        if expectation["limit"] is None or not expectation["reference"]["value"] > 0:
             raise EventError(f"{kind}: a reference is above 0 and has a limit")
 
 
