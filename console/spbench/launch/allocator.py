@@ -24,7 +24,7 @@ FOLDERS = tuple(
 )
 _PRELOAD = "LD_PRELOAD"
 # MVAPICH2 keeps memory registered with the adapter and hooks its own malloc to track it.
-_HOOKS_MALLOC = "mpirun_rsh"
+_LAUNCHER_HOOKING_MALLOC = "mpirun_rsh"
 
 
 def preload_allocator(
@@ -62,8 +62,8 @@ def preload_allocator(
     if allocator == "tcmalloc":
         return _add_preload(settings, _require_tcmalloc(settings, library, all_local=all_local))
 
-    is_free = _PRELOAD not in env and _PRELOAD not in settings.env
-    if library is None or not is_free or launcher == _HOOKS_MALLOC:
+    may_preload = _PRELOAD not in env and _PRELOAD not in settings.env
+    if library is None or not may_preload or launcher == _LAUNCHER_HOOKING_MALLOC:
         return settings
     return _add_preload(settings, library)
 
@@ -91,8 +91,10 @@ def _find_installed(env: Mapping[str, str]) -> str | None:
 
     The linker also finds it by this name.
     """
-    from_env = (Path(folder) for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder)
-    folders = (*from_env, *FOLDERS)
+    environment_folders = (
+        Path(folder) for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder
+    )
+    folders = (*environment_folders, *FOLDERS)
     return next(
         (name for name in TCMALLOC for folder in folders if (folder / name).is_file()), None
     )

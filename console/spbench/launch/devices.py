@@ -44,13 +44,13 @@ def find_shortage(
     for job, hosts in jobs:
         if job.settings.oversubscribe or any(map(needs_gpu, job.cases)):
             continue
-        devices = available_devices(job, hosts, env)
-        if devices is None:
+        devices_and_description = available_devices(job, hosts, env)
+        if devices_and_description is None:
             continue
-        available, description = devices
-        if job.np > available:
+        num_devices, description = devices_and_description
+        if job.np > num_devices:
             request = f"case {job.cases[0].id} is for {job.np} devices, one for each rank"
-            return f"{request}, and {description}", available
+            return f"{request}, and {description}", num_devices
     return None
 
 
@@ -77,13 +77,15 @@ def available_devices(
 def _count_allocated_cores(env: Mapping[str, str]) -> int | None:
     """Return the cores of the batch allocation; None if variables do not show them."""
     if "SLURM_JOB_ID" in env:
-        parts = env.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")
-        matches = [_CPUS_OF_NODES.fullmatch(part.strip()) for part in parts]
-        counts = [int(match[1]) * int(match[2] or 1) for match in matches if match is not None]
-        return sum(counts) if len(counts) == len(parts) else None
+        node_groups = env.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")
+        matches = [_CPUS_OF_NODES.fullmatch(node_group.strip()) for node_group in node_groups]
+        cores_by_group = [
+            int(match[1]) * int(match[2] or 1) for match in matches if match is not None
+        ]
+        return sum(cores_by_group) if len(cores_by_group) == len(node_groups) else None
     if "PBS_NODEFILE" in env:
         with suppress(OSError, UnicodeDecodeError), Path(env["PBS_NODEFILE"]).open() as file:
             return len(file.read(_MAX_NODES_BYTES).split())
         return None
-    count = env.get("LSB_DJOB_NUMPROC", "")
-    return int(count) if "LSB_JOBID" in env and count.isdecimal() else None
+    core_count = env.get("LSB_DJOB_NUMPROC", "")
+    return int(core_count) if "LSB_JOBID" in env and core_count.isdecimal() else None

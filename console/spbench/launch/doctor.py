@@ -75,19 +75,19 @@ def check_extras(python: str, library: MpiLibrary | None, own_python: str) -> li
             finding.
         own_python: The interpreter of the console, which needs the extra ``serve``.
     """
-    remedy = _install_command(python, "workers")
+    remedy = _format_install_command(python, "workers")
     missing = library.lacks if library else ()
     findings = [replace(_MISSING_MODULES[name], mend=remedy) for name in missing]
     if find_spec("textual_serve") is None:
         text = "not installed: `spbench serve` shows the console in a browser by it"
-        remedy = _install_command(own_python, "serve")
+        remedy = _format_install_command(own_python, "serve")
         findings.append(Finding(FindingStatus.NOTE, "extra serve", text, remedy))
     if findings or library is None or not library.torch:
         return findings
     return [Finding(FindingStatus.OK, "extras", "nothing is missing: workers, mpi, serve")]
 
 
-def _install_command(python: str, extra: str) -> str:
+def _format_install_command(python: str, extra: str) -> str:
     return f"{python} -m {INSTALL.replace('workers,mpi', extra)}"
 
 

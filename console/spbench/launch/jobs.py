@@ -114,7 +114,7 @@ class Launch:
         """
         requested = self.spec.requested_placement | {"shown_by": self.launcher.shows_binding}
         if get_traits(self.launcher).places_ranks and self.spec.settings.bind == "auto":
-            requested["bind"] = None  # the cluster's own policy
+            requested["bind"] = None  # the cluster's own policy decides, which is unknown here
         env = {**self.command.env, **self.spec.rank_env}
         disabling_variables = (f"{name}={env[name]}" for name in _PINNING if env.get(name) in _OFF)
         return requested | {

@@ -80,8 +80,8 @@ class JobSpec:
         if self.settings.bind != "auto":
             return self.settings.bind
         threads = self.settings.threads
-        shared = self.oversubscribed or (threads != "auto" and threads > 1)
-        return "none" if shared else "core"
+        shares_cores = self.oversubscribed or (threads != "auto" and threads > 1)
+        return "none" if shares_cores else "core"
 
     @property
     def requested_placement(self) -> dict[str, Any]:
@@ -118,17 +118,17 @@ class JobSpec:
         """Ranks per host in the order of the placement, for dialects without adapters."""
         return count_ranks_by_host(self.placement)
 
-    # names of plug-in API 1
+    # Plug-ins made for API version 1 use these names.
     asked = requested_placement
     counts = ranks_by_host
 
 
 def count_ranks_by_host(placement: Sequence[RankBlock]) -> dict[str, int]:
     """Return the number of ranks of each host, in order of first appearance."""
-    total: dict[str, int] = {}
-    for placed in placement:
-        total[placed.host] = total.get(placed.host, 0) + placed.count
-    return total
+    ranks_by_host: dict[str, int] = {}
+    for block in placement:
+        ranks_by_host[block.host] = ranks_by_host.get(block.host, 0) + block.count
+    return ranks_by_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +187,11 @@ class RankEnd:
     @property
     def message(self) -> str:
         """``rank 2 on node02 was killed by signal 9 (SIGKILL)``."""
-        shown = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
-        subject = f"rank{'s'[: len(self.ranks) - 1]} {shown}" if self.ranks else "a rank"
+        ranks_text = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
+        subject = f"rank{'s'[: len(self.ranks) - 1]} {ranks_text}" if self.ranks else "a rank"
         return f"{subject}{f' on {self.host}' if self.host else ''} {self.description}"
 
-    # names of plug-in API 1
+    # Plug-ins made for API version 1 use these names.
     how = description
     sentence = message
 
@@ -243,8 +243,8 @@ class LauncherReport:
         ends = self.ends
         if self.kills:
             # after the exit of a rank, the launcher itself kills the others
-            exited = (index for index, end in enumerate(ends) if end.signal is None)
-            first_exit = next(exited, len(ends))
+            exit_indices = (index for index, end in enumerate(ends) if end.signal is None)
+            first_exit = next(exit_indices, len(ends))
             ends = tuple(
                 end
                 for index, end in enumerate(ends)
@@ -259,7 +259,7 @@ class LauncherReport:
         killed = next((end.message for end in self.killed), None)
         return lost or killed or self.reason or next((end.message for end in self.ends), None)
 
-    # name of plug-in API 1
+    # plug-ins made for API version 1 use this name
     sentence = message
 
 
@@ -338,7 +338,7 @@ class Launcher(Protocol):
         """
 
 
-# names of plug-in API 1
+# Plug-ins made for API version 1 use these names.
 Placed = RankBlock
 Said = LauncherReport
 PASSED_ON = FORWARDED_SIGNALS

@@ -75,16 +75,16 @@ def _find_ancestors(proc: Path) -> Iterator[int]:
     pid = os.getpid()
     with suppress(OSError, ValueError, IndexError):
         while pid > 1:
-            stat = (proc / str(pid) / "stat").read_text().rpartition(")")[2]
-            pid = int(stat.split()[1])
+            stat_fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2]
+            pid = int(stat_fields.split()[1])
             yield pid
 
 
 def _is_run(argv: list[bytes]) -> bool:
     """Whether a command line is ``spbench run`` or ``python -m spbench run``."""
     return any(
-        os.path.basename(arg) == b"spbench" and following == b"run"
-        for arg, following in pairwise(argv)
+        os.path.basename(arg) == b"spbench" and next_arg == b"run"
+        for arg, next_arg in pairwise(argv)
     )
 
 
@@ -98,13 +98,13 @@ def describe_other_work(proc: Path = PROC) -> list[str]:
 def find_other_work(proc: Path = PROC) -> Iterator[Finding]:
     """Yield the load of this machine, and other runs of spbench on it."""
     load = read_load(proc)
-    runs = find_other_runs(proc)
+    other_pids = find_other_runs(proc)
     if load is not None and load.busy:
         yield Finding(FindingStatus.NOTE, "load", f"{load} from other work", _WAIT)
     elif load is not None:
         yield Finding(FindingStatus.OK, "load", str(load))
-    if runs:
-        several = f"{len(runs)} other runs" if len(runs) > 1 else "another run"
-        pids = ", ".join(map(str, runs[:4])) + ", ..." * (len(runs) > 4)
-        text = f"{several} of spbench: process {pids}"
+    if other_pids:
+        runs_text = f"{len(other_pids)} other runs" if len(other_pids) > 1 else "another run"
+        pids_text = ", ".join(map(str, other_pids[:4])) + ", ..." * (len(other_pids) > 4)
+        text = f"{runs_text} of spbench: process {pids_text}"
         yield Finding(FindingStatus.NOTE, "other runs", text, _WAIT)

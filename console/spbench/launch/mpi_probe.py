@@ -60,7 +60,7 @@ except Exception as error:
 print("spbench-probe " + json.dumps(found))
 """
 
-_TITLES = {
+_TITLE_BY_LIBRARY = {
     "openmpi": "Open MPI",
     "mpich": "MPICH",
     "intelmpi": "Intel MPI",
@@ -68,10 +68,10 @@ _TITLES = {
     "mvapich2": "MVAPICH2",
 }
 _MEMORY_IN_FOLDERS = frozenset({"openmpi"})
-LIBRARIES = tuple(_TITLES)
+LIBRARIES = tuple(_TITLE_BY_LIBRARY)
 """The names of the MPI libraries that spbench knows."""
 # Marks in the library's version text. MVAPICH2's contains "MVAPICH", so the order matters.
-_MARKS = (
+_NAME_BY_VERSION_MARK = (
     ("Open MPI", "openmpi"),
     ("Intel(R) MPI", "intelmpi"),
     ("MVAPICH2", "mvapich2"),
@@ -118,7 +118,7 @@ class MpiLibrary:
     @property
     def title(self) -> str:
         """The name that its developers use."""
-        return _TITLES.get(self.name, self.name)
+        return _TITLE_BY_LIBRARY.get(self.name, self.name)
 
 
 def parse_probe(stdout: str) -> dict[str, Any] | None:
@@ -151,11 +151,11 @@ def read_library(python: str, answer: Mapping[str, Any]) -> MpiLibrary:
             f"{python} -m {INSTALL}, or set launch.env.PYTHONPATH to its folder",
         )
     text = parse_library_name(str(answer["library"]))
-    name = next((name for mark, name in _MARKS if mark in text), None)
+    name = next((name for mark, name in _NAME_BY_VERSION_MARK if mark in text), None)
     if name is None:
         raise IncompleteInterpreterError(
             f"{python} loads an MPI library that spbench does not know, {text!r}",
-            f"use one of {', '.join(_TITLES.values())}",
+            f"use one of {', '.join(_TITLE_BY_LIBRARY.values())}",
         )
     gpus = answer.get("gpus")
     return MpiLibrary(
@@ -172,5 +172,5 @@ def read_library(python: str, answer: Mapping[str, Any]) -> MpiLibrary:
 
 def read_mpi_memory(answer: Mapping[str, Any]) -> MpiMemory | None:
     """Return whether MPI accepts memory of a GPU, with the evidence; None if unknown."""
-    pair = answer.get("mpi_memory")
-    return (pair[0], str(pair[1])) if pair else None
+    answer_and_evidence = answer.get("mpi_memory")
+    return (answer_and_evidence[0], str(answer_and_evidence[1])) if answer_and_evidence else None

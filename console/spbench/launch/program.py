@@ -42,11 +42,11 @@ def wrap_argv(settings: LaunchSettings, argv: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    contained = (*build_container_prefix(settings.container), *argv)
+    container_argv = (*build_container_prefix(settings.container), *argv)
     if not settings.setup:
-        return contained
-    lines = "\n".join(map(_add_status_check, settings.setup))
-    return ("bash", "-l", "-c", f'{lines}\nexec "$@"', "spbench-setup", *contained)
+        return container_argv
+    setup_lines = "\n".join(map(_add_status_check, settings.setup))
+    return ("bash", "-l", "-c", f'{setup_lines}\nexec "$@"', "spbench-setup", *container_argv)
 
 
 def _add_status_check(line: str) -> str:
@@ -70,16 +70,16 @@ def build_program_argv(case: Case) -> tuple[str, ...] | None:
     params = case.params
     same_in_ranks = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]
     texts = [text for _, text in texts_with_placeholders(dict(params))]
-    constant = {"size", "count", "word"}
+    placeholders_equal_in_ranks = {"size", "count", "word"}
     if (
         not same_in_ranks
         or params["cwd"]
-        or any(set(find_placeholders(text)) - constant for text in texts)
+        or any(set(find_placeholders(text)) - placeholders_equal_in_ranks for text in texts)
     ):
         return None
-    variables = (f"{name}={value}" for name, value in (params["env"] or {}).items())
-    env = ("env", *variables) if params["env"] else ()
-    argv = (*env, *params["argv"])
+    assignments = (f"{name}={value}" for name, value in (params["env"] or {}).items())
+    env_command = ("env", *assignments) if params["env"] else ()
+    argv = (*env_command, *params["argv"])
     return tuple(fill_placeholders(arg, lambda name: str(params[name])) for arg in argv)
 
 
@@ -88,13 +88,18 @@ def build_standalone_args(case: Case) -> tuple[str, ...]:
 
     They contain only parameters that differ from the benchmark's defaults.
     """
-    needed = _find_needed_params(case)
-    params = {param.name: param for param in case.entry.params}
-    pairs = (
-        (params[name].flag, params[name].format_argument(value)) for name, value in needed.items()
+    needed_params = _find_needed_params(case)
+    param_by_name = {param.name: param for param in case.entry.params}
+    flags_and_arguments = (
+        (param_by_name[name].flag, param_by_name[name].format_argument(value))
+        for name, value in needed_params.items()
     )
-    inject = ("--inject", case.inject) if case.inject else ()
-    return (case.benchmark, *(arg for pair in pairs for arg in pair), *inject)
+    inject_options = ("--inject", case.inject) if case.inject else ()
+    return (
+        case.benchmark,
+        *(arg for flag_and_argument in flags_and_arguments for arg in flag_and_argument),
+        *inject_options,
+    )
 
 
 def _find_needed_params(case: Case) -> dict[str, Any]:

@@ -99,7 +99,7 @@ FAILURES = (
 )
 LOSSES = (
     re.compile(r"srun: error: Node failure on (?P<host>\S+)"),
-    # the number of a node in the step, not a name
+    # the number of a node in the step, not a name: the host stays unknown
     re.compile(r"srun: error: [^\n]*\b(?:io|IO) error (?:[^\n]* )?on node \d+"),
 )
 
