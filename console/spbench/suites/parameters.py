@@ -29,9 +29,9 @@ class ParameterReader:
         self._entry = entry
         self._path = path
         self._findings = findings
-        self._path_by_param: dict[str, KeyPath] = {}  # the first path of each parameter
+        self._first_path_by_param: dict[str, KeyPath] = {}
         if entry.get("np") is not None:
-            self._path_by_param["np"] = (*path, "np")
+            self._first_path_by_param["np"] = (*path, "np")
 
     def read_fixed(self) -> dict[str, Any]:
         """Return the values of ``params``."""
@@ -132,12 +132,12 @@ class ParameterReader:
 
     def _claim_name(self, name: str, path: KeyPath) -> bool:
         """Record the path of a name; report and return False if it is set already."""
-        first_path = self._path_by_param.setdefault(name, path)
+        first_path = self._first_path_by_param.setdefault(name, path)
         section = path[-2]
         first_section = first_path[-2]
         if first_path is path or (first_section == "params" and section in ("matrix", "zip")):
-            # A sweep replaces the value in params.
-            self._path_by_param[name] = path
+            # A sweep replaces the value in params, so both may name the parameter.
+            self._first_path_by_param[name] = path
             return True
         in_both = section != first_section and name != "np"
         detail = f"in {first_section} too" if in_both else "twice"

@@ -201,12 +201,12 @@ class _Builder:
         self._node_count = 0  # nodes in the text itself; an alias adds none
 
     def build(self) -> Document:
-        next(self._events)  # the stream's start
+        next(self._events)  # StreamStartEvent has no content
         event = next(self._events)
         if isinstance(event, yaml.StreamEndEvent):
             return Document(Node(Mark(1, 1), None, ""))
         root = self._build_node(next(self._events), 1)
-        next(self._events)  # the document's end
+        next(self._events)  # skip DocumentEndEvent, to see whether a second document follows
         event = next(self._events)
         if not isinstance(event, yaml.StreamEndEvent):
             self._add_problem(

@@ -124,7 +124,7 @@ def read_draft(text: str, index: int) -> CaseDraft:
 def _reject_invalid(outline: Outline, index: int) -> None:
     data = outline.find_item(index).data
     if isinstance(data, dict) and isinstance(launch := data.get("launch"), dict):
-        # The values of env are text in any notation.
+        # The values of env are text in any notation, so their types are not checked.
         data = data | {"launch": {key: launch[key] for key in launch if key != "env"}}
     if wrong := find_shape_error(cases=[data]):
         line = outline.spans[index].first

@@ -85,13 +85,13 @@ def format_bounds(minimum: str | None, maximum: str | None) -> str:
     return "" if maximum is None else f"up to {maximum}"
 
 
-_TYPES: dict[str, FieldKind] = {
+_KIND_BY_SCHEMA_TYPE: dict[str, FieldKind] = {
     "integer": "int",
     "number": "float",
     "array": "lines",
     "object": "env",
 }
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum")
+_BOUND_KEYS = ("minimum", "maximum", "exclusiveMinimum")
 
 
 def list_param_fields(benchmark: Benchmark) -> tuple[Field, ...]:
@@ -122,13 +122,13 @@ def list_reference_fields(metric: str) -> tuple[Field, ...]:
 
 def _make_param_field(param: Param) -> Field:
     choices = ("on", "off") if param.kind == "bool" else param.choices
-    default = param.default if isinstance(param.default, list) else [param.default]
+    default_values = param.default if isinstance(param.default, list) else [param.default]
     minimum, maximum = (_format_value(param, number) for number in (param.minimum, param.maximum))
     return Field(
         name=param.name,
         kind=param.kind,
         help=param.help,
-        default=", ".join(_format_value(param, item) or "" for item in default),
+        default=", ".join(_format_value(param, item) or "" for item in default_values),
         accepts=describe_accepted(param.kind, choices, format_bounds(minimum, maximum)),
         choices=choices,
         minimum=param.minimum,
@@ -154,14 +154,33 @@ def _list_model_fields(
 
 def _make_schema_field(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> Field:
     """Return the field of one key of a model, from its JSON Schema."""
-    parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
-    choices = tuple(word for part in parts for word in part.get("enum", _list_choices(part)))
+    type_schemas = [
+        type_schema
+        for type_schema in schema.get("anyOf", [schema])
+        if type_schema.get("type") != "null"
+    ]
+    choices = tuple(
+        word
+        for type_schema in type_schemas
+        for word in type_schema.get("enum", _list_choices(type_schema))
+    )
     kind: FieldKind = "choice" if choices else "text"
-    kinds = [part_kind for part in parts if (part_kind := _find_kind(part)) is not None]
-    if kinds:
-        kind = kinds[0]
-    bounds = {key: part[key] for part in parts for key in _BOUNDS if key in part}
-    minimum, maximum, above = (f"{bounds[key]:g}" if key in bounds else None for key in _BOUNDS)
+    known_kinds = [
+        schema_kind
+        for type_schema in type_schemas
+        if (schema_kind := _find_kind(type_schema)) is not None
+    ]
+    if known_kinds:
+        kind = known_kinds[0]
+    bound_by_key = {
+        key: type_schema[key]
+        for type_schema in type_schemas
+        for key in _BOUND_KEYS
+        if key in type_schema
+    }
+    minimum, maximum, exclusive_minimum = (
+        f"{bound_by_key[key]:g}" if key in bound_by_key else None for key in _BOUND_KEYS
+    )
     default = schema.get("default")
     default = format_scalar(default) if isinstance(default, bool) else default
     return Field(
@@ -170,21 +189,23 @@ def _make_schema_field(name: str, schema: Mapping[str, Any], path: tuple[str, ..
         help=schema["description"],
         default="" if default in (None, [], {}) else str(default),
         accepts=describe_accepted(
-            kind, choices, f"above {above}" if above else format_bounds(minimum, maximum)
+            kind,
+            choices,
+            f"above {exclusive_minimum}" if exclusive_minimum else format_bounds(minimum, maximum),
         ),
         choices=choices,
-        minimum=bounds.get("minimum"),
-        maximum=bounds.get("maximum"),
+        minimum=bound_by_key.get("minimum"),
+        maximum=bound_by_key.get("maximum"),
         path=path,
     )
 
 
-def _find_kind(part: Mapping[str, Any]) -> FieldKind | None:
+def _find_kind(type_schema: Mapping[str, Any]) -> FieldKind | None:
     """Return the kind of a field by its type; nested keys are a reference."""
-    return "keys" if "$ref" in part else _TYPES.get(part["type"])
+    return "keys" if "$ref" in type_schema else _KIND_BY_SCHEMA_TYPE.get(type_schema["type"])
 
 
-def _list_choices(part: Mapping[str, Any]) -> list[str]:
-    if part.get("type") == "boolean":
+def _list_choices(type_schema: Mapping[str, Any]) -> list[str]:
+    if type_schema.get("type") == "boolean":
         return ["true", "false"]
-    return [part["const"]] if "const" in part else []
+    return [type_schema["const"]] if "const" in type_schema else []

@@ -72,20 +72,20 @@ def format_key(key: str, value: Any, indent: int, block: bool = False) -> list[s
     The value is on the key's line if it is short enough, and otherwise below it. A mapping with
     ``block`` has one line for each of its keys.
     """
-    head = " " * indent + format_scalar(key) + ":"
-    line = f"{head} {format_flow(value)}"
+    key_text = " " * indent + format_scalar(key) + ":"
+    one_line = f"{key_text} {format_flow(value)}"
     if not value or not isinstance(value, (Mapping, list, tuple)):
-        return [line]
+        return [one_line]
     if isinstance(value, Mapping) and block:
-        return [head, *_format_block(value, indent + 2)]
-    below = " " * (indent + 2) + format_flow(value)
-    if len(line) <= WIDTH:
-        return [line]
-    if len(below) <= WIDTH:
-        return [head, below]
+        return [key_text, *_format_block(value, indent + 2)]
+    value_line = " " * (indent + 2) + format_flow(value)
+    if len(one_line) <= WIDTH:
+        return [one_line]
+    if len(value_line) <= WIDTH:
+        return [key_text, value_line]
     if isinstance(value, Mapping):
-        return [head, *_format_block(value, indent + 2)]
-    return [head, *_wrap_list(value, indent + 2)]
+        return [key_text, *_format_block(value, indent + 2)]
+    return [key_text, *_wrap_list(value, indent + 2)]
 
 
 def _format_block(value: Mapping[str, Any], indent: int) -> list[str]:
@@ -96,8 +96,8 @@ def _wrap_list(items: Sequence[Any], indent: int) -> list[str]:
     """Return a list in brackets over as many lines as it needs."""
     lines = [" " * indent + "["]
     for number, item in enumerate(items, 1):
-        word = format_flow(item) + ("," if number < len(items) else "]")
-        if len(lines[-1]) + 1 + len(word) > WIDTH and number > 1:
+        item_text = format_flow(item) + ("," if number < len(items) else "]")
+        if len(lines[-1]) + 1 + len(item_text) > WIDTH and number > 1:
             lines.append(" " * indent)
-        lines[-1] += word if number == 1 else f" {word}"
+        lines[-1] += item_text if number == 1 else f" {item_text}"
     return lines
