@@ -56,8 +56,8 @@ NCCL = [
 
 
 def make_store_case(kv_store, inject=None, **params):
-    params = {"device": "cuda", "kv_store": kv_store, "network": "lenet", "num_batches": 2}
-    return Case("kvstore.push_pull", params | {"image_shape": "1,28,28"} | params, inject)
+    store = {"device": "cuda", "kv_store": kv_store, "network": "lenet", "num_batches": 2}
+    return Case("kvstore.push_pull", store | {"image_shape": "1,28,28"} | params, inject)
 
 
 STORES = [
