@@ -288,12 +288,12 @@ CORRECT = {
 }
 FAULTY = {
     "drop-gradient": (make_case("UNet", "drop-gradient", parts=2), {"grad", "weights"}),
-    "faulty_events-neighbour": (
-        make_case("Dense", "faulty_events-neighbour", parts=2),
+    "wrong-neighbour": (
+        make_case("Dense", "wrong-neighbour", parts=2),
         {"output", "loss"},
     ),
-    "faulty_events-neighbour, of a skip": (
-        make_case("Levels", "faulty_events-neighbour", split_size=3, parts=2, skips="straight"),
+    "wrong-neighbour, of a skip": (
+        make_case("Levels", "wrong-neighbour", split_size=3, parts=2, skips="straight"),
         {"output", "loss"},
     ),
     "skipped-microbatch": (
@@ -304,8 +304,8 @@ FAULTY = {
         make_case("UNet", "tile-batchnorm", local_DP="2,1", batch_size=6),
         {"output", "running_stats"},
     ),
-    "faulty_events-neighbour, tiles": (
-        make_case("UNet", "faulty_events-neighbour", scheme="sp", split_size=1, grid="1x2"),
+    "wrong-neighbour, tiles": (
+        make_case("UNet", "wrong-neighbour", scheme="sp", split_size=1, grid="1x2"),
         {"output", "grad"},
     ),
     "lost-halo-gradient, tiles": (
@@ -320,8 +320,8 @@ FAULTY = {
         make_case("Many", "tile-batchnorm", scheme="sp", split_size=1, grid="1x2"),
         {"output", "running_stats"},
     ),
-    "segmenter, faulty_events-neighbour, tiles": (
-        make_case("Segmenter", "faulty_events-neighbour", scheme="sp", split_size=1, grid="1x2"),
+    "segmenter, wrong-neighbour, tiles": (
+        make_case("Segmenter", "wrong-neighbour", scheme="sp", split_size=1, grid="1x2"),
         {"output", "grad"},
     ),
     "segmenter, drop-gradient": (
@@ -366,19 +366,19 @@ FAULTY = {
         make_case("UNet", "full:scale-input-gradient", parts=2),
         {"scales"},
     ),
-    "full:faulty_events-neighbour": (make_case("UNet", "full:faulty_events-neighbour"), {"joints"}),
+    "full:wrong-neighbour": (make_case("UNet", "full:wrong-neighbour"), {"joints"}),
     "full:mean-instead-of-sum": (make_case("UNet", "full:mean-instead-of-sum", parts=2), {"sums"}),
 }
 NETWORKS_WITH_ALL_OPERATORS = "UNet", "Dense", "Many", "Resizing", "Padding", "ChannelsLast"
 """Networks that have all operators together."""
 IN_STAGES = (
     "drop-gradient",
-    "faulty_events-neighbour",
+    "wrong-neighbour",
     "skipped-microbatch",
     "scale-weight-gradient",
 )
 IN_TILES = (
-    *("drop-gradient", "faulty_events-neighbour", "lost-halo-gradient", "zero-input-gradient"),
+    *("drop-gradient", "wrong-neighbour", "lost-halo-gradient", "zero-input-gradient"),
     *("mean-instead-of-sum", "drop-tile"),
 )
 EVERYWHERE = {
@@ -395,11 +395,11 @@ OFTEN = {
     "u-net, 3 stages, as given",
     "u-net, mirrored",
     "straight, tiles",
-    "faulty_events-neighbour, of a skip",
+    "wrong-neighbour, of a skip",
     "attention, 2 stages",
     "drop-gradient",
     "u-net, 2x2 uneven tiles",
-    "faulty_events-neighbour, tiles",
+    "wrong-neighbour, tiles",
     "segmenter, dice, uneven tiles",
     "chance, uneven tiles",
     "tile-dice",
