@@ -13,7 +13,7 @@ import pytest
 from support.paths import ROOT, TESTS
 from support.runs import SPBENCH, run
 
-pytest.importorskip("hatchling", reason="hatchling, which builds the plug-in, is not plugin_env")
+pytest.importorskip("hatchling", reason="hatchling, which builds the plug-in, is not installed")
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 EXAMPLE = TESTS / "data" / "plugin_example"
