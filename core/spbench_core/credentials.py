@@ -17,7 +17,7 @@ _SECRET_NAME = re.compile(
     r"(_|$)",
     re.IGNORECASE,
 )
-_NETWORK_KEY = re.compile(
+_HARMLESS_NETWORK_KEY = re.compile(
     # Keys of InfiniBand partitions, queues and memory are numbers in these libraries:
     # NCCL_IB_PKEY, MV2_DEFAULT_QKEY, UCX_RKEY_PTR_SEG_SIZE.
     r"(?<=_)[PQRLM]KEY(?=_|$)",
@@ -56,8 +56,11 @@ class _ArgPart(NamedTuple):
 def holds_secret(name: str, value: str = "") -> bool:
     """Return whether a variable is probably a credential, by name or value."""
     if name.startswith(_NETWORK_PREFIXES):
-        name = _NETWORK_KEY.sub("", name)
-    if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
+        # A partition key or a remote key is a number, and no credential.
+        searched_name = _HARMLESS_NETWORK_KEY.sub("", name)
+    else:
+        searched_name = name
+    if _SECRET_NAME.search(searched_name) or _SECRET_VALUE.search(value):
         return True
     # SLURM_EXPORT_ENV and OMPI_MCA_mca_base_env_list are lists of NAME=VALUE.
     return any(holds_secret(match["name"]) for match in _ASSIGNMENT.finditer(value))

@@ -39,7 +39,7 @@ def choose_device(
     """
     requested = preference or context.params["device"]
     gpu, problem = _select_gpu(context, requested, index)
-    ranks_on_gpu, speaker = _check_all_ranks(context, gpu, problem)
+    rank_count_on_gpu, speaker = _check_all_ranks(context, gpu, problem)
     device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu.index)
     set_fp32_precision(device, tf32=tf32)
     is_near = None
@@ -47,7 +47,7 @@ def choose_device(
         name = f"{device} {gpu.name}"
         is_near, _ = describe_nearness(gpu.address, context.world.cpus)
         reason = _describe_gpu(
-            context, gpu, ranks_on_gpu, "asked for" if requested == "cuda" else "auto"
+            context, gpu, rank_count_on_gpu, "asked for" if requested == "cuda" else "auto"
         )
     elif preference is not None:
         name = "cpu"
@@ -150,14 +150,16 @@ def _choose_gpu_index(context: Context, requested: int | None) -> int:
     return context.world.local_rank % count
 
 
-def _describe_gpu(context: Context, gpu: Gpu, ranks_on_gpu: int, request: str) -> str:
+def _describe_gpu(context: Context, gpu: Gpu, rank_count_on_gpu: int, request: str) -> str:
     is_near, phrase = describe_nearness(gpu.address, context.world.cpus)
     if is_near is False and (address := gpu.address) not in _WARNED:
         _WARNED.add(address)
         context.log(
             f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level=LogLevel.WARNING
         )
-    shared = f"shared by {ranks_on_gpu} ranks" if ranks_on_gpu > 1 else "this rank's alone"
+    shared = (
+        f"shared by {rank_count_on_gpu} ranks" if rank_count_on_gpu > 1 else "this rank's alone"
+    )
     return (
         f"{request}; PCI {gpu.address}, {phrase}, {shared}, "
         f"capability {gpu.capability[0]}.{gpu.capability[1]}, CUDA {torch.version.cuda}, "

@@ -34,7 +34,7 @@ def largest_sum(dtype: torch.dtype) -> int:
     return min(LARGEST_SUM, int(2.0 / torch.finfo(dtype).eps))
 
 
-def largest_convolved(
+def largest_convolved_sum(
     dtype: torch.dtype, kernel: tuple[int, int], *, gpu: bool, tf32: bool = False
 ) -> int:
     """Return the largest sum of a convolution that is certain after rounding.

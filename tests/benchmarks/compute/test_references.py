@@ -18,7 +18,7 @@ from spbench_workers.exact_numbers import (
     WIDE,
     choose_spread,
     insert_wide,
-    largest_convolved,
+    largest_convolved_sum,
     largest_sum,
     shows_tf32,
     whole_numbers,
@@ -246,16 +246,16 @@ def test_factors_of_a_tf32_convolution_are_exact(kernel):
 def test_sums_of_a_convolution_stay_below_the_limit(dtype, kernel, channels, device):
     _, images, kernels = make_convolution(kernel, channels, dtype, device=device)
     sums = torch.nn.functional.conv2d(images.abs(), kernels.abs(), padding="same")
-    limit = largest_convolved(dtype, (kernel, kernel), gpu=device == "meta")
+    limit = largest_convolved_sum(dtype, (kernel, kernel), gpu=device == "meta")
     assert 0 < float(sums.max()) <= limit
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5)])
 def test_only_a_gpu_lowers_the_limit_of_sums(dtype, kernel):
-    assert largest_convolved(dtype, kernel, gpu=False) == largest_sum(dtype)
+    assert largest_convolved_sum(dtype, kernel, gpu=False) == largest_sum(dtype)
     if dtype != torch.bfloat16:
-        assert largest_convolved(dtype, kernel, gpu=True) < largest_sum(dtype)
+        assert largest_convolved_sum(dtype, kernel, gpu=True) < largest_sum(dtype)
 
 
 @pytest.mark.slow

@@ -91,7 +91,8 @@ class WholeImageCheck:
         self._errors.worst_element.add(error, 1.0, f"{self._name}: {label}")
         if sizes is not None:
             scale_error = ScaleError(self._rounding)
-            # In a mean, all pixels of a channel have the same gradient, with the same rounding.
+            # In a mean, all pixels of a channel have the same gradient, with the same rounding:
+            # their errors do not average out, so each channel counts as one element.
             scale_error.add(
                 values.detach().double().mean((2, 3)),
                 expected.mean((2, 3)),

@@ -209,7 +209,7 @@ class Sender:
                 part.copy_(tensor[cut])
         messages = [slot.message(reshard) for reshard in channel.reshards[image_count]]
         slot.pending = channel.p2p.send(messages, channel.tag)
-        self.bytes += sum(vector.numel() for vector, _ in messages)
+        self.bytes += sum(byte_vector.numel() for byte_vector, _ in messages)
         self.messages += len(messages)
         self._sent_count += 1
 

@@ -102,17 +102,21 @@ class MirroredStatistics:
         bucket_numbers: int = BUCKET_NUMBERS,
     ) -> None:
         self._batch_count = batch_count
-        self._stage_statistics = [FlatStatistics(module) for _, module in stages]
-        self._before = [statistics.flat_tensor.clone() for statistics in self._stage_statistics]
-        self._counters = [list(list_counters(module)) for _, module in stages]
-        self._decayed_batches = [0] * len(stages)
-        self._own_batch_counts = [0] * len(stages)
+        self._statistics_by_direction = [FlatStatistics(module) for _, module in stages]
+        self._values_before = [
+            statistics.flat_tensor.clone() for statistics in self._statistics_by_direction
+        ]
+        self._counters_by_direction = [list(list_counters(module)) for _, module in stages]
+        self._accounted_batches = [0] * len(stages)
+        self._own_counts_by_direction = [0] * len(stages)
         self.sharings = create_mirror_sharings(
             world,
             layout,
             [
                 (coordinates, statistics)
-                for (coordinates, _), statistics in zip(stages, self._stage_statistics, strict=True)
+                for (coordinates, _), statistics in zip(
+                    stages, self._statistics_by_direction, strict=True
+                )
             ],
             bucket_numbers=bucket_numbers,
         )
@@ -120,30 +124,37 @@ class MirroredStatistics:
     def begin(self) -> None:
         """Begin a step: save the values, and set the sums to zero."""
         for direction, (statistics, before) in enumerate(
-            zip(self._stage_statistics, self._before, strict=True)
+            zip(self._statistics_by_direction, self._values_before, strict=True)
         ):
             before.copy_(statistics.flat_tensor)
             statistics.flat_tensor.zero_()
-            self._decayed_batches[direction] = self._own_batch_counts[direction] = 0
+            self._accounted_batches[direction] = self._own_counts_by_direction[direction] = 0
 
     def decay_until(self, direction: int, micro_batch: int) -> None:
         """Decay the sums for the other direction's micro-batches before this one."""
-        statistics = self._stage_statistics[direction]
-        statistics.decay(micro_batch - self._decayed_batches[direction])
-        self._decayed_batches[direction] = micro_batch + 1
-        self._own_batch_counts[direction] += 1
+        statistics = self._statistics_by_direction[direction]
+        statistics.decay(micro_batch - self._accounted_batches[direction])
+        self._accounted_batches[direction] = micro_batch + 1
+        self._own_counts_by_direction[direction] += 1
 
     def end(self) -> None:
         """End a step: add both directions' sums to the decayed earlier values."""
-        for statistics, decayed in zip(self._stage_statistics, self._decayed_batches, strict=True):
-            statistics.decay(self._batch_count - decayed)
+        for statistics, accounted in zip(
+            self._statistics_by_direction, self._accounted_batches, strict=True
+        ):
+            statistics.decay(self._batch_count - accounted)
         for sharing in self.sharings:
             sharing.sum()
-        for stage_counters, own_count in zip(self._counters, self._own_batch_counts, strict=True):
+        for stage_counters, own_count in zip(
+            self._counters_by_direction, self._own_counts_by_direction, strict=True
+        ):
             for counter, number in stage_counters:
                 counter.add_(number * (self._batch_count - own_count))
         for statistics, before, own_count in zip(
-            self._stage_statistics, self._before, self._own_batch_counts, strict=True
+            self._statistics_by_direction,
+            self._values_before,
+            self._own_counts_by_direction,
+            strict=True,
         ):
             statistics.add_decayed(before, self._batch_count)
             for norm in statistics.norms:

@@ -47,7 +47,7 @@ class _SearchPoint(NamedTuple):
     """The best shape of a search: step time, micro-batch size and bound on the period."""
 
     step_s: float
-    micro_batch: int
+    micro_batch_size: int
     bound_s: float
 
 
@@ -100,18 +100,18 @@ class PeriodSearch:
                 for refined in self._search_near(self._all, point, bound_ratio)
             ]
 
-    def _search_size(self, micro_batch: int) -> list[_SearchPoint]:
+    def _search_size(self, micro_batch_size: int) -> list[_SearchPoint]:
         """Search all bounds at a micro-batch size with few groups; return the best point."""
-        low_s, high_s = self._find_period_range_s(micro_batch)
+        low_s, high_s = self._find_period_range_s(micro_batch_size)
         if low_s > high_s:
             return []
-        centre = _SearchPoint(0.0, micro_batch, math.sqrt(low_s * high_s))
+        centre = _SearchPoint(0.0, micro_batch_size, math.sqrt(low_s * high_s))
         return self._search_near(self._few, centre, high_s / low_s)
 
-    def _find_period_range_s(self, micro_batch: int) -> tuple[float, float]:
+    def _find_period_range_s(self, micro_batch_size: int) -> tuple[float, float]:
         """Return the least possible period and the longest of a better step, in seconds."""
-        model_s = self._cost_model.work(micro_batch).total_s
-        micro_batches = self._scores.micro_batches(micro_batch)
+        model_s = self._cost_model.work(micro_batch_size).total_s
+        micro_batches = self._scores.micro_batches(micro_batch_size)
         speeds = [kind.speed for kind in self._cost_model.cluster.kinds]
         low_s = model_s / sum(speeds)
         high_s = model_s / min(speeds)
@@ -123,19 +123,23 @@ class PeriodSearch:
         self, graph: SearchGraph, centre: _SearchPoint, bound_ratio: float
     ) -> list[_SearchPoint]:
         """Search with bounds around a point; return the best point, if any."""
-        _, micro_batch, bound_s = centre
-        low_s, high_s = self._find_period_range_s(micro_batch)
+        _, micro_batch_size, bound_s = centre
+        low_s, high_s = self._find_period_range_s(micro_batch_size)
         low_s = max(low_s, bound_s / bound_ratio)
         high_s = min(high_s, bound_s * bound_ratio)
         if low_s > high_s:
             return []
         bounds_s = _space_bounds(low_s, high_s * 1.001)
-        if self._scores.micro_batches(micro_batch) == 1:
+        if self._scores.micro_batches(micro_batch_size) == 1:
             bounds_s = bounds_s[-1:]
-        shapes = BoundedSearch(self._cost_model, graph, micro_batch, self._ends).search(bounds_s)
-        self._scores.offer_all((shape, micro_batch) for _, shape in shapes)
+        shapes = BoundedSearch(self._cost_model, graph, micro_batch_size, self._ends).search(
+            bounds_s
+        )
+        self._scores.offer_all((shape, micro_batch_size) for _, shape in shapes)
         points = [
-            _SearchPoint(self._scores.least_bound(shape, micro_batch), micro_batch, found_bound)
+            _SearchPoint(
+                self._scores.least_bound(shape, micro_batch_size), micro_batch_size, found_bound
+            )
             for found_bound, shape in shapes
         ]
         return [min(points)] if points else []
@@ -152,16 +156,16 @@ class BoundedSearch:
     Args:
         cost_model: The costs.
         graph: The groups that stages can have.
-        micro_batch: Samples of a micro-batch.
+        micro_batch_size: Samples of a micro-batch.
         ends: The states before which a stage may end, rising.
     """
 
     def __init__(
-        self, cost_model: CostModel, graph: SearchGraph, micro_batch: int, ends: Sequence[int]
+        self, cost_model: CostModel, graph: SearchGraph, micro_batch_size: int, ends: Sequence[int]
     ) -> None:
         self._cost_model = cost_model
-        self._micro_batch = micro_batch
-        self._costs = CostArrays(cost_model, graph, micro_batch, ends)
+        self._micro_batch_size = micro_batch_size
+        self._costs = CostArrays(cost_model, graph, micro_batch_size, ends)
 
     def search(self, bounds: Floats) -> list[BoundedShape]:
         """Return the bounds that allow a pipeline, with the shapes of the shortest paths."""
@@ -195,19 +199,19 @@ class BoundedSearch:
             in_flight = stage_in_flight(
                 "1f1b-deep", index, len(shape.ends), self._costs.micro_batches
             )
-            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch)
+            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch_size)
             if stage.must_recompute(in_flight) is not False:
                 return False
         return True
 
     def _waits_for_round_trips(self, shape: Shape, bound_s: float) -> bool:
         """Return whether round trips under ``1f1b`` take longer than a bound."""
-        send_s = compute_messages(self._cost_model, shape, self._micro_batch).send_s
+        send_s = compute_messages(self._cost_model, shape, self._micro_batch_size).send_s
         excess_s = 0.0
         for (start, end, group), message_s in zip(
             reversed(shape.spans), reversed(send_s), strict=True
         ):
-            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch)
+            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch_size)
             excess_s = (
                 max(excess_s + 2.0 * message_s, 0.0) + stage.forward_s + stage.backward_s - bound_s
             )

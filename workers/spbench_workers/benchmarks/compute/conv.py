@@ -17,7 +17,7 @@ from spbench_workers.exact_numbers import (
     choose_spread,
     fill_uniform,
     insert_wide,
-    largest_convolved,
+    largest_convolved_sum,
     shows_tf32,
     whole_numbers,
 )
@@ -26,7 +26,7 @@ from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
 """Exact results are whole numbers, so a wrong one is off by at least 1. Fast algorithms (Winograd)
-multiply by fractions; their rounding stays below this tolerance (see `largest_convolved`)."""
+multiply by fractions; their rounding stays below this tolerance (see `largest_convolved_sum`)."""
 MAX_COMPARED_FLOP = 2e10
 """The most floating-point operations of a convolution for which every value is compared, in some
 seconds of a core. Larger convolutions are compared by rows (Freivalds)."""
@@ -67,7 +67,8 @@ class Convolution:
 
 def run(context: Context, *, max_compared_flop: float = MAX_COMPARED_FLOP) -> None:
     """Run the case."""
-    # torch warns that even kernels need one more row of padding, for which it copies the images.
+    # torch warns that it copies the images to pad them for an even kernel. A user's convolution
+    # makes this copy too, so it is part of the measured time.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
     with (
         torch.no_grad(),
@@ -164,13 +165,13 @@ def draw_factors(
     """
     kernel_size = convolution.kernels.shape[-1]
     images = convolution.images
-    max_exact = largest_convolved(
+    max_exact_sum = largest_convolved_sum(
         images.dtype, (kernel_size, kernel_size), gpu=is_gpu(images.device), tf32=tf32
     )
-    has_wide_values = shows_tf32(max_exact)
-    spread = choose_spread(convolution.terms, max_exact, wide=has_wide_values)
-    pixels = whole_numbers(tuple(images.shape), spread, seeds[0])
-    kernels = whole_numbers(tuple(convolution.kernels.shape), spread, seeds[1])
+    has_wide_values = shows_tf32(max_exact_sum)
+    distribution = choose_spread(convolution.terms, max_exact_sum, wide=has_wide_values)
+    pixels = whole_numbers(tuple(images.shape), distribution, seeds[0])
+    kernels = whole_numbers(tuple(convolution.kernels.shape), distribution, seeds[1])
     if has_wide_values:
         insert_wide(pixels[:, :, ::kernel_size, ::kernel_size], 1, seeds[-1])
     return pixels, kernels

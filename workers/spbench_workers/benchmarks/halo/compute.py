@@ -37,7 +37,7 @@ from spbench_workers.exact_numbers import (
     Spread,
     choose_spread,
     insert_wide,
-    largest_convolved,
+    largest_convolved_sum,
     shows_tf32,
     whole_numbers,
 )
@@ -45,7 +45,7 @@ from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
 """Results are whole numbers, so a wrong one is off by at least 1. Fast algorithms (Winograd)
-multiply by fractions; their rounding stays below this tolerance (see `largest_convolved`)."""
+multiply by fractions; their rounding stays below this tolerance (see `largest_convolved_sum`)."""
 MAX_GRADIENTS = 1 << 14
 """The most values of an output channel with a gradient other than zero. Gradients are 1 or -1 and
 inputs at most 128, so the sum of their products stays far below the largest number of fp16."""
@@ -135,7 +135,7 @@ def _make_convolutions(context: Context, tiling: Tiling, device: torch.device) -
     plain = nn.Conv2d(*channels, **conv_kwargs, dtype=torch.float64)
 
     rows, cols = module.kernel_size
-    max_exact = largest_convolved(dtype, (rows, cols), gpu=is_gpu(device))
+    max_exact = largest_convolved_sum(dtype, (rows, cols), gpu=is_gpu(device))
     has_wide_values = shows_tf32(max_exact)
     spread = choose_spread(_count_terms(module), max_exact, wide=has_wide_values)
     _set_parameters(context, module, plain, spread, wide=has_wide_values)

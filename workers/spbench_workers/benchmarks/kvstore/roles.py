@@ -171,13 +171,16 @@ class Roles:
 
 
 def assign_roles(
-    store: StoreKind, devices: int, num_workers: int | None = None, num_servers: int | None = None
+    store: StoreKind,
+    devices_per_worker: int,
+    num_workers: int | None = None,
+    num_servers: int | None = None,
 ) -> Roles:
     """Return the roles of the ranks of a store.
 
     Args:
         store: The kind of store.
-        devices: Devices of one worker.
+        devices_per_worker: Devices of one worker.
         num_workers: Workers; None means 1. Only a dist store may have several.
         num_servers: Servers; None means one per worker in a dist store, and none in others.
 
@@ -191,14 +194,14 @@ def assign_roles(
         servers = workers if num_servers is None else num_servers
         if servers < 1:
             raise ParamError("num_servers", f"{store.name} needs a server, not {servers}")
-        return Roles(workers, devices, servers)
+        return Roles(workers, devices_per_worker, servers)
     if workers != 1:
         raise ParamError(
             "num_workers", f"{store.name} has one worker, not {workers}: raise gpus instead"
         )
     if num_servers:
         raise ParamError("num_servers", f"{store.name} has no servers, not {num_servers}")
-    return Roles(1, devices, 0)
+    return Roles(1, devices_per_worker, 0)
 
 
 def count_ranks(
@@ -217,7 +220,7 @@ def count_ranks(
     except ValueError as error:
         raise ParamError("kv_store", f"kv_store: {error}") from None
     try:
-        devices = parse_devices(gpus)
+        worker_devices = parse_devices(gpus)
     except ValueError as error:
         raise ParamError("gpus", f"gpus: {error}") from None
-    return assign_roles(store, len(devices), num_workers, num_servers).size
+    return assign_roles(store, len(worker_devices), num_workers, num_servers).size

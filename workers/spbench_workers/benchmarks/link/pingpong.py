@@ -37,8 +37,10 @@ class PingPong:
         pairs: The number of pairs with this rank.
 
     Attributes:
-        slowest_ms: Time of the largest message's round trip by iteration, the slowest of the pairs.
-        one_way: Median one-way seconds by ``(peer, bytes)`` of the pairs that this rank leads.
+        slowest_trip_ms: Time of the largest message's round trip by iteration, the slowest
+            of the pairs.
+        one_way_s_by_peer_and_size: Median one-way seconds by ``(peer, bytes)`` of the pairs that
+            this rank leads.
         difference: The first wrong echo.
     """
 
@@ -51,8 +53,8 @@ class PingPong:
         self._iterations: int = params.iterations
         self._done = 0
         self._total = pairs * len(self._sizes) * self._iterations
-        self.slowest_ms = array("d", bytes(8 * self._iterations))
-        self.one_way: dict[tuple[int, int], float] = {}
+        self.slowest_trip_ms = array("d", bytes(8 * self._iterations))
+        self.one_way_s_by_peer_and_size: dict[tuple[int, int], float] = {}
         self.difference = WorstError(keeps_first=True)
 
     def measure_peer(self, peer: int) -> None:
@@ -65,11 +67,11 @@ class PingPong:
             self._check(pair, "after")
             pair.free()
             if other.leads:
-                self.one_way[peer, count] = median(trip_seconds) / 2.0
+                self.one_way_s_by_peer_and_size[peer, count] = median(trip_seconds) / 2.0
             if count == self._sizes[-1]:
-                pairs = zip(self.slowest_ms, trip_seconds, strict=True)
+                pairs = zip(self.slowest_trip_ms, trip_seconds, strict=True)
                 slowest_ms = [max(old, 1000.0 * new) for old, new in pairs]
-                self.slowest_ms = array("d", slowest_ms)
+                self.slowest_trip_ms = array("d", slowest_ms)
 
     def _time(self, pair: Trips) -> array[float]:
         """Return the seconds of one round trip, iteration by iteration."""
@@ -159,10 +161,10 @@ def _run(context: Context, messages: Messages) -> None:
         if peer is not None and world.rank < peer:
             _report_pair(context, pingpong, peer, hosts)
 
-    for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
-        context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
+    for first in range(0, len(pingpong.slowest_trip_ms), MAX_BATCH):
+        context.samples("time_ms", pingpong.slowest_trip_ms[first : first + MAX_BATCH])
     context.check_worst("echo", pingpong.difference)
-    _report_slowest(context, pingpong.one_way)
+    _report_slowest(context, pingpong.one_way_s_by_peer_and_size)
 
     sleep_at_barrier(world.comm)
     if world.rank == 0:
@@ -182,7 +184,7 @@ def _find_peer(rank: int, pairs: list[tuple[int, int]]) -> int | None:
 def _report_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
     rank = context.world.rank
     for count in context.read_params(PingpongParams).sizes:
-        one_way_seconds = pingpong.one_way[peer, count]
+        one_way_seconds = pingpong.one_way_s_by_peer_and_size[peer, count]
         labels: dict[str, Any] = {"source": rank, "target": peer, "bytes": count}
         labels |= {"host_a": hosts[rank], "host_b": hosts[peer]}
         context.metric("latency_us", one_way_seconds * 1e6, **labels)

@@ -34,7 +34,8 @@ class NoCommunicator:
 def serve() -> None:
     """Run only the job's first case, because MPI can start once per launch."""
     channel = connect_or_exit()
-    set_private_folder(os.environ)  # for the program's MPI
+    # The program inherits the variables, which its MPI reads as it starts.
+    set_private_folder(os.environ)
     try:
         world = read_launched_world(os.environ)
         start_reporting(channel, world, {"mpi": None, "mpi4py": None})

@@ -61,13 +61,12 @@ class _Reader:
         self._zip = dict(draft.zip)
 
     def read(self) -> DraftResult:
-        fields = self._fields
-        before = fields.draft
+        initial_draft = self._fields.draft
         self._assign_parameters(self._read_swept_together())
         draft = replace(
-            before,
-            name=self._read_if_changed(fields.name_field, before.name),
-            repeat=self._read_if_changed(fields.repeat_field, before.repeat)
+            initial_draft,
+            name=self._read_if_changed(self._fields.name_field, initial_draft.name),
+            repeat=self._read_if_changed(self._fields.repeat_field, initial_draft.repeat)
             if self._text("repeat")
             else 1,
             np=self._params.pop(_NP, None),

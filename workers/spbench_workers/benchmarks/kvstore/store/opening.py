@@ -153,10 +153,11 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
     window = open_window(context, case, ranks.worker, device)
     if window is None:
         pinned = device.type == "cuda"
-        arenas = (Arena(case.elements, pinned=pinned), Arena(case.elements, pinned=pinned))
+        gradients = Arena(case.elements, pinned=pinned)
+        values = Arena(case.elements, pinned=pinned)
     else:
-        arenas = open_shared_arenas(case, window, ranks.worker.rank)
-    memory = StoreMemory(*arenas, device)
+        gradients, values = open_shared_arenas(case, window, ranks.worker.rank)
+    memory = StoreMemory(gradients, values, device)
     store = _open_device_store(params, case, ranks, memory, window)
     if is_gpu(device) and params.algorithm != "nccl":
         store = StagedStore(store, memory, asynchronous=case.store.asynchronous)
