@@ -26,7 +26,7 @@ LAYOUTS: dict[str, Any] = {
     "members": (2, {"members": 2}),
     "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2, "micro_batches": 2}),
 }
-EVERY = "stages", "tiles", "members", "tiles and a stage"
+EVERY = "stages", "tiles"
 """Layouts in all runs of the tests, with the networks in `OFTEN`."""
 EVERYTHING = "stages", "tiles"
 """Layouts in which long tests train all networks."""

@@ -59,6 +59,7 @@ def test_networks_are_still_listed(tree):
     assert "resnet" in process.stdout
 
 
+@pytest.mark.long
 def test_all_other_smoke_cases_pass(tree, tmp_path):
     suite = tree / "suites/smoke.yaml"
     lines = suite.read_text().splitlines(keepends=True)
