@@ -100,26 +100,29 @@ class RankComparison:
     def compare(self, times: Mapping[int, RankTime]) -> RankRatios:
         """Compare ranks; a rank has no ratio if no other rank does the same work."""
         has_waits = self._has_waits(times)
-        typical_times: dict[int, TypicalTime] = {}
-        ratios: dict[int, float] = {}
-        compared: dict[int, float] = {}
+        typical_time_by_work: dict[int, TypicalTime] = {}
+        ratio_by_rank: dict[int, float] = {}
+        compared_ms_by_rank: dict[int, float] = {}
         for work, ranks in self._group_by_work(times).items():
             if len(ranks) < 2:
                 continue
             totals_ms = [times[rank].total for rank in ranks]
             active_ms = [active for rank in ranks if (active := times[rank].active) is not None]
             compared_ms = active_ms if has_waits else totals_ms
-            shortest_wait = max(0.0, min(map(sub, totals_ms, compared_ms)))
-            typical = TypicalTime(lower_median(compared_ms), shortest_wait)
-            typical_times[work] = typical
-            compared |= {
-                rank: rank_ms + shortest_wait
+            shortest_wait_ms = max(0.0, min(map(sub, totals_ms, compared_ms)))
+            typical = TypicalTime(lower_median(compared_ms), shortest_wait_ms)
+            typical_time_by_work[work] = typical
+            compared_ms_by_rank |= {
+                rank: rank_ms + shortest_wait_ms
                 for rank, rank_ms in zip(ranks, compared_ms, strict=True)
             }
-            typical_total = typical.active + shortest_wait
-            if typical_total > 0:
-                ratios |= {rank: clamp_to_floats(compared[rank] / typical_total) for rank in ranks}
-        return RankRatios(typical_times, ratios, compared)
+            typical_total_ms = typical.active + shortest_wait_ms
+            if typical_total_ms > 0:
+                ratio_by_rank |= {
+                    rank: clamp_to_floats(compared_ms_by_rank[rank] / typical_total_ms)
+                    for rank in ranks
+                }
+        return RankRatios(typical_time_by_work, ratio_by_rank, compared_ms_by_rank)
 
     def find_comparable(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:
         """Return, for each rank, the ranks that do the same work, including itself."""

@@ -230,13 +230,15 @@ def _describe_nothing_slow(
         interrupted: A clause on a rank that is slow only on average; empty without one.
     """
     worst = max(compared, key=lambda slow: slow.ratio)
-    measured = {case.identity.measures for case in cases}
+    measured_kinds = {case.identity.measures for case in cases}
     by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
     chance = ", which is chance among so many" if by_chance else ""
     limit = NOTABLE_LINK if worst.message else NOTABLE_RANK
     threshold = f"; named from {limit:g}x on" if worst.few else ""
     kinds = [
-        description for measures, description in _COMPARED_CASES.items() if measures in measured
+        description
+        for measures, description in _COMPARED_CASES.items()
+        if measures in measured_kinds
     ]
     return (
         f"nothing is slow: of {_describe_extent(cases)}, the slowest takes "

@@ -210,7 +210,7 @@ def find_stragglers(case: CaseState) -> list[Straggler]:
         for rank in case.measured.ranks
     }
     throughout = any(len(span) == len(blocks) for span in span_by_rank.values())
-    skews = case.compute_rank_skews() if throughout else {}
+    skew_by_rank = case.compute_rank_skews() if throughout else {}
     slow_ranks = []
     for rank, span in span_by_rank.items():
         seconds = sum(_sum_seconds(case, rank, block) for block in blocks[span.start : span.stop])
@@ -219,12 +219,12 @@ def find_stragglers(case: CaseState) -> list[Straggler]:
         block_ratios = [ratios_by_block[index].get(rank) for index in span]
         ratio = median(ratio for ratio in block_ratios if ratio is not None)
         if len(span) == len(blocks):
-            ratio = skews.get(rank, ratio)  # the value that views show
+            ratio = skew_by_rank.get(rank, ratio)  # the value that views show
         since = _compute_start(case, rank, blocks[span.start])
         host = case.measured.ranks[rank].host
         slow_ranks.append(Straggler(rank, host, ratio, seconds, since, are_causes))
-    hosts = {rank: state.host for rank, state in case.measured.ranks.items()}
-    return join_hosts(slow_ranks, hosts)
+    host_by_rank = {rank: state.host for rank, state in case.measured.ranks.items()}
+    return join_hosts(slow_ranks, host_by_rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +249,9 @@ def _split_blocks(case: CaseState) -> Iterator[_Block]:
     for repeat, iterations in sorted(iterations_by_repeat.items()):
         num_blocks = max(1, round(iterations / block_length)) if iterations else 0
         for index in range(num_blocks):
-            first = index * iterations // num_blocks
-            end = (index + 1) * iterations // num_blocks
-            yield _Block(repeat, first, end)
+            first_iteration = index * iterations // num_blocks
+            end_iteration = (index + 1) * iterations // num_blocks
+            yield _Block(repeat, first_iteration, end_iteration)
 
 
 def _compute_block_medians(

@@ -86,9 +86,9 @@ def _find_cuts(
     chance = _estimate_chance_of_step(size, ranks, rng)
     if chance > LEVEL:
         return []
-    before = _find_cuts(values, first, first + index, rng)
-    after = _find_cuts(values, first + index, end, rng)
-    return [*before, (first + index, chance), *after]
+    cuts_before = _find_cuts(values, first, first + index, rng)
+    cuts_after = _find_cuts(values, first + index, end, rng)
+    return [*cuts_before, (first + index, chance), *cuts_after]
 
 
 def _estimate_chance_of_step(size: float, ranks: Sequence[float], rng: Random) -> float:
@@ -111,17 +111,19 @@ def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
     The size is the difference of the mean ranks before and after, in standard deviations.
     """
     rank_sums = [0.0, *accumulate(ranks)]
-    spread = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
+    rank_stdev = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
     largest_step = (0, 0.0)
     for first, end in _list_windows(len(ranks)):
         for index in range(first + MIN_RUNS, end - MIN_RUNS + 1):
-            before = index - first
-            after = end - index
-            mean_before = (rank_sums[index] - rank_sums[first]) / before
-            mean_after = (rank_sums[end] - rank_sums[index]) / after
-            size = abs(mean_before - mean_after) / (spread * math.sqrt(1 / before + 1 / after))
-            if size > largest_step[1]:
-                largest_step = index, size
+            num_before = index - first
+            num_after = end - index
+            mean_before = (rank_sums[index] - rank_sums[first]) / num_before
+            mean_after = (rank_sums[end] - rank_sums[index]) / num_after
+            size_in_stdevs = abs(mean_before - mean_after) / (
+                rank_stdev * math.sqrt(1 / num_before + 1 / num_after)
+            )
+            if size_in_stdevs > largest_step[1]:
+                largest_step = index, size_in_stdevs
     return largest_step
 
 
@@ -146,6 +148,6 @@ def _list_windows(n: int) -> tuple[tuple[int, int], ...]:
 def _compute_ranks(values: Sequence[float]) -> list[float]:
     """Return the ranks of the values from 1; equal values get their mean rank."""
     ordered = sorted(values)
-    first_ranks = {value: rank for rank, value in reversed([*enumerate(ordered, 1)])}
-    last_ranks = {value: rank for rank, value in enumerate(ordered, 1)}
-    return [(first_ranks[value] + last_ranks[value]) / 2 for value in values]
+    first_rank_by_value = {value: rank for rank, value in reversed([*enumerate(ordered, 1)])}
+    last_rank_by_value = {value: rank for rank, value in enumerate(ordered, 1)}
+    return [(first_rank_by_value[value] + last_rank_by_value[value]) / 2 for value in values]

@@ -59,8 +59,8 @@ def estimate_difference(
     """
     ratio = median(b) / median(a)
     chance = rank_test(a, b)
-    outside = count_outside_interval(len(a), len(b), LEVEL)
-    if outside is None:
+    num_outside = count_outside_interval(len(a), len(b), LEVEL)
+    if num_outside is None:
         return Difference(ratio, None, None, chance)
 
     log_times_a = [math.log(x) for x in a]
@@ -68,11 +68,11 @@ def estimate_difference(
     log_ratios = sorted([y - x for x in log_times_a for y in log_times_b])
     log_ratio = math.log(ratio)
     num_past, half_width = _past_half_width(tuple(map(tuple, past_launches)))
-    low = min(log_ratios[outside], log_ratio - half_width)
-    high = max(log_ratios[-1 - outside], log_ratio + half_width)
+    low_log = min(log_ratios[num_outside], log_ratio - half_width)
+    high_log = max(log_ratios[-1 - num_outside], log_ratio + half_width)
     if num_past:
         chance = max(chance, math.erfc(abs(log_ratio) / half_width * 1.96 / math.sqrt(2)))
-    return Difference(ratio, math.exp(low), math.exp(high), chance, num_past)
+    return Difference(ratio, math.exp(low_log), math.exp(high_log), chance, num_past)
 
 
 def combine_chances(first: float, second: float) -> float:
@@ -98,9 +98,9 @@ def _compute_half_width(run_medians: Sequence[float]) -> float:
     The spread is the median distance from the median, scaled to a standard deviation, so that one
     slow run in thirty does not count. The last factor approximates Student's t for few runs.
     """
-    logs = [math.log(run) for run in run_medians]
-    middle = median(logs)
-    deviation = 1.4826 * median(abs(log - middle) for log in logs)
+    log_medians = [math.log(run) for run in run_medians]
+    middle = median(log_medians)
+    deviation = 1.4826 * median(abs(log - middle) for log in log_medians)
     return max(1.96 * math.sqrt(2) * deviation * (1 + 1.7 / (len(run_medians) - 1)), 1e-12)
 
 
@@ -134,13 +134,13 @@ def count_outside_interval(a: int, b: int, level: float) -> int | None:
     """
     num_orders = math.comb(a + b, a)
     orders_so_far = 0
-    outside = None
+    num_outside = None
     for u, count in enumerate(count_orders(a, b)):
         orders_so_far += count
         if 2.0 * orders_so_far / num_orders > level:
             break
-        outside = u
-    return outside
+        num_outside = u
+    return num_outside
 
 
 @lru_cache(maxsize=256)

@@ -38,13 +38,13 @@ def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key,
     if len(values) < MIN_ESD_VALUES:
         return {}
     middle = median(values.values())
-    ordered = sorted(value - middle for value in values.values())
-    num_kept = _count_not_too_large(ordered, chance)
-    if num_kept == len(ordered):
+    ordered_distances = sorted(value - middle for value in values.values())
+    num_kept = _count_not_too_large(ordered_distances, chance)
+    if num_kept == len(ordered_distances):
         return {}
-    threshold = ordered[num_kept]
-    distances = {key: value - middle for key, value in values.items()}
-    return {key: distance for key, distance in distances.items() if distance >= threshold}
+    threshold = ordered_distances[num_kept]
+    distance_by_key = {key: value - middle for key, value in values.items()}
+    return {key: distance for key, distance in distance_by_key.items() if distance >= threshold}
 
 
 def _count_not_too_large(ordered: list[float], chance: float) -> int:

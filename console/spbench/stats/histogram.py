@@ -60,8 +60,10 @@ def find_axis_end(samples: SortedSamples) -> float:
     axis_end = samples.largest
     if n >= MANY_SAMPLES:
         axis_end = min(samples.percentile(DRAWN_SHARE), axis_end)
-    quartile = samples.percentile(0.75)
-    spread = max(quartile - samples.percentile(0.25), MIN_SPREAD * abs(quartile))
-    fence = quartile + FENCE * spread
-    far_out = n - samples.count_below(fence)
-    return min(fence, axis_end) if far_out <= max(1.0, MAX_FAR_OUT_SHARE * n) else axis_end
+    upper_quartile = samples.percentile(0.75)
+    quartile_range = max(
+        upper_quartile - samples.percentile(0.25), MIN_SPREAD * abs(upper_quartile)
+    )
+    fence = upper_quartile + FENCE * quartile_range
+    num_far_out = n - samples.count_below(fence)
+    return min(fence, axis_end) if num_far_out <= max(1.0, MAX_FAR_OUT_SHARE * n) else axis_end

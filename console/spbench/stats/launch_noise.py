@@ -62,21 +62,25 @@ def estimate_noise(
         fastest: The fastest iteration of each launch of the first run, if known. Those of the
             other runs are assumed to differ as much as their medians.
     """
-    logs = [[math.log(launch) for launch in run] for run in runs]
-    residuals = [residual for run in logs if len(run) > 1 for residual in _compute_residuals(run)]
-    medians = [median(run) for run in logs]
+    log_runs = [[math.log(launch) for launch in run] for run in runs]
+    residuals = [
+        residual for run in log_runs if len(run) > 1 for residual in _compute_residuals(run)
+    ]
+    log_medians = [median(run) for run in log_runs]
     if residuals:
-        levels = _remove_launch_noise(medians, logs, residuals)
-        first_fastest: list[float] = []
-        if fastest and len(logs[0]) > 1:
-            first_fastest = _compute_residuals([math.log(time) for time in fastest])
+        log_levels = _remove_launch_noise(log_medians, log_runs, residuals)
+        fastest_residuals: list[float] = []
+        if fastest and len(log_runs[0]) > 1:
+            fastest_residuals = _compute_residuals([math.log(time) for time in fastest])
         return Noise(
-            tuple(levels), tuple(residuals), (*first_fastest, *residuals[len(first_fastest) :])
+            tuple(log_levels),
+            tuple(residuals),
+            (*fastest_residuals, *residuals[len(fastest_residuals) :]),
         )
-    if len(medians) < 2:
+    if len(log_medians) < 2:
         return None
-    between = tuple(_compute_residuals(medians))
-    return Noise((median(medians),), between, between)
+    run_residuals = tuple(_compute_residuals(log_medians))
+    return Noise((median(log_medians),), run_residuals, run_residuals)
 
 
 def _compute_residuals(logs: Sequence[float]) -> list[float]:

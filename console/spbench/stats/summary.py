@@ -55,13 +55,13 @@ def percentile(ordered: SortedValues, fraction: float) -> float:
     (Hyndman and Fan 1996, definition 7).
     """
     position = fraction * (len(ordered) - 1)
-    low = math.floor(position)
-    high = min(low + 1, len(ordered) - 1)
-    fraction_between = position - low
-    step = ordered[high] - ordered[low]
+    low_index = math.floor(position)
+    high_index = min(low_index + 1, len(ordered) - 1)
+    fraction_between = position - low_index
+    step = ordered[high_index] - ordered[low_index]
     if math.isinf(step):  # the difference of two huge values with opposite signs overflows
-        return ordered[low] * (1 - fraction_between) + ordered[high] * fraction_between
-    return ordered[low] + step * fraction_between
+        return ordered[low_index] * (1 - fraction_between) + ordered[high_index] * fraction_between
+    return ordered[low_index] + step * fraction_between
 
 
 def median(values: Iterable[float]) -> float:
@@ -87,10 +87,10 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     ordered = sorted(values)
     n = len(ordered)
     orders_below = 0
-    outside = 0
-    while (orders_below := orders_below + math.comb(n, outside)) * 40 <= 2**n:
-        outside += 1
-    return (ordered[outside - 1], ordered[n - outside]) if outside else None
+    num_outside = 0
+    while (orders_below := orders_below + math.comb(n, num_outside)) * 40 <= 2**n:
+        num_outside += 1
+    return (ordered[num_outside - 1], ordered[n - num_outside]) if num_outside else None
 
 
 def lower_median(values: Iterable[float]) -> float:

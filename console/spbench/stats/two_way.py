@@ -45,15 +45,17 @@ def decompose_pairs(values: Mapping[EndPair, float]) -> PairEffects | None:
     min_partners = min(map(len, deviations_by_end.values()))
     if min_partners < 3 or min_partners * MAX_OTHERS_PER_PARTNER < len(deviations_by_end) - 1:
         return None
-    effects = dict.fromkeys(deviations_by_end, 0.0)
+    effect_by_end = dict.fromkeys(deviations_by_end, 0.0)
     # With few ends, the first pass attributes part of the partners' effects to an end. A second
     # pass corrects that.
     for _ in range(1 if len(deviations_by_end) >= _MANY_ENDS else 2):
         median_by_end = {
-            end: median([deviation - effects[partner] for partner, deviation in deviations])
+            end: median([deviation - effect_by_end[partner] for partner, deviation in deviations])
             for end, deviations in deviations_by_end.items()
         }
         offset = median(median_by_end.values())
-        effects = {end: end_median - offset for end, end_median in median_by_end.items()}
-    residuals = {(a, b): value - effects[a] - effects[b] for (a, b), value in values.items()}
-    return PairEffects(effects, residuals)
+        effect_by_end = {end: end_median - offset for end, end_median in median_by_end.items()}
+    residual_by_pair = {
+        (a, b): value - effect_by_end[a] - effect_by_end[b] for (a, b), value in values.items()
+    }
+    return PairEffects(effect_by_end, residual_by_pair)

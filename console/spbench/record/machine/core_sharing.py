@@ -35,15 +35,21 @@ def describe_sharing(job: JobState) -> str | None:
 def summarize_sharing(state: RunState) -> str | None:
     """Return one message on shared cores over all jobs of a run; None without sharing."""
     jobs = [job for job in state.jobs.values() if shares_cores(job)]
-    numbers = {job.number for job in jobs}
-    ran = [case for case in state.cases.values() if case.measured.jobs]
-    affected = [case.id for case in ran if numbers & set(case.measured.jobs.values())]
-    if not affected:
+    job_numbers = {job.number for job in jobs}
+    launched_cases = [case for case in state.cases.values() if case.measured.jobs]
+    affected_ids = [
+        case.id for case in launched_cases if job_numbers & set(case.measured.jobs.values())
+    ]
+    if not affected_ids:
         return None
     largest = max(jobs, key=lambda job: job.np)
     up_to = "up to " if len({job.np for job in jobs}) > 1 else ""
-    cases = "" if len(affected) == len(ran) else f" {format_case_count(affected, len(ran))}"
-    return f"{up_to}{_describe_ranks_and_cores(largest)}{cases}: {_EFFECT}"
+    cases_text = (
+        ""
+        if len(affected_ids) == len(launched_cases)
+        else f" {format_case_count(affected_ids, len(launched_cases))}"
+    )
+    return f"{up_to}{_describe_ranks_and_cores(largest)}{cases_text}: {_EFFECT}"
 
 
 def _describe_ranks_and_cores(job: JobState) -> str | None:
@@ -84,11 +90,11 @@ def _find_crowded_hosts(job: JobState) -> dict[str, _CoreLoad]:
     for facts in job.ranks.values():
         if facts.cpus:
             ranks_by_cpus[facts.host][facts.cpus] += 1
-    crowded = {}
+    load_by_crowded_host: dict[str, _CoreLoad] = {}
     for host, ranks in ranks_by_cpus.items():
         host_load = _CoreLoad(ranks.total(), len({cpu for cpus in ranks for cpu in cpus}))
         shared_loads = [_CoreLoad(count, len(cpus)) for cpus, count in ranks.items()]
         highest = max([host_load, *shared_loads], key=lambda load: load.ranks_per_core)
         if highest.ranks > highest.cores:
-            crowded[host] = highest
-    return crowded
+            load_by_crowded_host[host] = highest
+    return load_by_crowded_host

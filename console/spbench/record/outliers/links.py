@@ -105,26 +105,26 @@ def _read_times(
     The time of a message is its latency, or follows from its bandwidth. If a case has both, they
     are the same. The mean is over repeats.
     """
-    hosts: dict[int, str] = {}
-    log_times: dict[int, dict[RankPair, list[float]]] = {}
+    host_by_rank: dict[int, str] = {}
+    logs_by_size: dict[int, dict[RankPair, list[float]]] = {}
     for row in case.measured.labelled:
         name = row["name"]
         if name not in ("latency_us", "bandwidth_gb_s") or not is_link(row):
             continue
         source = row["source"]
         target = row["target"]
-        hosts[source] = row["host_a"]
-        hosts[target] = row["host_b"]
+        host_by_rank[source] = row["host_a"]
+        host_by_rank[target] = row["host_b"]
         message_bytes = row["bytes"]
         value = row["value"]
         microseconds = value if name == "latency_us" else message_bytes / (value * 1e3)
-        by_pair = log_times.setdefault(message_bytes, {})
-        by_pair.setdefault((source, target), []).append(math.log(microseconds))
-    means = {
-        message_bytes: {pair: sum(logs) / len(logs) for pair, logs in by_pair.items()}
-        for message_bytes, by_pair in log_times.items()
+        logs_by_pair = logs_by_size.setdefault(message_bytes, {})
+        logs_by_pair.setdefault((source, target), []).append(math.log(microseconds))
+    mean_logs_by_size = {
+        message_bytes: {pair: sum(logs) / len(logs) for pair, logs in logs_by_pair.items()}
+        for message_bytes, logs_by_pair in logs_by_size.items()
     }
-    return hosts, means
+    return host_by_rank, mean_logs_by_size
 
 
 def _make_populations(link_times: _LinkTimes) -> Iterator[Population]:
@@ -168,12 +168,14 @@ def _describe_links(link_times: _LinkTimes, slow: Mapping[RankPair, float]) -> I
     """Yield the slowest link of each pair of hosts, or ranks with many slow links."""
     slow_ranks = _find_slow_ranks(link_times, slow)
     yield from _describe_ends(link_times, slow_ranks)
-    worst: dict[HostPair, RankPair] = {}
+    slowest_pair_by_hosts: dict[HostPair, RankPair] = {}
     for pair, ratio in slow.items():
         hosts = link_times.hosts[pair[0]], link_times.hosts[pair[1]]
-        if not slow_ranks.keys() & pair and (hosts not in worst or ratio > slow[worst[hosts]]):
-            worst[hosts] = pair
-    for (host, other_host), pair in worst.items():
+        if not slow_ranks.keys() & pair and (
+            hosts not in slowest_pair_by_hosts or ratio > slow[slowest_pair_by_hosts[hosts]]
+        ):
+            slowest_pair_by_hosts[hosts] = pair
+    for (host, other_host), pair in slowest_pair_by_hosts.items():
         source, target = pair
         name = f"link from rank {source} on {host} to rank {target} on {other_host}"
         comparison = f"as expected from its ends {link_times.description}"

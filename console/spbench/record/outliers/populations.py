@@ -67,16 +67,18 @@ def find_outliers(populations: Sequence[Population]) -> list[Outlier]:
     The populations share `FALSE_ALARM_PROBABILITY` (Bonferroni), so that more tests do not lead to
     more false alarms.
     """
-    worst: dict[Hashable, Outlier] = {}
+    worst_by_key: dict[Hashable, Outlier] = {}
     for population in populations:
         probability = FALSE_ALARM_PROBABILITY / len(populations)
-        excess = find_large_outliers(population.times, probability)
-        ratios = {key: math.exp(log_ratio) for key, log_ratio in excess.items()}
-        notable = {key: ratio for key, ratio in ratios.items() if ratio >= MIN_RATIO}
-        for outlier in population.describe(notable):
-            if outlier.key not in worst or worst[outlier.key].ratio < outlier.ratio:
-                worst[outlier.key] = outlier
-    return sorted(worst.values(), key=lambda outlier: -outlier.ratio)
+        log_ratio_by_key = find_large_outliers(population.times, probability)
+        ratio_by_key = {key: math.exp(log_ratio) for key, log_ratio in log_ratio_by_key.items()}
+        notable_ratio_by_key = {
+            key: ratio for key, ratio in ratio_by_key.items() if ratio >= MIN_RATIO
+        }
+        for outlier in population.describe(notable_ratio_by_key):
+            if outlier.key not in worst_by_key or worst_by_key[outlier.key].ratio < outlier.ratio:
+                worst_by_key[outlier.key] = outlier
+    return sorted(worst_by_key.values(), key=lambda outlier: -outlier.ratio)
 
 
 def advise_host(host: str) -> str:

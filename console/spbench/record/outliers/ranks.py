@@ -25,10 +25,10 @@ def make_rank_populations(cases: Sequence[CaseState]) -> list[Population]:
     populations = []
     host_logs: list[dict[str, float]] = []
     for case in cases:
-        medians = case.compute_rank_medians()
-        if not medians or min(medians.values()) <= 0:
+        median_by_rank = case.compute_rank_medians()
+        if not median_by_rank or min(median_by_rank.values()) <= 0:
             continue
-        log_by_rank = {rank: math.log(median) for rank, median in medians.items()}
+        log_by_rank = {rank: math.log(median) for rank, median in median_by_rank.items()}
         logs_by_host = group_by_host(case, log_by_rank)
         log_by_host = {host: lower_median(logs.values()) for host, logs in logs_by_host.items()}
         host_logs.append(log_by_host)
@@ -36,11 +36,11 @@ def make_rank_populations(cases: Sequence[CaseState]) -> list[Population]:
         if len(logs_by_host) < len(log_by_rank):
             populations.append(Population(log_by_rank, partial(_describe_ranks, case)))
     if len(host_logs) > 1 and all(logs.keys() == host_logs[0].keys() for logs in host_logs):
-        mean_logs = {
+        mean_log_by_host = {
             host: sum(logs[host] for logs in host_logs) / len(host_logs) for host in host_logs[0]
         }
         location = f"over {len(host_logs)} cases"
-        populations.append(Population(mean_logs, partial(_describe_hosts, location)))
+        populations.append(Population(mean_log_by_host, partial(_describe_hosts, location)))
     return [population for population in populations if population.testable]
 
 
