@@ -100,10 +100,10 @@ def _check(plan: BatchPlan, path: Path) -> None:
             fields.check_fields("a case", case, CASE)
     except fields.EventError as error:
         raise _damage_error(path, str(error)) from None
-    ranks = {case["id"]: case["np"] for case in plan.cases}
+    np_by_case = {case["id"]: case["np"] for case in plan.cases}
     for job in plan.jobs:
         for id_ in job.cases:
-            if ranks.get(id_) != job.np or id_ not in job.timeouts:
+            if np_by_case.get(id_) != job.np or id_ not in job.timeouts:
                 message = f"job {job.number} has a case {id_!r} that does not fit it"
                 raise _damage_error(path, message)
 

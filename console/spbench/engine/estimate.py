@@ -64,9 +64,10 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     cases = _list_cases(plan.jobs)
     np_by_case = _count_ranks(plan.jobs)
     work_by_case = {case.id: _hash_case_work(plan, case, np_by_case[case.id]) for case in cases}
-    history = _read_history(plan, home, work_by_case.values())
+    history_by_work = _read_history(plan, home, work_by_case.values())
     repeats_by_case = {
-        case.id: _estimate_repeats(case, history.get(work_by_case[case.id])) for case in cases
+        case.id: _estimate_repeats(case, history_by_work.get(work_by_case[case.id]))
+        for case in cases
     }
 
     seconds_by_case: dict[str, float] = defaultdict(float)
@@ -74,14 +75,16 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     launches_by_case: Counter[str] = Counter()
     source_by_case: dict[str, EstimateSource] = {}
     jobs = plan.launch_order
-    concurrent_jobs = _count_concurrent(jobs)
+    num_concurrent_by_group = _count_concurrent(jobs)
     for job in jobs:
-        jobs_at_once = concurrent_jobs[_make_group_key(job)]
-        start_seconds = _estimate_start(plan, job, history.get(work_by_case[job.cases[0].id]))
+        jobs_at_once = num_concurrent_by_group[_make_group_key(job)]
+        start_seconds = _estimate_start(
+            plan, job, history_by_work.get(work_by_case[job.cases[0].id])
+        )
         # a launch starts once for all its cases, and once for jobs that run at the same time
         start_share = start_seconds / len(job.cases) / jobs_at_once
         for case in job.cases:
-            past_durations = history.get(work_by_case[case.id])
+            past_durations = history_by_work.get(work_by_case[case.id])
             repeat_seconds, source = _estimate_repeat(plan, job, case, past_durations)
             source_by_case[case.id] = source
             repeats_in_job = 1 if job.repeat is not None else case.repeat
@@ -97,7 +100,7 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     for case in cases:
         source = source_by_case[case.id]
         seconds = seconds_by_case[case.id] if source is not EstimateSource.UNKNOWN else None
-        if seconds is not None and case.until and work_by_case[case.id] not in history:
+        if seconds is not None and case.until and work_by_case[case.id] not in history_by_work:
             seconds = max(seconds, case.until.max_time)
         estimates[case.id] = CaseEstimate(
             seconds, source, start_seconds_by_case[case.id], launches_by_case[case.id]

@@ -277,8 +277,8 @@ class JobRun:
             return fault
         hosts = [block.host for block in launch.placement]
         program = launch.installed.executable.with_name(helper)
-        reasons = await find_unfit(hosts, find_working_folder(), program)
-        shown_reasons = list(reasons.items())[:_MAX_HOSTS]
+        reason_by_host = await find_unfit(hosts, find_working_folder(), program)
+        shown_reasons = list(reason_by_host.items())[:_MAX_HOSTS]
         problems = "; ".join(f"host {host}: {reason}" for host, reason in shown_reasons)
         return replace(fault, message=f"{problems}; {fault.message}") if problems else fault
 

@@ -309,11 +309,11 @@ async def check_hosts(
     for launch in launches:
         if not get_traits(launch.launcher).places_ranks:
             hosts_to_reach.update(dict.fromkeys(block.host for block in launch.placement))
-    reasons = await find_unreachable(hosts_to_reach, progress)
-    if reasons:
-        shown_reasons = sorted(reasons.items())[:_MAX_HOSTS]
+    reason_by_host = await find_unreachable(hosts_to_reach, progress)
+    if reason_by_host:
+        shown_reasons = sorted(reason_by_host.items())[:_MAX_HOSTS]
         problems = "; ".join(f"{host}: {reason}" for host, reason in shown_reasons)
-        hidden = len(reasons) - len(shown_reasons)
+        hidden = len(reason_by_host) - len(shown_reasons)
         more = f" and {hidden} more" if hidden else ""
         raise MissingError(
             f"cannot reach {problems}{more}; check the hostfile and that ssh needs no password, "

@@ -58,17 +58,17 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
         for settings, names in hosts_by_settings:
             answers = survey_hosts(names, settings, request.environ, progress)
             host_facts[survey_key(settings)] = {facts.host: facts async for facts in answers}
-        reasons = find_unfit_hosts(
+        reason_by_host = find_unfit_hosts(
             facts for by_host in host_facts.values() for facts in by_host.values()
         )
     else:
-        reasons = await find_unreachable(
+        reason_by_host = await find_unreachable(
             (name for _, names in hosts_by_settings for name in names), progress
         )
-    if not reasons:
+    if not reason_by_host:
         return PreflightResult(run, (), host_facts)
 
-    messages = group_by_reason(reasons)
+    messages = group_by_reason(reason_by_host)
     if not request.skip_bad_hosts:
         hidden = len(messages) - _MAX_REASONS
         more = f"; and {hidden} reasons more" if hidden > 0 else ""
@@ -79,7 +79,7 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
     excluded = tuple(f"left out: {message}" for message in messages)
     for line in excluded:
         progress(line)
-    return PreflightResult(exclude_hosts(run, reasons), excluded, host_facts)
+    return PreflightResult(exclude_hosts(run, reason_by_host), excluded, host_facts)
 
 
 def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:

@@ -420,11 +420,11 @@ class Watchdog:
             return self._find_late_start(now)
         item = self.current
         if item is None:
-            late = [number for number, rank in self._ranks.items() if not rank.ended]
-            if waited_seconds > EXIT_TIMEOUT and late:
+            late_ranks = [number for number, rank in self._ranks.items() if not rank.ended]
+            if waited_seconds > EXIT_TIMEOUT and late_ranks:
                 return Fault(
                     CaseStatus.ERROR,
-                    f"{self._name_ranks(late)} did not say bye in {waited_seconds:.0f} s",
+                    f"{self._name_ranks(late_ranks)} did not say bye in {waited_seconds:.0f} s",
                 )
             return None
         if item in self._starts:
@@ -435,13 +435,13 @@ class Watchdog:
                 deadline_start = max(deadline_start, restart.time)
                 phase_text = f" of {restart.phase}" if restart.phase else ""
             waited_seconds = now - deadline_start
-            late = sorted(set(self._ranks) - self._ended.get(item, set()))
+            late_ranks = sorted(set(self._ranks) - self._ended.get(item, set()))
             if waited_seconds > timeout:
                 message = (
-                    f"{self._name_ranks(late)} {_are(late)} not through with {item[0]} after "
-                    f"{waited_seconds:.1f} s{phase_text} (its timeout is {timeout:g} s)"
+                    f"{self._name_ranks(late_ranks)} {_are(late_ranks)} not through with {item[0]} "
+                    f"after {waited_seconds:.1f} s{phase_text} (its timeout is {timeout:g} s)"
                 )
-                return Fault(CaseStatus.TIMEOUT, message, late[0], item[0])
+                return Fault(CaseStatus.TIMEOUT, message, late_ranks[0], item[0])
         elif waited_seconds > self._start_timeout:
             return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited_seconds:.0f} s")
         return None

@@ -189,15 +189,15 @@ def _estimate_gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baselin
         samples_share * states.range_sum(states.backward_s, start, end) + forward_s
         for (start, end, _), forward_s in zip(stages, forward_s_by_stage, strict=True)
     ]
-    message_s = [
+    message_s_by_cut = [
         samples_share * states.crossing_bytes[cut] * links.transfer_s_per_byte(source, target)
         for cut, source, target in zip(
             candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
         )
     ]
-    step_s = _compute_flow_s([*forward_s_by_stage, *message_s], micro_batches) + _compute_flow_s(
-        [*backward_s_by_stage, *message_s], micro_batches
-    )
+    step_s = _compute_flow_s(
+        [*forward_s_by_stage, *message_s_by_cut], micro_batches
+    ) + _compute_flow_s([*backward_s_by_stage, *message_s_by_cut], micro_batches)
     return Baseline(GPIPE, step_s, work.total_s / step_s, stages=stages)
 
 

@@ -125,16 +125,16 @@ def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
     if len(set(cluster.kinds)) > 1:
         raise _several_kinds_error(cluster, "devices")
     inner_links = {machine.link for machine in cluster.machines if machine.link is not None}
-    machines = len(cluster.machines)
-    outer_links = {cluster.find_machine_link(a, b) for a in range(machines) for b in range(a)}
-    within = _require_single_kind(cluster, inner_links)
-    between = _require_single_kind(cluster, outer_links)
+    machine_count = len(cluster.machines)
+    outer_links = {cluster.find_machine_link(a, b) for a in range(machine_count) for b in range(a)}
+    inner_link = _require_single_kind(cluster, inner_links)
+    outer_link = _require_single_kind(cluster, outer_links)
     # Without links of one sort, no message needs them, so the other sort's values are used.
-    within, between = within or between, between or within
-    if within is None or between is None:
+    inner_link, outer_link = inner_link or outer_link, outer_link or inner_link
+    if inner_link is None or outer_link is None:
         return HpgoLinks(cluster.sizes, 1.0, 1.0, 1.0)  # one device sends no messages
     return HpgoLinks(
-        cluster.sizes, within.bandwidth, between.bandwidth, between.all_reduce_bandwidth
+        cluster.sizes, inner_link.bandwidth, outer_link.bandwidth, outer_link.all_reduce_bandwidth
     )
 
 

@@ -70,10 +70,10 @@ def _build_stages(
     stages = []
     for stage, (start, end, group) in enumerate(zip(starts, ends, candidate.groups, strict=True)):
         workers = group.size / candidate.pipelines
-        samples = training.micro_batch_size / workers
-        batch_share = samples / states.profile.batch_size
+        samples_per_worker = training.micro_batch_size / workers
+        batch_share = samples_per_worker / states.profile.batch_size
         memory = compute_stage_memory(
-            states, start, end, samples, training.optimizer_memory_scaling
+            states, start, end, samples_per_worker, training.optimizer_memory_scaling
         )
         stages.append(
             PlanStage(

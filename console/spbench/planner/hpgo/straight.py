@@ -56,10 +56,10 @@ def find_straight_pipeline(work: HpgoWork, links: HpgoLinks) -> HpgoCandidate | 
     import numpy as np
 
     placements = Placements(links.sizes)
-    devices = sum(links.sizes)
-    if devices > work.last + 1:
+    device_count = sum(links.sizes)
+    if device_count > work.last + 1:
         return None
-    if devices == 1:
+    if device_count == 1:
         return build_unsplit(work, placements, 1, 1)
     all_states = np.arange(work.last + 1)
     chain_states = _find_chain(work)
@@ -69,7 +69,7 @@ def find_straight_pipeline(work: HpgoWork, links: HpgoLinks) -> HpgoCandidate | 
     for states in (
         [chain_states, all_states] if len(chain_states) < len(all_states) else [all_states]
     ):
-        limits = SearchLimits(devices, 1, bound_s, is_one_worker_per_stage=True)
+        limits = SearchLimits(device_count, 1, bound_s, is_one_worker_per_stage=True)
         table = Table(work, links, limits, states, placements.place_in_order)
         candidate = table.search(placements.place_first) or candidate
         bound_s = candidate.block_s if candidate else bound_s

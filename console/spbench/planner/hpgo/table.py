@@ -182,18 +182,18 @@ class Table:
         if not cut_indices.size:
             return None
 
-        cuts = cuts[cut_indices]
+        kept_cuts = cuts[cut_indices]
         block_before_s = block_before_s[cut_indices]
         message_s = message_s[cut_indices]
         first_end = ends[0]
         last_end = ends[-1]
-        block_s = self._span_s[first_end : last_end + 1].take(cuts, axis=1)
+        block_s = self._span_s[first_end : last_end + 1].take(kept_cuts, axis=1)
         if len(ends) < len(block_s):
             block_s = block_s[ends - first_end]
         if (devices := group.size) > 1:
             block_s /= devices
         np.maximum(block_s, block_before_s[None, :], out=block_s)
-        return self._choose_cuts(cell, group, ends, cuts, message_s, block_s)
+        return self._choose_cuts(cell, group, ends, kept_cuts, message_s, block_s)
 
     def _choose_cuts(
         self,

@@ -82,17 +82,19 @@ def _cut_evenly(
     if not 1 < len(groups) <= stage_count <= state_count:
         return None
     work = cost_model.sharing(groups[0], micro_batch).work
-    done_s = [
+    cumulative_s = [
         forward + backward
         for forward, backward in zip(work.forward_s, work.backward_s, strict=True)
     ]
-    speeds = [_compute_group_speed(cost_model, group, micro_batch) for group in groups] * rounds
+    stage_speeds = [
+        _compute_group_speed(cost_model, group, micro_batch) for group in groups
+    ] * rounds
     ends = []
     previous_end = 0
-    for index, speed_so_far in enumerate(accumulate(speeds[:-1]), start=1):
-        target_s = speed_so_far / sum(speeds) * done_s[-1]
-        end = bisect_left(done_s, target_s)
-        if target_s - done_s[end - 1] < done_s[end] - target_s:
+    for index, speed_so_far in enumerate(accumulate(stage_speeds[:-1]), start=1):
+        target_s = speed_so_far / sum(stage_speeds) * cumulative_s[-1]
+        end = bisect_left(cumulative_s, target_s)
+        if target_s - cumulative_s[end - 1] < cumulative_s[end] - target_s:
             end -= 1
         # Each stage has a state, and one state is left for each later stage.
         previous_end = min(max(end, previous_end + 1), state_count - (stage_count - index))

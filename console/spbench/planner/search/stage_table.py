@@ -116,9 +116,9 @@ def _build_table(
             _count_fitting(free_bytes[starts_and_ends], micro_batch.kept_bytes[starts_and_ends]),
         )
         # One micro-batch at a time keeps all activations while its stage recomputes them.
-        free_recomputing = (free_bytes - micro_batch.kept_bytes)[starts_and_ends]
-        fitting = _count_fitting(free_recomputing, micro_batch.input_bytes[starts])
-        max_in_flight_recomputing = np.minimum(max_in_flight_recomputing, fitting)
+        recomputing_free_bytes = (free_bytes - micro_batch.kept_bytes)[starts_and_ends]
+        num_fitting = _count_fitting(recomputing_free_bytes, micro_batch.input_bytes[starts])
+        max_in_flight_recomputing = np.minimum(max_in_flight_recomputing, num_fitting)
     forward_s[np.tril(np.ones(forward_s.shape, dtype=bool), -1)] = np.inf
     all_reduce_s = parameter_bytes * all_reduce.per_byte + all_reduce.latency
     return _StageTable(
