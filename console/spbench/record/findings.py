@@ -130,20 +130,20 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     Each outlier among many is reported, except for stragglers, which have their own message. Among
     few links, only the slowest is reported.
     """
-    measured = [case for case in cases if case.status.is_measured]
-    rank_cases = [case for case in measured if case.identity.measures == "rank"]
-    link_cases = [case for case in measured if case.identity.measures == "link"]
-    stragglers = [slow for case in measured for slow in case.verdict.stragglers]
+    measured_cases = [case for case in cases if case.status.is_measured]
+    rank_cases = [case for case in measured_cases if case.identity.measures == "rank"]
+    link_cases = [case for case in measured_cases if case.identity.measures == "link"]
+    stragglers = [slow for case in measured_cases for slow in case.verdict.stragglers]
     known_keys = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
-    if outliers := [slow for slow in find_slow_parts(measured) if slow.key not in known_keys]:
+    if outliers := [slow for slow in find_slow_parts(measured_cases) if slow.key not in known_keys]:
         hidden_text = f"{len(outliers) - MAX_FINDINGS} more hosts, ranks or links are slow"
         more = [hidden_text] if len(outliers) > MAX_FINDINGS else []
         return [*(slow.message for slow in outliers[:MAX_FINDINGS]), *more]
-    links = [slow for case in link_cases for slow in _compare_links(case)]
-    notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
-    if notable:
-        return [max(notable, key=lambda slow: slow.ratio).message]
-    if stragglers or any(list_planted_ranks(case) for case in measured):
+    compared_links = [slow for case in link_cases for slow in _compare_links(case)]
+    notable_links = [slow for slow in compared_links if slow.few and slow.ratio >= NOTABLE_LINK]
+    if notable_links:
+        return [max(notable_links, key=lambda slow: slow.ratio).message]
+    if stragglers or any(list_planted_ranks(case) for case in measured_cases):
         return []  # a rank is slow, even if a planted fault was not noticed
     # Noise hides a slow rank, and a case shorter than a time slice shows nothing.
     quiet_rank_cases = [case for case in rank_cases if describe_case_noise(case) is None]
@@ -157,14 +157,16 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
         return _describe_suspect(
             case for case in suspected_cases if describe_case_noise(case) is None
         )
-    ranks = [slow for case in long_enough for slow in _find_slowest_rank(case)]
-    if ranks or links:
+    slowest_ranks = [slow for case in long_enough for slow in _find_slowest_rank(case)]
+    if slowest_ranks or compared_links:
         return [
             _describe_nothing_slow(
-                [*long_enough, *link_cases], [*ranks, *links], _describe_interruption(long_enough)
+                [*long_enough, *link_cases],
+                [*slowest_ranks, *compared_links],
+                _describe_interruption(long_enough),
             )
         ]
-    return _describe_no_straggler(measured)
+    return _describe_no_straggler(measured_cases)
 
 
 def _describe_suspect(cases: Iterable[CaseState]) -> Iterator[str]:

@@ -85,32 +85,36 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
     A planted fault of another kind must fail a check.
     """
     unnoticed = f"{_UNSEEN} {fault}"
-    planted = list_planted_ranks(case)
-    if not planted:
+    planted_ranks = list_planted_ranks(case)
+    if not planted_ranks:
         return unnoticed
     # the run's finding states how slow it is
     for straggler in stragglers:
         if is_planted(straggler, case):
             return f"{_FAULT} noticed: {straggler.name} is slow"
     ranks = case.measured.ranks
-    planted_keys = {(ranks[rank].host, rank) for rank in planted & ranks.keys()}
+    planted_keys = {(ranks[rank].host, rank) for rank in planted_ranks & ranks.keys()}
     for slow in find_slow_parts([case]):
         if slow.key in planted_keys or slow.key in {host for host, _ in planted_keys}:
             return f"{_FAULT} noticed: {slow.name} is slow"
     planted_factor = parse_fault(fault)[1]
     is_slight = planted_factor is not None and planted_factor < NOTABLE_RANK
-    skews = case.compute_rank_skews()
-    slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]
-    if slowed and not is_slight:
-        ratio = format_factor(max(skews[rank] for rank in slowed))
-        names = name_ranks(case, slowed)
-        are = "is" if len(slowed) == 1 else "are"
+    skew_by_rank = case.compute_rank_skews()
+    slowed_ranks = [
+        rank for rank in sorted(planted_ranks) if skew_by_rank.get(rank, 0.0) >= NOTABLE_RANK
+    ]
+    if slowed_ranks and not is_slight:
+        ratio = format_factor(max(skew_by_rank[rank] for rank in slowed_ranks))
+        names = name_ranks(case, slowed_ranks)
+        are = "is" if len(slowed_ranks) == 1 else "are"
         return (
             f"{_FAULT} {fault} not confirmed: {names} {are} {ratio} as slow as the median"
             f" rank, but too briefly to be sure: {advise_iterations(case)}"
         )
-    if planted.isdisjoint(skews):
-        return f"{unnoticed}: no other rank does the work of {name_ranks(case, sorted(planted))}"
+    if planted_ranks.isdisjoint(skew_by_rank):
+        return (
+            f"{unnoticed}: no other rank does the work of {name_ranks(case, sorted(planted_ranks))}"
+        )
     if not RankComparison(case.identity).separates(case.compute_active_medians()):
         return (
             f"{unnoticed}: {case.identity.benchmark} does not measure how long ranks wait for each "
