@@ -106,9 +106,9 @@ class MirroredStatistics:
         self._values_before = [
             statistics.flat_tensor.clone() for statistics in self._statistics_by_direction
         ]
-        self._counters_by_direction = [list(list_counters(module)) for _, module in stages]
-        self._accounted_batches = [0] * len(stages)
-        self._own_counts_by_direction = [0] * len(stages)
+        self._counter_steps_by_direction = [list(list_counters(module)) for _, module in stages]
+        self._decayed_batches_by_direction = [0] * len(stages)
+        self._own_batches_by_direction = [0] * len(stages)
         self.sharings = create_mirror_sharings(
             world,
             layout,
@@ -128,32 +128,34 @@ class MirroredStatistics:
         ):
             before.copy_(statistics.flat_tensor)
             statistics.flat_tensor.zero_()
-            self._accounted_batches[direction] = self._own_counts_by_direction[direction] = 0
+            self._decayed_batches_by_direction[direction] = self._own_batches_by_direction[
+                direction
+            ] = 0
 
     def decay_until(self, direction: int, micro_batch: int) -> None:
         """Decay the sums for the other direction's micro-batches before this one."""
         statistics = self._statistics_by_direction[direction]
-        statistics.decay(micro_batch - self._accounted_batches[direction])
-        self._accounted_batches[direction] = micro_batch + 1
-        self._own_counts_by_direction[direction] += 1
+        statistics.decay(micro_batch - self._decayed_batches_by_direction[direction])
+        self._decayed_batches_by_direction[direction] = micro_batch + 1
+        self._own_batches_by_direction[direction] += 1
 
     def end(self) -> None:
         """End a step: add both directions' sums to the decayed earlier values."""
-        for statistics, accounted in zip(
-            self._statistics_by_direction, self._accounted_batches, strict=True
+        for statistics, decayed in zip(
+            self._statistics_by_direction, self._decayed_batches_by_direction, strict=True
         ):
-            statistics.decay(self._batch_count - accounted)
+            statistics.decay(self._batch_count - decayed)
         for sharing in self.sharings:
             sharing.sum()
         for stage_counters, own_count in zip(
-            self._counters_by_direction, self._own_counts_by_direction, strict=True
+            self._counter_steps_by_direction, self._own_batches_by_direction, strict=True
         ):
             for counter, number in stage_counters:
                 counter.add_(number * (self._batch_count - own_count))
         for statistics, before, own_count in zip(
             self._statistics_by_direction,
             self._values_before,
-            self._own_counts_by_direction,
+            self._own_batches_by_direction,
             strict=True,
         ):
             statistics.add_decayed(before, self._batch_count)
