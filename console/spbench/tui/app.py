@@ -18,7 +18,6 @@ from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.events import AppBlur, Event, Key, Paste
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from spbench.errors import SpbenchError, UsageError
 from spbench.tui.context import ConsoleContext, ConsoleOptions
@@ -32,7 +31,7 @@ from spbench.tui.settings import (
     settings_path,
 )
 from spbench.tui.tab_bar import TabBar
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import KeyBar, key
 from spbench_core.plugins import set_warning_listener
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class ConsoleApp(App[int]):
     def compose(self) -> ComposeResult:
         """Return the frame that is shown while the first page is loaded."""
         yield TabBar(self.context.titles, self.context.options.page)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Show the first page, and offer to watch a run that is still running."""

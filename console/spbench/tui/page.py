@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer
 from textual.worker import WorkerError
 
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.tab_bar import Tab, TabBar, format_run_status
+from spbench.tui.widgets.keys import KeyBar
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
@@ -50,10 +50,10 @@ class Page(Screen[None]):
         super().__init__()
 
     def compose(self) -> ComposeResult:
-        """Yield tab bar, body and footer."""
+        """Yield tab bar, body and key bar."""
         yield TabBar(self.context.titles, self.NAME)
         yield from self.compose_body()
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def compose_body(self) -> ComposeResult:
         """Yield the widgets of the page itself."""
