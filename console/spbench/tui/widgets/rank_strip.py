@@ -140,8 +140,8 @@ class RankStrip(Chart):
         """Describe the cell under the pointer in the tooltip."""
         offset = event.get_content_offset(self)
         stop = None if offset is None else self.find_stop(offset)
-        layout = self._lay_out()
-        self.tooltip = None if stop is None else self._describe(layout.ranks_in_cell(stop))
+        ranks = None if stop is None else self._lay_out().ranks_in_cell(stop)
+        self.tooltip = None if ranks is None else self._describe(ranks)
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return the lines of cells, and a summary line below them if there is space."""
