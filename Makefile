@@ -15,10 +15,15 @@ TEST_LISTS := $(RUN_LISTS) $(LOCK)/dev.txt $(LOCK)/test.txt
 # The torch of PyPI needs CUDA's libraries, the one of an index for CPUs does not.
 NEEDS_CUDA := grep -qs '^Requires-Dist: nvidia-' $(VENV)/lib/python*/site-packages/torch-*/METADATA
 
-# Tests that start no ranks share the cores. For tests that start ranks, one process runs the launches
-# that several tests share, one at a time, and the other the rest: see process_group in
-# tests/conftest.py.
+# Thousands of processes import the same modules: Python compiles them once.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Tests that start no ranks share the cores; many tests of the console wait for timers, so that one
+# more process runs. For tests that start ranks, one process runs the launches that several tests
+# share, one at a time, and the other the rest: see find_process_group in
+# tests/support/process_groups.py.
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
+WAITING := --numprocesses $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4))) --dist worksteal
 BY_GROUP := --numprocesses 2 --dist loadgroup
 FAST := tests/unit tests/benchmarks -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick
 
@@ -32,7 +37,7 @@ run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedde
 
 test: $(VENV)/.test ## Install what tests need; lint, types and the tests that this machine can run
 	$(MAKE) --jobs 2 lint types
-	$(BIN)/python -m pytest -m "not (mpi or cluster or alone or long)" $(TOGETHER)
+	$(BIN)/python -m pytest -m "not (mpi or cluster or alone or long)" $(WAITING)
 	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone and not long" $(BY_GROUP)
 
 all: test ## All tests: each command of the docs, each line of the reference scripts, each MPI library
