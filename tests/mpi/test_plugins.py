@@ -12,6 +12,7 @@ import pytest
 
 from support.paths import ROOT, TESTS
 from support.runs import SPBENCH, run
+from support.sample_events import make_complete_run, record_run
 
 pytest.importorskip("hatchling", reason="hatchling, which builds the plug-in, is not installed")
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
@@ -22,7 +23,7 @@ SUITE = str(EXAMPLE / "plugin.yaml")
 
 @pytest.fixture(scope="module")
 def plugin_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which the plug-in is plugin_env next to spbench."""
+    """The environment in which the plug-in is installed next to spbench."""
     folder = tmp_path_factory.mktemp("plugin") / "site"
     command = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", *command, str(EXAMPLE)], check=True)
@@ -185,8 +186,7 @@ def test_incomplete_launcher_is_left_out(tmp_path: Path) -> None:
 
 def test_failing_format_is_an_error_with_its_name(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    memory = ("suites/smoke.yaml", "--case", "memory", "--headless", "--quiet")
-    spbench("run", *memory, "--home", str(home))
+    record_run(home, make_complete_run(), verdict="passed")
     text = "SPBENCH_PLUGIN_API = 1\ndef report(run): return 1 / 0\n"
     env = write_wrong_plugin(tmp_path / "site", text, "reports")
     options = ("report", "last", "--format", "wrong", "--home", str(home))

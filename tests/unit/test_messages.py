@@ -1,6 +1,7 @@
 """The files of expected messages."""
 
 import ast
+from functools import cache
 
 import pytest
 
@@ -59,12 +60,18 @@ def checks_messages(path, test):
     test_path = path.parent / file
     if not test_path.exists():
         return False
-    return any(
-        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name == name.partition("[")[0]
+    return name.partition("[")[0] in list_checking_functions(test_path)
+
+
+@cache
+def list_checking_functions(path):
+    """Return the names of a file's functions that have the fixture `messages`."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and "messages" in [argument.arg for argument in node.args.args]
-        for node in ast.walk(ast.parse(test_path.read_text()))
-    )
+    }
 
 
 @pytest.mark.parametrize(

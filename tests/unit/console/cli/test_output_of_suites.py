@@ -1,6 +1,7 @@
 """Tests of the printed lines of shipped suites: width, units and repetition."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -72,6 +73,7 @@ def build_metric_event(rank, name, value):
     return rank_event("metric", rank, name=name, value=value)
 
 
+@cache
 def print_lines(name, columns, verbosity=0):
     state = RunState()
     lines = []
