@@ -10,7 +10,6 @@ from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
-RANKS = 6
 ENTRY = BENCHMARKS["model.network"]
 
 
@@ -419,7 +418,8 @@ def run_selected_cases(request, tmp_path_factory, cases):
     names = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
     cases = {name: case for name, case in cases.items() if name in names}
     folder = tmp_path_factory.mktemp("networks")
-    results = run_cases_on_ranks(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
+    ranks = max(case["ranks"] for case in cases.values())
+    results = run_cases_on_ranks(ranks, "run_cases.py", folder, list(cases.values()), seconds=500)
     return dict(zip(cases, results, strict=True))
 
 
@@ -511,7 +511,7 @@ def test_saved_weights_load_into_the_module_and_into_a_case(tmp_path):
     resumed = make_case(
         "UNet", weights=files["tiles"], **training_params, save_weights=str(tmp_path / "again.pt")
     )
-    run_cases_on_ranks(RANKS, "run_cases.py", tmp_path, [*cases, resumed])
+    run_cases_on_ranks(3, "run_cases.py", tmp_path, [*cases, resumed])
     states = {
         name: torch.load(tmp_path / f"{name}.pt", weights_only=True)
         for name in ("one", "stages", "again")

@@ -16,7 +16,6 @@ from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
-RANKS = 5
 WHOLE = Box((0, train_own.SIZE[0]), (0, train_own.SIZE[1]))
 RATE = 0.1
 OPTIONS = {"batch_size": 4, "learning_rate": RATE, "precision": "fp64"}
@@ -74,11 +73,11 @@ REJECTED = {
 }
 OFTEN = {
     *(("TwoNames", "stages"), ("TwoNames", "tiles"), ("TiedBiases", "members")),
-    *(("TiedConvs", "tiles"), ("TiedNorms", "tiles and a stage"), ("TiedFunction", "stages")),
+    *(("TiedConvs", "tiles"), ("TiedNorms", "tiles"), ("TiedFunction", "stages")),
     *(("Computed:by=weight_norm,of=d", "stages"), ("Computed:by=spectral_norm,of=d", "members")),
     *(("Mixed:by=function", "stages"), ("Mixed:by=centred", "tiles"), ("UsedTwice", "stages")),
     *(("Mixed:by=windows", "members"), ("Mixed:by=function", "two micro-batches")),
-    *(("Asks:by=remainder", "tiles"), ("Asks:by=integer", "tiles and a stage")),
+    *(("Asks:by=remainder", "tiles"), ("Asks:by=integer", "tiles")),
     *(("Asks:by=coordinates", "tiles"), ("Asks:by=unpacked", "members")),
     ("HookedTwice", "verified stages"),
     *(("Hooked", "stages"), ("Hooked", "tiles"), ("Hooked", "members"), ("Patched", "tiles")),
@@ -115,7 +114,8 @@ def case_results(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     files = {key: str(folder / f"{' '.join(key)}.pt") for key in dict.fromkeys(keys)}
     cases = [make_case(*key) | {"save": file} for key, file in files.items()]
-    results = run_cases_on_ranks(RANKS, "train_own.py", folder, cases, seconds=500)
+    ranks = max(case["ranks"] for case in cases)
+    results = run_cases_on_ranks(ranks, "train_own.py", folder, cases, seconds=500)
     return {key: (files[key], result) for key, result in zip(files, results, strict=True)}
 
 
