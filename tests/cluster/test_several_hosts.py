@@ -219,6 +219,7 @@ def test_reports_a_host_after_its_ssh_session_is_killed(hosts: HostNetwork, star
     assert_no_process_on_any_host(result)
 
 
+@pytest.mark.long
 def test_reports_a_disconnected_host_and_ends_its_rank(hosts: HostNetwork, start) -> None:
     run = start(LONG).wait_for_timing()
     lost_host: NamespaceHost = hosts.hosts[2]

@@ -91,10 +91,20 @@ WRONG = {
 }
 
 
+def mark_long(names):
+    """Return names of cases as parameters, marked ``long`` for the slower of two layouts."""
+    long = pytest.mark.long
+    return [pytest.param(name, marks=long) if "members" in name else name for name in names]
+
+
 @pytest.fixture(scope="module")
-def case_results(tmp_path_factory):
+def case_results(request, tmp_path_factory):
+    """Run the cases in one launch, of `UNVERIFIED` only those of the selected tests."""
     folder = tmp_path_factory.mktemp("library")
-    cases = TRAINED | UNVERIFIED | {name: case for name, (case, _) in WRONG.items()}
+    tests = [test for test in request.session.items if test.path == request.path]
+    names = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
+    unverified = {name: case for name, case in UNVERIFIED.items() if name in names}
+    cases = TRAINED | unverified | {name: case for name, (case, _) in WRONG.items()}
     cases = {name: case | {"save": str(folder / f"{name}.pt")} for name, case in cases.items()}
     results = run_cases_on_ranks(RANKS, "train_own.py", folder, list(cases.values()))
     return folder, dict(zip(cases, results, strict=True))
@@ -140,7 +150,7 @@ def test_losses_and_weights_equal_plain_torch(case_results, name):
             torch.testing.assert_close(saved[key].double(), tensor.double(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", UNVERIFIED)
+@pytest.mark.parametrize("name", mark_long(UNVERIFIED))
 def test_verification_does_not_change_the_results(case_results, name):
     folder, results = case_results
     usual, verify = name.split(", verify ")

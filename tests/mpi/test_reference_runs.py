@@ -44,6 +44,7 @@ def find_run_folder(result: RunResult) -> RunFolder:
     return RunFolder(path)
 
 
+@pytest.mark.long
 def test_system_selects_the_reference(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, SYSTEMS)
     failed_result = run(suite, "--system", "impossible", home=tmp_path / "failed")

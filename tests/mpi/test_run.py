@@ -165,6 +165,7 @@ cases:
 """
 
 
+@pytest.mark.long
 def test_repeats_run_once_after_a_fault_or_until_an_interval(
     tmp_path: Path,
 ) -> None:

@@ -42,6 +42,7 @@ sys.meta_path.insert(0, SlowDriver())
 """
 
 
+@pytest.mark.long
 def test_start_of_cuda_does_not_count_as_silence(tmp_path: Path) -> None:
     suite = tmp_path / "silent-start.yaml"
     suite.write_text(SUITE)

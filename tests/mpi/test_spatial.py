@@ -319,9 +319,16 @@ def check(results):
             assert tensor["error"] <= tensor["allowed"], f"rank {rank}: {name}: {tensor}"
 
 
-@limit_examples(300)
+@limit_examples(100)
 @given(case=convolutions())
 def test_convolution_equals_that_of_the_whole_image(server, case):
+    check(server.ask(case))
+
+
+@pytest.mark.long
+@limit_examples(300)
+@given(case=convolutions())
+def test_many_convolutions_equal_those_of_the_whole_image(server, case):
     check(server.ask(case))
 
 

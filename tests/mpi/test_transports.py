@@ -192,6 +192,7 @@ def test_check_finds_no_problem_on_any_rank(results, name):
     assert results[name] == [""] * RANKS
 
 
+@pytest.mark.long
 def test_cuda_ipc_keeps_many_transports_open(tmp_path):
     """Drivers limit open events and mappings, so both must not grow with the transports."""
     sender, reader = run_cases_on_ranks(2, "open_many.py", tmp_path, seconds=100)

@@ -72,6 +72,7 @@ def test_parts_of_large_images_equal_the_complete_image():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("image", [IMAGE, WHOLE_NUMBERS], ids=["random", "whole"])
 def test_a_device_computes_the_values_of_the_host(image, dtype):

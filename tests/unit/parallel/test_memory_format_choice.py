@@ -32,6 +32,7 @@ def test_converts_only_maps_and_weights():
     assert is_channels_last(convolution(maps))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_times_layers_in_both_formats(precision):
     context = make_context("model.resnet", memory_format="auto", precision=precision, **SMALL)

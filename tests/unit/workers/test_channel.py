@@ -238,6 +238,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", ["no reader", "closed", "full", "locked"])
 def test_a_rank_ends_with_its_console_if_stderr_is_blocked(console, failure):
     command = [sys.executable, "-c", RANK_WITHOUT_STDERR, failure]
@@ -266,6 +267,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["host_load", "_beat"])
 def test_a_rank_ends_if_its_heartbeat_fails(console, part, messages):
     command = [sys.executable, "-c", RANK_WITH_A_FAILING_HEARTBEAT, part]
@@ -554,6 +556,7 @@ with channel.guarded_by_kernel():
 """
 
 
+@pytest.mark.slow
 def test_the_kernel_ends_a_batch_rank_that_does_not_start_in_time(tmp_path):
     command = [sys.executable, "-c", BATCH_RANK_THAT_HOLDS_THE_GIL]
     env = os.environ | {"FOLDER": str(tmp_path / "events")}
@@ -574,6 +577,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_a_batch_rank_ends_if_it_cannot_write(tmp_path):
     command = [sys.executable, "-c", BATCH_RANK_ON_A_FULL_DISK]
     env = os.environ | {"FOLDER": str(tmp_path / "events")}

@@ -125,8 +125,14 @@ def networks(tmp_path, monkeypatch):
     return suite
 
 
+CHECKING_COMMANDS = [
+    pytest.param(["validate"], id="validate"),
+    pytest.param(["run", "--dry-run"], id="dry-run", marks=pytest.mark.long),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("args", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+@pytest.mark.parametrize("args", CHECKING_COMMANDS)
 def test_untraceable_network_is_an_error_of_its_suite(networks, args, capsys):
     command, *options = args
     assert run_command_line([command, networks.name, *options]) == 2
@@ -139,7 +145,7 @@ def test_untraceable_network_is_an_error_of_its_suite(networks, args, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("args", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+@pytest.mark.parametrize("args", CHECKING_COMMANDS)
 def test_dry_run_does_not_import_unselected_networks(networks, args, capsys):
     pytest.importorskip("mpi4py", reason="a launch is prepared with the MPI of the ranks")
     command, *options = args

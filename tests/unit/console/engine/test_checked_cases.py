@@ -110,6 +110,7 @@ async def test_returns_the_reason_of_a_failed_check(monkeypatch, tmp_path, progr
     )
 
 
+@pytest.mark.slow
 async def test_ends_and_reports_a_checker_that_never_answers(monkeypatch, tmp_path, messages):
     python = tmp_path / "python"
     pid = tmp_path / "pid"

@@ -29,6 +29,7 @@ async def test_running_process_is_killed():
     await kill_and_wait(process)  # an ended process is ignored
 
 
+@pytest.mark.slow
 async def test_cancelled_task_waits_for_its_child():
     process = await start_process(SLOW_END)
     await process.stdout.readline()

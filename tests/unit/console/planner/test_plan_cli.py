@@ -154,6 +154,7 @@ def test_note_on_overlap_needs_an_overlapped_all_reduce(run_in_terminal, message
     assert not [line for line in lines if " of all-reduce overlap " in line]
 
 
+@pytest.mark.slow
 def test_plan_with_more_devices_than_samples_is_marked(messages):
     profile = load_profile(DOCS / "examples" / "unet.json")
     cluster = cluster_from_ends([8, 16, 24, 32])

@@ -227,6 +227,7 @@ def test_four_launches_are_tested_by_their_medians_only():
     assert (row.outcome, row.fastest) == ("worse", None)
 
 
+@pytest.mark.slow
 def test_second_test_does_not_raise_the_false_alarm_rate():
     random_source = Random(3)
     false_alarms = 0

@@ -41,6 +41,7 @@ def test_extreme_launches_give_a_finite_factor() -> None:
     assert estimate_deciding_factor([1e-300, 1.0, 1e300, 1.0, 1.0]).value < float("inf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", [5, 10, 35])
 def test_further_launches_exceed_the_factor_in_at_most_1_of_500(recorded: int) -> None:
     random_source = Random(recorded)

@@ -38,6 +38,7 @@ def test_drawn_launches_have_the_recorded_spread(runs: list[list[float]]) -> Non
     assert pstdev(launches) == pytest.approx(SPREAD, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, SPREAD, 4 * SPREAD])
 def test_drawn_runs_have_the_recorded_spread(between: float) -> None:
     """The share of launches in the medians of their runs is not counted twice."""

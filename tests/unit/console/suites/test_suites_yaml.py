@@ -188,6 +188,7 @@ def test_expansion_limit_applies_at_the_root():
         parse_yaml(f"a: &a {wide}\nb: [" + "*a," * 300 + "]\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["[", "[&a x,*a,"])
 def test_rejects_too_many_values(start, messages):
     with messages.raises(YamlError):

@@ -97,6 +97,7 @@ def test_a_source_tree_without_metadata_has_all_families(tmp_path):
     assert names == [name for name in BENCHMARKS if not BENCHMARKS[name].plugin]
 
 
+@pytest.mark.slow
 def test_a_folder_with_an_entry_adds_a_family_at_its_position(tmp_path):
     tree = copy_sources(tmp_path, "clock")
     names = run_program(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
@@ -106,6 +107,7 @@ def test_a_folder_with_an_entry_adds_a_family_at_its_position(tmp_path):
     assert run_program(tree, run) == ["spbench_workers.benchmarks.clock.drift"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["POSITION", "BENCHMARKS"])
 def test_names_an_entry_module_with_a_missing_constant(tmp_path, name):
     tree = copy_sources(tmp_path, "clock")

@@ -41,6 +41,7 @@ def test_a_small_model_is_its_own_proxy(messages):
     messages.check(str(small_proxy))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "original", [make_resnet(128), make_amoebanet(512)], ids=lambda model: model.name
 )

@@ -51,7 +51,13 @@ def find_module(stage, kind):
     return [module for module in stage.modules() if isinstance(module, kind)][-1]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name == "amoebanet" else ())
+        for name in NETWORKS
+    ],
+)
 def test_a_step_in_tf32_passes(name):
     errors = measure_errors(NETWORKS[name])
     assert max(errors.values()) < 1.0, errors

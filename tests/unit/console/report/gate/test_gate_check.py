@@ -117,6 +117,7 @@ def test_five_earlier_runs_detect_a_smaller_slowdown() -> None:
     assert (few.smallest, enough.smallest) == (0.1, 0.05)
 
 
+@pytest.mark.slow
 def test_many_cases_need_more_launches() -> None:
     few = check_first_case(*(noisy_case(f"c{n}", 0.005) for n in range(12)))
     assert (few.smallest, few.needed) == (None, 6)
