@@ -26,8 +26,6 @@ LAYOUTS: dict[str, Any] = {
     "members": (2, {"members": 2}),
     "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2, "micro_batches": 2}),
 }
-EVERY = "stages", "tiles"
-"""Layouts in all runs of the tests, with the networks in `OFTEN`."""
 EVERYTHING = "stages", "tiles"
 """Layouts in which long tests train all networks."""
 OFTEN = {
@@ -42,7 +40,7 @@ OFTEN = {
     ),
     *("asks_for_tensor", "subclass_MyConv", "std_by_position", "chunks_without_gradients"),
 }
-"""Networks in all runs of the tests; others run in long tests only."""
+"""Networks in all runs of the tests, over tiles; other pairs run in long tests only."""
 BY_RANK = "subclass_BatchNormAct2d", "subclass_with_forward", "norm_without_momentum"
 """Functional batch normalisations, which members reject."""
 
@@ -51,7 +49,9 @@ def make_params(names):
     """Return pairs of a layout and a network as parameters of tests."""
     pairs = [(layout, name) for layout in LAYOUTS for name in names]
     return [
-        pytest.param(*pair, marks=() if pair[1] in OFTEN and pair[0] in EVERY else pytest.mark.long)
+        pytest.param(
+            *pair, marks=() if pair[1] in OFTEN and pair[0] == "tiles" else pytest.mark.long
+        )
         for pair in pairs
         if (pair[1] in OFTEN or pair[0] in EVERYTHING)
         and not (pair[0] == "members" and pair[1] in BY_RANK)

@@ -22,7 +22,7 @@ cases:
   - name: copy
     benchmark: memory.copy
     np: 1
-    params: {iterations: 20}
+    params: {size: 4MiB, iterations: 20}
     expect:
       time_ms.p50: EXPECT
 """

@@ -8,6 +8,7 @@ tests cover the logic of the transports, but not their calls of CUDA and NCCL.
 import pytest
 
 from support.runs import run_cases_on_ranks
+from support.samples import CaseSample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
@@ -179,17 +180,24 @@ CASES = [
 ]
 
 
+SAMPLE = CaseSample(
+    CASES,
+    lambda case: tuple(case.get(key) for key in ("check", "transport", "device", "fault")),
+)
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(request, tmp_path_factory):
     """Start MPI and torch once; return the problem that each rank found, by case."""
     folder = tmp_path_factory.mktemp("exchanges")
-    case_results = run_cases_on_ranks(RANKS, "exchange_all.py", folder, CASES, seconds=220)
-    return dict(zip(map(describe_case, CASES), case_results, strict=True))
+    cases = SAMPLE.select_requested(request)
+    case_results = run_cases_on_ranks(RANKS, "exchange_all.py", folder, cases, seconds=220)
+    return dict(zip(map(describe_case, cases), case_results, strict=True))
 
 
-@pytest.mark.parametrize("name", [describe_case(spec) for spec in CASES])
-def test_check_finds_no_problem_on_any_rank(results, name):
-    assert results[name] == [""] * RANKS
+@pytest.mark.parametrize("case", SAMPLE.make_params(CASES), ids=describe_case)
+def test_check_finds_no_problem_on_any_rank(results, case):
+    assert results[describe_case(case)] == [""] * RANKS
 
 
 @pytest.mark.long

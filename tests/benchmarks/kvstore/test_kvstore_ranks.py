@@ -187,6 +187,7 @@ SAMPLE = CaseSample(
         make_dist_case("dist_sync", 2, 1, 2, gc_type="2bit", optimizer="none"),
         make_device_case("allreduce", 3, algorithm="ring"),
     ],
+    stride=8,
 )
 
 
