@@ -105,7 +105,13 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize(("page", "program"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
+@pytest.mark.parametrize(
+    ("page", "program"),
+    [
+        pytest.param(page, program, id=page, marks=pytest.mark.long if page == "library.md" else ())
+        for page, program in PROGRAMS
+    ],
+)
 def test_program_of_the_docs_runs(page: str, program: str, tmp_path: Path) -> None:
     """A program that uses the workers runs on six ranks, any other in one process."""
     path = tmp_path / "program.py"

@@ -214,7 +214,7 @@ IMPOSSIBLE = [
 ]
 CASES = [*HALO, *OPERATOR, *OTHER, BURN, *FAULTY, *FAULTY_OPERATOR, *IMPOSSIBLE]
 SAMPLE = CaseSample(
-    CASES, lambda case: (case.benchmark, case.inject, case.sampled), always=[BURN], stride=12
+    CASES, lambda case: (case.benchmark, case.inject, case.sampled), always=[BURN], stride=24
 )
 
 

@@ -17,7 +17,8 @@ from support.paths import STANDINS
 from support.program_suites import build_world, write_suite, write_world_suite
 from support.runs import SPBENCH, RunProcess, RunResult, run
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+# Each launch has two ranks, which mostly wait: no other launch has to wait for them.
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120), pytest.mark.xdist_group("programs")]
 
 LONG = pytest.mark.long
 NUMBER = {"pattern": r"latency (?P<value>\S+) us", "unit": "us", "better": "lower"}

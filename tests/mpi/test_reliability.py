@@ -43,7 +43,11 @@ def test_fault_has_the_expected_outcome(testbeds: FaultTestbeds, name: str, laun
 
 
 @pytest.mark.parametrize(
-    "name", ["the ssh session of a node is killed", "the mpispawn of a node is killed"]
+    "name",
+    [
+        "the ssh session of a node is killed",
+        pytest.param("the mpispawn of a node is killed", marks=pytest.mark.long),
+    ],
 )
 def test_node_that_mpirun_rsh_lost_is_named(testbeds: FaultTestbeds, name: str) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == name)

@@ -19,8 +19,8 @@ def key(
 class KeyBar(Footer):
     """The keys of the page and of the focused widget.
 
-    Textual composes a footer again at every change of the focus. That takes more time than any
-    other update of a page, so this one waits until its keys change.
+    Textual composes a footer again at every change of the focus, which takes longer than the
+    change itself; this one is composed again only if its keys change.
     """
 
     _shown: list[tuple[Binding, bool, str]] | None = None
