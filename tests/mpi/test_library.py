@@ -9,6 +9,7 @@ from torch.nn import functional
 from mpi.programs import train_own
 from spbench_core.layout.tiles import Box
 from support.runs import run_cases_on_ranks
+from support.samples import CaseSample
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -36,7 +37,7 @@ UNVERIFIED = {
         TRAINED[name]["network"],
         **TRAINED[name]["options"] | {"verify": verify},
     )
-    for name in ("tiles and members", "two replicas")
+    for name in ("two replicas", "tiles and members")
     for verify in (False, "full")
 }
 """Cases that are trained again, without the comparison or with one at full size."""
@@ -91,19 +92,14 @@ WRONG = {
 }
 
 
-def mark_long(names):
-    """Return names of cases as parameters, marked ``long`` for the slower of two layouts."""
-    long = pytest.mark.long
-    return [pytest.param(name, marks=long) if "members" in name else name for name in names]
+SAMPLE = CaseSample([*UNVERIFIED], lambda name: name.partition(", verify ")[2])
 
 
 @pytest.fixture(scope="module")
 def case_results(request, tmp_path_factory):
     """Run the cases in one launch, of `UNVERIFIED` only those of the selected tests."""
     folder = tmp_path_factory.mktemp("library")
-    tests = [test for test in request.session.items if test.path == request.path]
-    names = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
-    unverified = {name: case for name, case in UNVERIFIED.items() if name in names}
+    unverified = {name: UNVERIFIED[name] for name in SAMPLE.select_requested(request)}
     cases = TRAINED | unverified | {name: case for name, (case, _) in WRONG.items()}
     cases = {name: case | {"save": str(folder / f"{name}.pt")} for name, case in cases.items()}
     results = run_cases_on_ranks(RANKS, "train_own.py", folder, list(cases.values()))
@@ -150,7 +146,7 @@ def test_losses_and_weights_equal_plain_torch(case_results, name):
             torch.testing.assert_close(saved[key].double(), tensor.double(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", mark_long(UNVERIFIED))
+@pytest.mark.parametrize("name", SAMPLE.make_params(UNVERIFIED))
 def test_verification_does_not_change_the_results(case_results, name):
     folder, results = case_results
     usual, verify = name.split(", verify ")
