@@ -8,9 +8,11 @@ more is read.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any, cast
 
 from spbench.engine.connections.admission import Admission, parse_hello
@@ -35,6 +37,7 @@ class _RankSocket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         reply_line = cast(asyncio.Transport, transport)
         self._rank = RankConnection(self._collector, reply_line, self._peer, self._hello)
+        self._collector.order_end(self._rank, transport.get_extra_info("socket").fileno())
         self._rank.begin(self._hello, self._remainder)
 
     def data_received(self, data: bytes) -> None:
@@ -44,6 +47,44 @@ class _RankSocket(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         assert self._rank is not None
         self._rank.finish()
+
+
+class _EndOrder:
+    """The order in which ranks ended their connections.
+
+    The event loop reads connections in another order if several end while it is busy. Then the rank
+    that died first, and let the others die, would not be the first that is reported.
+    """
+
+    def __init__(self) -> None:
+        # the kernel lists a descriptor once its peer has ended the connection, in that order
+        self._kernel_list = select.epoll()
+        self._connections: dict[int, RankConnection] = {}
+        self._finished: dict[RankConnection, bool] = {}  # those that have ended, in order
+
+    def add(self, connection: RankConnection, descriptor: int) -> None:
+        """Add a connection that is open."""
+        self._connections[descriptor] = connection
+        self._kernel_list.register(descriptor, select.EPOLLRDHUP | select.EPOLLONESHOT)
+
+    def finish(self, connection: RankConnection) -> list[RankConnection]:
+        """Note that a connection has been read to its end, and is about to be closed.
+
+        Return the finished connections that no unfinished one precedes, in order.
+        """
+        while not self._kernel_list.closed and (ended := self._kernel_list.poll(0)):
+            self._finished |= {self._connections[descriptor]: False for descriptor, _ in ended}
+        if connection not in self._finished:  # the console closes it, or it is behind a relay
+            return [connection]
+        self._finished[connection] = True
+        reported = list(takewhile(self._finished.__getitem__, self._finished))
+        for earlier in reported:
+            del self._finished[earlier]
+        return reported
+
+    def close(self) -> None:
+        """Free the descriptor; connections that end now have no order."""
+        self._kernel_list.close()
 
 
 class Collector:
@@ -76,6 +117,7 @@ class Collector:
         self._relays: set[RelayConnection] = set()
         self._arriving: dict[asyncio.Task[Any], socket.socket] = {}
         self._admission: Admission | None = None
+        self._end_order = _EndOrder()
 
     async def listen(self, host: str, ports: Sequence[int] = (0,)) -> int:
         """Listen on the first free one of these ports and return it; 0 is any free port.
@@ -124,12 +166,17 @@ class Collector:
         """Add the connection of a rank."""
         self._ranks[connection] = None
 
+    def order_end(self, connection: RankConnection, descriptor: int) -> None:
+        """Report the end of a direct connection in order with those of others."""
+        self._end_order.add(connection, descriptor)
+
     def forget(self, connection: RankConnection) -> None:
         """Remove the connection of a rank that has ended."""
-        # `forget_relay` has removed the ranks of a lost relay, which are not at fault.
-        if connection in self._ranks:
-            del self._ranks[connection]
-            self.listener.on_lost(connection)
+        for ended in self._end_order.finish(connection):
+            # `forget_relay` has removed the ranks of a lost relay, which are not at fault.
+            if ended in self._ranks:
+                del self._ranks[ended]
+                self.listener.on_lost(ended)
 
     def welcome_relay(self, relay: RelayConnection) -> None:
         """Add the connection of a relay."""
@@ -159,3 +206,4 @@ class Collector:
             relay.close()
         # one turn of the loop, so that the ends are seen before the job is judged
         await asyncio.sleep(0)
+        self._end_order.close()

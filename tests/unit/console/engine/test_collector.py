@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -41,6 +42,10 @@ class Peer:
                     pass
             except ConnectionError:
                 pass
+
+    def end(self):
+        """End the connection at once, without a turn of the event loop."""
+        self._writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
     async def close(self):
         self._writer.close()
@@ -174,6 +179,23 @@ async def test_reports_a_lost_connection_once(console, listener):
     await wait_until(lambda: listener.lost)
     assert listener.lost == [listener.sources[0]]
     assert console.collector.ranks == ()
+
+
+async def test_reports_lost_connections_in_the_order_of_their_ends(console, listener, monkeypatch):
+    """Both end while the console is busy with events of the one that ends later."""
+    first, second = [await console.connect_rank(rank) for rank in (0, 1)]
+    await second.send(*heartbeats(1, 2))
+    await wait_until(lambda: len(listener.events) == 4)
+
+    def end_both(source, lines, events):
+        RecordingListener.on_events(listener, source, lines, events)
+        second.end()
+        first.end()
+
+    monkeypatch.setattr(listener, "on_events", end_both)
+    await first.send(*heartbeats(1, 1))
+    await wait_until(lambda: len(listener.lost) == 2)
+    assert [source.identity.rank for source in listener.lost] == [1, 0]
 
 
 async def test_close_ends_all_connections(console, listener):
