@@ -228,6 +228,7 @@ class LauncherReport:
         kills: Whether the launcher ends the ranks of a job by SIGKILL and reports those ends too.
         lost: Connections to hosts that are reported as lost, in order.
         follows: Whether the reason may also be a consequence of a rank's end.
+        survivors: Ranks that ended because their connection to another rank had ended.
     """
 
     ends: tuple[RankEnd, ...] = ()
@@ -236,6 +237,7 @@ class LauncherReport:
     kills: bool = False
     lost: tuple[LostConnection, ...] = ()
     follows: bool = False
+    survivors: frozenset[int] = frozenset()
 
     @property
     def killed(self) -> tuple[RankEnd, ...]:

@@ -223,10 +223,14 @@ def _find_orphan(evidence: Evidence) -> Fault | None:
 
 
 def _find_loss(evidence: Evidence) -> Fault | None:
-    """Return the first loss, unless a rank's own error came before it."""
+    """Return the first loss, unless a rank's own error came before it.
+
+    Losses of survivors come last: behind relays the order of losses is not known.
+    """
     if not evidence.losses:
         return None
-    loss = evidence.losses[0]
+    survivors = evidence.launcher_report.survivors
+    loss = min(evidence.losses, key=lambda loss: loss.rank in survivors)
     end = next((end for end in evidence.launcher_report.ends if loss.rank in end.ranks), None)
     if end is not None:
         return Fault(

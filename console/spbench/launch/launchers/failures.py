@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spbench.launch.launcher import LauncherReport, LostConnection, RankEnd
 
@@ -81,6 +81,7 @@ def parse_messages(
     output: str,
     *,
     losses: Sequence[re.Pattern[str]] = (),
+    survivors: Sequence[re.Pattern[str]] = (),
     kills: bool = False,
 ) -> LauncherReport:
     """Return all ends of ranks in order, and the first failure of the list.
@@ -92,6 +93,7 @@ def parse_messages(
         failures: Messages about the job as a whole.
         output: The output of launcher and ranks.
         losses: Messages about lost connections to hosts.
+        survivors: Messages of ranks about lost connections to other ranks, with the group ``rank``.
         kills: As in `LauncherReport`.
     """
     starts_and_ends = [
@@ -102,19 +104,24 @@ def parse_messages(
     rank_ends = tuple(
         end for _, end in sorted(starts_and_ends, key=lambda start_and_end: start_and_end[0])
     )
-    lost = _find_lost_connections(losses, output)
+    report = LauncherReport(
+        rank_ends,
+        kills=kills,
+        lost=_find_lost_connections(losses, output),
+        survivors=frozenset(
+            int(match["rank"]) for pattern in survivors for match in pattern.finditer(output)
+        ),
+    )
     for failure in sorted(failures, key=lambda failure: not failure.decisive):
         match = failure.pattern.search(output)
         if match:
-            return LauncherReport(
-                rank_ends,
+            return replace(
+                report,
                 reason=failure.format_message(match),
                 decisive=failure.decisive,
-                kills=kills,
-                lost=lost,
                 follows=failure.follows,
             )
-    return LauncherReport(rank_ends, kills=kills, lost=lost)
+    return report
 
 
 def _find_lost_connections(

@@ -85,6 +85,14 @@ LOSSES = (
         r"HNP daemon\s*: [^\n]*\s+Remote daemon: [^\n]* on node (?P<host>\S+)"
     ),
 )
+# A rank that uses TCP prints this and aborts after the end of a rank to which it is connected.
+# mpirun then often reports only this abort. Measured with 5.0.11.
+SURVIVORS = (
+    re.compile(
+        r"\*\*\* An error occurred in Socket closed\n"
+        r"[^\n]*\*\*\* reported by process \[\d+,(?P<rank>\d+)\]"
+    ),
+)
 
 
 class OpenMpi:
@@ -146,7 +154,7 @@ class OpenMpi:
 
     def parse_output(self, output: str) -> LauncherReport:
         """Return the end of a job that mpirun's output reports."""
-        return parse_messages(ENDS, FAILURES, output, losses=LOSSES)
+        return parse_messages(ENDS, FAILURES, output, losses=LOSSES, survivors=SURVIVORS)
 
 
 def _chooses_folder(job: JobSpec, env: Mapping[str, str]) -> bool:

@@ -124,6 +124,18 @@ CAUSES = {
         2,
         KILLED,
     ),
+    "losses of survivors first": (
+        [rank_loss(0), rank_loss(2)],
+        build_report(survivors=frozenset({0})),
+        2,
+        SILENT_DEATH,
+    ),
+    "only survivors": (
+        [rank_loss(1), rank_loss(0)],
+        build_report(survivors=frozenset({0, 1})),
+        1,
+        SILENT_DEATH,
+    ),
     "no word": ([rank_loss(2), mpi_error(0), rank_loss(0)], build_report(), 2, SILENT_DEATH),
     "no word, survivors first": (
         [mpi_error(0), rank_loss(2), rank_loss(0)],

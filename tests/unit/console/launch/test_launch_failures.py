@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spbench.launch.detect import load_launcher
-from spbench.launch.launcher import RankEnd
+from spbench.launch.launcher import LauncherReport, RankEnd
 
 MPIRUN_RSH = [
     (
@@ -316,6 +316,20 @@ def test_cancelled_step_is_caused_by_the_ended_rank(first, rank):
     report = load_launcher("srun").parse_output(f"{first}{CANCELLED}")
     assert (report.reason, report.decisive) == (None, False)
     assert report.ends[0].ranks == (rank,)
+
+
+def test_open_mpi_reports_survivors_of_another_rank():
+    # recorded with Open MPI 5.0.11 after rank 2, on a third host, was killed
+    output = (
+        "[n2:00000] *** An error occurred in Socket closed\n"
+        "[n2:00000] *** reported by process [1141112833,1]\n"
+        "[n2:00000] *** on a NULL communicator\n"
+        "[n2:00000] *** Unknown error\n"
+        "[n2:00000] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,\n"
+        "[n2:00000] ***    and MPI will try to terminate your MPI job as well)\n"
+    )
+    report = load_launcher("openmpi").parse_output(output)
+    assert report == LauncherReport(survivors=frozenset({1}))
 
 
 PRTE_LOSS = """\
