@@ -26,7 +26,7 @@ from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import decode
 from spbench_core.events.statuses import RankStatus
 
-MOST_IDLE = 2
+MAX_IDLE_LAUNCHES = 2
 """Consecutive launches without a started case after which no other launch is tried."""
 
 
@@ -37,13 +37,13 @@ def list_remaining(job: Path) -> list[dict[str, Any]]:
     idle_launches = 0
     for launch in list_launches(job):
         started, ended = read_progress(launch)
-        if launch.was_interrupted:
-            spent_ids |= ended
-        else:
-            spent_ids |= started
-            idle_launches = 0 if started else idle_launches + 1
+        spent_ids |= ended if launch.was_interrupted else started
+        if started:
+            idle_launches = 0
+        elif not launch.was_interrupted:
+            idle_launches += 1
     cases = [case for case in planned if case["id"] not in spent_ids]
-    return cases if idle_launches < MOST_IDLE else []
+    return cases if idle_launches < MAX_IDLE_LAUNCHES else []
 
 
 def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:

@@ -70,6 +70,13 @@ def test_gives_up_after_two_launches_that_start_nothing(job):
     assert read_remaining(job) == ""
 
 
+def test_interrupted_launch_that_starts_a_case_is_not_idle(job):
+    write_launch(job, 1, ["", ""])
+    write_launch(job, 2, ["a", "a"], None)
+    write_launch(job, 3, ["", ""])
+    assert read_remaining(job) == "bc"
+
+
 def test_writes_the_cases_of_the_next_launch(job):
     write_launch(job, 1, ["A", "A"])
     (job / "2").mkdir()
