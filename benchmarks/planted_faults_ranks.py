@@ -27,7 +27,7 @@ from spbench_parallel.errors import CannotRunError, FaultWithoutEffectError
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model import run as benchmark
-from spbench_workers.benchmarks.model.regimes import FULL_SIZE
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE_CHECKS
 from spbench_workers.channel.base import Channel
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context
@@ -125,7 +125,7 @@ def _judge_outcome(fault: str, failed: list[str], refusals: list[str]) -> tuple[
         return "FALSE ALARM" if failed else "passed", str(failed)
     if refusals:
         return "refused", refusals[-1]
-    if fault.startswith("full:") and not set(failed) <= set(FULL_SIZE):
+    if fault.startswith("full:") and not set(failed) <= set(FULL_SIZE_CHECKS):
         return "FALSE ALARM", f"by {failed}"
     if failed:
         return "noticed", ", ".join(failed)

@@ -6,7 +6,7 @@ import pytest
 from torch.backends.cpu import get_cpu_capability
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.benchmarks.model.regimes import FULL_SIZE
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE_CHECKS
 from support.runs import run_cases_on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
@@ -617,4 +617,4 @@ def test_detects_fault_at_full_size_only(rank_events, name):
     checks = read_checks(rank_events[f"full:{name}"][: case["ranks"]])
     failed = {check for check, passed in checks.items() if not all(passed)}
     assert expected in failed
-    assert failed <= set(FULL_SIZE)
+    assert failed <= set(FULL_SIZE_CHECKS)

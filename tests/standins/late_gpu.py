@@ -49,11 +49,11 @@ def _record_host_time(event):
 
 def offer_transports_of_gpus(choose):
     """Let the late device have the transports of a GPU that ranks of one host share."""
-    find_refusals = choose.find_refusals
+    find_unsupported = choose.find_unsupported
 
-    def late_refusals(wiring):
+    def find_late_unsupported(wiring):
         if wiring.device.type != NAME:
-            return find_refusals(wiring)
+            return find_unsupported(wiring)
         reasons = {
             name: "is for memory of the host"
             for name, kind in choose.TRANSPORT_DEVICES.items()
@@ -65,4 +65,4 @@ def offer_transports_of_gpus(choose):
             reasons["cuda-ipc"] = "needs all ranks on one host"
         return reasons
 
-    choose.find_refusals = late_refusals
+    choose.find_unsupported = find_late_unsupported

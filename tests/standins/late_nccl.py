@@ -88,5 +88,5 @@ def release(comm, device):
 
 
 def refusal(comm, device):
-    """In place of `torch_group.nccl_refusal`."""
+    """In place of `torch_group.explain_missing_nccl`."""
     return ""

@@ -66,10 +66,10 @@ def measure_layer_times(
     mixed = precision.mixed and is_gpu(device)
     dtype = precision.weights
     products = MixedProducts(precision.work, device) if mixed else None
-    times_by_likeness: dict[object, LayerTime] = {}
+    times_by_layer_key: dict[object, LayerTime] = {}
     progress.begin(len(model.layers))
     for index, layer in enumerate(model.layers):
-        if model.make_layer_key(index) in times_by_likeness:
+        if model.make_layer_key(index) in times_by_layer_key:
             progress.advance()
             continue
         with note_activity(f"layer {layer.name} was measured"), products or nullcontext():
@@ -83,12 +83,12 @@ def measure_layer_times(
         forward_ms, backward_ms = (
             median(times) * 1000.0 for times in zip(*seconds_by_round, strict=True)
         )
-        times_by_likeness[model.make_layer_key(index)] = LayerTime(
+        times_by_layer_key[model.make_layer_key(index)] = LayerTime(
             layer.name, forward_ms, backward_ms
         )
         progress.advance()
     return [
-        replace(times_by_likeness[model.make_layer_key(index)], name=layer.name)
+        replace(times_by_layer_key[model.make_layer_key(index)], name=layer.name)
         for index, layer in enumerate(model.layers)
     ]
 

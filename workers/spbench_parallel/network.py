@@ -170,8 +170,8 @@ class ParallelNetwork:
         )
 
         plan = _end_stages_in_maps(plan, comm.rank, is_requested=balance is not None)
-        batching = StepSettings(len(plan.batches), recomputes=recompute is not None)
-        check_layout(model, self.layout, plan.balance, batching)
+        step_settings = StepSettings(len(plan.batches), recomputes=recompute is not None)
+        check_layout(model, self.layout, plan.balance, step_settings)
         if stages > 1 and (choice := choose_skips(comm, plan, skips)):
             plan = replace(plan, straight=choice.straight)
 

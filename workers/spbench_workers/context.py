@@ -30,8 +30,8 @@ class Context:
         world: The ranks of the job, and this rank's location.
         params: The benchmark's parameters by name, complete and checked;
             `read_params` returns them as attributes.
-        first: Whether the previous case is of another benchmark.
-        last: Whether the next case is of another benchmark.
+        first: Whether no case of the same benchmark directly precedes.
+        last: Whether no case of the same benchmark directly follows.
         verbose: Whether the benchmark's own lines have more details.
     """
 

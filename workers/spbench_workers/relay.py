@@ -29,9 +29,9 @@ from spbench_workers.channel.opening import hello_fields
 
 NICENESS = 10
 """The niceness of the relay, so that timed ranks have priority."""
-GATHER = 0.02
+GATHER_SECONDS = 0.02
 """Seconds for which lines are gathered, so that simultaneous lines of ranks cost one packet."""
-MOST_WAITING = 1 << 20
+MAX_WAITING_BYTES = 1 << 20
 """Bytes that are gathered at most."""
 
 
@@ -66,13 +66,13 @@ class Relay(asyncio.Protocol):
         gather_seconds: Seconds for which lines are gathered.
     """
 
-    def __init__(self, gather_seconds: float = GATHER) -> None:
+    def __init__(self, gather_seconds: float = GATHER_SECONDS) -> None:
         self._gather_seconds = gather_seconds
         self.finished = asyncio.Event()
         self.disconnected = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._pieces = FrameDecoder()
-        self._locals: dict[int, _RankProtocol] = {}
+        self._decoder = FrameDecoder()
+        self._protocols_by_channel: dict[int, _RankProtocol] = {}
         self._last = 0
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -85,19 +85,19 @@ class Relay(asyncio.Protocol):
         """Return the protocol of a connecting rank."""
         return _RankProtocol(self)
 
-    def add(self, local: _RankProtocol) -> int:
+    def add(self, protocol: _RankProtocol) -> int:
         """Assign a channel to a rank."""
         self._last += 1
-        self._locals[self._last] = local
-        if self._paused and local.transport is not None:
-            local.transport.pause_reading()
+        self._protocols_by_channel[self._last] = protocol
+        if self._paused and protocol.transport is not None:
+            protocol.transport.pause_reading()
         return self._last
 
     def remove(self, channel: int) -> None:
         """Report the end of a rank to the console; finish after the last one."""
-        if self._locals.pop(channel, None) is not None:
+        if self._protocols_by_channel.pop(channel, None) is not None:
             self.send(encode_frame(channel, b""))
-        if not self._locals:
+        if not self._protocols_by_channel:
             self.finished.set()
 
     @property
@@ -109,7 +109,7 @@ class Relay(asyncio.Protocol):
         """Send data together with other data of the next moments."""
         self._waiting.append(data)
         self._waiting_bytes += len(data)
-        if self._waiting_bytes >= MOST_WAITING:
+        if self._waiting_bytes >= MAX_WAITING_BYTES:
             # The transport then detects if the console does not read, and pauses the ranks.
             self.flush()
         elif self._due is None:
@@ -144,45 +144,45 @@ class Relay(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._console = None
-        for local in tuple(self._locals.values()):
-            _abort(local)
+        for protocol in tuple(self._protocols_by_channel.values()):
+            _abort(protocol)
         self.finished.set()
         self.disconnected.set()
 
     def pause_writing(self) -> None:
         """Stop reading from ranks, because the console does not read."""
         self._paused = True
-        for local in self._locals.values():
-            if local.transport is not None:
-                local.transport.pause_reading()
+        for protocol in self._protocols_by_channel.values():
+            if protocol.transport is not None:
+                protocol.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read from the ranks again."""
         self._paused = False
-        for local in self._locals.values():
-            if local.transport is not None:
-                local.transport.resume_reading()
+        for protocol in self._protocols_by_channel.values():
+            if protocol.transport is not None:
+                protocol.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         try:
-            for channel, reply in self._pieces.feed(data):
+            for channel, reply in self._decoder.feed(data):
                 self._forward_reply(channel, reply)
         except EventError:
             self.close()
 
     def _forward_reply(self, channel: int, reply: bytes) -> None:
-        local = self._locals.get(channel)
-        if local is None or local.transport is None:
+        protocol = self._protocols_by_channel.get(channel)
+        if protocol is None or protocol.transport is None:
             return
         if reply:
-            local.transport.write(reply)
+            protocol.transport.write(reply)
         else:
-            _abort(local)
+            _abort(protocol)
 
 
-def _abort(local: _RankProtocol) -> None:
-    if local.transport is not None:
-        local.transport.abort()
+def _abort(protocol: _RankProtocol) -> None:
+    if protocol.transport is not None:
+        protocol.transport.abort()
 
 
 async def carry_events(
@@ -190,7 +190,7 @@ async def carry_events(
     console: socket.socket,
     received: bytes,
     *,
-    gather_seconds: float = GATHER,
+    gather_seconds: float = GATHER_SECONDS,
 ) -> None:
     """Forward lines until the console or the last rank has ended.
 

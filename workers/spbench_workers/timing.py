@@ -101,7 +101,7 @@ def _sum_waits(waits: Sequence[float], iterations: int) -> list[float]:
 
 def _count_to_next_pause(pauses: Iterable[int], done: int, iterations: int) -> int:
     """Return the iterations until the next pause, or the end."""
-    return min((pause for pause in pauses if pause > done), default=iterations) - done
+    return min((pause for pause in pauses if done < pause < iterations), default=iterations) - done
 
 
 def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.entry import OPS
 from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
-from spbench_workers.benchmarks.allreduce.sweep import RotatingReduction, WrongElement
+from spbench_workers.benchmarks.allreduce.sweep import CorruptingCollective, RotatingReduction
 from spbench_workers.collectives import plan
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.native import registered_operation
@@ -140,7 +140,7 @@ def check_rotation(algorithm, order):
 
 
 def list_supported():
-    return [name for name in plan.ALGORITHMS if not plan.refusal(name, ranks)]
+    return [name for name in plan.ALGORITHMS if not plan.explain_unsupported(name, ranks)]
 
 
 def check_options():
@@ -239,7 +239,7 @@ def check_staging(mode, in_place):
 def check_wrong_element():
     """Check that a wrong element is detected."""
     source, result = make_vectors(make_input(rank, 9), 9, torch.float32)
-    reduction = WrongElement(open_reduction(comm, "ring", source, result), result)
+    reduction = CorruptingCollective(open_reduction(comm, "ring", source, result), result)
     expected = sum(make_input(source_rank, 9) for source_rank in range(ranks)).float()
     reduction.run()
     if int((result != expected).sum()) != 1:

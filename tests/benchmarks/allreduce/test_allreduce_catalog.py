@@ -6,7 +6,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_workers.benchmarks.allreduce.entry import COLLECTIVES
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.base import LIBRARIES, SCHEDULED
-from spbench_workers.collectives.plan import ALGORITHMS, refusal
+from spbench_workers.collectives.plan import ALGORITHMS, explain_unsupported
 from spbench_workers.standalone.program import read_command_line
 
 ENTRY = BENCHMARKS["allreduce.sweep"]
@@ -77,8 +77,8 @@ def test_algorithm_and_order_determine_the_ranks():
     assert ENTRY.ranks(complete_single_case(algorithm="ring", size=8, order="2,0,1")).exact == 3
     for name in ALGORITHMS:
         exact = ENTRY.ranks(complete_single_case(algorithm=name, size=8)).exact
-        assert exact is None or not refusal(name, exact)
-        assert (exact is None) == (not refusal(name, 5))
+        assert exact is None or not explain_unsupported(name, exact)
+        assert (exact is None) == (not explain_unsupported(name, 5))
 
 
 def test_only_reductions_have_an_operation():

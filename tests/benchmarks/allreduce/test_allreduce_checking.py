@@ -7,7 +7,7 @@ import torch
 
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
-from spbench_workers.benchmarks.allreduce.sweep import WrongElement
+from spbench_workers.benchmarks.allreduce.sweep import CorruptingCollective
 from spbench_workers.benchmarks.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.benchmarks.allreduce.verification.data import fill
 from spbench_workers.benchmarks.allreduce.verification.expected import (
@@ -124,11 +124,11 @@ def test_correct_results_pass(collective, mode):
 
 
 def test_both_kinds_of_data_detect_a_wrong_element(messages):
-    failed_checks, wrong = run_checks(change_nothing, wrap=WrongElement)
+    failed_checks, wrong = run_checks(change_nothing, wrap=CorruptingCollective)
     assert failed_checks == {"exact", "bound"}
     assert wrong == 2
     with messages.raises(CannotRunError):
-        WrongElement(None, torch.ones(0))
+        CorruptingCollective(None, torch.ones(0))
 
 
 def test_detects_bits_that_differ_from_rank_0():

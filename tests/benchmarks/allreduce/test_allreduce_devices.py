@@ -50,7 +50,7 @@ class SingleRank:
 @pytest.fixture
 def nccl(monkeypatch):
     """Replace NCCL by a stand-in that adds 1, late."""
-    monkeypatch.setattr(torch_group, "nccl_refusal", lambda *_: "")
+    monkeypatch.setattr(torch_group, "explain_missing_nccl", lambda *_: "")
     monkeypatch.setattr(torch_group, "acquire", lambda comm, _: LateGroup(comm))
     monkeypatch.setattr(torch_group, "release", lambda *_: None)
 
@@ -329,7 +329,7 @@ def test_nccl_out_of_place_reports_a_copy(monkeypatch, messages):
 
 
 def test_rejects_nccl_if_ranks_share_a_gpu(monkeypatch, messages):
-    monkeypatch.setattr(torch_group, "nccl_refusal", lambda *_: "needs more")
+    monkeypatch.setattr(torch_group, "explain_missing_nccl", lambda *_: "needs more")
     vector = torch.zeros(2, device=DEVICE)
     with messages.raises(CannotRunError):
         DistributedReduction(SingleRank(), "nccl", vector, vector, "sum")

@@ -23,7 +23,7 @@ from spbench_workers.benchmarks.allreduce.sweep_sizes import (
     busbw_gb_s,
     sweep_sizes,
 )
-from spbench_workers.collectives.plan import ALGORITHMS, refusal, schedule
+from spbench_workers.collectives.plan import ALGORITHMS, build_schedule, explain_unsupported
 
 LINK = LinkCosts(alpha=2e-6, beta=1e-10, gamma=3e-11)
 BITS = {"rel": 1e-12}
@@ -35,7 +35,7 @@ def predict(algorithm, ranks, nbytes, link=LINK, **options):
 
 def sum_rounds(algorithm, ranks, count, link, **options):
     """Return the time of schedules by rounds, each with its busiest port and adder."""
-    plans = [schedule(algorithm, ranks, rank, count, **options) for rank in range(ranks)]
+    plans = [build_schedule(algorithm, ranks, rank, count, **options) for rank in range(ranks)]
     ports = {}
     adders = {}
     for step in (step for steps in plans for step in steps):
@@ -51,7 +51,7 @@ def sum_rounds(algorithm, ranks, count, link, **options):
 @pytest.mark.parametrize("ranks", range(1, 13))
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_model_is_the_longest_path_of_schedules(algorithm, ranks, messages):
-    if refusal(algorithm, ranks):
+    if explain_unsupported(algorithm, ranks):
         with messages.raises(ValueError):
             predict(algorithm, ranks, 4)
         return

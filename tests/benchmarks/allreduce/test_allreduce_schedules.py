@@ -11,7 +11,7 @@ from spbench_workers.benchmarks.allreduce.model.critical_path import compute_pat
 from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
 from spbench_workers.benchmarks.allreduce.verification.expected import compute_depth
 from spbench_workers.collectives.base import MUJI_SIZES
-from spbench_workers.collectives.plan import ALGORITHMS, refusal, schedule
+from spbench_workers.collectives.plan import ALGORITHMS, build_schedule, explain_unsupported
 from spbench_workers.collectives.schedule import ScheduleCosts, ScheduleStep, Transfer, count_costs
 
 SIZES = [*range(1, 10), 12, 16]
@@ -115,7 +115,7 @@ def overlaps(a, b):
 
 
 def plan(algorithm, ranks, count, **options):
-    return [schedule(algorithm, ranks, rank, count, **options) for rank in range(ranks)]
+    return [build_schedule(algorithm, ranks, rank, count, **options) for rank in range(ranks)]
 
 
 def check_result(schedules, count):
@@ -136,7 +136,7 @@ def check_result(schedules, count):
 
 
 def list_cases(sizes=SIZES):
-    return [(name, n) for name in ALGORITHMS for n in sizes if not refusal(name, n)]
+    return [(name, n) for name in ALGORITHMS for n in sizes if not explain_unsupported(name, n)]
 
 
 @pytest.mark.slow
@@ -226,14 +226,14 @@ def test_muji_trees_are_binomial(size):
 
 @pytest.mark.parametrize("algorithm", ["binomial", "muji_8", "muji_fallback", "flat"])
 def test_the_first_of_the_order_is_the_root(algorithm):
-    root = schedule(algorithm, 8, 5, 10, order=[5, 4, 3, 2, 1, 0, 7, 6])
+    root = build_schedule(algorithm, 8, 5, 10, order=[5, 4, 3, 2, 1, 0, 7, 6])
     receives = [transfer.add for step in root for transfer in step.receives]
     assert receives
     assert all(receives)
 
 
 def test_a_bidirectional_ring_is_balanced():
-    for step in schedule("bidirectional_ring", 5, 2, 100):
+    for step in build_schedule("bidirectional_ring", 5, 2, 100):
         assert [(transfer.peer, transfer.count) for transfer in step.sends] == [(3, 10), (1, 10)]
 
 
@@ -249,11 +249,11 @@ def test_chunks_increase_up_to_the_number_of_elements():
 
 
 def test_explains_unsupported_numbers_of_ranks(messages):
-    assert refusal("muji_4", 4) == ""
-    messages.check(refusal("muji_4", 3))
-    messages.check(refusal("rings", 3))
+    assert explain_unsupported("muji_4", 4) == ""
+    messages.check(explain_unsupported("muji_4", 3))
+    messages.check(explain_unsupported("rings", 3))
     with messages.raises(ValueError):
-        schedule("muji_8", 9, 0, 5)
+        build_schedule("muji_8", 9, 0, 5)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_explains_unsupported_numbers_of_ranks(messages):
 def test_rejects_arguments_out_of_range(change, reason):
     arguments = {"algorithm": "ring", "ranks": 3, "rank": 0, "count": 5} | change
     with pytest.raises(ValueError, match=f"^{reason}"):
-        schedule(**arguments)
+        build_schedule(**arguments)
 
 
 def list_messages(schedules):
@@ -397,7 +397,7 @@ def make_add(peer):
 
 def test_muji_has_trees_only_for_sizes_of_the_catalog():
     def has_tree(ranks):
-        root = schedule("muji", ranks, 0, 8)
+        root = build_schedule("muji", ranks, 0, 8)
         return sum(len(step.sends) for step in root) < ranks - 1
 
     assert [ranks for ranks in range(3, 10) if has_tree(ranks)] == list(MUJI_SIZES[1:])

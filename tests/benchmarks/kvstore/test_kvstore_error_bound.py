@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, create_optimizer
 from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, ErrorBound
-from spbench_workers.benchmarks.kvstore.verification.expectation import Replica
+from spbench_workers.benchmarks.kvstore.verification.expectation import ReferenceWeight
 
 COUNT = 400
 
@@ -19,7 +19,7 @@ def follow(name, rounds, spread=0.0):
     """
     optimizer = create_optimizer(name, COUNT)
     value = np.zeros(COUNT, np.float32)
-    replica = Replica(name, COUNT)
+    replica = ReferenceWeight(name, COUNT)
     bound = ErrorBound(name, COUNT)
     for parts in rounds:
         total = np.zeros(COUNT, np.float32)

@@ -8,7 +8,7 @@ import pytest
 
 from spbench_workers.benchmarks.kvstore.optimizers.blocks import BLOCK_ELEMENTS
 from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, create_optimizer
-from spbench_workers.benchmarks.kvstore.verification.expectation import Replica
+from spbench_workers.benchmarks.kvstore.verification.expectation import ReferenceWeight
 
 EPS32 = float(np.finfo(np.float32).eps)
 
@@ -17,7 +17,7 @@ def run(name, gradients):
     """Return values after each gradient, of a store's optimizer and of the reference."""
     elements = len(gradients[0])
     optimizer = create_optimizer(name, elements)
-    replica = Replica(name, elements)
+    replica = ReferenceWeight(name, elements)
     weight = np.zeros(elements, np.float32)
     values = []
     expected = []

@@ -9,7 +9,7 @@ from spbench_core.catalog import BENCHMARKS as ENTRIES
 from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.layout.tiles import parse_pair
 from spbench_workers.benchmarks.model.entry import BENCHMARKS
-from spbench_workers.benchmarks.model.regimes import FULL_SIZE
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE_CHECKS
 from support.paths import DOCS
 
 RESNET, AMOEBANET, NETWORK, PROFILE = BENCHMARKS
@@ -380,7 +380,7 @@ def test_the_page_lists_the_checks_of_each_scheme(scheme):
         precision: list_checks(scheme, precision=precision)
         for precision in ("fp32", "fp16", "bf16")
     }
-    assert checks["fp32"] & set(FULL_SIZE) == full_size
+    assert checks["fp32"] & set(FULL_SIZE_CHECKS) == full_size
     assert checks["fp16"] == checks["bf16"]
     assert checks["fp16"] - checks["fp32"] == proxy & {"bits"}
 

@@ -7,7 +7,7 @@ from spbench_core.layout.stages import build_layout
 from spbench_core.models.reach import smallest_normalised_size
 from spbench_core.models.registry import make_model
 from spbench_parallel.plan import ModelPlan
-from spbench_workers.benchmarks.model.case import MIN_ESD_VALUES, ModelCase
+from spbench_workers.benchmarks.model.case import MIN_NORMALISED_VALUES, ModelCase
 
 RESNET = {"version": 1, "depth": 8}
 AMOEBANET = {"num_layers": 3, "num_filters": 16}
@@ -38,4 +38,4 @@ def test_a_micro_batch_has_enough_values_to_normalise(
 ):
     network, sizes = make_small_batches(name, side, batch_size, parts, **config)
     assert sizes == expected
-    assert min(sizes) * smallest_normalised_size(network) >= MIN_ESD_VALUES
+    assert min(sizes) * smallest_normalised_size(network) >= MIN_NORMALISED_VALUES

@@ -8,7 +8,7 @@ from spbench_core.layout.stages import build_layout
 from spbench_core.models.registry import make_model
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
-from spbench_workers.benchmarks.model.validation import MAX_MOVE, Validation
+from spbench_workers.benchmarks.model.validation import MAX_CHANGE, Validation
 from support.single_rank_case import SingleRankCase
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ AMOEBANET = make_model(
 RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
 
 
-def validate_model(network, optimizer, spoil=lambda *_: None, max_change=MAX_MOVE):
+def validate_model(network, optimizer, spoil=lambda *_: None, max_change=MAX_CHANGE):
     """Validate one process against itself with another order of additions."""
     context = SingleRankCase()
     batches = split_batch(1, 1, mirrored=False, times=1)

@@ -77,7 +77,7 @@ def enable_transport(transport):
         return
     transports = dict(choose.TRANSPORTS) | {transport: WITHOUT_A_GPU[transport]}
     with (
-        mock.patch.object(choose, "find_refusals", return_value={}),
+        mock.patch.object(choose, "find_unsupported", return_value={}),
         mock.patch.object(choose, "TRANSPORTS", transports),
         # The values of the stand-in are in memory of the host, which MPI can use.
         mock.patch.object(
@@ -411,7 +411,7 @@ def check_unfit(comm, transport, device, message):
 
 def check_gpus_of_ranks(comm, gpus, message):
     with mock.patch.object(torch_group, "_identify_gpu", return_value=gpus[comm.rank]):
-        reason = torch_group.nccl_refusal(comm, torch.device("cuda"))
+        reason = torch_group.explain_missing_nccl(comm, torch.device("cuda"))
     return "" if reason == message else reason
 
 
@@ -478,7 +478,7 @@ def check_path(comm, settings, path, reason):
     value = settings[comm.rank]
     with mock.patch.dict(os.environ, {OVERRIDE_VARIABLE: value} if value else {}):
         transport = staged.StagedTransport(make_empty_spec(comm, "cpu"))
-        refusals = choose.find_refusals(make_empty_spec(comm, "cuda"))
+        refusals = choose.find_unsupported(make_empty_spec(comm, "cuda"))
     memory_path = transport.memory_path
     offers_pinned = "cuda-pinned" not in refusals
     if memory_path != (path, reason) or offers_pinned != (path == "device pointers"):

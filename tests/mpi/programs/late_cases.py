@@ -77,7 +77,7 @@ def main():
         mock.patch.object(choice, "choose_device", choose_late_device),
         mock.patch.object(torch_group, "acquire", acquire),
         mock.patch.object(torch_group, "release", release),
-        mock.patch.object(torch_group, "nccl_refusal", refusal),
+        mock.patch.object(torch_group, "explain_missing_nccl", refusal),
         ExitStack() as stack,
     ):
         cases = json.loads(Path(sys.argv[1]).read_text())

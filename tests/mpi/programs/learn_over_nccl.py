@@ -101,7 +101,7 @@ def patch_gloo_for_nccl(problems):
 
     with ExitStack() as stack:
         for target, name, value in (
-            (opening, "nccl_refusal", lambda comm, device: ""),
+            (opening, "explain_missing_nccl", lambda comm, device: ""),
             (NcclP2P, "receive", receive),
             (streams, "is_gpu", lambda device: True),
             (torch.cuda, "synchronize", synchronize),
@@ -169,7 +169,10 @@ def compare(comm, **case):
 def check_setting(comm, name, value, rank, message):
     """Check the error for a setting on one rank with which posted receives block other work."""
     setting = {name: value} if comm.rank == rank else {}
-    with patch.object(opening, "nccl_refusal", lambda *_: ""), patch.dict(os.environ, setting):
+    with (
+        patch.object(opening, "explain_missing_nccl", lambda *_: ""),
+        patch.dict(os.environ, setting),
+    ):
         try:
             opening.open_p2p("nccl", comm, torch.device("cpu"), (0,)).free()
         except CannotRunError as error:

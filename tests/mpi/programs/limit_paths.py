@@ -46,7 +46,7 @@ def run_on_stand_in(world):
     context = make_rank_context(world, "halo.exchange", params)
     with (
         patch.object(exchange, "choose_device", lambda _: torch.device("late", 0)),
-        patch.object(choose, "find_refusals", lambda _: {}),
+        patch.object(choose, "find_unsupported", lambda _: {}),
     ):
         exchange.run(context)
     return gather_events(world, context)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_parallel.models.build import build_stage, free
+from spbench_parallel.models.build import build_stage, free_operators
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
 from spbench_parallel.spatial.tiling import Tiling
 from support.rank_cases import make_on_first_rank, return_exceptions, run_each_case
@@ -109,7 +109,7 @@ def compare(case, comm):
         raise AssertionError("the initial states differ")
     expected = expected | {"input": {"input": cut_tile(expected["input"]["input"], tiling.tile)}}
     results = run_step(tiled, cut_tile(image, tiling.tile).contiguous(), gradient)
-    free(tiled)
+    free_operators(tiled)
     for kind, reference in expected.items():
         if results[kind].keys() != reference.keys():
             raise AssertionError(f"{sorted(results[kind])} are not {sorted(reference)}")

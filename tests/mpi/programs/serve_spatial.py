@@ -334,7 +334,9 @@ def change_received_value(case, trial, tiling, dtype):
     tile = cut(torch.zeros(shape, dtype=dtype), tiling.tile, case["layout"])
     gather = find_gather(trial.tiled, tile)
     direction = case["change"]["direction"]
-    list_pieces = gather.table.list_received if direction == "forward" else gather.table.list_sent
+    list_pieces = (
+        gather.transfers.list_received if direction == "forward" else gather.transfers.list_sent
+    )
     victim = max(rank for rank in range(tiling.comm.size) if list_pieces(rank))
     exchange = getattr(gather, direction)
     original_wait = exchange.wait

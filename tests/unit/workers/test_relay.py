@@ -154,7 +154,7 @@ async def test_ranks_wait_while_the_console_reads_nothing(node):
 async def test_sends_many_bytes_without_waiting():
     async with open_node(gather_seconds=60.0) as node:
         _, writer = await node.connect_rank()
-        writer.write(b"x" * (2 * module.MOST_WAITING))
+        writer.write(b"x" * (2 * module.MAX_WAITING_BYTES))
         pieces = await node.receive(1)
         assert pieces[0][0] == 1
 

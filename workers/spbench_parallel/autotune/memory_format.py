@@ -28,7 +28,7 @@ from spbench_parallel.device.memory import release_memory
 from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.groups import create_group
 from spbench_parallel.layer_times import LapTimer, time_backward, time_forward
-from spbench_parallel.models.build import build_stage, free
+from spbench_parallel.models.build import build_stage, free_operators
 from spbench_parallel.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
 from spbench_parallel.models.imported.model import ImportedModel
 from spbench_parallel.plan import ModelPlan
@@ -59,7 +59,7 @@ class _Section:
         """The number of layers."""
         return self.layers[1] - self.layers[0]
 
-    def likeness(self, model: Model) -> object:
+    def make_layer_key(self, model: Model) -> object:
         """Return a key that is equal for sections that take equally long."""
         first, last = self.layers
         layers = model.make_layer_key(first) if last == first + 1 else self.layers
@@ -119,7 +119,7 @@ def _time_formats(
 
     A step of the progress is a round of a layer.
     """
-    seconds_by_likeness: dict[object, tuple[float, float]] = {}
+    seconds_by_layer_key: dict[object, tuple[float, float]] = {}
     contiguous_seconds = 0.0
     channels_last_seconds = 0.0
     stage_coordinates = plan.layout.list_coordinates(world.rank)
@@ -132,15 +132,15 @@ def _time_formats(
     for coordinates in stage_coordinates:
         with _open_tiling(plan, world, coordinates) as tiling:
             for section in _list_sections(plan, coordinates, tiling):
-                likeness = section.likeness(plan.model)
-                if likeness in seconds_by_likeness:
+                layer_key = section.make_layer_key(plan.model)
+                if layer_key in seconds_by_layer_key:
                     progress.advance((ROUNDS + 1) * section.length)
                 else:
-                    seconds_by_likeness[likeness] = _time_section(
+                    seconds_by_layer_key[layer_key] = _time_section(
                         plan, section, progress, learns=learns
                     )
-                contiguous_seconds += seconds_by_likeness[likeness][0]
-                channels_last_seconds += seconds_by_likeness[likeness][1]
+                contiguous_seconds += seconds_by_layer_key[layer_key][0]
+                channels_last_seconds += seconds_by_layer_key[layer_key][1]
     return contiguous_seconds, channels_last_seconds
 
 
@@ -237,7 +237,7 @@ class _TimedLayers:
 
     def free(self) -> None:
         """Free the buffers of halo exchanges. All ranks of the tiles must call it."""
-        free(self._layers)
+        free_operators(self._layers)
 
 
 def _random_maps(plan: ModelPlan, section: _Section, dtype: torch.dtype) -> Iterator[torch.Tensor]:

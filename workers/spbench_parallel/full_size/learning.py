@@ -21,7 +21,7 @@ from spbench_parallel.full_size.calls import OperatorErrors
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.progress import NO_PROGRESS, Progress
-from spbench_parallel.training.updates import Updates
+from spbench_parallel.training.updates import Optimizer
 from spbench_parallel.verify.worst_error import WorstError
 
 # Last bits that the few sums and roundings of a loss, or of an update, may be off.
@@ -180,7 +180,7 @@ class UpdateCheck:
                 wide_parameter = nn.Parameter(before[name].double())
                 wide_parameter.grad = parameter.grad.double()
                 if not skipped:
-                    Updates(self._training, [wide_parameter]).step()
+                    Optimizer(self._training, [wide_parameter]).step()
                 label = f"{name} of stage {coordinates.stage}"
                 self._compare(worst, parameter, before[name], wide_parameter, label)
                 progress.advance(steps_per_parameter)

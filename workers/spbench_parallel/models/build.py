@@ -72,7 +72,7 @@ def build_reference(model: Model, *, seed: int, device: torch.device | str) -> n
     return build_stage(model, 0, layer_count, dense, seed=seed, device=device, dtype=torch.float64)
 
 
-def free(stage: nn.Module) -> None:
+def free_operators(stage: nn.Module) -> None:
     """Free the buffers and requests of all operators.
 
     All ranks of their tiles must call it.

@@ -20,7 +20,7 @@ class FusedStage(nn.Sequential):
     Args:
         layers: By name.
         groups: The fused groups of the first layers.
-        fused: The number of these layers; the others run one by one.
+        fused_count: The number of these layers; the others run one by one.
 
     Attributes:
         groups: The fused groups.

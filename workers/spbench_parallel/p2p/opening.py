@@ -17,7 +17,7 @@ from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.p2p import P2P, Message, torch_group
 from spbench_parallel.p2p.mpi import MpiP2P
-from spbench_parallel.p2p.torch_group import nccl_refusal
+from spbench_parallel.p2p.torch_group import explain_missing_nccl
 
 BACKENDS = ("mpi", "gloo", "nccl")
 HOST = torch.device("cpu")
@@ -60,7 +60,7 @@ def check_nccl(comm: MPI.Intracomm, device: torch.device) -> None:
         NoDeviceError: It cannot; all ranks raise it.
         CannotRunError: A rank has settings that block its GPU; all ranks raise it.
     """
-    if reason := nccl_refusal(comm, device):
+    if reason := explain_missing_nccl(comm, device):
         raise NoDeviceError(f"backend nccl {reason}; take backend mpi or gloo")
     _check_environment(comm, os.environ)
 

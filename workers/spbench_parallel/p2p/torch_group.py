@@ -146,7 +146,7 @@ def _abort_all() -> None:
         group.drop()
 
 
-def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
+def explain_missing_nccl(comm: MPI.Intracomm, device: torch.device) -> str:
     """Return why NCCL cannot serve these ranks, in the form of a predicate.
 
     It is empty if NCCL can serve them. All ranks must call it, and all get the same answer.

@@ -13,7 +13,7 @@ from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_core.models.parts import Map
 from spbench_parallel.device.failures import note_activity
 from spbench_parallel.groups import create_group
-from spbench_parallel.models.build import build_stage, free
+from spbench_parallel.models.build import build_stage, free_operators
 from spbench_parallel.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
 from spbench_parallel.models.fused import fuse_stage
 from spbench_parallel.pipeline.sync_batch_norm import SyncDenseBuilder, SyncSpatialBuilder
@@ -38,7 +38,7 @@ class BuiltStage:
 
         All ranks that share the stage's images must call it.
         """
-        free(self.module)
+        free_operators(self.module)
         for comm in self.comms:
             comm.Free()
 

@@ -115,6 +115,6 @@ def _reshard(own_shard: LocalShard, peer: int, other: LocalShard) -> Reshard:
 
 
 def _make_slice(part: Interval, extent: Interval) -> slice:
-    """Return the slice of ``part`` in a tensor of ``whole``, empty for an empty part."""
+    """Return the slice of ``part`` in a tensor of ``extent``, empty for an empty part."""
     first = max(0, part[0] - extent[0])
     return slice(first, max(first, part[1] - extent[0]))

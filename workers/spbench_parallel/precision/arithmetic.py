@@ -9,7 +9,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_parallel.precision.formats import MixedProducts, Precision, Products, narrow_weights
+from spbench_parallel.precision.formats import MixedProducts, Precision, ProductMode, narrow_weights
 from spbench_parallel.precision.int8 import Int8Products, RangeRecorder, Ranges, merge_ranges
 from spbench_parallel.precision.loss_scale import LossScale
 from spbench_parallel.precision.product_errors import ProductErrors, product_tolerance
@@ -50,7 +50,7 @@ class Arithmetic:
         self._world = world
         self._precision = precision
         self._stages = stages
-        self._products: Products | None = None
+        self._products: ProductMode | None = None
         self._int8: Int8Products | None = None
         if precision.mixed:
             self._products = MixedProducts(precision.work, device)

@@ -102,7 +102,7 @@ class ConvForm(NamedTuple):
     groups: int = 1
 
 
-class Products(TorchFunctionMode, ABC):
+class ProductMode(TorchFunctionMode, ABC):
     """A mode that computes all convolutions and fully connected layers of a thread.
 
     As a mode it works unchanged for torch's modules and for tiled operators, which call
@@ -154,7 +154,7 @@ _OTHER_CONVOLUTIONS = frozenset(
 )
 
 
-class MixedProducts(Products):
+class MixedProducts(ProductMode):
     """Products in mixed precision.
 
     Convolutions of all kinds are in 16 bits. Fully connected layers and attention are in the format

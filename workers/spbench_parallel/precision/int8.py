@@ -24,7 +24,7 @@ from torch import nn
 
 from spbench_core.layout.window import expand_pair
 from spbench_parallel.device.convolution import widen_lone_column
-from spbench_parallel.precision.formats import ConvForm, Products
+from spbench_parallel.precision.formats import ConvForm, ProductMode
 from spbench_parallel.spatial.conv import make_window
 
 LEVELS = 127
@@ -35,7 +35,7 @@ Ranges = dict[str, Range]
 """The smallest and the largest value that each convolution reads, by the name of its weight."""
 
 
-class RangeRecorder(Products):
+class RangeRecorder(ProductMode):
     """Products in fp32 that record the range of the values that convolutions read.
 
     Args:
@@ -108,7 +108,7 @@ class QuantisedWeight:
         return cls(rounded_weight, weight_scales, input_scale, round(-smallest_input / input_scale))
 
 
-class Int8Products(Products):
+class Int8Products(ProductMode):
     """Products in int8, by oneDNN's kernels for the CPU.
 
     Args:

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from spbench_parallel.device.streams import is_gpu
-from spbench_parallel.precision.formats import FP32, TF32, ConvForm, Precision, Products
+from spbench_parallel.precision.formats import FP32, TF32, ConvForm, Precision, ProductMode
 from spbench_parallel.verify.worst_error import WorstError
 
 # Only a corner of some images is compared, of as many rows as columns. The gradients of a
@@ -49,7 +49,7 @@ def product_tolerance(precision: Precision) -> float:
     return (TF32_SLACK if precision.tf32 else FP32_SLACK) * precision.epsilon
 
 
-class ProductErrors(Products):
+class ProductErrors(ProductMode):
     """Products of the device, each compared with float64.
 
     Convolutions and fully connected layers are compared, and their gradients of pixels and of

@@ -41,15 +41,18 @@ class Exchange:
 
     Args:
         comm: The ranks.
-        table: The pieces that each rank sends to each other rank.
-        outgoing: Views to send from, in the order of ``table.list_sent``; `bind` replaces them.
-        into: Views that `unpack` fills, in the order of ``table.list_received``. Without them, read
-            `received`.
+        transfers: The pieces that each rank sends to each other rank.
+        outgoing: Views to send from, in the order of ``transfers.list_sent``; `bind` replaces them.
+        into: Views that `unpack` fills, in the order of ``transfers.list_received``. Without them,
+            read `received`.
         batch: Number of images.
         channels: Channels of each image.
+        dtype: The type of the pixels.
+        device: The device of the pixels.
+        channels_last: Whether the pixels are in the channels-last memory format.
         transport: The transport's name; ``auto`` measures here and takes the fastest.
-        adjoint: Run the table backward: send the pieces that the rank receives, and receive those
-            that it sends.
+        adjoint: Run the transfers backward: send the pieces that the rank receives, and receive
+            those that it sends.
 
     Attributes:
         transport: The name of the transport in use.
@@ -67,7 +70,7 @@ class Exchange:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        table: Transfers,
+        transfers: Transfers,
         outgoing: Sequence[torch.Tensor],
         *,
         batch: int,
@@ -79,14 +82,14 @@ class Exchange:
         transport: str = "auto",
         adjoint: bool = False,
     ) -> None:
-        self.outgoing = table.list_sent(comm.rank)
-        self.incoming = table.list_received(comm.rank)
+        self.outgoing = transfers.list_sent(comm.rank)
+        self.incoming = transfers.list_received(comm.rank)
         if adjoint:
             self.outgoing, self.incoming = self.incoming, self.outgoing
         require_agreement(
             comm,
             {
-                "table": hashlib.blake2b(repr(table).encode(), digest_size=8).hexdigest(),
+                "table": hashlib.blake2b(repr(transfers).encode(), digest_size=8).hexdigest(),
                 "batch": batch,
                 "channels": channels,
                 "dtype": str(dtype),

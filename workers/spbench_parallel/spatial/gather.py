@@ -71,8 +71,8 @@ class Gather:
 
     Args:
         comm: The ranks that share the image.
-        table: The box that each rank needs. It must contain the pixels of this rank's parts that
-            are in the image.
+        transfers: The box that each rank needs. It must contain the pixels of this rank's parts
+            that are in the image.
         part_boxes: The boxes to gather; they may reach beyond the image and may overlap.
         fill: The value outside the image.
         sample: A tile. All other tiles must have its batch, channels, dtype, device and memory
@@ -93,7 +93,7 @@ class Gather:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        table: Transfers,
+        transfers: Transfers,
         part_boxes: Sequence[Box],
         *,
         sample: torch.Tensor,
@@ -103,13 +103,13 @@ class Gather:
     ) -> None:
         self._owns_gradients = owns_gradients
         self.comm = comm
-        self.table = table
+        self.transfers = transfers
         self.part_boxes = tuple(part_boxes)
         self.fill = fill
-        self.tile = table.owned.tile(comm.rank)
-        self._part_sources = [find_sources(box, table, comm.rank) for box in self.part_boxes]
+        self.tile = transfers.owned.tile(comm.rank)
+        self._part_sources = [find_sources(box, transfers, comm.rank) for box in self.part_boxes]
         self._sent_indices = [
-            box_index(self.tile, piece.box) for piece in table.list_sent(comm.rank)
+            box_index(self.tile, piece.box) for piece in transfers.list_sent(comm.rank)
         ]
         self.token = sample.detach().new_empty(0)
         self._channels_last = bool(comm.allreduce(is_channels_last(sample), op=MPI.MAX))
@@ -137,10 +137,10 @@ class Gather:
         """Wait for the pieces that this rank needs, and return the parts."""
         if not pending.token.requires_grad:
             return self.assemble(pending.tile, pending.tile_buffer)
-        part_boxes: tuple[torch.Tensor, ...] = _FinishGather.apply(
+        parts: tuple[torch.Tensor, ...] = _FinishGather.apply(
             pending.token, pending.tile.detach(), self, pending.gradients, pending.tile_buffer
         )
-        return part_boxes
+        return parts
 
     def free(self) -> None:
         """Free buffers and requests. All ranks must call it."""
@@ -165,15 +165,15 @@ class Gather:
             pieces = self.forward.received
             if tile_buffer is not None and self._fits_buffer(tile_buffer):
                 completed = self._part_sources[0].complete(tile_buffer, pieces, self.fill)
-                part_boxes: tuple[torch.Tensor, ...] = (completed,)
+                parts: tuple[torch.Tensor, ...] = (completed,)
             else:
-                part_boxes = tuple(
+                parts = tuple(
                     sources.assemble(self.allocate(sources.box), tile, pieces, self.fill)
                     for sources in self._part_sources
                 )
             self.forward.release()
             self.forward.unbind()  # release the views, so that the tile can be freed
-        return part_boxes
+        return parts
 
     def send_gradients(self, part_gradients: Sequence[torch.Tensor | None]) -> None:
         """Start to send the gradients of received pixels back to their owners."""
@@ -249,7 +249,7 @@ class Gather:
     ) -> Exchange:
         return Exchange(
             self.comm,
-            self.table,
+            self.transfers,
             outgoing,
             batch=self._batch,
             channels=self._channels,

@@ -40,8 +40,8 @@ class Redistribute(nn.Module):
         super().__init__()
         self.tiling = source
         self.output = replace(source, partition=target)
-        table = redistribution(source.partition, target)
-        self.gathers = GatherCache(source, table, [self.output.tile])
+        transfers = redistribution(source.partition, target)
+        self.gathers = GatherCache(source, transfers, [self.output.tile])
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output.

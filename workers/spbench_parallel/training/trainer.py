@@ -17,7 +17,7 @@ from spbench_parallel.precision.loss_scale import LossScale
 from spbench_parallel.training.gradients import BUCKET_NUMBERS, FlatGradients, create_sharings
 from spbench_parallel.training.master_comm import MasterComm
 from spbench_parallel.training.running_statistics import MirroredStatistics
-from spbench_parallel.training.updates import State, Updates
+from spbench_parallel.training.updates import Optimizer, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Trainer:
         )
         self._updated_parameters = set(parameters)
         self.optimizer = training.optimizer
-        self._updates = Updates(training, parameters)
+        self._updates = Optimizer(training, parameters)
         self._decay = training.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
         owned_gradients = compress(

@@ -24,7 +24,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 State = dict[str, torch.Tensor]
 
 
-class Updates:
+class Optimizer:
     """An optimizer that updates parameters from their gradients.
 
     Args:

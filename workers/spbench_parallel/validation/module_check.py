@@ -370,7 +370,7 @@ def _measure_distances(
 
     def add(quantity: Quantity, error: float, subject: str) -> None:
         relative = error / (largest[quantity] or 1.0)
-        if _rank_error(relative) > _rank_error(distances[quantity].relative):
+        if _replace_nan_by_inf(relative) > _replace_nan_by_inf(distances[quantity].relative):
             distances[quantity] = Distance(relative, subject)
 
     for step, (loss, expected_loss) in enumerate(zip(losses, expected.losses, strict=True)):
@@ -384,7 +384,7 @@ def _measure_distances(
     return distances
 
 
-def _rank_error(error: float) -> float:
+def _replace_nan_by_inf(error: float) -> float:
     """Return an error for comparisons: not a number is worse than all others."""
     return math.inf if math.isnan(error) else error
 

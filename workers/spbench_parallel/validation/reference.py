@@ -207,7 +207,9 @@ class ReferenceModel:
                     for replica in replicas
                 ]
             )
-            with DropByPositionMode(drawn_images(self._plan, self._source.step, replicas, batch)):
+            with DropByPositionMode(
+                make_drop_batch(self._plan, self._source.step, replicas, batch)
+            ):
                 logits = model(torch.cat(images))
             loss = whole_loss(self._plan.loss, logits, targets) / self._image_count
             loss.backward()
@@ -248,7 +250,7 @@ class ReferenceModel:
         return values.detach() * (1 + self._noise * noise.to(values.device))
 
 
-def drawn_images(
+def make_drop_batch(
     plan: ModelPlan, step: int, replicas: Sequence[int], batch: MicroBatch
 ) -> DropBatch:
     """Return the keys of random numbers for a micro-batch's stochastic operators."""

@@ -40,19 +40,21 @@ class FileChannel(NumberedChannel):
         self._file = os.fdopen(descriptor, "ab", buffering=0)
         self._limits = limits or {}
         self._closing = threading.Event()
-        self._due = self._deadline(None)
+        self._deadline = self._compute_deadline(None)
         self._progress: PhaseProgress | None = None
 
     def send(self, event: str, **fields: Any) -> None:
         super().send(event, **fields)
         if event in ("case_start", "case_end"):
-            self._due = self._deadline(fields["case"] if event == "case_start" else None)
+            self._deadline = self._compute_deadline(
+                fields["case"] if event == "case_start" else None
+            )
             self._progress = None
         elif event == "progress":
             previous_progress = self._progress
             self._progress = fields["phase"], fields["done"]
             if restarts_deadline(previous_progress, self._progress):
-                self._due = self._deadline(fields["case"])
+                self._deadline = self._compute_deadline(fields["case"])
 
     def receive_cases(self) -> list[dict[str, Any]]:
         return read_cases(os.environ)
@@ -65,7 +67,7 @@ class FileChannel(NumberedChannel):
         self.send("bye")
         self._file.close()
 
-    def _deadline(self, case: str | None) -> float:
+    def _compute_deadline(self, case: str | None) -> float:
         return time.monotonic() + self._limits.get(case, math.inf)
 
     def _write(self, line: bytes) -> None:
@@ -79,7 +81,7 @@ class FileChannel(NumberedChannel):
                 self._beat()
             except OSError as error:
                 self._end(f"stops because its events cannot be written ({error.strerror})")
-            if time.monotonic() > self._due:
+            if time.monotonic() > self._deadline:
                 self._handle_overdue()
 
     def _handle_overdue(self) -> None:
@@ -89,15 +91,15 @@ class FileChannel(NumberedChannel):
         """
         self.send("log", level=LogLevel.WHERE, message=self.locate())
         time.sleep(rank_events.HEARTBEAT_INTERVAL)
-        if time.monotonic() <= self._due:
+        if time.monotonic() <= self._deadline:
             return
         self._end("stops because its case exceeded its timeout")
 
     @contextlib.contextmanager
     def guarded_by_kernel(self) -> Iterator[None]:
         """Let SIGALRM end this process when its time to start is over."""
-        if math.isfinite(self._due):
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, self._due - time.monotonic()))
+        if math.isfinite(self._deadline):
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, self._deadline - time.monotonic()))
         try:
             yield
         finally:

@@ -46,7 +46,7 @@ class DistributedReduction:
     ) -> None:
         self._comm = comm
         self._device = result.device
-        if backend == "nccl" and (reason := torch_group.nccl_refusal(comm, self._device)):
+        if backend == "nccl" and (reason := torch_group.explain_missing_nccl(comm, self._device)):
             raise CannotRunError(f"algorithm nccl {reason}; choose another algorithm")
         self._group = torch_group.acquire(comm, self._device)
         self._copy = None if source is result else partial(result.copy_, source)

@@ -39,7 +39,7 @@ ALGORITHMS: dict[str, Callable[[AlgorithmRank], Schedule]] = {
 """Functions that return the schedule of one rank, by the algorithm's name."""
 
 
-def schedule(
+def build_schedule(
     algorithm: str,
     ranks: int,
     rank: int,
@@ -68,7 +68,9 @@ def schedule(
         ValueError: The algorithm cannot run on this number of ranks, or an argument is out of
             range.
     """
-    reason = refusal(algorithm, ranks) or _out_of_range(ranks, rank, count, group, chunks)
+    reason = explain_unsupported(algorithm, ranks) or _out_of_range(
+        ranks, rank, count, group, chunks
+    )
     if reason:
         raise ValueError(reason)
     members = _members(ranks, order)
@@ -77,7 +79,7 @@ def schedule(
     return [step for step in steps if step.sends or step.receives]
 
 
-def refusal(algorithm: str, ranks: int) -> str:
+def explain_unsupported(algorithm: str, ranks: int) -> str:
     """Return a message why an algorithm cannot run on a number of ranks.
 
     It is empty if it can.

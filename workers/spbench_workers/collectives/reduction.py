@@ -63,9 +63,9 @@ def open_reduction(
         return open_collective(comm, "allreduce", source, result, op, mode)
 
     def open_on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
-        if reason := plan.refusal(algorithm, comm.size):
+        if reason := plan.explain_unsupported(algorithm, comm.size):
             raise CannotRunError(reason)
-        steps = plan.schedule(
+        steps = plan.build_schedule(
             algorithm,
             comm.size,
             comm.rank,

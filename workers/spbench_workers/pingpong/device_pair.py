@@ -29,7 +29,7 @@ from spbench_parallel.spatial.transports import TransportSpec, exchange_once
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_workers.pingpong.pair import TAG, Pair, Peer, half_trip_seconds
 
-Path = Literal["pinned", "pointers", "cuda-ipc", "nccl"]
+MessagePath = Literal["pinned", "pointers", "cuda-ipc", "nccl"]
 
 
 class DevicePair(ABC):
@@ -195,7 +195,7 @@ class _NcclPair(DevicePair):
         torch_group.release(self.peer.comm, self._device)
 
 
-_PAIR_TYPES: dict[Path, type[DevicePair]] = {
+_PAIR_TYPES: dict[MessagePath, type[DevicePair]] = {
     "pinned": _PinnedPair,
     "pointers": _PointersPair,
     "cuda-ipc": _CudaIpcPair,
@@ -203,7 +203,9 @@ _PAIR_TYPES: dict[Path, type[DevicePair]] = {
 }
 
 
-def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: Path) -> DevicePair:
+def open_pair(
+    peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: MessagePath
+) -> DevicePair:
     """Return the pair of this rank and a peer, within `open_path`.
 
     The peer must also open it.
@@ -242,7 +244,7 @@ def check_cuda_ipc(comm: MPI.Intracomm, device: torch.device) -> None:
 
 
 @contextmanager
-def open_path(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
+def open_path(comm: MPI.Intracomm, device: torch.device, path: MessagePath) -> Iterator[None]:
     """Open a path on all ranks of ``comm``, including those without a pair.
 
     All ranks of ``comm`` must enter and leave it; for ``nccl`` these are their group.
@@ -255,7 +257,7 @@ def open_path(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
     if path != "nccl":
         yield
         return
-    if device.type == "cuda" and (reason := torch_group.nccl_refusal(comm, device)):
+    if device.type == "cuda" and (reason := torch_group.explain_missing_nccl(comm, device)):
         raise CannotRunError(f"path nccl {reason}; choose another path")
     torch_group.acquire(comm, device)
     yield
@@ -264,7 +266,7 @@ def open_path(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
 
 
 def one_way_device_seconds(
-    peer: Peer, count: int, trips: int, *, device: torch.device, path: Path
+    peer: Peer, count: int, trips: int, *, device: torch.device, path: MessagePath
 ) -> float:
     """Return half the median round trip of ``count`` bytes between two ranks' devices.
 

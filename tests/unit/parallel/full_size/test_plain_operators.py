@@ -18,7 +18,7 @@ from spbench_parallel.full_size.plain import PlainCheck
 from spbench_parallel.losses import Loss
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import BF16, FP16, FP32, FP64
-from spbench_parallel.training.updates import Updates
+from spbench_parallel.training.updates import Optimizer
 
 FORMATS = [FP64, FP32, FP16, BF16]
 OPERATORS = {
@@ -211,7 +211,7 @@ def test_an_update_follows_the_rule_of_the_optimizer(optimizer, factor, passes):
     before = [parameter.detach().clone() for parameter in stage.parameters()]
     for parameter in stage.parameters():
         parameter.grad = torch.randn_like(parameter)
-    Updates(training, list(stage.parameters())).step()
+    Optimizer(training, list(stage.parameters())).step()
     with torch.no_grad():
         for parameter, old in zip(stage.parameters(), before, strict=True):
             parameter.copy_(old + (parameter - old) * factor)
@@ -243,7 +243,7 @@ def measure_small_update(stage, size, factor):
     stage.weight.grad = torch.randn_like(stage.weight) * size
     gradient = stage.weight.grad.clone()
     stage.weight.grad.mul_(factor)
-    Updates(training, list(stage.parameters())).step()
+    Optimizer(training, list(stage.parameters())).step()
     stage.weight.grad.copy_(gradient)
     worst = new_worst_ratio()
     check.compare(worst)

@@ -67,7 +67,7 @@ def test_a_normal_cell_has_two_inputs_and_two_results():
     windowed = [step for step in graph.steps if step.window and not step.window.is_pointwise]
     assert len(windowed) == 7 + 2  # and that halving's two convolutions
     group = FusedGraph(layers, tilings)
-    assert all(table.list_received(COMM.rank) for table in group.tables)
+    assert all(table.list_received(COMM.rank) for table in group.input_transfers)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def check_layout(
     model: ImportedModel,
     layout: ModelLayout,
     balance: Sequence[int] | None,
-    batching: StepSettings,
+    step_settings: StepSettings,
 ) -> None:
     """Check that a layout computes the same as the network on one process.
 
@@ -51,7 +51,7 @@ def check_layout(
         model: The network.
         layout: The layout of ranks.
         balance: The layers of each stage; None if unknown.
-        batching: How images are distributed.
+        step_settings: How images are distributed.
 
     Raises:
         CannotRunError: It does not; the message has the line of the operator.
@@ -61,12 +61,12 @@ def check_layout(
         _check_tiles(model, grid, _find_layers(model, layout, balance, stages))
     stages_with_members = {stage for stage in layout.stages if stage.members > 1}
     shared_layers = _find_layers(model, layout, balance, stages_with_members)
-    spans_replicas = batching.sync_batchnorm and layout.replicas > 1
+    spans_replicas = step_settings.sync_batchnorm and layout.replicas > 1
     all_layers = range(len(model.layers))
     _check_norms(model, all_layers if spans_replicas else shared_layers)
-    if batching.training and (batching.recomputes or layout.mirrored):
+    if step_settings.training and (step_settings.recomputes or layout.mirrored):
         _check_estimates(model, "mirrored pipelines" if layout.mirrored else "recompute")
-    _check_mixing(model, all_layers if spans_replicas else shared_layers, batching)
+    _check_mixing(model, all_layers if spans_replicas else shared_layers, step_settings)
 
 
 def _find_layers(
@@ -138,16 +138,16 @@ def _check_estimates(model: ImportedModel, feature: str) -> None:
 
 
 def _check_mixing(
-    model: ImportedModel, shared_layers: Collection[int], batching: StepSettings
+    model: ImportedModel, shared_layers: Collection[int], step_settings: StepSettings
 ) -> None:
     """Reject operators that mix images of different ranks or micro-batches."""
-    if not shared_layers and batching.micro_batches == 1:
+    if not shared_layers and step_settings.micro_batches == 1:
         return
     shared_nodes = set(_list_nodes(model, shared_layers))
-    for mixing in find_mixing_operators(model.network, training=batching.training):
+    for mixing in find_mixing_operators(model.network, training=step_settings.training):
         across_ranks = mixing.node in shared_nodes
         # A micro-batch is normalised separately, like by nn.BatchNorm2d.
-        if across_ranks or (batching.micro_batches > 1 and not mixing.normalises):
+        if across_ranks or (step_settings.micro_batches > 1 and not mixing.normalises):
             raise CannotRunError(_describe_mixing(model, mixing, across_ranks=across_ranks))
 
 

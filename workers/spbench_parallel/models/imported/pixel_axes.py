@@ -17,10 +17,10 @@ from torch import fx
 
 from spbench_parallel.models.imported.pointwise import (
     Axes,
-    cuts_channels,
     is_along_last,
     is_pointwise,
-    takes_channels,
+    selects_channels,
+    splits_channels,
 )
 from spbench_parallel.models.imported.tracing import TracedNetwork
 
@@ -89,8 +89,8 @@ def _find_axes(
     keeps_axes = (
         node in network.stochastic
         or is_pointwise(node, module, axes, axis_count)
-        or cuts_channels(node, axes, axis_count)
-        or takes_channels(node, axes)
+        or splits_channels(node, axes, axis_count)
+        or selects_channels(node, axes)
         or (is_along_last(module) and axes[1] < axis_count - 1)
     )
     return axes if keeps_axes else default_axes
@@ -115,7 +115,7 @@ def _find_split_axes(
     if not isinstance(split, fx.Node) or not split.all_input_nodes:
         return None
     tensor = split.all_input_nodes[0]
-    if tensor in axes_by_node and cuts_channels(
+    if tensor in axes_by_node and splits_channels(
         split, axes_by_node[tensor], len(network.shapes[tensor])
     ):
         return axes_by_node[tensor]

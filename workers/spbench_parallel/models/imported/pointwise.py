@@ -106,14 +106,14 @@ def joins_channels(node: fx.Node, axes: Axes, axis_count: int) -> bool:
     return node.target in (torch.cat, torch.concat) and _is_channel_axis(axis, axes, axis_count)
 
 
-def cuts_channels(node: fx.Node, axes: Axes, axis_count: int) -> bool:
+def splits_channels(node: fx.Node, axes: Axes, axis_count: int) -> bool:
     """Return whether a node splits channels into several parts."""
     return node.target in _SPLITS and _is_channel_axis(
         get_argument(node, 2, "dim", default=0), axes, axis_count
     )
 
 
-def takes_channels(node: fx.Node, axes: Axes) -> bool:
+def selects_channels(node: fx.Node, axes: Axes) -> bool:
     """Return whether a node takes some channels of a tensor by slices."""
     slices = get_slices(node)
     if slices is None:

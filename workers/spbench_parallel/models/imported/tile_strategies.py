@@ -33,10 +33,10 @@ from spbench_parallel.models.imported.pixel_axes import (
     regroups_channels,
 )
 from spbench_parallel.models.imported.pointwise import (
-    cuts_channels,
     get_arguments,
     is_pointwise,
-    takes_channels,
+    selects_channels,
+    splits_channels,
 )
 from spbench_parallel.models.imported.tracing import Operator, TracedNetwork
 
@@ -141,7 +141,7 @@ def _choose_strategy(network: TracedNetwork, grid: Grid, operator_: Operator) ->
             return TileStrategy.PIXELS
         if find_counterpart(network, node) is not None:
             return TileStrategy.TILES
-    if cuts_channels(node, axes, len(network.shapes[source])):
+    if splits_channels(node, axes, len(network.shapes[source])):
         return TileStrategy.PIXELS
     return TileStrategy.MEAN if _is_mean(network, node) else TileStrategy.GATHERED
 
@@ -158,7 +158,7 @@ def find_split_source(network: TracedNetwork, node: fx.Node) -> fx.Node | None:
         return None
     tensor = source.all_input_nodes[0]
     axes = pixel_axes(network)
-    if tensor in axes and cuts_channels(source, axes[tensor], len(network.shapes[tensor])):
+    if tensor in axes and splits_channels(source, axes[tensor], len(network.shapes[tensor])):
         return tensor
     return None
 
@@ -170,7 +170,7 @@ def _is_pixelwise(network: TracedNetwork, operator_: Operator, grid: Grid) -> bo
     axis_count = len(network.shapes[source])
     if (axis_order := get_axis_order(node, axis_count)) is not None:
         return pixel_axes(network)[node] == tuple(map(axis_order.index, axes))
-    if takes_channels(node, axes):
+    if selects_channels(node, axes):
         return True
     if node in network.stochastic:
         units_by_axes = {MAP_AXES: ("value", "channel", "image"), (0, 1): ("value", "image")}

@@ -154,7 +154,7 @@ class _TiledPieceBuilder:
         relu_copy = self._new_nodes[relu]
         if not isinstance(reader, TiledWindow) or len(relu.users) > 1 or not self._is_relu(relu):
             return
-        path = f"{relu.name}_with_room"
+        path = f"{relu.name}_with_halo_buffer"
         self._modules[path] = reader.make_preceding_relu()
         with self._graph.inserting_after(relu_copy):
             self._new_nodes[relu] = self._graph.call_module(path, (relu_copy.all_input_nodes[0],))
@@ -305,7 +305,7 @@ class _TiledPieceBuilder:
         with suspend_hooks(original):
             module = copy.deepcopy(original, self._memo)
         factory = find_counterpart(network, node)
-        assert factory is not None, "its way is by its counterpart"
+        assert factory is not None, "its strategy is TILES"
         input_size, output_size = (map_size(network, node_) for node_ in (source, node))
         if module is not None:
             self._check_plain(node, module)

@@ -49,7 +49,7 @@ class FusedGraph:
 
     Attributes:
         graph: The graph of operators.
-        tables: For each input, the transfers of pixels between ranks.
+        input_transfers: For each input, the transfers of pixels between ranks.
 
     Raises:
         TypeError: An operator cannot be fused.
@@ -58,13 +58,13 @@ class FusedGraph:
 
     def __init__(self, layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]) -> None:
         self.graph, self._operators = trace_operators(layers, tilings)
-        self.tables = compute_input_transfers(self.graph)
+        self.input_transfers = compute_input_transfers(self.graph)
         self._tilings = tuple(tilings)
         self._input_count = len(tilings)
         self._comm = tilings[0].comm
         self._input_is_exchanged = tuple(
             any(transfers.list_received(rank) for rank in range(self._comm.size))
-            for transfers in self.tables
+            for transfers in self.input_transfers
         )
         self._box_by_value = self._keep_unexchanged_tiles(
             compute_value_boxes(self.graph, self._comm.rank)
@@ -75,7 +75,7 @@ class FusedGraph:
         self._freeable_after_step = find_freeable_values(self.graph)
         input_properties = zip(
             self._tilings,
-            self.tables,
+            self.input_transfers,
             self._box_by_value[: self._input_count],
             strict=True,
         )

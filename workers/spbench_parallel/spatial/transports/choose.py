@@ -14,7 +14,7 @@ from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import first_line
 from spbench_parallel.groups import is_on_one_host
-from spbench_parallel.p2p.torch_group import nccl_refusal
+from spbench_parallel.p2p.torch_group import explain_missing_nccl
 from spbench_parallel.spatial.transports import (
     Transport,
     TransportError,
@@ -56,7 +56,7 @@ class OpenedTransport(NamedTuple):
     tried_ms: dict[str, float]
 
 
-def find_refusals(spec: TransportSpec) -> dict[str, str]:
+def find_unsupported(spec: TransportSpec) -> dict[str, str]:
     """Return the transports that cannot carry a specification, each with the reason.
 
     Collective; all ranks get the same answer.
@@ -71,7 +71,7 @@ def find_refusals(spec: TransportSpec) -> dict[str, str]:
     if not is_on_one_host(spec.comm):
         reason_by_transport[within_host_transport] = "needs all ranks on one host"
     if device.type == "cuda":
-        if reason := nccl_refusal(spec.comm, device):
+        if reason := explain_missing_nccl(spec.comm, device):
             reason_by_transport["nccl"] = reason
         accepts_pointers, evidence = query_device_pointers(spec.comm)
         if not accepts_pointers:
@@ -92,7 +92,7 @@ def open_transport(name: str, spec: TransportSpec) -> OpenedTransport:
     """
     if name == "once":
         return _open_once(spec)
-    reason_by_transport = find_refusals(spec)
+    reason_by_transport = find_unsupported(spec)
     applicable = [candidate for candidate in TRANSPORTS if candidate not in reason_by_transport]
     if name != "auto":
         if name not in applicable:

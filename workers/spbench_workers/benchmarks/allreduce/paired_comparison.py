@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 MAX_PAIRS = 24
 MIN_PAIRS = 8
-"""Bounds of the number of pairs of batches; with fewer there is no verdict."""
+"""Bounds of the number of pairs of batches; with fewer no difference is significant."""
 _BATCH_SECONDS = 0.004
 _TOTAL_SECONDS = 0.5
 _MAX_SECONDS = 4.0
@@ -97,7 +97,7 @@ def compare_times(
 
     The first alternative is faster only if the intervals of all pairs, of the first half and of the
     second half are all below 1, and slower only if all are above 1. So a temporary disturbance is
-    not reported as a difference. With fewer than `MIN_PAIRS` pairs there is no verdict.
+    not reported as a difference. With fewer than `MIN_PAIRS` pairs no difference is significant.
     """
     ratios = np.array(first_seconds) / np.array(other_seconds)
     ratio = float(np.median(ratios))

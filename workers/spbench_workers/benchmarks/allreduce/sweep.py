@@ -53,7 +53,7 @@ def run(context: Context) -> None:
     buffers = _allocate_buffers(context, part_count)
     reduction = _open_reduction(comm, params, buffers)
     if context.planted("wrong-element"):
-        reduction = WrongElement(reduction, buffers.result)
+        reduction = CorruptingCollective(reduction, buffers.result)
     checks = Checks(
         context,
         CheckedCollective(
@@ -66,7 +66,7 @@ def run(context: Context) -> None:
     )
 
     checks.run("before")
-    _make_idle(buffers, params.op)
+    _fill_neutral(buffers, params.op)
     calls = _choose_calls(context, reduction)
     times_ms = measure(context, repeat_calls(reduction.run, calls), divide=calls)
     measured = _fold_times(context, part_count, buffers, times_ms)
@@ -143,7 +143,7 @@ def _open_reduction(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) 
     return open_in_order(params.order)
 
 
-def _make_idle(buffers: Buffers, op: str | None) -> None:
+def _fill_neutral(buffers: Buffers, op: str | None) -> None:
     """Fill the memory with numbers that any number of runs in place keep in range."""
     for vector in (buffers.source, buffers.result):
         vector.fill_(0 if op == "sum" else 1)
@@ -215,7 +215,7 @@ def _time_reduction(context: Context, reduction: Reduction) -> float:
     return context.largest(perf_counter() - start)
 
 
-class WrongElement:
+class CorruptingCollective:
     """A collective with one wrong element in its result after each run.
 
     Args:

@@ -85,8 +85,8 @@ def _open_case(
     gradient = _make_image(
         context, "gradient", batch_size, params.out_channels, module.output, spread
     )
-    room = module.tiled.padded_box
-    tile = make_tile(context, image, tiling, TORCH_DTYPES[params.dtype], device, room)
+    buffer_box = module.tiled.padded_box
+    tile = make_tile(context, image, tiling, TORCH_DTYPES[params.dtype], device, buffer_box)
     execution = _choose_execution(context, module, tile)
 
     # A fault goes into the gather of the chosen execution, which the timed loop uses, too.
@@ -104,7 +104,7 @@ def _open_case(
         image=image,
         gradient=gradient,
         template=tile,
-        room=room,
+        buffer_box=buffer_box,
         whole_numbers=True,
         sampling_limits=sampling_limits,
     )

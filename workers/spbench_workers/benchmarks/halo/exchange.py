@@ -50,9 +50,9 @@ class PaddedTile:
         params = context.read_params(ExchangeParams)
         comm = context.world.comm
         owned = Partition.from_grid(Grid(*params.grid), *params.image_size)
-        table = halo_transfers(owned, params.halo_len)
+        transfers = halo_transfers(owned, params.halo_len)
         self.owned_box = owned.tile(comm.rank)
-        self.padded_box = table.needed[comm.rank]
+        self.padded_box = transfers.needed[comm.rank]
         shape = (
             params.batch_size,
             params.in_channels,
@@ -65,15 +65,15 @@ class PaddedTile:
         self.padded = torch.empty(shape, dtype=dtype, device=device, memory_format=layout)
         self.tile = view_box(self.padded, self.padded_box, self.owned_box)
 
-        sent_pieces = table.list_sent(comm.rank)
-        received_pieces = table.list_received(comm.rank)
+        sent_pieces = transfers.list_sent(comm.rank)
+        received_pieces = transfers.list_received(comm.rank)
         self.outgoing = [view_box(self.padded, self.padded_box, piece.box) for piece in sent_pieces]
         self.halo_boxes = [piece.box for piece in received_pieces]
         self.incoming = [view_box(self.padded, self.padded_box, box) for box in self.halo_boxes]
 
         self.exchange = Exchange(
             comm,
-            table,
+            transfers,
             self.outgoing,
             batch=shape[0],
             channels=shape[1],

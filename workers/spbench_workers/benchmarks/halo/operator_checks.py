@@ -62,12 +62,12 @@ def make_tile(
     tiling: Tiling,
     dtype: torch.dtype,
     device: torch.device,
-    room: Box | None = None,
+    buffer_box: Box | None = None,
 ) -> torch.Tensor:
     """Return this rank's tile of an image in the memory format of the case.
 
-    ``room`` is the box of a larger buffer around the tile, like the one a previous layer of a model
-    leaves.
+    ``buffer_box`` is the box of a larger buffer around the tile, like the one a previous layer of a
+    model leaves.
     """
     channels_last = context.read_params(TransportParams).channels_last
     tile = torch.empty(
@@ -77,7 +77,7 @@ def make_tile(
         memory_format=torch.channels_last if channels_last else torch.contiguous_format,
     )
     tile.copy_(image.make_box(tiling.tile, 0, dtype, device))
-    return tile if room is None else copy_into_buffer(tile, tiling.tile, room)
+    return tile if buffer_box is None else copy_into_buffer(tile, tiling.tile, buffer_box)
 
 
 def inject_faults(context: Context, gather: Gather) -> Gather:
@@ -103,7 +103,7 @@ class OperatorCase:
         image: Fresh values for the input, round by round.
         gradient: Fresh values for the gradient of the output.
         template: A tile with the dtype, device and memory format of all others.
-        room: The box of a larger buffer around a tile; None without such a buffer.
+        buffer_box: The box of a larger buffer around a tile; None without such a buffer.
         whole_numbers: Whether outputs and input gradients are whole numbers within the tolerance.
         sampling_limits: The size from which the tile is sampled, and the sizes of the boxes.
     """
@@ -119,7 +119,7 @@ class OperatorCase:
     image: RandomImage
     gradient: RandomImage
     template: torch.Tensor
-    room: Box | None = None
+    buffer_box: Box | None = None
     whole_numbers: bool = False
     sampling_limits: SamplingLimits = LIMITS
 
@@ -145,7 +145,7 @@ class OperatorCase:
         """Return this rank's tile of an image in the layout that the operator expects."""
         box = self.input_tiling.tile
         tile = self.draw_pixels(image, box, round_)
-        return tile if self.room is None else copy_into_buffer(tile, box, self.room)
+        return tile if self.buffer_box is None else copy_into_buffer(tile, box, self.buffer_box)
 
     def draw_pixels(self, image: RandomImage, box: Box, round_: int) -> torch.Tensor:
         """Return a box of an image, on the device and in the memory format of the tiles."""
@@ -225,7 +225,7 @@ class OperatorCase:
             tile = self.draw_tile(image, round_)
             parts = self.gather.finish(self.gather.start(tile))
         for box, part in zip(self.gather.part_boxes, parts, strict=True):
-            needed_box = box.intersect(self.gather.table.needed[self.input_tiling.comm.rank])
+            needed_box = box.intersect(self.gather.transfers.needed[self.input_tiling.comm.rank])
             expected = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
             if not needed_box.empty:
                 values = image.make_box(needed_box, round_, part.dtype)

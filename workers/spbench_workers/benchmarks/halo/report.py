@@ -19,7 +19,7 @@ from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
-from spbench_workers.pingpong.device_pair import Path, one_way_device_seconds, open_path
+from spbench_workers.pingpong.device_pair import MessagePath, one_way_device_seconds, open_path
 from spbench_workers.pingpong.pair import Peer, one_way_seconds
 from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
 
@@ -30,7 +30,7 @@ SMALL_SECONDS = 0.001
 """Copies that take longer are timed only by torch, not also by numpy."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer formats of the same size as an element, for formats that numpy lacks."""
-_PATH_TEXTS: dict[Path | None, str] = {
+_PATH_TEXTS: dict[MessagePath | None, str] = {
     None: "",
     "pinned": " from GPU to GPU by way of pinned memory",
     "pointers": " from GPU to GPU by MPI, given device pointers",
@@ -175,7 +175,7 @@ def report_limits(
     sleep_at_barrier(comm)
 
 
-def find_message_path(exchange: Exchange) -> Path | None:
+def find_message_path(exchange: Exchange) -> MessagePath | None:
     """Return the path of an exchange's messages between GPUs; None on hosts."""
     if exchange.transport == "nccl":
         return "nccl"
@@ -192,7 +192,7 @@ def _measure_one_way(
     target: int,
     count: int,
     device: torch.device,
-    path: Path | None,
+    path: MessagePath | None,
 ) -> float:
     """Return the one-way seconds of a message between two ranks; 0 on other ranks."""
     pair = (source, target)

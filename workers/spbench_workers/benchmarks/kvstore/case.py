@@ -10,7 +10,11 @@ from spbench_core.networks.registry import list_parameters
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.keys import sharding
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, assign_merge_devices, make_slots
+from spbench_workers.benchmarks.kvstore.keys.sharding import (
+    TaggedShard,
+    assign_merge_devices,
+    make_slots,
+)
 from spbench_workers.benchmarks.kvstore.params import PushPullParams, resolve_roles
 from spbench_workers.benchmarks.kvstore.roles import Roles, Server, StoreKind, find_store
 
@@ -40,7 +44,7 @@ class StoreCase:
     threshold: float = compression.THRESHOLD
     order: Sequence[int] = ()
     merge_devices: Sequence[int] = ()
-    slots: Sequence[Sequence[Slot]] = field(default=())
+    slots: Sequence[Sequence[TaggedShard]] = field(default=())
 
     @property
     def compressed(self) -> bool:
@@ -97,7 +101,9 @@ def _count_elements(params: PushPullParams) -> tuple[int, ...]:
     return tuple(array.elements for array in arrays)
 
 
-def _make_slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
+def _make_slots(
+    params: PushPullParams, elements: Sequence[int], servers: int
+) -> list[list[TaggedShard]]:
     word_elements = (
         compression.create_compression(params.gc_type).word if params.gc_type != "none" else 1
     )

@@ -18,7 +18,7 @@ from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.pingpong.device_pair import (
     DevicePair,
-    Path,
+    MessagePath,
     check_cuda_ipc,
     open_pair,
     open_path,
@@ -36,7 +36,7 @@ class DeviceMessages:
         largest: Bytes of the largest message.
     """
 
-    def __init__(self, device: torch.device, path: Path, largest: int) -> None:
+    def __init__(self, device: torch.device, path: MessagePath, largest: int) -> None:
         self._device = device
         self._path = path
         with catch_out_of_memory(2 * largest):
@@ -108,7 +108,7 @@ def open_device_messages(context: Context) -> Iterator[DeviceMessages]:
         yield DeviceMessages(device, path, context.read_params(PingpongParams).sizes[-1])
 
 
-def choose_path(context: Context) -> Path:
+def choose_path(context: Context) -> MessagePath:
     """Choose the path of the messages, and report it. All ranks must call it.
 
     Raises:
@@ -119,9 +119,9 @@ def choose_path(context: Context) -> Path:
     takes, evidence = query_device_pointers(context.world.comm)
     if requested == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
-    path: Path
+    path: MessagePath
     if requested != "auto":
-        path = cast(Path, requested)
+        path = cast(MessagePath, requested)
         reason = "asked for"
     else:
         path = "pointers" if takes else "pinned"

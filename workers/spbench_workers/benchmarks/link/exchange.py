@@ -160,8 +160,8 @@ def measure_lone_link(context: Context, sizes: list[int]) -> tuple[list[float], 
     All ranks must call it.
 
     Returns:
-        The one-way seconds of a message of each size on rank 0, zeros on other ranks, and a
-        description of the measurement.
+        The one-way seconds of a message of each size on the two ranks of the link, zeros on other
+        ranks, and a description of the measurement.
     """
     world = context.world
     far = find_far_rank(context.world)

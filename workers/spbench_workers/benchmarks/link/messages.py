@@ -73,7 +73,7 @@ def time_copies(make_copies: Callable[[], object], count: int) -> float:
     return median(seconds)
 
 
-class Trips(Protocol):
+class PingPongPair(Protocol):
     """A ping-pong of one message size between this rank and a peer."""
 
     @property
@@ -97,14 +97,14 @@ class Trips(Protocol):
         """Free its requests."""
 
 
-class Messages(Protocol):
+class MessageBuffers(Protocol):
     """Message buffers of any size up to the largest, one to send and one to receive."""
 
     @property
     def memory(self) -> str:
         """The text for the memory, such as ``its memory``."""
 
-    def open_pair(self, peer: Peer, count: int) -> Trips:
+    def open_pair(self, peer: Peer, count: int) -> PingPongPair:
         """Return a ping-pong of ``count`` bytes; the peer must open it too."""
 
     def write_outgoing(self, data: bytes) -> None:
@@ -129,7 +129,7 @@ class Messages(Protocol):
         """Free the memory."""
 
 
-class HostMessages:
+class HostMessageBuffers:
     """Message buffers in the host's memory, allocated by MPI.
 
     Args:
@@ -175,7 +175,7 @@ class HostMessages:
 
 
 @contextmanager
-def open_messages(context: Context) -> Iterator[Messages]:
+def open_messages(context: Context) -> Iterator[MessageBuffers]:
     """Open the message buffers of a case on host or GPU.
 
     All ranks must enter and leave the context together.
@@ -186,7 +186,7 @@ def open_messages(context: Context) -> Iterator[Messages]:
     params = context.read_params(PingpongParams)
     if params.device == "cpu":
         context.device("cpu", "asked for", speaks=context.world.rank == 0)
-        messages = HostMessages(params.sizes[-1])
+        messages = HostMessageBuffers(params.sizes[-1])
         yield messages
         messages.free()
     else:

@@ -14,8 +14,8 @@ from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.benchmarks.link.messages import (
-    Messages,
-    Trips,
+    MessageBuffers,
+    PingPongPair,
     compare_bytes,
     open_messages,
     random_bytes,
@@ -44,7 +44,7 @@ class PingPong:
         difference: The first wrong echo.
     """
 
-    def __init__(self, context: Context, messages: Messages, pairs: int) -> None:
+    def __init__(self, context: Context, messages: MessageBuffers, pairs: int) -> None:
         params = context.read_params(PingpongParams)
         self._context = context
         self._messages = messages
@@ -73,7 +73,7 @@ class PingPong:
                 slowest_ms = [max(old, 1000.0 * new) for old, new in pairs]
                 self.slowest_trip_ms = array("d", slowest_ms)
 
-    def _time(self, pair: Trips) -> array[float]:
+    def _time(self, pair: PingPongPair) -> array[float]:
         """Return the seconds of one round trip, iteration by iteration."""
         trips, seconds_per_trip = self._warm_up(pair)
         body = self._context.with_fault(partial(pair.trips, trips), seconds_per_trip * trips)
@@ -89,7 +89,7 @@ class PingPong:
             self._context.progress(Activity.TIMING, self._done, self._total)
         return trip_seconds
 
-    def _warm_up(self, pair: Trips) -> tuple[int, float]:
+    def _warm_up(self, pair: PingPongPair) -> tuple[int, float]:
         """Return the round trips of a sample, and the seconds of one of them."""
         trips = 1
         seconds_per_trip = 0.0
@@ -104,7 +104,7 @@ class PingPong:
             )
         return trips, seconds_per_trip
 
-    def _agree(self, pair: Trips, trips: int, seconds_per_trip: float) -> tuple[int, float]:
+    def _agree(self, pair: PingPongPair, trips: int, seconds_per_trip: float) -> tuple[int, float]:
         """Send the leading rank's trips and seconds to its peer; return them on both."""
         if pair.peer.leads:
             self._comm.send((trips, seconds_per_trip), dest=pair.peer.rank, tag=_COUNT_TAG)
@@ -112,7 +112,7 @@ class PingPong:
         agreed: tuple[int, float] = self._comm.recv(source=pair.peer.rank, tag=_COUNT_TAG)
         return agreed
 
-    def _check(self, pair: Trips, phase: str) -> None:
+    def _check(self, pair: PingPongPair, phase: str) -> None:
         """Send fresh bytes to the peer and back, and compare them on both sides."""
         rank = self._context.world.rank
         count = pair.count
@@ -142,7 +142,7 @@ def run(context: Context) -> None:
         _run(context, messages)
 
 
-def _run(context: Context, messages: Messages) -> None:
+def _run(context: Context, messages: MessageBuffers) -> None:
     params = context.read_params(PingpongParams)
     world = context.world
     sizes = params.sizes

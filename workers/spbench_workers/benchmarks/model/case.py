@@ -40,7 +40,7 @@ from spbench_workers.benchmarks.model.resolving import build_known_model
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 
-MIN_ESD_VALUES = 8
+MIN_NORMALISED_VALUES = 8
 """Least values of a normalised channel in a compared micro-batch."""
 
 
@@ -77,9 +77,9 @@ class ModelCase:
         max_members = max(stage.members for stage in plan.layout.stages)
         pair_count = 1 + max(batch.pair for batch in plan.batches)
         parts_per_pipeline = len(plan.batches) // (pair_count * len(plan.layout.directions))
-        min_pixels = smallest_normalised_size(plan.model) or MIN_ESD_VALUES
+        min_pixels = smallest_normalised_size(plan.model) or MIN_NORMALISED_VALUES
         min_images = max(
-            max_members * (2 if min_pixels == 1 else 1), -(-MIN_ESD_VALUES // min_pixels)
+            max_members * (2 if min_pixels == 1 else 1), -(-MIN_NORMALISED_VALUES // min_pixels)
         )
         min_batch_size = parts_per_pipeline * len(plan.layout.directions) * min_images
         small_batch_size = min_batch_size + (batch_size > min_batch_size)

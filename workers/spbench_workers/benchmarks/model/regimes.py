@@ -31,7 +31,7 @@ class Regime(StrEnum):
     FULL_SIZE = "full size"
 
 
-FULL_SIZE = ("operators", "scales", "joints", "sums", "updates")
+FULL_SIZE_CHECKS = ("operators", "scales", "joints", "sums", "updates")
 """Checks at full size, for which each rank needs only its part."""
 CHECKS_OF_NETWORKS = ("state",)
 """Checks of a user's network: every entry of its ``state_dict``, under every name."""
@@ -41,7 +41,7 @@ _CHECKS: dict[Regime, tuple[str, ...]] = {
     Regime.PRODUCTS: ("products",),
     Regime.LATENCY: ("latency",),
     Regime.BITS: ("bits",),
-    Regime.FULL_SIZE: FULL_SIZE,
+    Regime.FULL_SIZE: FULL_SIZE_CHECKS,
 }
 CHECKS = tuple(name for names in _CHECKS.values() for name in names)
 """The checks of all regimes, in the order of lists."""

@@ -48,7 +48,7 @@ from spbench_workers.benchmarks.model.regime_checks import (
     check_full_size,
     check_products,
 )
-from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, select_regimes
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE_CHECKS, Regime, select_regimes
 from spbench_workers.benchmarks.model.steps import Steps, report_figures, report_memory
 from spbench_workers.benchmarks.model.validation import Validation, make_plans
 from spbench_workers.binding.before_mpi import kernel_loading
@@ -120,7 +120,9 @@ def _check_full_size(context: Context, case: ModelCase) -> None:
     if context.planted_in_job("full:tile-batchnorm"):
         small_plan = replace(small_plan, statistics="tile")
     if context.world.rank == 0:
-        names = [name for name in FULL_SIZE if name in context.entry.list_checks(context.params)]
+        names = [
+            name for name in FULL_SIZE_CHECKS if name in context.entry.list_checks(context.params)
+        ]
         comparison = _describe_comparison(case, small_plan, describe_model(small_plan.model))
         context.choice(
             "full_size", ", ".join(names) or "nothing", f"{comparison}, {small_plan.precision.name}"

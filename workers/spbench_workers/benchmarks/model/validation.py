@@ -52,7 +52,7 @@ another order."""
 SLACK = 100.0
 """Factor between rounding in the whole model and in its weights and images."""
 MAX_TOLERANCE = 1e-6
-MAX_MOVE = MAX_TOLERANCE / 10.0
+MAX_CHANGE = MAX_TOLERANCE / 10.0
 """Largest change of results by rounding; beyond it a correct model may exceed the tolerance."""
 VALIDATION_SCALE = 2.0**8
 """Loss scale in fp16 during validation."""
@@ -92,7 +92,7 @@ class Validation:
         inject: Callable[[Context, Engine], None],
         prepare: Callable[[Engine], None],
         *,
-        max_change: float = MAX_MOVE,
+        max_change: float = MAX_CHANGE,
     ) -> None:
         self._context = context
         self._max_change = max_change

@@ -50,7 +50,7 @@ def run(context: Context, console: TcpChannel | FileChannel) -> bool:
         return False
     program_run = ProgramRun(context, console, build_command(context, argv))
     program_run.run()
-    return program_run.broke_off
+    return program_run.failed
 
 
 def starts_program(per: str, world: World) -> bool:
@@ -126,9 +126,9 @@ class ProgramRun:
         self._awaited = parse_wait_for(params)
         self._awaited_line = self._compile_awaited_line()
         self._lines = 0
-        self._broken_off: str | None = None
+        self._other_failure: str | None = None
         self._patience = _PATIENCE
-        self.broke_off = False
+        self.failed = False
         """Whether the program failed."""
 
     def run(self) -> None:
@@ -181,10 +181,10 @@ class ProgramRun:
         self._context.progress(Activity.RUNNING, self._lines, 0)
         self._report_live()
         self._read_messages()
-        if self._broken_off is None:
+        if self._other_failure is None:
             return None
         self._patience -= 1
-        return self._broken_off if self._patience < 0 else None
+        return self._other_failure if self._patience < 0 else None
 
     def _report_live(self) -> None:
         if self._is_read:
@@ -198,7 +198,7 @@ class ProgramRun:
         for message in self._console.read_program_reports(seconds):
             if message["reply"] == LogLevel.BROKEN_OFF:
                 reason = f"on rank {message['rank']} {message['message']}"
-                self._broken_off = self._broken_off or reason
+                self._other_failure = self._other_failure or reason
             else:
                 printed.add(int(message["rank"]))
         return printed
@@ -217,8 +217,8 @@ class ProgramRun:
             raise CannotRunError("wait_for needs the console: a batch job's ranks hear no others")
         awaited_rank = self._awaited.printing_rank
         while awaited_rank not in self._read_messages(TICK):
-            if self._broken_off is not None:
-                return self._broken_off
+            if self._other_failure is not None:
+                return self._other_failure
             self._context.progress(Activity.WAITING, 0, 0)
         return None
 
@@ -257,7 +257,7 @@ class ProgramRun:
             self._break_off(f"{program} {end.description}")
 
     def _break_off(self, reason: str) -> None:
-        self.broke_off = True
+        self.failed = True
         self._context.log(reason, LogLevel.BROKEN_OFF)
 
     def _report_numbers(self, findings: OutputFindings) -> None:

@@ -43,11 +43,11 @@ def serve() -> None:
     except BaseException as error:
         report_failure(channel, error)
         raise
-    broke_off: list[bool] = []
+    failed: list[bool] = []
     world = replace(world, hosts=tuple(case.get("hosts", ())))
-    run_case(world, channel, case, lambda context: broke_off.append(run(context, channel)))
+    run_case(world, channel, case, lambda context: failed.append(run(context, channel)))
     channel.close()
-    if any(broke_off) and isinstance(channel, FileChannel):
+    if any(failed) and isinstance(channel, FileChannel):
         # Without a console, only the exit status makes the launcher end the other ranks.
         sys.exit(BROKE_OFF_STATUS)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spbench_core.number_text import format_duration
 from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
-from spbench_workers.collectives.plan import refusal
+from spbench_workers.collectives.plan import explain_unsupported
 
 NOTABLE_FACTOR = 1.5
 """A time deviates from this factor on; a model of three numbers is not more precise."""
@@ -92,7 +92,7 @@ def find_fastest(
     Raises:
         ValueError: None of the algorithms can run on this number of ranks.
     """
-    candidates = [name for name in algorithms if not refusal(name, ranks)]
+    candidates = [name for name in algorithms if not explain_unsupported(name, ranks)]
     if not candidates:
         raise ValueError(f"none of the algorithms runs on {ranks} ranks")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from spbench_workers.collectives.algorithms.rings import chunk_count
 from spbench_workers.collectives.algorithms.trees import group_size
 from spbench_workers.collectives.base import MUJI_SIZES
-from spbench_workers.collectives.plan import refusal
+from spbench_workers.collectives.plan import explain_unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def compute_path(
     Raises:
         ValueError: The algorithm cannot run on this number of ranks.
     """
-    reason = refusal(algorithm, ranks)
+    reason = explain_unsupported(algorithm, ranks)
     if reason:
         raise ValueError(reason)
     if ranks == 1:

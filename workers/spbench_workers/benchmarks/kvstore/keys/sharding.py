@@ -191,7 +191,7 @@ PULL = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TaggedShard:
     """A shard of ``key`` and its ``index`` among its server's shards, for tags."""
 
     server: int
@@ -210,19 +210,19 @@ class Slot:
         return 2 * self.index + kind
 
 
-def make_slots(shards: Shards, servers: int) -> list[list[Slot]]:
+def make_slots(shards: Shards, servers: int) -> list[list[TaggedShard]]:
     """Return the slots of each key, the same on every rank."""
     slot_counts = [0] * servers
-    slots: list[list[Slot]] = []
+    slots: list[list[TaggedShard]] = []
     for key, shards_of_key in enumerate(shards):
         slots.append([])
         for shard in shards_of_key:
             index = slot_counts[shard.server]
             slot_counts[shard.server] += 1
-            slots[-1].append(Slot(shard.server, index, key, shard.first, shard.last))
+            slots[-1].append(TaggedShard(shard.server, index, key, shard.first, shard.last))
     return slots
 
 
-def list_server_slots(slots: Sequence[Sequence[Slot]], server: int) -> list[Slot]:
+def list_server_slots(slots: Sequence[Sequence[TaggedShard]], server: int) -> list[TaggedShard]:
     """Return a server's slots, in the order of their indices."""
     return [slot for slots_of_key in slots for slot in slots_of_key if slot.server == server]

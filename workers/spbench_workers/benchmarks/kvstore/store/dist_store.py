@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena, allocate_key_views
-from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, Slot
+from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, TaggedShard
 from spbench_workers.benchmarks.kvstore.store.base import Push, SentTraffic
 from spbench_workers.benchmarks.kvstore.store.reduce_broadcast import ReduceBroadcast
 from spbench_workers.benchmarks.kvstore.store.server_client import ServerClient
@@ -38,7 +38,7 @@ class DistStore:
         worker: MPI.Intracomm,
         merge_devices: Sequence[int],
         servers: Sequence[int],
-        slots: Sequence[Sequence[Slot]],
+        slots: Sequence[Sequence[TaggedShard]],
         order: Sequence[int],
         gradients: Arena,
         values: Arena,

@@ -13,7 +13,7 @@ import numpy as np
 
 from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot
+from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
 from spbench_workers.benchmarks.kvstore.store.server_shard import AsyncServerShard, SyncServerShard
 from spbench_workers.context import Context
@@ -59,7 +59,7 @@ def corrupt_round(
     return run_and_corrupt
 
 
-def choose_faulty_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
+def choose_faulty_slot(context: Context, slots: Sequence[TaggedShard]) -> TaggedShard | None:
     """Return the shard of this server for the injected fault; None without a fault.
 
     Raises:

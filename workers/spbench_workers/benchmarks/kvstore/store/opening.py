@@ -13,7 +13,7 @@ from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
+from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard, list_server_slots
 from spbench_workers.benchmarks.kvstore.params import PushPullParams, select_devices
 from spbench_workers.benchmarks.kvstore.roles import Server
 from spbench_workers.benchmarks.kvstore.store import fault_injection
@@ -201,7 +201,7 @@ def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> Server
 
 
 def _make_sync_shard(
-    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, is_faulty: bool
+    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: TaggedShard, is_faulty: bool
 ) -> ServerShard:
     shard_class = SyncServerShard
     if is_faulty:
@@ -212,7 +212,7 @@ def _make_sync_shard(
 
 
 def _make_async_shard(
-    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, is_faulty: bool
+    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: TaggedShard, is_faulty: bool
 ) -> ServerShard:
     shard_class = AsyncServerShard
     if is_faulty:

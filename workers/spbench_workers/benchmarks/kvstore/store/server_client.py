@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, Slot
+from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, TaggedShard
 from spbench_workers.benchmarks.kvstore.store.base import Push, make_push
 
 
@@ -43,7 +43,7 @@ class ServerClient:
         self,
         comm: MPI.Intracomm,
         servers: Sequence[int],
-        slots: Sequence[Sequence[Slot]],
+        slots: Sequence[Sequence[TaggedShard]],
         totals: Sequence[Float32Array],
         values: Sequence[Float32Array],
         compression: Compression | None,
@@ -113,7 +113,7 @@ class ServerClient:
 
 
 def _open_requests(
-    comm: MPI.Intracomm, server: int, slot: Slot, push: Push, value: Float32Array
+    comm: MPI.Intracomm, server: int, slot: TaggedShard, push: Push, value: Float32Array
 ) -> _ShardRequests:
     nothing = np.zeros(0, np.uint8)
     pushes = slot.tag(PUSH)

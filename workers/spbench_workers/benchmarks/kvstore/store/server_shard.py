@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Code, Compression
-from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, Slot
+from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, TaggedShard
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 
 
@@ -60,7 +60,7 @@ class ServerShard(ABC):
             without a violation.
     """
 
-    def __init__(self, intake: ReceiveBuffer, slot: Slot, clients: Sequence[int]) -> None:
+    def __init__(self, intake: ReceiveBuffer, slot: TaggedShard, clients: Sequence[int]) -> None:
         self.slot = slot
         self.violation = ""
         self.value: Float32Array = np.zeros(slot.count, np.float32)
@@ -132,7 +132,7 @@ class SyncServerShard(ServerShard):
     """
 
     def __init__(
-        self, intake: ReceiveBuffer, slot: Slot, clients: Sequence[int], optimizer: str
+        self, intake: ReceiveBuffer, slot: TaggedShard, clients: Sequence[int], optimizer: str
     ) -> None:
         super().__init__(intake, slot, clients)
         self._merged: Float32Array = np.zeros(slot.count, np.float32)
@@ -190,7 +190,7 @@ class AsyncServerShard(ServerShard):
     def __init__(
         self,
         intake: ReceiveBuffer,
-        slot: Slot,
+        slot: TaggedShard,
         clients: Sequence[int],
         optimizer: str,
         max_arrivals: int,

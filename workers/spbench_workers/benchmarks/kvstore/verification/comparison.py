@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array, Float64Array, Gradients
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena, compute_offsets, make_buckets
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
+from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard, list_server_slots
 from spbench_workers.benchmarks.kvstore.store.server_shard import AsyncServerShard, ServerShard
 from spbench_workers.benchmarks.kvstore.verification.expectation import Arrivals, KeyExpectation
 
@@ -184,7 +184,7 @@ class StoreComparison:
         """Broadcast the order of arrival of pushes at each shard since the last call."""
         if not self._case.store.asynchronous:
             return {}
-        arrivals: dict[Slot, Sequence[int]] = {}
+        arrivals: dict[TaggedShard, Sequence[int]] = {}
         for server, rank in enumerate(self._case.roles.server_ranks):
             own_orders = [
                 shard.arrivals for shard in self._shards if isinstance(shard, AsyncServerShard)

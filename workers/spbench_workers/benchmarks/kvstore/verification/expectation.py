@@ -20,7 +20,7 @@ from spbench_workers.benchmarks.kvstore.arrays import (
     Gradients,
 )
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot
+from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard
 from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, ErrorBound
 
 _ARRAYS = dict.fromkeys(("momentum", "nag", "signum", "rmsprop", "adagrad"), 1)
@@ -28,7 +28,7 @@ _ARRAYS |= dict.fromkeys(("adam", "adadelta", "ftrl"), 2)
 """Arrays that the reference keeps by optimizer; 0 for other optimizers."""
 
 
-class Replica:
+class ReferenceWeight:
     """The reference value of one key under an optimizer, starting at zero.
 
     Args:
@@ -109,7 +109,7 @@ class Replica:
         return np.where(beyond_lambda > 0, weight, 0.0)
 
 
-Arrivals = Mapping[Slot, Sequence[int]]
+Arrivals = Mapping[TaggedShard, Sequence[int]]
 """Workers in the order of arrival of their pushes, by shard of an asynchronous store."""
 
 
@@ -170,12 +170,12 @@ class _Piece:
     """The expected value of a key, or of a shard of it, with its error bound."""
 
     def __init__(
-        self, case: StoreCase, first: int, last: int, slot: Slot | None, group_count: int
+        self, case: StoreCase, first: int, last: int, slot: TaggedShard | None, group_count: int
     ) -> None:
         self.part = slice(first, last)
         self.slot = slot
         elements = last - first
-        self.replica = Replica(case.optimizer, elements)
+        self.replica = ReferenceWeight(case.optimizer, elements)
         self.bound = ErrorBound(case.optimizer, elements)
         self._coders = [
             _Coder(case.gc_type, case.threshold, elements)

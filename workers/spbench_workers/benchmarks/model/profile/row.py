@@ -75,7 +75,7 @@ class SavedTensorCounter:
 
     @contextmanager
     def count(self, saved_bytes: list[int]) -> Iterator[None]:
-        """Append to ``found`` the bytes that the work inside keeps."""
+        """Append to ``saved_bytes`` the bytes that the work inside saves for backward."""
         self._bytes = 0
         with saved_tensors_hooks(self._pack, lambda tensor: tensor):
             yield

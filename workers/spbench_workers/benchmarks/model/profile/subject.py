@@ -91,9 +91,9 @@ def _profile_layers(
             model, first, last, DenseBuilder(), seed=seed, device=device, dtype=precision.weights
         )
 
-    def make_images(layer_count: int) -> torch.Tensor:
-        data = model.image
-        shape = (layer_count, data.channels, data.height, data.width)
+    def make_images(image_count: int) -> torch.Tensor:
+        image = model.image
+        shape = (image_count, image.channels, image.height, image.width)
         return torch.randn(shape, generator=generator).to(device, precision.work)
 
     def compute_loss(outputs: TensorTuple) -> torch.Tensor:
