@@ -77,17 +77,15 @@ class Job:
         return self.watch.find_overdue(self.now)
 
 
-def get_status_and_message(fault):
-    return (fault.status, fault.message)
-
-
 # The start
 
 
 def test_ranks_must_be_ready_within_start_timeout(messages):
     job = Job().ready(0, 2).advance(60.0, 0, 2)
     assert job.fault is None
-    messages.check(get_status_and_message(job.advance(0.1, 0, 2).fault))
+    fault = job.advance(0.1, 0, 2).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
 
 
 def test_names_unconnected_ranks_with_their_planned_hosts():
@@ -115,19 +113,24 @@ def test_does_not_guess_unconnected_ranks_without_numbers():
 
 def test_reports_a_job_without_any_ready_rank(messages):
     job = Job(start_timeout=2.5).advance(3.0)
-    messages.check(get_status_and_message(job.fault))
+    assert job.fault.status is CaseStatus.ERROR
+    messages.check(job.fault.message)
 
 
 def test_ready_ranks_have_start_timeout_for_the_first_case(messages):
     job = Job().advance(50.0).ready().advance(60.0)
     assert job.fault is None
-    messages.check(get_status_and_message(job.advance(0.1).fault))
+    fault = job.advance(0.1).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
 
 
 def test_ready_ranks_have_start_timeout_for_the_next_case(messages):
     job = Job().ready().start("a").end("a").advance(60.0)
     assert job.fault is None
-    messages.check(get_status_and_message(job.advance(1.0).fault))
+    fault = job.advance(1.0).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
@@ -168,7 +171,9 @@ def test_reports_a_silent_rank_after_10_s(messages):
     job = Job().ready().start("a").advance(10.0, 0, 1)
     before = job.fault
     assert before is None
-    messages.check(get_status_and_message(job.advance(0.1, 0, 1).fault))
+    fault = job.advance(0.1, 0, 1).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
     assert job.fault.rank == 2
 
 
@@ -176,23 +181,29 @@ def test_silence_timeout_extends_the_limit(messages):
     job = Job(silence_timeout=30.0).ready().start("a")
     fault = job.advance(25.0, 0, 1).fault
     assert fault is None
-    messages.check(get_status_and_message(job.advance(5.1, 0, 1).fault))
+    fault = job.advance(5.1, 0, 1).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
 
 
 def test_silence_on_a_busy_host_names_load_and_setting(messages):
     load = "load 13.8 on 2 cores"
     job = Job(busy=lambda host: f"{load} of {host}").ready().start("a")
-    messages.check(get_status_and_message(job.advance(10.1, 0, 1).fault))
+    fault = job.advance(10.1, 0, 1).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
 
 
 def test_reports_a_silent_rank_before_all_are_ready(messages):
     job = Job().ready(0, 1).advance(10.1, 0)
-    messages.check(get_status_and_message(job.fault))
+    assert job.fault.status is CaseStatus.ERROR
+    messages.check(job.fault.message)
 
 
 def test_reports_a_rank_silent_before_it_has_its_cases(messages):
     job = Job().ready().advance(10.1, 0, 1)
-    messages.check(get_status_and_message(job.fault))
+    assert job.fault.status is CaseStatus.ERROR
+    messages.check(job.fault.message)
 
 
 def test_loading_rank_may_be_silent_until_after_the_first_start(messages):
@@ -201,7 +212,9 @@ def test_loading_rank_may_be_silent_until_after_the_first_start(messages):
         job.watch.on_loading(rank)
     assert job.advance(30.0, 0, 1).fault is None
     assert job.start("a", 0).advance(10.0, 0, 1).fault is None
-    messages.check(get_status_and_message(job.advance(0.1, 0, 1).fault))
+    fault = job.advance(0.1, 0, 1).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
 
 
 def test_silence_takes_precedence_over_a_late_case():
@@ -225,7 +238,9 @@ def test_ignores_a_heartbeat_of_an_unknown_rank():
 def test_timeout_of_a_case_counts_from_its_last_start(messages):
     job = Job().ready().start("a", 0, 1).advance(20.0).start("a", 2).advance(30.0)
     assert job.fault is None
-    messages.check(get_status_and_message(job.advance(0.1).fault))
+    fault = job.advance(0.1).fault
+    assert fault.status is CaseStatus.TIMEOUT
+    messages.check(fault.message)
 
 
 def test_reports_only_ranks_that_have_not_finished(messages):
@@ -237,12 +252,12 @@ def test_reports_only_ranks_that_have_not_finished(messages):
 def test_end_on_some_ranks_does_not_extend_the_deadline():
     job = Job().ready().start("a").advance(29.0).end("a", 0, 1).advance(1.0, 0, 1, 2)
     assert job.fault is None
-    assert job.advance(0.1).fault.status == "timeout"
+    assert job.advance(0.1).fault.status is CaseStatus.TIMEOUT
 
 
 def test_start_of_the_next_case_does_not_extend_the_deadline(messages):
     job = Job().ready().start("a").advance(29.0).end("a", 0).start("b", 0).advance(1.1)
-    assert get_status_and_message(job.fault)[0] == "timeout"
+    assert job.fault.status is CaseStatus.TIMEOUT
     messages.check(job.fault.message)
     assert job.fault.case == "a"
 
@@ -286,7 +301,7 @@ def test_each_repeat_has_the_timeout_of_its_case():
     job.start("a", repeat=1).advance(29.0)
     assert job.watch.current == ("a", 1)
     assert job.fault is None
-    assert job.advance(1.1).fault.status == "timeout"
+    assert job.advance(1.1).fault.status is CaseStatus.TIMEOUT
 
 
 def test_keeps_the_first_fault():
@@ -301,7 +316,12 @@ def test_error_of_a_case_has_rank_and_time():
     error = {"message": "ValueError: no", "traceback": "Traceback ..."}
     job.end("a", 2, status="error", error=error)
     assert job.fault == Fault(
-        "error", "rank 2 on node02, 1.5 s into a: ValueError: no", 2, "a", False, "Traceback ..."
+        CaseStatus.ERROR,
+        "rank 2 on node02, 1.5 s into a: ValueError: no",
+        2,
+        "a",
+        False,
+        "Traceback ...",
     )
 
 
@@ -314,7 +334,8 @@ def test_error_keeps_its_missing_flag(missing):
 
 def test_error_without_a_message_is_unknown(messages):
     job = Job().ready().start("a").end("a", 0, status="error")
-    messages.check(get_status_and_message(job.fault))
+    assert job.fault.status is CaseStatus.ERROR
+    messages.check(job.fault.message)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +366,8 @@ def test_job_is_done_after_all_cases_and_byes():
 
 def test_bye_before_the_end_is_an_error(messages):
     job = Job().ready().start("a").end("a").start("b").advance(1.0).bye(1)
-    messages.check(get_status_and_message(job.fault))
+    assert job.fault.status is CaseStatus.ERROR
+    messages.check(job.fault.message)
 
 
 def test_accepts_bye_before_the_ends_of_other_ranks():
@@ -357,12 +379,14 @@ def test_accepts_bye_before_the_ends_of_other_ranks():
 def test_ranks_must_send_bye_within_the_exit_timeout(messages):
     job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(0).advance(EXIT_TIMEOUT, 1, 2)
     assert job.fault is None
-    messages.check(get_status_and_message(job.advance(1.0, 1, 2).fault))
+    fault = job.advance(1.0, 1, 2).fault
+    assert fault.status is CaseStatus.ERROR
+    messages.check(fault.message)
 
 
 # Locations of ranks
 
-FAULT = Fault("timeout", "late", 0)
+FAULT = Fault(CaseStatus.TIMEOUT, "late", 0)
 
 
 def add_locations(locations, np=3, fault=FAULT):
@@ -406,7 +430,7 @@ def add_locations(locations, np=3, fault=FAULT):
 )
 def test_lists_the_likely_cause_first(locations, rank, message):
     fault = add_locations(locations)
-    assert (fault.rank, fault.message, fault.status) == (rank, message, "timeout")
+    assert (fault.rank, fault.message, fault.status) == (rank, message, CaseStatus.TIMEOUT)
 
 
 def test_lists_at_most_three_locations():
@@ -437,11 +461,13 @@ def test_cancelled_job_keeps_the_first_fault(messages):
     messages.check(job.fault.message)
     other = Job()
     other.watch.cancel("cancelled by Ctrl-C")
-    messages.check(get_status_and_message(other.fault))
+    assert other.fault.status is CaseStatus.CANCELLED
+    messages.check(other.fault.message)
 
 
 def test_cause_replaces_the_fault(messages):
     job = Job()
     job.watch.fail("the launcher ended")
     job.watch.explain(Fault(CaseStatus.ERROR, "rank 1 was killed", 1))
-    messages.check(get_status_and_message(job.fault))
+    assert job.fault.status is CaseStatus.ERROR
+    messages.check(job.fault.message)

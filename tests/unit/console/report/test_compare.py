@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from spbench.report.comparison.compare import TOLERANCE, compare
+from spbench.report.comparison.model import Outcome
 from spbench.report.comparison.notes import comparison_notes
 from spbench.report.model import LaunchPart
 from spbench_core.events.statuses import CaseStatus
@@ -50,12 +51,12 @@ def compare_launches(a, b, better="lower", **more):
 @pytest.mark.parametrize(
     ("better", "factor", "outcome"),
     [
-        ("lower", 0.9, "better"),
-        ("lower", 1.1, "worse"),
-        ("higher", 0.9, "worse"),
-        ("higher", 1.1, "better"),
-        ("lower", 1.0, "same"),
-        ("lower", 1 + TOLERANCE / 2, "same"),
+        ("lower", 0.9, Outcome.BETTER),
+        ("lower", 1.1, Outcome.WORSE),
+        ("higher", 0.9, Outcome.WORSE),
+        ("higher", 1.1, Outcome.BETTER),
+        ("lower", 1.0, Outcome.SAME),
+        ("lower", 1 + TOLERANCE / 2, Outcome.SAME),
     ],
 )
 def test_metric_defines_which_direction_is_better(better, factor, outcome):
@@ -87,16 +88,16 @@ def test_metric_that_follows_the_time_has_its_outcome(better, inverse):
         return [row.outcome for row in compare(side(a), side(b)).cases[0].rows]
 
     # Ten cases are tested together: five launches do not suffice for such a difference.
-    assert outcomes(b) == ["same", "same"]
+    assert outcomes(b) == [Outcome.SAME, Outcome.SAME]
 
 
-def test_metric_with_one_value_per_run_has_no_verdict(messages):
+def test_metric_with_one_value_per_run_has_no_verdict():
     def side(launches, skew):
         metrics = {"time_ms": make_metric(launches[0]), "skew": make_metric(skew)}
         return make_run(make_case("a", metrics, medians={"time_ms": launches}))
 
     time, skew = compare(side(FIVE, 1.01), side(scale_launches(1.2), 1.21)).rows
-    messages.check((time.outcome, skew.outcome))
+    assert (time.outcome, skew.outcome) == (Outcome.WORSE, Outcome.TOO_FEW)
     assert skew.interval is None
 
 
@@ -107,8 +108,8 @@ def test_small_difference_counts_only_with_five_earlier_runs(earlier_count):
     row = compare_launches(
         steady, scale_launches(1.04, steady), past_launches=lambda case, metric: earlier
     )
-    assert row.outcome == ("worse" if earlier_count == 5 else "same")
-    assert compare_launches(steady, scale_launches(1.06, steady)).outcome == "worse"
+    assert row.outcome == (Outcome.WORSE if earlier_count == 5 else Outcome.SAME)
+    assert compare_launches(steady, scale_launches(1.06, steady)).outcome is Outcome.WORSE
 
 
 def test_uncertain_difference_within_the_tolerance_is_unjudged(messages):
@@ -119,7 +120,7 @@ def test_uncertain_difference_within_the_tolerance_is_unjudged(messages):
         for launches in (a, b)
     ]
     comparison = compare(*sides)
-    messages.check(comparison.cases[0].rows[0].outcome)
+    assert comparison.cases[0].rows[0].outcome is Outcome.TOO_FEW
     messages.check(comparison_notes(comparison)[0])
 
 
@@ -129,34 +130,35 @@ def test_metric_without_a_direction_has_no_outcome():
 
 
 def test_single_slow_launch_does_not_change_the_outcome():
-    assert compare_launches(FIVE, [*scale_launches(1.1)[:4], 1.9]).outcome == "worse"
-    assert compare_launches(FIVE, [*FIVE[:4], 1.9]).outcome in ("same", "not enough samples")
+    assert compare_launches(FIVE, [*scale_launches(1.1)[:4], 1.9]).outcome is Outcome.WORSE
+    assert compare_launches(FIVE, [*FIVE[:4], 1.9]).outcome in (Outcome.SAME, Outcome.TOO_FEW)
 
 
 def test_too_few_launches_give_no_verdict():
     row = compare_launches([1.0], [2.0])
-    assert (row.outcome, row.interval, row.ratio) == ("not enough samples", None, 2.0)
+    assert (row.outcome, row.interval, row.ratio) == (Outcome.TOO_FEW, None, 2.0)
     within = "within a factor of 3 (fewer than 5 recorded launches)"
     assert row.reason == f"1 and 1 launches; {within}; 4 a side would tell"
 
 
 @pytest.mark.parametrize(
-    ("factor", "outcome"), [(3.1, "worse"), (1 / 3.1, "better"), (2.9, "not enough samples")]
+    ("factor", "outcome"), [(3.1, Outcome.WORSE), (1 / 3.1, Outcome.BETTER), (2.9, Outcome.TOO_FEW)]
 )
 def test_single_launch_without_history_needs_a_factor_of_3(factor, outcome, messages):
     row = compare_launches([1.0], [factor])
-    assert (row.outcome, row.by_factor) == (outcome, outcome != "not enough samples")
+    assert (row.outcome, row.by_factor) == (outcome, outcome != Outcome.TOO_FEW)
     messages.check(row.reason)
 
 
-def test_past_launches_that_differ_more_raise_the_factor(messages):
+def test_past_launches_that_differ_more_raise_the_factor():
     recorded = [[1.0], [8.0]]
-    messages.check(
+    assert (
         compare_launches([1.0], [7.0], past_launches=lambda case, metric: recorded).outcome
+        is Outcome.TOO_FEW
     )
     assert (
         compare_launches([1.0], [9.0], past_launches=lambda case, metric: recorded).outcome
-        == "worse"
+        is Outcome.WORSE
     )
 
 
@@ -165,7 +167,7 @@ def test_noisy_case_with_one_launch_is_not_judged(messages):
     noisy = make_case("a", {"time_ms": 2000.0}, noisy="other work had its cores")
     for sides in ((quiet, noisy), (noisy, quiet)):
         [row] = compare(*map(make_run, sides)).rows
-        assert (row.outcome, row.factor) == ("not enough samples", None)
+        assert (row.outcome, row.factor) == (Outcome.TOO_FEW, None)
         messages.check(row.reason)
 
 
@@ -176,7 +178,7 @@ def test_factor_decides_if_too_many_cases_share_a_test():
         return make_run(slow, *(make_case(f"c{n}", medians={"time_ms": four}) for n in range(11)))
 
     [row, *others] = compare(side(1.0), side(4.0)).rows
-    assert (row.outcome, row.by_factor) == ("worse", True)
+    assert (row.outcome, row.by_factor) == (Outcome.WORSE, True)
     assert [other.by_factor for other in others] == [False] * 11
 
 
@@ -196,26 +198,26 @@ def test_fastest_iterations_show_a_change_that_medians_hide(messages):
     slower = scale_launches(1.1, [1.22, 1.01, 1.26, 1.03, 1.28])
     medians_row = compare_launches(NOISY_MEDIANS, slower)
     assert (medians_row.outcome, medians_row.by_fastest, medians_row.fastest) == (
-        "not enough samples",
+        Outcome.TOO_FEW,
         False,
         None,
     )
     [row] = compare(
         run_with_fastest(NOISY_MEDIANS, FIVE), run_with_fastest(slower, scale_launches(1.1))
     ).rows
-    assert (row.outcome, row.by_fastest) == ("worse", True)
+    assert (row.outcome, row.by_fastest) == (Outcome.WORSE, True)
     messages.check(row.reason)
     assert row.ratio == pytest.approx(medians_row.ratio)
     [reverse] = compare(
         run_with_fastest(slower, scale_launches(1.1)), run_with_fastest(NOISY_MEDIANS, FIVE)
     ).rows
-    assert (reverse.outcome, reverse.by_fastest) == ("better", True)
+    assert (reverse.outcome, reverse.by_fastest) == (Outcome.BETTER, True)
 
 
 def test_fastest_of_more_iterations_does_not_count():
     sides = run_with_fastest(FIVE, scale_launches(1.1)), run_with_fastest(FIVE, FIVE, n=1500)
     [row] = compare(*sides).rows
-    assert (row.outcome, row.fastest) == ("same", None)
+    assert (row.outcome, row.fastest) == (Outcome.SAME, None)
 
 
 def test_four_launches_are_tested_by_their_medians_only():
@@ -224,7 +226,7 @@ def test_four_launches_are_tested_by_their_medians_only():
         run_with_fastest(four, four, n=120),
         run_with_fastest(scale_launches(1.5, four), four, n=120),
     ).rows
-    assert (row.outcome, row.fastest) == ("worse", None)
+    assert (row.outcome, row.fastest) == (Outcome.WORSE, None)
 
 
 @pytest.mark.slow
@@ -241,14 +243,15 @@ def test_second_test_does_not_raise_the_false_alarm_rate():
 
     for _ in range(trials):
         [row] = compare(side(), side()).rows
-        false_alarms += row.outcome in ("better", "worse")
+        false_alarms += row.outcome in (Outcome.BETTER, Outcome.WORSE)
     assert false_alarms <= 0.05 * trials
 
 
 def test_noise_that_hides_10_percent_gives_no_verdict(messages):
     noisy = [0.7, 1.0, 1.3, 0.8, 1.2]
     row = compare_launches(noisy, noisy)
-    messages.check((row.outcome, row.reason))
+    assert row.outcome is Outcome.TOO_FEW
+    messages.check(row.reason)
 
 
 def test_difference_among_many_cases_needs_more_launches(messages):
@@ -258,36 +261,38 @@ def test_difference_among_many_cases_needs_more_launches(messages):
         return make_run(first, *others)
 
     row = next(compare(side(1.0, FIVE), side(1.5, FIVE)).rows)
-    messages.check(row.outcome)
+    assert row.outcome is Outcome.TOO_FEW
     messages.check(row.reason)
     six = [*FIVE, 1.005]
     assert [row.outcome for row in compare(side(1.0, six), side(1.5, six)).rows] == [
-        "worse",
-        *["same"] * 11,
+        Outcome.WORSE,
+        *[Outcome.SAME] * 11,
     ]
 
 
-def test_variation_of_earlier_runs_widens_the_interval(messages):
+def test_variation_of_earlier_runs_widens_the_interval():
     steady = [[1.0 + n / 1000] for n in range(10)]
     wide = [[0.8 + n / 20] for n in range(10)]
     row = compare_launches([1.0], [1.6], past_launches=lambda case, metric: steady)
-    assert row.outcome == "worse"
+    assert row.outcome is Outcome.WORSE
     row = compare_launches([1.0], [1.6], past_launches=lambda case, metric: wide)
-    assert row.outcome != "worse"
+    assert row.outcome is not Outcome.WORSE
     row = compare_launches(FIVE, scale_launches(1.1), past_launches=lambda case, metric: wide)
-    messages.check(row.outcome)
+    assert row.outcome is Outcome.TOO_FEW
     assert row.interval[0] < 0.8
 
 
 def test_difference_far_beyond_earlier_runs_is_judged(messages):
     steady = [[1.0 + n / 100_000] for n in range(10)]
     row = compare_launches([1.0], [2.0], past_launches=lambda case, metric: steady)
-    messages.check((row.outcome, row.reason))
+    assert row.outcome is Outcome.WORSE
+    messages.check(row.reason)
 
 
 def test_different_machines_are_not_comparable(messages):
     row = compare_launches(FIVE, scale_launches(1.1), mismatch="cores 2 in a, 4 in b")
-    messages.check((row.outcome, row.reason))
+    assert row.outcome is Outcome.NOT_COMPARABLE
+    messages.check(row.reason)
 
 
 def test_core_sharing_in_one_run_is_not_comparable(messages):
@@ -302,9 +307,10 @@ def test_core_sharing_in_one_run_is_not_comparable(messages):
         for factor, crowded in ((1.0, False), (0.5, True))
     ]
     row = compare(*sides).cases[0].headline
-    messages.check((row.outcome, row.reason))
+    assert row.outcome is Outcome.NOT_COMPARABLE
+    messages.check(row.reason)
     forced = compare(*sides, force=True).cases[0].headline
-    assert forced.outcome == "better"
+    assert forced.outcome is Outcome.BETTER
 
 
 @pytest.mark.parametrize(
@@ -326,7 +332,7 @@ def test_row_without_a_ratio_has_a_reason(a, b, reason):
 
 def test_count_of_0_in_both_runs_is_the_same():
     row = compare_values(0.0, 0.0)
-    assert (row.ratio, row.outcome, row.reason) == (None, "same", "0 in a and b")
+    assert (row.ratio, row.outcome, row.reason) == (None, Outcome.SAME, "0 in a and b")
 
 
 def test_rows_have_the_order_of_the_first_run():
@@ -379,11 +385,11 @@ def test_figures_of_a_broken_case_are_not_judged(changes, reason):
     assert pair.remarks == (f"passed in a, {changes['status']} in b",)
 
 
-def test_case_that_failed_only_an_expectation_is_judged(messages):
+def test_case_that_failed_only_an_expectation_is_judged():
     failed = make_case("a", {"time_ms": 5.0}, status="failed", reason="time_ms is above 4")
     comparison = compare(make_run(make_case()), make_run(failed))
     [row] = comparison.rows
-    messages.check(row.outcome)
+    assert row.outcome is Outcome.TOO_FEW
     assert judgements_by_case(comparison) == {"a": ("broken", "time_ms is above 4")}
 
 
@@ -412,13 +418,13 @@ def test_tally_counts_outcomes(messages):
     messages.check(compare(*sides).tally)
 
 
-def test_with_only_keeps_the_cases_of_one_outcome(messages):
+def test_with_only_keeps_the_cases_of_one_outcome():
     sides = [
         make_run(make_case("a", medians={"time_ms": scale_launches(factor)}), make_case("b"))
         for factor in (1.0, 1.3)
     ]
     comparison = compare(*sides)
-    messages.check([row.outcome for row in comparison.rows])
+    assert [row.outcome for row in comparison.rows] == [Outcome.WORSE, Outcome.TOO_FEW]
     assert [pair.id for pair in comparison.with_only("not judged").cases] == ["b"]
     assert comparison.with_only("broken").cases == ()
     worse_only = comparison.with_only("worse")
@@ -453,7 +459,7 @@ def test_case_failed_by_an_injected_fault_is_judged_by_its_time(reason, messages
 
     comparison = compare(side(FIVE), side(scale_launches(1.2), status="failed", reason=reason))
     (judgement,) = comparison.judgements
-    assert (judgement.judgement, judgement.outcome) == ("judged", "worse")
+    assert (judgement.judgement, judgement.outcome) == ("judged", Outcome.WORSE)
     [note] = [note for note in comparison_notes(comparison) if "Failed in b" in note]
     messages.check(note)
 
