@@ -189,10 +189,6 @@ def test_replies_do_not_cause_heartbeats(console, lively_channel):
     assert kinds.count("heartbeat") <= (time.monotonic() - start) / 0.1 + 1
 
 
-def test_the_heartbeat_interval_is_one_second():
-    assert rank_events.HEARTBEAT_INTERVAL == 1.0
-
-
 RANK_THAT_SLEEPS = """
 import os, sys, time
 from spbench_workers.channel.opening import open_channel
