@@ -23,12 +23,16 @@ def test_cross_entropy_is_the_mean_over_pixels_summed_over_images():
     assert float(Loss().compute(rows, classes)) == pytest.approx(float(expected))
 
 
-def test_dice_is_0_for_correct_and_nearly_1_for_wrong_answers():
+def test_dice_is_0_for_correct_answers_and_for_an_absent_class():
     loss = Loss("dice", 42)
     certain = 1e3 * functional.one_hot(MASKS, 5).movedim(3, 1).double()
     assert float(loss.compute(certain, MASKS)) == pytest.approx(0)
-    wrong = 1e3 * functional.one_hot((MASKS + 1) % 4, 5).movedim(3, 1).double()
-    assert 2.2 < float(loss.compute(wrong, MASKS)) < 3
+    targets = functional.one_hot(MASKS, 5)
+    answers = functional.one_hot((MASKS + 1) % 4, 5)
+    totals = (targets + answers).sum((1, 2))
+    expected = (1 - 1 / (totals + 1)).mean(1).sum()
+    wrong = 1e3 * answers.movedim(3, 1).double()
+    assert float(loss.compute(wrong, MASKS)) == pytest.approx(float(expected))
 
 
 def test_references_agree_in_dice_loss_and_gradient():

@@ -171,6 +171,8 @@ async def test_ignores_a_reply_to_a_lost_rank(console, listener):
     await wait_until(lambda: listener.lost)
     listener.sources[0].reply(reply="bye")
     listener.sources[0].close()
+    assert listener.lost == [listener.sources[0]]
+    assert listener.violations == []
 
 
 async def test_reports_a_lost_connection_once(console, listener):

@@ -60,9 +60,11 @@ async def test_only_the_second_signal_stops_at_once():
 
 
 async def test_ignores_ctrl_c_after_a_cancelled_run():
-    with Stop(None):
+    with Stop(None) as stop:
         await send_signal()
     await send_signal()
+    assert stop.code is ExitCode.INTERRUPTED
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 async def test_first_signal_sets_the_exit_code():

@@ -32,10 +32,12 @@ def test_starts_the_gpu_of_the_local_rank(started_gpus):
 @pytest.mark.parametrize("error", [RuntimeError, torch.cuda.DeferredCudaCallError, OSError])
 def test_ignores_a_gpu_that_fails_to_start(started_gpus, monkeypatch, error):
     def fail(device):
+        started_gpus.append(device)
         raise error("CUDA error: out of memory")
 
     monkeypatch.setattr(gpus, "load_libraries", fail)
     gpus.start_gpu(0)
+    assert started_gpus == [torch.device("cuda", 0)]
 
 
 def test_starts_nothing_without_a_gpu(started_gpus, monkeypatch):
