@@ -85,7 +85,7 @@ def _make_event(span: Span, process: int, start_s: float, offsets: Offsets) -> d
         "name": replace_controls(span.name),
         "cat": span.kind,
         "pid": process,
-        "tid": 0 if span.rank is None else span.rank + 1,
+        "tid": span.lane if span.rank is None else span.rank + 1,
         "ts": begin_us,
         "args": replace_controls_in_json({**span.details, "job": span.job}),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from spbench.report.comparison.model import HEADLINE
@@ -26,6 +27,7 @@ class Span:
         start: Seconds since the epoch, by the clock of ``host``.
         end: The same; None for an instant event.
         details: Further facts.
+        lane: A number that differs between jobs that run at once; 0 unless it is a job.
     """
 
     job: int
@@ -36,12 +38,15 @@ class Span:
     start: float
     end: float | None
     details: Mapping[str, Any] = field(default_factory=dict)
+    lane: int = 0
 
 
 @dataclass(slots=True)
 class _RankPosition:
     """The current case, phase and warm-up of a rank."""
 
+    job: _OpenJob
+    rank: int
     host: str
     last_event_time: float
     begin_time: float | None = None
@@ -55,15 +60,29 @@ class _RankPosition:
     time_before_collective: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenJob:
+    """A job that has not ended, with the current positions of its ranks."""
+
+    number: int
+    name: str
+    start_time: float
+    lane: int
+    clocks: JobClocks
+    ranks: dict[int, _RankPosition] = field(default_factory=dict)
+
+
 class RunSpans:
-    """The spans of a run and the clocks of its jobs, built from events."""
+    """The spans of a run and the clocks of its jobs, built from events.
+
+    Jobs on separate hosts may run at once.
+    """
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.clocks: dict[int, JobClocks] = {}
         self.console = ""
-        self._job: tuple[int, float, str] | None = None
-        self._ranks: dict[int, _RankPosition] = {}
+        self._jobs: dict[int, _OpenJob] = {}
 
     def add_events(self, events: Iterable[Event]) -> None:
         """Process all events of a run; spans that are open at its end are closed."""
@@ -71,92 +90,108 @@ class RunSpans:
         for event in events:
             self._process(event)
             last = event["time"]
-        self._end_job(last, "cut")
+        self._end_all_jobs(last)
 
     def _process(self, event: Event) -> None:
         rank = event.get("rank")
         if "seq" not in event:
-            if self._job is not None:
-                self.clocks[self._job[0]].note_console_event(event["time"])
+            for job in self._jobs.values():
+                job.clocks.note_console_event(event["time"])
             handler = getattr(self, f"_handle_console_{event['event']}", None)
             if handler is not None:
                 handler(event)
-        elif self._job is not None and rank is not None and event.get("job") == self._job[0]:
-            self._process_rank_event(event, rank)
+        elif rank is not None and event.get("job") in self._jobs:
+            self._process_rank_event(event, rank, self._jobs[event["job"]])
 
-    def _process_rank_event(self, event: Event, rank: int) -> None:
-        position = self._ranks.get(rank)
+    def _process_rank_event(self, event: Event, rank: int, job: _OpenJob) -> None:
+        position = job.ranks.get(rank)
         if position is None:
             if "host" not in event:
                 return
-            position = _RankPosition(event["host"], event["time"], begin_time=event["time"])
-            self._ranks[rank] = position
-        self._clocks.note_rank_event(position.host, event["time"])
-        handler: Callable[[Event, int, _RankPosition], None] | None
+            position = _RankPosition(
+                job, rank, event["host"], event["time"], begin_time=event["time"]
+            )
+            job.ranks[rank] = position
+        job.clocks.note_rank_event(position.host, event["time"])
+        handler: Callable[[Event, _RankPosition], None] | None
         handler = getattr(self, f"_handle_rank_{event['event']}", None)
         if handler is not None:
-            handler(event, rank, position)
+            handler(event, position)
         position.last_event_time = event["time"]
 
-    @property
-    def _clocks(self) -> JobClocks:
-        assert self._job is not None, "ranks send events within a job"
-        return self.clocks[self._job[0]]
-
-    def _add_console_span(
-        self, name: str, kind: str, start: float, end: float | None, **details: Any
-    ) -> None:
-        """Add a span of the console."""
-        job = self._job[0] if self._job else 0
-        self.spans.append(Span(job, self.console, None, name, kind, start, end, details))
+    def _add_console_instant(self, event: Event, name: str, kind: str, **details: Any) -> None:
+        """Add an event of the console, in its job or the newest one."""
+        job = event.get("job", max(self._jobs, default=0))
+        self.spans.append(Span(job, self.console, None, name, kind, event["time"], None, details))
 
     def _add_rank_span(
-        self, rank: int, name: str, kind: str, start: float, end: float | None, **details: Any
+        self,
+        position: _RankPosition,
+        name: str,
+        kind: str,
+        start: float,
+        end: float | None,
+        **details: Any,
     ) -> None:
-        assert self._job is not None, "ranks send events within a job"
-        host = self._ranks[rank].host
-        self.spans.append(Span(self._job[0], host, rank, name, kind, start, end, details))
+        job_number = position.job.number
+        self.spans.append(
+            Span(job_number, position.host, position.rank, name, kind, start, end, details)
+        )
 
     def _handle_console_run_start(self, event: Event) -> None:
         host = event["environment"].get("host")
         self.console = host if isinstance(host, str) else ""
 
+    def _handle_console_run_resumed(self, event: Event) -> None:
+        self._end_all_jobs(event["time"])
+
     def _handle_console_job_start(self, event: Event) -> None:
-        self._end_job(event["time"], "cut")
-        self._job = (event["job"], event["time"], f"job {event['job']}: {event['launcher']}")
-        self.clocks[event["job"]] = JobClocks(self.console or None, event["time"])
+        number = event["job"]
+        self._end_job(number, event["time"], "cut")
+        used_lanes = {job.lane for job in self._jobs.values()}
+        lane = next(lane for lane in count() if lane not in used_lanes)
+        clocks = JobClocks(self.console or None, event["time"])
+        name = f"job {number}: {event['launcher']}"
+        self.clocks[number] = clocks
+        self._jobs[number] = _OpenJob(number, name, event["time"], lane, clocks)
 
     def _handle_console_job_end(self, event: Event) -> None:
-        self._end_job(event["time"], event["reason"])
+        self._end_job(event["job"], event["time"], event["reason"])
 
     def _handle_console_case_judged(self, event: Event) -> None:
         details = {"reason": event["reason"]} if event["reason"] else {}
-        self._add_console_span(
-            f"{event['case']}: {event['status']}", "verdict", event["time"], None, **details
-        )
+        name = f"{event['case']}: {event['status']}"
+        self._add_console_instant(event, name, "verdict", **details)
 
     def _handle_console_rank_lost(self, event: Event) -> None:
         name = f"rank {event['rank']} on {event['host']} lost"
-        self._add_console_span(name, "lost", event["time"], None, reason=event["reason"])
+        self._add_console_instant(event, name, "lost", reason=event["reason"])
 
-    def _end_job(self, time: float, reason: str | None) -> None:
-        if self._job is None:
+    def _end_all_jobs(self, time: float) -> None:
+        for number in list(self._jobs):
+            self._end_job(number, time, "cut")
+
+    def _end_job(self, number: int, time: float, reason: str | None) -> None:
+        job = self._jobs.pop(number, None)
+        if job is None:
             return
-        for rank, position in self._ranks.items():
-            self._end_case(rank, position, position.last_event_time, status="cut")
+        for position in job.ranks.values():
+            self._end_case(position, position.last_event_time, status="cut")
         details = {"reason": reason} if reason else {}
-        _, started, name = self._job
-        self._add_console_span(name, "job", started, max(time, started), **details)
-        self._job = None
-        self._ranks = {}
+        end = max(time, job.start_time)
+        self.spans.append(
+            Span(
+                number, self.console, None, job.name, "job", job.start_time, end, details, job.lane
+            )
+        )
 
-    def _handle_rank_ready(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_ready(self, event: Event, position: _RankPosition) -> None:
         if position.begin_time is not None:
-            self._add_rank_span(rank, "start", "start", position.begin_time, event["time"])
+            self._add_rank_span(position, "start", "start", position.begin_time, event["time"])
             position.begin_time = None
 
-    def _handle_rank_case_start(self, event: Event, rank: int, position: _RankPosition) -> None:
-        self._end_case(rank, position, event["time"], status="cut")
+    def _handle_rank_case_start(self, event: Event, position: _RankPosition) -> None:
+        self._end_case(position, event["time"], status="cut")
         position.case = (event["case"], event["repeat"])
         position.case_since = position.batch_end = event["time"]
         position.phase = None
@@ -164,11 +199,11 @@ class RunSpans:
         position.time_before_collective = None
         position.is_warming_up = False
 
-    def _handle_rank_progress(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_progress(self, event: Event, position: _RankPosition) -> None:
         self._note_collective(event, position)
         phase = event["phase"]
         if phase != position.phase:
-            self._end_phase(rank, position, event["time"])
+            self._end_phase(position, event["time"])
             position.phase = phase
             position.phase_since = event["time"]
             position.batch_end = event["time"]
@@ -193,12 +228,12 @@ class RunSpans:
             and position.time_before_collective is not None
         ):
             collective = (position.case, position.warmups, done_iterations)
-            self._clocks.note_collective(
+            position.job.clocks.note_collective(
                 collective, position.host, position.time_before_collective, event["time"]
             )
         position.time_before_collective = None
 
-    def _handle_rank_samples(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_samples(self, event: Event, position: _RankPosition) -> None:
         position.time_before_collective = event["time"]
         times_ms = event["values"]
         if event["metric"] != HEADLINE or not times_ms:
@@ -207,33 +242,37 @@ class RunSpans:
         start = max(event["time"] - sum(times_ms) / 1000.0, position.batch_end)
         details = {"median_ms": median(times_ms), "max_ms": max(times_ms)}
         name = f"{len(times_ms)} iterations"
-        self._add_rank_span(rank, name, "iterations", start, max(start, event["time"]), **details)
+        self._add_rank_span(
+            position, name, "iterations", start, max(start, event["time"]), **details
+        )
         position.batch_end = event["time"]
 
-    def _handle_rank_check(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_check(self, event: Event, position: _RankPosition) -> None:
         if not event["passed"]:
             name = f"check {event['name']} failed"
             detail = event.get("detail", "")
-            self._add_rank_span(rank, name, "check", event["time"], None, detail=detail)
+            self._add_rank_span(position, name, "check", event["time"], None, detail=detail)
 
-    def _handle_rank_log(self, event: Event, rank: int, position: _RankPosition) -> None:
+    def _handle_rank_log(self, event: Event, position: _RankPosition) -> None:
         if event["level"] in _NOTABLE:
-            self._add_rank_span(rank, event["message"][:200], event["level"], event["time"], None)
+            self._add_rank_span(
+                position, event["message"][:200], event["level"], event["time"], None
+            )
 
-    def _handle_rank_case_end(self, event: Event, rank: int, position: _RankPosition) -> None:
-        self._end_case(rank, position, event["time"], status=event["status"])
+    def _handle_rank_case_end(self, event: Event, position: _RankPosition) -> None:
+        self._end_case(position, event["time"], status=event["status"])
 
-    def _end_phase(self, rank: int, position: _RankPosition, time: float) -> None:
+    def _end_phase(self, position: _RankPosition, time: float) -> None:
         if position.phase is not None:
             start = position.phase_since
-            self._add_rank_span(rank, position.phase, "phase", start, max(time, start))
+            self._add_rank_span(position, position.phase, "phase", start, max(time, start))
         position.phase = None
 
-    def _end_case(self, rank: int, position: _RankPosition, time: float, status: str) -> None:
-        self._end_phase(rank, position, time)
+    def _end_case(self, position: _RankPosition, time: float, status: str) -> None:
+        self._end_phase(position, time)
         if position.case is not None:
-            (case, repeat) = position.case
+            case, repeat = position.case
             start = position.case_since
             details = {"repeat": repeat, "status": status}
-            self._add_rank_span(rank, case, "case", start, max(time, start), **details)
+            self._add_rank_span(position, case, "case", start, max(time, start), **details)
         position.case = None

@@ -21,6 +21,7 @@ from support.sample_events import (
     rank_event,
     record_run,
     run_end,
+    run_resumed,
     run_start,
 )
 from support.sample_runs import make_run
@@ -194,6 +195,51 @@ def test_slices_of_a_lost_rank_are_closed(messages):
     cases = [span for span in spans.spans if span.kind == "case"]
     assert {(span.rank, span.details["status"]) for span in cases} == {(0, "cut"), (1, "cut")}
     messages.check([span.name for span in spans.spans if span.kind == "lost"])
+
+
+def two_job_events():
+    """Return a run with a job on each of two hosts, which run at once."""
+    jobs = (1, 2)
+    steps = (("ready", 1003.0), ("case_start", 1004.0), ("progress", 1005.0), ("case_end", 1006.0))
+    return [
+        run_start(describe_case("a", checks=[])),
+        *(
+            job_start("a", np=1, job=job, first_rank=job - 1) | {"time": 1000.0 + job}
+            for job in jobs
+        ),
+        *(
+            rank_event(kind, job - 1, time=time, job=job, host=HOSTS[job - 1])
+            for kind, time in steps
+            for job in jobs
+        ),
+        *(job_end() | {"job": job, "time": 1006.0 + job} for job in jobs),
+        run_end() | {"time": 1009.0},
+    ]
+
+
+def test_jobs_that_run_at_once_keep_their_ranks():
+    spans = collect_spans(two_job_events()).spans
+    cases = {(span.job, span.rank, span.details["status"]) for span in spans if span.kind == "case"}
+    assert cases == {(1, 0, "ok"), (2, 1, "ok")}
+    jobs = {span.job: span for span in spans if span.kind == "job"}
+    assert {number: (job.start, job.end) for number, job in jobs.items()} == {
+        1: (1001.0, 1007.0),
+        2: (1002.0, 1008.0),
+    }
+    assert jobs[1].lane != jobs[2].lane
+
+
+def test_resuming_a_run_ends_its_open_jobs():
+    events = two_rank_events()[:-3]
+    resumed = run_resumed("a") | {"time": 1010.0}
+    later_job = [job_start("a", job=2) | {"time": 1011.0}, job_end() | {"job": 2, "time": 1012.0}]
+    jobs = [
+        span for span in collect_spans([*events, resumed, *later_job]).spans if span.kind == "job"
+    ]
+    assert [(job.job, job.end, job.details) for job in jobs] == [
+        (1, 1010.0, {"reason": "cut"}),
+        (2, 1012.0, {}),
+    ]
 
 
 def test_failed_check_and_verdict_are_instants():
