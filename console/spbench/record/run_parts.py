@@ -57,6 +57,8 @@ class JobState:
     started: float
     oversubscribed: bool
     requested_placement: Mapping[str, Any] = field(default_factory=dict)
+    first_rank: int = 0
+    """The number of its rank 0 among the ranks of its cases."""
     status: JobStatus = JobStatus.STARTING
     finished: float | None = None
     reason: str | None = None
@@ -64,6 +66,11 @@ class JobState:
     """The facts of each rank that is ready."""
     first_case: float | None = None
     """The time at which a rank began the first case, by its own clock."""
+
+    @property
+    def rank_range(self) -> range:
+        """The numbers of its ranks."""
+        return range(self.first_rank, self.first_rank + self.np)
 
 
 @dataclass(slots=True)

@@ -179,6 +179,7 @@ class RunState:
             started=event["time"],
             oversubscribed=event["oversubscribed"],
             requested_placement=event.get("asked", {}),
+            first_rank=event.get("first_rank", 0),
             **fields,
         )
         has_own_host = "first_rank" in event
@@ -190,7 +191,7 @@ class RunState:
             self._jobs_on_hosts = set()
         if has_own_host:
             self._jobs_on_hosts.add(event["job"])
-            for rank in range(event["first_rank"], event["first_rank"] + event["np"]):
+            for rank in self.jobs[event["job"]].rank_range:
                 # of an earlier launch on the same host, which has ended
                 self.ranks.pop(rank, None)
         for case in event["cases"]:

@@ -35,15 +35,13 @@ def describe_misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState])
     """
     ranks_by_job: dict[int, dict[int, CaseRank]] = {}
     for case in cases:
-        for rank, state in case.measured.ranks.items():
-            job_ranks = ranks_by_job.setdefault(case.verdict.job or 0, {})
+        for job, rank, state in _assign_ranks(case, jobs):
+            job_ranks = ranks_by_job.setdefault(job.number, {})
             if rank not in job_ranks or state.is_near is False:
                 job_ranks[rank] = state
     members_by_request: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
     for job_number, job_ranks in ranks_by_job.items():
-        for misplacement in (
-            _find_misplaced(jobs[job_number], job_ranks) if job_number in jobs else ()
-        ):
+        for misplacement in _find_misplaced(jobs[job_number], job_ranks):
             # Ranks of several jobs may have the same number and location: they count once.
             members = members_by_request.setdefault(
                 (misplacement.requested, misplacement.remedy), {}
@@ -55,6 +53,24 @@ def describe_misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState])
         _describe(requested, remedy, members)
         for (requested, remedy), members in members_by_request.items()
     ]
+
+
+def _assign_ranks(
+    case: CaseState, jobs: Mapping[int, JobState]
+) -> Iterator[tuple[JobState, int, CaseRank]]:
+    """Yield the ranks of a case, each with its last job.
+
+    If the case has a job on each host, its ranks belong to different jobs.
+    """
+    unassigned = dict(case.measured.ranks)
+    last_number = case.verdict.job or 0
+    for number in sorted(jobs, key=lambda number: (number == last_number, number), reverse=True):
+        if not unassigned:
+            return
+        job = jobs[number]
+        for rank in job.rank_range if case.id in job.cases else ():
+            if rank in unassigned:
+                yield job, rank, unassigned.pop(rank)
 
 
 def _find_misplaced(job: JobState, ranks: _Ranks) -> Iterator[_Misplacement]:
@@ -160,7 +176,7 @@ class _HostLine(NamedTuple):
 
 
 def _read_host_lines(job: JobState) -> Iterator[_HostLine]:
-    ranks = iter(range(job.np))
+    ranks = iter(job.rank_range)
     for host, count, adapter in job.requested_placement.get("hosts", ()):
         yield _HostLine(host, list(islice(ranks, count)), adapter)
 

@@ -132,6 +132,22 @@ def test_reports_rank_on_another_host_than_its_hostfile_line(messages):
     messages.check(finding)
 
 
+def test_compares_each_host_of_a_case_with_its_own_job(messages):
+    events = [run_start(describe_case(np=4, measures="job", shares=[2, 2]))]
+    host_by_rank = ("a", "a", "b", "x")
+    for job, host in enumerate(("a", "b"), 1):
+        first_rank = 2 * (job - 1)
+        request = {"shown_by": SHOWN, "hosts": [[host, 2, None]]}
+        events.append(job_start(np=2, job=job, first_rank=first_rank, asked=request))
+        for rank in (first_rank, first_rank + 1):
+            fields = {"host": host_by_rank[rank], "job": job}
+            events.append(rank_event("ready", rank, **fields))
+            events.append(rank_event("case_start", rank, **fields))
+    state = build_state([*events, case_judged()])
+    [finding] = describe_misplaced(state.cases.values(), state.jobs)
+    messages.check(finding)
+
+
 def test_reports_gpu_of_another_numa_node_once(messages):
     [finding] = find_misplaced(*SEPARATE_CORES, near=False)
     messages.check(finding)
