@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
-from spbench_core.events.statuses import Activity, RankPhase
+from spbench_core.events.statuses import Activity, JobStatus, RankPhase
 from spbench_core.number_text import format_quantity
 
 
@@ -19,19 +20,28 @@ def describe_start(state: RunState, now: float) -> str:
         return "waiting for the run's first events"
     if state.run.finished is not None:
         return ""
-    job = state.jobs[max(state.jobs)] if state.jobs else None
-    if job is None:
+    if not state.jobs:
         return f"asking hosts what they have (ssh), {_format_seconds_since(state.run.started, now)}"
-    if job.finished is not None:
-        elapsed = _format_seconds_since(job.finished, now)
-        return f"job {job.number} has ended, the next begins: {elapsed}"
-    return _describe_launch(state, job, now)
-
-
-def _describe_launch(state: RunState, job: JobState, now: float) -> str:
-    if any(not rank.phase.is_before_work for rank in state.ranks.values()):
+    running = [job for job in state.jobs.values() if job.status is not JobStatus.ENDED]
+    if not running:
+        last_job = state.jobs[max(state.jobs)]
+        elapsed = _format_seconds_since(last_job.finished or now, now)
+        return f"job {last_job.number} has ended, the next begins: {elapsed}"
+    # Jobs on separate hosts may run at once.
+    ranks_of_jobs = [_list_ranks(state, job) for job in running]
+    if any(not rank.phase.is_before_work for ranks in ranks_of_jobs for rank in ranks):
         return ""
-    phases = Counter(rank.phase for rank in state.ranks.values())
+    newest = max(running, key=lambda job: job.number)
+    return _describe_launch(newest, _list_ranks(state, newest), now)
+
+
+def _list_ranks(state: RunState, job: JobState) -> list[RankState]:
+    """Return the ranks of a running job that have connected."""
+    return [state.ranks[number] for number in job.rank_range if number in state.ranks]
+
+
+def _describe_launch(job: JobState, ranks: Collection[RankState], now: float) -> str:
+    phases = Counter(rank.phase for rank in ranks)
     num_ranks = sum(phases.values())
     all_ranks = format_quantity(job.np, "rank")
     elapsed = _format_seconds_since(job.started, now)
@@ -45,7 +55,7 @@ def _describe_launch(state: RunState, job: JobState, now: float) -> str:
         all_ready = "the rank is ready" if job.np == 1 else f"all {job.np} ranks are ready"
         return f"{all_ready}, {elapsed}"
     if phases[RankPhase.SETUP] == num_ranks:
-        first = min(rank.last_heard for rank in state.ranks.values())
+        first = min(rank.last_heard for rank in ranks)
         return f"set-up and warm-up, {_format_seconds_since(first, now)}"
     return ""
 

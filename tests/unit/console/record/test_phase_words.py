@@ -9,7 +9,7 @@ from spbench.record.messages.phases import describe_phase, describe_start
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench_core.events.rank_events import RankFacts
-from spbench_core.events.statuses import RankPhase
+from spbench_core.events.statuses import JobStatus, RankPhase
 
 
 def make_rank(number, phase="check", done=0, total=0, since=100.0):
@@ -60,11 +60,21 @@ class StartingRun:
     def start_run(self):
         self.state.run = SimpleNamespace(started=100.0, finished=None)
 
-    def start_job(self, np=4):
+    def start_job(self, np=4, number=1, first_rank=0):
         fields = dict.fromkeys(("version", "hostfile"), "") | {"argv": (), "env": {}, "cases": ()}
-        self.state.jobs[1] = JobState(
-            number=1, launcher="mpirun", np=np, started=102.0, oversubscribed=False, **fields
+        self.state.jobs[number] = JobState(
+            number=number,
+            launcher="mpirun",
+            np=np,
+            started=102.0,
+            oversubscribed=False,
+            first_rank=first_rank,
+            **fields,
         )
+
+    def end_job(self, number=1):
+        self.state.jobs[number].status = JobStatus.ENDED
+        self.state.jobs[number].finished = 109.0
 
     def set_phases(self, *phases):
         for number, phase in enumerate(phases):
@@ -107,8 +117,20 @@ def test_describes_time_between_jobs_but_nothing_at_the_end(messages):
     run = StartingRun()
     run.start_run()
     run.start_job()
-    run.state.jobs[1].finished = 109.0
+    run.end_job()
     messages.check(run.describe())
     assert run.describe(now=100.0).endswith("0 s"), "clocks of hosts may differ"
     run.state.run.finished = 110.0
+    assert run.describe() == ""
+
+
+def test_describes_a_job_that_runs_while_a_newer_one_has_ended(messages):
+    run = StartingRun()
+    run.start_run()
+    run.start_job(number=1)
+    run.start_job(number=2, first_rank=4)
+    run.set_phases("ready", "ready", "ready", "ready", "done", "done", "done", "done")
+    run.end_job(2)
+    messages.check(run.describe())
+    run.set_phases("timing")
     assert run.describe() == ""
