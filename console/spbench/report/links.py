@@ -97,13 +97,29 @@ class LinkTable:
         median_by_within_host = self.typical_values()
         slowness_by_pair = {}
         for pair, value in self.values.items():
-            median_value = median_by_within_host[self.within_host(pair)]
-            numerator, denominator = (
-                (median_value, value) if self.better == "higher" else (value, median_value)
-            )
-            if denominator > 0:
-                slowness_by_pair[pair] = numerator / denominator
+            slowness = self._compare(value, median_by_within_host[self.within_host(pair)])
+            if slowness is not None:
+                slowness_by_pair[pair] = slowness
         return slowness_by_pair
+
+    def compute_host_slowness(self) -> dict[HostPair, float]:
+        """Return the ratio of each two hosts' worst pair to the median of its kind."""
+        if self.better == "none":
+            return {}
+        median_by_within_host = self.typical_values()
+        slowness_by_hosts = {}
+        for (host_a, host_b), value in self.worst_by_host().items():
+            slowness = self._compare(value, median_by_within_host[host_a == host_b])
+            if slowness is not None:
+                slowness_by_hosts[host_a, host_b] = slowness
+        return slowness_by_hosts
+
+    def _compare(self, value: float, median_value: float) -> float | None:
+        """Return how many times worse than the median a value is; None if undefined."""
+        numerator, denominator = value, median_value
+        if self.better == "higher":
+            numerator, denominator = median_value, value
+        return numerator / denominator if denominator > 0 else None
 
     def find_slow_pairs(self) -> dict[RankPair, float]:
         """Return the pairs that are at least `NOTABLE_LINK` times worse, with the ratio."""

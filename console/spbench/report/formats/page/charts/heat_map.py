@@ -1,4 +1,4 @@
-"""A heat map of links, in which darker pairs are slower than the median."""
+"""A heat map of links, in which darker pairs are slower than the median of their kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from spbench.record.findings import NOTABLE_LINK
 from spbench.record.number_formatting import format_number
 from spbench.report.formats.page.charts.frame import svg_drawing, svg_text
-from spbench.report.formats.page.markup import Markup, svg_number, tag
+from spbench.report.formats.page.markup import NOTHING, Markup, svg_number, tag
 from spbench.report.links import LinkTable
 
 MOST_RANKS = 64
@@ -22,7 +22,10 @@ _LETTERS = 13
 
 
 def draw_heat_map(table: LinkTable) -> Markup:
-    """Return the map of ranks, or that of hosts with more than `MOST_RANKS` ranks."""
+    """Return the map of ranks, or that of hosts with more than `MOST_RANKS` ranks.
+
+    It is empty if it shows hosts and no rank's host is known.
+    """
     if len(table.ranks) <= MOST_RANKS:
         slowness = table.compute_slowness()
         return _draw_map(
@@ -32,20 +35,14 @@ def draw_heat_map(table: LinkTable) -> Markup:
             f"{table.title}, rank to rank",
         )
     value_by_hosts = table.worst_by_host()
+    if not value_by_hosts:
+        return NOTHING
+    slowness_by_hosts = table.compute_host_slowness()
     hosts = sorted({host for host_pair in value_by_hosts for host in host_pair})[:MOST_HOSTS]
-    median_value = sorted(value_by_hosts.values())[len(value_by_hosts) // 2]
-
-    def host_slowness(a: int, b: int) -> float:
-        host_value = value_by_hosts.get((hosts[a], hosts[b]), median_value)
-        numerator, denominator = (
-            (median_value, host_value) if table.better == "higher" else (host_value, median_value)
-        )
-        return numerator / denominator if denominator > 0 else 1.0
-
     return _draw_map(
         hosts,
         lambda a, b: value_by_hosts.get((hosts[a], hosts[b])),
-        host_slowness,
+        lambda a, b: slowness_by_hosts.get((hosts[a], hosts[b]), 1.0),
         f"{table.title}, the worst pair of ranks on each two hosts",
     )
 

@@ -1,6 +1,7 @@
 """Charts of a page show the measured values."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -182,6 +183,18 @@ def test_many_ranks_are_a_map_of_hosts():
     assert sum(count_squares(svg, level) for level in range(LEVELS)) == 100
     assert count_squares(svg, LEVELS - 1) == 2
     assert len(svg) < 20_000
+
+
+def test_map_of_hosts_compares_pairs_within_a_host_with_each_other():
+    values = {pair: 2.0 if pair[0] // 8 == pair[1] // 8 else 10.0 for pair in all_pairs(80)}
+    values[0, 1] = 6.0
+    svg = draw_heat_map(link_table(values, ranks=80))
+    assert (count_squares(svg, 0), count_squares(svg, LEVELS - 1)) == (99, 1)
+
+
+def test_map_of_hosts_without_known_hosts_is_empty():
+    table = replace(link_table(all_pairs(80), ranks=80), hosts={})
+    assert draw_heat_map(table) == ""
 
 
 def line(name, *points, limit=None):
