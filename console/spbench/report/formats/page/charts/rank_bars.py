@@ -35,20 +35,29 @@ class RankBar:
     slow: bool = False
 
 
-def make_rank_bars(ranks: Sequence[RankPart]) -> list[RankBar]:
-    """Return a bar per rank, or with many ranks a bar per host, the slowest first."""
+@dataclass(frozen=True, slots=True)
+class RankBars:
+    """The bars of a chart: one per rank, or one per host, the slowest first."""
+
+    bars: list[RankBar]
+    by_host: bool
+
+
+def make_rank_bars(ranks: Sequence[RankPart]) -> RankBars:
+    """Return a bar per rank with times, or a bar per host with more than `MOST_BARS`."""
     hosts_and_bars = [
         (rank.host, RankBar(str(rank.rank), time.min, time.p50, time.p95, _is_slow(rank)))
         for rank in ranks
         if (time := rank.time_ms) is not None
     ]
     if len(hosts_and_bars) <= MOST_BARS:
-        return [bar for _, bar in hosts_and_bars]
+        return RankBars([bar for _, bar in hosts_and_bars], by_host=False)
     slowest_by_host: dict[str, RankBar] = {}
     for host, bar in hosts_and_bars:
         if host not in slowest_by_host or bar.median > slowest_by_host[host].median:
             slowest_by_host[host] = replace(bar, name=f"{host} ({bar.name})")
-    return sorted(slowest_by_host.values(), key=lambda bar: -bar.median)[:MOST_BARS]
+    slowest_first = sorted(slowest_by_host.values(), key=lambda bar: -bar.median)
+    return RankBars(slowest_first[:MOST_BARS], by_host=True)
 
 
 def _is_slow(rank: RankPart) -> bool:
@@ -56,8 +65,9 @@ def _is_slow(rank: RankPart) -> bool:
 
 
 def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
-    """Return bars of the ranks' times, and nothing with fewer than two ranks."""
-    bars = make_rank_bars(ranks)
+    """Return the bars of the ranks' times, and nothing with fewer than two bars."""
+    rank_bars = make_rank_bars(ranks)
+    bars = rank_bars.bars
     if len(bars) < 2:
         return Markup("")
     median_ms = lower_median(bar.median for bar in bars)
@@ -67,13 +77,16 @@ def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
     frame = Frame(Scale(-0.5, len(bars) - 0.5), y_scale, height=190.0)
     bar_spacing = (frame.data_right - frame.left) / len(bars)
     labelled_indices = range(0, len(bars), max(1, -(-len(bars) // _MOST_LABELS)))
-    hosts = len({rank.host for rank in ranks})
-    x_title = f"rank, {format_quantity(hosts, 'host')}"
-    if len(ranks) > MOST_BARS:
+    if rank_bars.by_host:
+        bar_kind = "host"
         x_title = "hosts, the slowest first (and their slowest rank)"
         labelled_indices = range(0, 1)
+    else:
+        bar_kind = "rank"
+        num_hosts = len({rank.host for rank in ranks})
+        x_title = f"rank, {format_quantity(num_hosts, 'host')}"
     return frame.draw(
-        f"Times of {format_quantity(len(bars), 'rank')}",
+        f"Times of {format_quantity(len(bars), bar_kind)}",
         frame.draw_y_axis(f"median, {unit.unit}"),
         frame.draw_x_axis(
             x_title, [(float(index), bars[index].name) for index in labelled_indices]

@@ -131,10 +131,21 @@ def test_does_not_mark_a_waiting_rank():
 
 def test_many_ranks_are_grouped_by_host():
     many = build_ranks(*[1.0] * (MOST_BARS * 2), 9.0, hosts=8)
-    bars = make_rank_bars(many)
-    assert len(bars) == 8
-    assert bars[0].name == f"node0 ({MOST_BARS * 2})"
-    assert "hosts, the slowest first" in draw_rank_bars(many)
+    rank_bars = make_rank_bars(many)
+    assert rank_bars.by_host
+    assert len(rank_bars.bars) == 8
+    assert rank_bars.bars[0].name == f"node0 ({MOST_BARS * 2})"
+    svg = draw_rank_bars(many)
+    assert "hosts, the slowest first" in svg
+    assert "Times of 8 hosts" in svg
+
+
+def test_ranks_without_times_do_not_group_bars_by_host():
+    ranks = build_ranks(*[1.0] * (MOST_BARS + 1), hosts=8)
+    timed = [*ranks[:-1], ranks[-1].model_copy(update={"time_ms": None})]
+    svg = draw_rank_bars(timed)
+    assert "hosts, the slowest first" not in svg
+    assert f"Times of {MOST_BARS} ranks" in svg
 
 
 def link_table(values, better="lower", ranks=4, host="h"):
