@@ -26,7 +26,7 @@ from benchmarks.goals import argument_parser
 from torch import fx, nn
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.models.imported.tile_strategies import list_gathered_operators
 
@@ -158,7 +158,7 @@ def measure_gathered_share(network: str, arguments: dict[str, Any], size: int) -
 
     The share is of the forward time of one process, which runs the same operators on whole maps.
     """
-    model = import_network(network, arguments, Map(3, size, size), 0)
+    model = import_network(network, arguments, MapShape(3, size, size), 0)
     nodes = list_gathered_operators(model.network, [Grid(2, 2)])
     interpreter = _TimingInterpreter(model.network.module.eval(), model.network.graph)
     with torch.no_grad():

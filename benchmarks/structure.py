@@ -271,7 +271,7 @@ IDEAS = {
         | {"imported/counterparts._pair", "imported/over_tiles._pair", "device/convolution._across"}
         | {"parallel/network._sides", "spbench_parallel/network._sides"}
     ),
-    "the shape of a map": frozenset({"Map"}),
+    "the shape of a map": frozenset({"Map", "MapShape"}),
     "the error of a network": frozenset({"ModelError", "NetworkError"}),
     "the simulation of a step": frozenset(
         {"schedule/simulation._Player", "schedule/timetable._Row"}

@@ -17,7 +17,7 @@ from spbench_core.layout.balance import Balance, balance_layers, check_stages, r
 from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
 from spbench_core.layout.window import expand_pair
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.autotune.balance import check_balance, move_ends_to_maps
 from spbench_parallel.autotune.skips import choose_skips
@@ -131,7 +131,9 @@ class ParallelNetwork:
         # rank would wait for messages that no other rank sends.
         _check_weights(module, comm)
         model = build_model(
-            trace_network(type(module).__name__, module, Map(_CHANNELS, *expand_pair(image_size)))
+            trace_network(
+                type(module).__name__, module, MapShape(_CHANNELS, *expand_pair(image_size))
+            )
         )
         check_same_operators(comm, model.network)
 

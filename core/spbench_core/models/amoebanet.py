@@ -20,7 +20,7 @@ from spbench_core.models.parts import (
     Conv,
     Identity,
     Linear,
-    Map,
+    MapShape,
     Mean,
     ModelError,
     Norm,
@@ -54,7 +54,7 @@ MIN_FILTERS = 8
 
 
 def amoebanet(
-    image: Map,
+    image: MapShape,
     *,
     num_classes: int = 10,
     num_layers: int = 18,
@@ -94,7 +94,7 @@ def amoebanet(
     return Model(f"AmoebaNet-D ({num_layers}, {num_filters})", image, tuple(layers))
 
 
-def _check_size(image: Map) -> None:
+def _check_size(image: MapShape) -> None:
     for side in (image.height, image.width):
         if side % TOTAL_STRIDE or side < TOTAL_STRIDE:
             nearest = ", ".join(map(str, _find_nearest_sides(side)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_core.models.parts import Builder, M, Map, Part
+from spbench_core.models.parts import Builder, M, MapShape, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,16 +13,16 @@ class Chain(Part):
 
     steps: tuple[tuple[str, Part], ...]
 
-    def output(self, data: Map) -> Map:
+    def output(self, shape: MapShape) -> MapShape:
         for _, part in self.steps:
-            data = part.output(data)
-        return data
+            shape = part.output(shape)
+        return shape
 
-    def build(self, builder: Builder[M], data: Map) -> M:
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
         steps = {}
         for name, part in self.steps:
-            steps[name] = part.build(builder, data)
-            data = part.output(data)
+            steps[name] = part.build(builder, shape)
+            shape = part.output(shape)
         return builder.chain(steps)
 
 
@@ -45,12 +45,12 @@ class Residual(Part):
     shortcut: Part
     relu: bool = False
 
-    def output(self, data: Map) -> Map:
-        return add_maps(self.main.output(data), self.shortcut.output(data))
+    def output(self, shape: MapShape) -> MapShape:
+        return require_equal_shapes(self.main.output(shape), self.shortcut.output(shape))
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        main = self.main.build(builder, data)
-        shortcut = self.shortcut.build(builder, data)
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        main = self.main.build(builder, shape)
+        shortcut = self.shortcut.build(builder, shape)
         return builder.residual(main, shortcut, self.relu)
 
 
@@ -60,31 +60,34 @@ class Concat(Part):
 
     branches: tuple[tuple[str, Part], ...]
 
-    def output(self, data: Map) -> Map:
-        return concat_maps(*(branch.output(data) for _, branch in self.branches))
+    def output(self, shape: MapShape) -> MapShape:
+        return concat_shapes(*(branch.output(shape) for _, branch in self.branches))
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        return builder.concat({name: branch.build(builder, data) for name, branch in self.branches})
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        return builder.concat(
+            {name: branch.build(builder, shape) for name, branch in self.branches}
+        )
 
 
-def add_maps(data: Map, other: Map) -> Map:
-    """Return the shape of the sum of two maps.
+def require_equal_shapes(shape: MapShape, other: MapShape) -> MapShape:
+    """Return the shape of the sum of two maps, which is the shape of both.
 
     Raises:
         ValueError: The two shapes differ.
     """
-    if data != other:
-        raise ValueError(f"maps of {data} and {other} cannot be added")
-    return data
+    if shape != other:
+        raise ValueError(f"maps of {shape} and {other} cannot be added")
+    return shape
 
 
-def concat_maps(*maps: Map) -> Map:
+def concat_shapes(*shapes: MapShape) -> MapShape:
     """Return the shape of the concatenation of maps along their channels.
 
     Raises:
         ValueError: The maps differ in height or width.
     """
-    sizes = {(data.height, data.width) for data in maps}
+    sizes = {(shape.height, shape.width) for shape in shapes}
     if len(sizes) != 1:
-        raise ValueError(f"maps of different sizes have no common channels: {maps}")
-    return Map(sum(data.channels for data in maps), *sizes.pop())
+        shape_list = ", ".join(map(str, shapes))
+        raise ValueError(f"maps of different sizes cannot be concatenated: {shape_list}")
+    return MapShape(sum(shape.channels for shape in shapes), *sizes.pop())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from spbench_core.models.parts import Builder, CellOutput, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import Builder, CellOutput, Conv, MapShape, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Count:
 class CountingBuilder:
     """A builder that counts parameters and multiply-adds instead of making modules."""
 
-    def conv(self, conv: Conv, data: Map) -> Count:
-        weight_count = prod(conv.weight_shape(data))
-        output_map = conv.output(data)
+    def conv(self, conv: Conv, shape: MapShape) -> Count:
+        weight_count = prod(conv.weight_shape(shape))
+        output_map = conv.output(shape)
         bias_count = conv.filters if conv.bias else 0
         return Count(weight_count + bias_count, weight_count * output_map.height * output_map.width)
 
-    def norm(self, data: Map) -> Count:
-        return Count(2 * data.channels)
+    def norm(self, shape: MapShape) -> Count:
+        return Count(2 * shape.channels)
 
     def relu(self) -> Count:
         return Count()
@@ -42,17 +42,17 @@ class CountingBuilder:
     def identity(self) -> Count:
         return Count()
 
-    def pool(self, pool: Pool, data: Map) -> Count:
+    def pool(self, pool: Pool, shape: MapShape) -> Count:
         return Count()
 
-    def mean(self, data: Map) -> Count:
+    def mean(self, shape: MapShape) -> Count:
         return Count()
 
-    def flatten(self, data: Map) -> Count:
+    def flatten(self, shape: MapShape) -> Count:
         return Count()
 
-    def linear(self, outputs: int, data: Map) -> Count:
-        weight_count = outputs * data.values
+    def linear(self, outputs: int, shape: MapShape) -> Count:
+        weight_count = outputs * shape.values
         return Count(weight_count + outputs, weight_count)
 
     def chain(self, steps: Mapping[str, Count]) -> Count:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from spbench_core.models.compose import add_maps, concat_maps
+from spbench_core.models.compose import concat_shapes, require_equal_shapes
 from spbench_core.models.count import COUNTING_BUILDER, Count
-from spbench_core.models.parts import Builder, CellOutput, M, Map, Part
+from spbench_core.models.parts import Builder, CellOutput, M, MapShape, Part
 
-Flow = tuple[Map, ...]
+Flow = tuple[MapShape, ...]
 """The shapes of the tensors between two layers: one, or two after a cell."""
 
 
@@ -57,12 +57,12 @@ class Plain(Layer):
     part: Part
 
     def output(self, flow: Flow) -> Flow:
-        (data,) = flow
-        return (self.part.output(data),)
+        (shape,) = flow
+        return (self.part.output(shape),)
 
     def build(self, builder: Builder[M], flow: Flow) -> M:
-        (data,) = flow
-        return self.part.build(builder, data)
+        (shape,) = flow
+        return self.part.build(builder, shape)
 
     def drop_name(self) -> Plain:
         return replace(self, name="")
@@ -89,13 +89,13 @@ class Cell(Layer):
 
     def output(self, flow: Flow) -> Flow:
         states = self._compute_states(flow)
-        output = concat_maps(*(states[index] for index in self.state_output.concat))
+        output = concat_shapes(*(states[index] for index in self.state_output.concat))
         return (output, flow[0]) if self.state_output.passes_previous else (output,)
 
     def build(self, builder: Builder[M], flow: Flow) -> M:
         states = self._compute_states(flow)
-        parts_and_maps = zip(self.prepare, (flow[0], flow[-1]), strict=True)
-        prepare = [part.build(builder, data) for part, data in parts_and_maps]
+        parts_and_shapes = zip(self.prepare, (flow[0], flow[-1]), strict=True)
+        prepare = [part.build(builder, shape) for part, shape in parts_and_shapes]
         operations = [
             (index, part.build(builder, states[index])) for index, part in self.operations
         ]
@@ -104,14 +104,14 @@ class Cell(Layer):
     def drop_name(self) -> Cell:
         return replace(self, name="")
 
-    def _compute_states(self, flow: Flow) -> list[Map]:
-        parts_and_maps = zip(self.prepare, (flow[0], flow[-1]), strict=True)
-        states = [part.output(data) for part, data in parts_and_maps]
+    def _compute_states(self, flow: Flow) -> list[MapShape]:
+        parts_and_shapes = zip(self.prepare, (flow[0], flow[-1]), strict=True)
+        states = [part.output(shape) for part, shape in parts_and_shapes]
         operation_pairs = zip(self.operations[::2], self.operations[1::2], strict=True)
         for (first_index, first), (second_index, second) in operation_pairs:
             first_output = first.output(states[first_index])
             second_output = second.output(states[second_index])
-            states.append(add_maps(first_output, second_output))
+            states.append(require_equal_shapes(first_output, second_output))
         return states
 
 
@@ -127,7 +127,7 @@ class Model:
     """
 
     name: str
-    image: Map
+    image: MapShape
     layers: tuple[Layer, ...]
 
     @cached_property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import CellOutput, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import CellOutput, Conv, MapShape, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class OperatorCount:
 class OperatorBuilder:
     """A builder that counts operators and their outputs instead of making modules."""
 
-    def conv(self, conv: Conv, data: Map) -> OperatorCount:
-        return OperatorCount(1, conv.output(data).values)
+    def conv(self, conv: Conv, shape: MapShape) -> OperatorCount:
+        return OperatorCount(1, conv.output(shape).values)
 
-    def norm(self, data: Map) -> OperatorCount:
-        return OperatorCount(1, data.values)
+    def norm(self, shape: MapShape) -> OperatorCount:
+        return OperatorCount(1, shape.values)
 
     def relu(self) -> OperatorCount:
         return OperatorCount(1)
@@ -32,16 +32,16 @@ class OperatorBuilder:
     def identity(self) -> OperatorCount:
         return OperatorCount()
 
-    def pool(self, pool: Pool, data: Map) -> OperatorCount:
-        return OperatorCount(1, pool.output(data).values)
+    def pool(self, pool: Pool, shape: MapShape) -> OperatorCount:
+        return OperatorCount(1, pool.output(shape).values)
 
-    def mean(self, data: Map) -> OperatorCount:
-        return OperatorCount(1, data.channels)
+    def mean(self, shape: MapShape) -> OperatorCount:
+        return OperatorCount(1, shape.channels)
 
-    def flatten(self, data: Map) -> OperatorCount:
+    def flatten(self, shape: MapShape) -> OperatorCount:
         return OperatorCount()
 
-    def linear(self, outputs: int, data: Map) -> OperatorCount:
+    def linear(self, outputs: int, shape: MapShape) -> OperatorCount:
         return OperatorCount(1, outputs)
 
     def chain(self, steps: Mapping[str, OperatorCount]) -> OperatorCount:
@@ -63,7 +63,7 @@ class OperatorBuilder:
         return _add_counts((*prepare, *(count for _, count in operations), additions))
 
     def piece(self, piece: NetworkPiece) -> OperatorCount:
-        return OperatorCount(1, sum(data.values for data, _ in piece.input_maps))
+        return OperatorCount(1, sum(shape.values for shape, _ in piece.input_maps))
 
 
 def count_operators(model: Model) -> OperatorCount:

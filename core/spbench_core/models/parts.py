@@ -27,7 +27,7 @@ class ModelError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class MapShape:
     """The shape of an image or a feature map: ``channels x height x width``."""
 
     channels: int
@@ -51,14 +51,14 @@ class Map:
 class Builder(Protocol[M]):
     """A maker of operators for maps of a known shape, and of their combinations."""
 
-    def conv(self, conv: Conv, data: Map) -> M: ...
-    def norm(self, data: Map) -> M: ...
+    def conv(self, conv: Conv, shape: MapShape) -> M: ...
+    def norm(self, shape: MapShape) -> M: ...
     def relu(self) -> M: ...
     def identity(self) -> M: ...
-    def pool(self, pool: Pool, data: Map) -> M: ...
-    def mean(self, data: Map) -> M: ...
-    def flatten(self, data: Map) -> M: ...
-    def linear(self, outputs: int, data: Map) -> M: ...
+    def pool(self, pool: Pool, shape: MapShape) -> M: ...
+    def mean(self, shape: MapShape) -> M: ...
+    def flatten(self, shape: MapShape) -> M: ...
+    def linear(self, outputs: int, shape: MapShape) -> M: ...
     def chain(self, steps: Mapping[str, M]) -> M: ...
     def residual(self, main: M, shortcut: M, relu: bool) -> M: ...
     def concat(self, branches: Mapping[str, M]) -> M: ...
@@ -82,7 +82,7 @@ class NetworkPiece(Protocol):
     @property
     def multiply_adds(self) -> int: ...
     @property
-    def input_maps(self) -> Sequence[tuple[Map, bool]]: ...
+    def input_maps(self) -> Sequence[tuple[MapShape, bool]]: ...
     def make_module(self) -> Any:
         """Return a new module for whole images, with the initial weights."""
 
@@ -106,7 +106,7 @@ class Part(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def output(self, data: Map) -> Map:
+    def output(self, shape: MapShape) -> MapShape:
         """Return the output shape for an input of this shape.
 
         Raises:
@@ -114,7 +114,7 @@ class Part(ABC):
         """
 
     @abstractmethod
-    def build(self, builder: Builder[M], data: Map) -> M:
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
         """Build the part, for example as a module, for an input of this shape."""
 
 
@@ -150,16 +150,16 @@ class Conv(Part):
         rows, cols = expand_pair(self.kernel)
         return rows // 2, cols // 2
 
-    def weight_shape(self, data: Map) -> tuple[int, ...]:
+    def weight_shape(self, shape: MapShape) -> tuple[int, ...]:
         """Return the shape of the weight: filters, channels per group, rows and columns."""
-        return self.filters, data.channels // self.groups, *expand_pair(self.kernel)
+        return self.filters, shape.channels // self.groups, *expand_pair(self.kernel)
 
-    def output(self, data: Map) -> Map:
+    def output(self, shape: MapShape) -> MapShape:
         kernel, padding = (2, (0, 0)) if self.shifted else (self.kernel, self.padding)
-        return Map(self.filters, *_compute_output_size(data, kernel, self.stride, padding))
+        return MapShape(self.filters, *_compute_output_size(shape, kernel, self.stride, padding))
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        return builder.conv(self, data)
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        return builder.conv(self, shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,34 +178,34 @@ class Pool(Part):
     stride: int
     padding: int = 0
 
-    def output(self, data: Map) -> Map:
-        size = _compute_output_size(data, self.kernel, self.stride, (self.padding, self.padding))
-        return Map(data.channels, *size)
+    def output(self, shape: MapShape) -> MapShape:
+        size = _compute_output_size(shape, self.kernel, self.stride, (self.padding, self.padding))
+        return MapShape(shape.channels, *size)
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        return builder.pool(self, data)
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        return builder.pool(self, shape)
 
 
 class _SameShape(Part):
     __slots__ = ()
 
-    def output(self, data: Map) -> Map:
-        return data
+    def output(self, shape: MapShape) -> MapShape:
+        return shape
 
 
 @dataclass(frozen=True, slots=True)
 class Norm(_SameShape):
     """Batch normalisation."""
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        return builder.norm(data)
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        return builder.norm(shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Relu(_SameShape):
     """A ReLU: negative values become 0."""
 
-    def build(self, builder: Builder[M], data: Map) -> M:
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
         return builder.relu()
 
 
@@ -213,7 +213,7 @@ class Relu(_SameShape):
 class Identity(_SameShape):
     """The identity."""
 
-    def build(self, builder: Builder[M], data: Map) -> M:
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
         return builder.identity()
 
 
@@ -221,22 +221,22 @@ class Identity(_SameShape):
 class Mean(Part):
     """Global average pooling: a vector with the mean of each channel."""
 
-    def output(self, data: Map) -> Map:
-        return Map(data.channels, 1, 1)
+    def output(self, shape: MapShape) -> MapShape:
+        return MapShape(shape.channels, 1, 1)
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        return builder.mean(data)
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        return builder.mean(shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Flatten(Part):
     """Flattening of a map to a vector of its values."""
 
-    def output(self, data: Map) -> Map:
-        return Map(data.values, 1, 1)
+    def output(self, shape: MapShape) -> MapShape:
+        return MapShape(shape.values, 1, 1)
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        return builder.flatten(data)
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        return builder.flatten(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,20 +245,20 @@ class Linear(Part):
 
     outputs: int
 
-    def weight_shape(self, data: Map) -> tuple[int, ...]:
+    def weight_shape(self, shape: MapShape) -> tuple[int, ...]:
         """Return the shape of the weight: outputs and inputs."""
-        return self.outputs, data.values
+        return self.outputs, shape.values
 
-    def output(self, data: Map) -> Map:
-        return Map(self.outputs, 1, 1)
+    def output(self, shape: MapShape) -> MapShape:
+        return MapShape(self.outputs, 1, 1)
 
-    def build(self, builder: Builder[M], data: Map) -> M:
-        return builder.linear(self.outputs, data)
+    def build(self, builder: Builder[M], shape: MapShape) -> M:
+        return builder.linear(self.outputs, shape)
 
 
 def _compute_output_size(
-    data: Map, kernel: Pair, stride: Pair, padding: tuple[int, int]
+    shape: MapShape, kernel: Pair, stride: Pair, padding: tuple[int, int]
 ) -> tuple[int, int]:
     args_by_axis = zip(expand_pair(kernel), expand_pair(stride), padding, strict=True)
     rows, cols = (Window(*window_args) for window_args in args_by_axis)
-    return Window2d(rows, cols).output_size(data.height, data.width)
+    return Window2d(rows, cols).output_size(shape.height, shape.width)

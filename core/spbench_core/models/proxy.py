@@ -18,7 +18,7 @@ from spbench_core.layout.balance import Balance, layer_ranges
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.compose import Chain, Concat, Residual
 from spbench_core.models.layers import Cell, Layer, Model, Plain
-from spbench_core.models.parts import Conv, Map, ModelError, Part
+from spbench_core.models.parts import Conv, MapShape, ModelError, Part
 from spbench_core.models.reach import Reach, count_kept_values, find_reaches
 from spbench_core.models.stages import check_fused_layers
 
@@ -200,10 +200,10 @@ class _Shrinker:
 
 def _has_halo(reach: Reach, original_reach: Reach, grid: Grid) -> bool:
     """Return whether tiles have the pixels that their neighbours read."""
-    halo_rows = min(max(1, original_reach.rows), original_reach.data.height // grid.rows)
-    halo_cols = min(max(1, original_reach.cols), original_reach.data.width // grid.cols)
+    halo_rows = min(max(1, original_reach.rows), original_reach.shape.height // grid.rows)
+    halo_cols = min(max(1, original_reach.cols), original_reach.shape.width // grid.cols)
     return (
-        reach.data.height // grid.rows >= halo_rows and reach.data.width // grid.cols >= halo_cols
+        reach.shape.height // grid.rows >= halo_rows and reach.shape.width // grid.cols >= halo_cols
     )
 
 
@@ -229,13 +229,13 @@ def _is_repeated(model: Model, previous_index: int, index: int) -> bool:
     return model.layers[previous_index].drop_name() == model.layers[index].drop_name()
 
 
-def _halve_image(image: Map, halvings: int) -> Map:
+def _halve_image(image: MapShape, halvings: int) -> MapShape:
     """Halve an image several times; an odd side stays odd."""
     height = image.height
     width = image.width
     for _ in range(halvings):
         height, width = (side // 2 | (side & 1) for side in (height, width))
-    return Map(image.channels, height, width)
+    return MapShape(image.channels, height, width)
 
 
 def _thin_layer(layer: Layer, divisor: int) -> Layer:

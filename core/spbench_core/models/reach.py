@@ -9,7 +9,7 @@ from typing import Final
 
 from spbench_core.layout.window import expand_pair
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import Builder, CellOutput, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import Builder, CellOutput, Conv, MapShape, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,13 @@ class Reach:
     """The reach of one operator.
 
     Attributes:
-        data: The map that it reads.
+        shape: The map that it reads.
         rows: The maximum of rows that it reads beyond a tile, on one side.
         cols: The maximum of columns that it reads beyond a tile, on one side.
         normalises: Whether it is a batch normalisation.
     """
 
-    data: Map
+    shape: MapShape
     rows: int
     cols: int
     normalises: bool = False
@@ -35,17 +35,17 @@ Reaches = tuple[Reach, ...]
 class ReachBuilder:
     """A builder that lists the reach of each operator instead of making modules."""
 
-    def conv(self, conv: Conv, data: Map) -> Reaches:
+    def conv(self, conv: Conv, shape: MapShape) -> Reaches:
         if conv.shifted:
-            return (Reach(data, 1, 1),)
+            return (Reach(shape, 1, 1),)
         rows, cols = (
             max(padding, kernel - 1 - padding)
             for padding, kernel in zip(conv.padding, expand_pair(conv.kernel), strict=True)
         )
-        return (Reach(data, rows, cols),)
+        return (Reach(shape, rows, cols),)
 
-    def norm(self, data: Map) -> Reaches:
-        return (Reach(data, 0, 0, normalises=True),)
+    def norm(self, shape: MapShape) -> Reaches:
+        return (Reach(shape, 0, 0, normalises=True),)
 
     def relu(self) -> Reaches:
         return ()
@@ -53,17 +53,17 @@ class ReachBuilder:
     def identity(self) -> Reaches:
         return ()
 
-    def pool(self, pool: Pool, data: Map) -> Reaches:
+    def pool(self, pool: Pool, shape: MapShape) -> Reaches:
         pixels = max(pool.padding, pool.kernel - 1 - pool.padding)
-        return (Reach(data, pixels, pixels),)
+        return (Reach(shape, pixels, pixels),)
 
-    def mean(self, data: Map) -> Reaches:
-        return (Reach(data, 0, 0),)
+    def mean(self, shape: MapShape) -> Reaches:
+        return (Reach(shape, 0, 0),)
 
-    def flatten(self, data: Map) -> Reaches:
+    def flatten(self, shape: MapShape) -> Reaches:
         return ()
 
-    def linear(self, outputs: int, data: Map) -> Reaches:
+    def linear(self, outputs: int, shape: MapShape) -> Reaches:
         return ()
 
     def chain(self, steps: Mapping[str, Reaches]) -> Reaches:
@@ -85,7 +85,7 @@ class ReachBuilder:
 
     def piece(self, piece: NetworkPiece) -> Reaches:
         # Only whole images have pieces, so they read nothing beyond a tile.
-        return tuple(Reach(data, 0, 0, normalised) for data, normalised in piece.input_maps)
+        return tuple(Reach(shape, 0, 0, normalised) for shape, normalised in piece.input_maps)
 
 
 REACH_BUILDER: Final[Builder[Reaches]] = ReachBuilder()
@@ -102,14 +102,14 @@ def find_reaches(model: Model) -> list[Reaches]:
 def smallest_normalised_size(model: Model) -> int | None:
     """Return the pixels of the smallest normalised map, or None."""
     reaches = chain.from_iterable(find_reaches(model))
-    sizes = (reach.data.height * reach.data.width for reach in reaches if reach.normalises)
+    sizes = (reach.shape.height * reach.shape.width for reach in reaches if reach.normalises)
     return min(sizes, default=None)
 
 
 def count_kept_values(model: Model) -> int:
     """Return the values of operators' inputs that a step keeps per image."""
     reaches = chain.from_iterable(find_reaches(model))
-    return sum(reach.data.values for reach in reaches)
+    return sum(reach.shape.values for reach in reaches)
 
 
 def _concatenate(reaches: Iterable[Reaches]) -> Reaches:

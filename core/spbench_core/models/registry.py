@@ -6,7 +6,7 @@ from typing import Any
 
 from spbench_core.models.amoebanet import amoebanet
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import Map, ModelError
+from spbench_core.models.parts import MapShape, ModelError
 from spbench_core.models.resnet import imagenet_resnet, resnet
 
 CHANNELS = 3
@@ -32,7 +32,7 @@ def make_model(name: str, *, image_size: tuple[int, int], num_classes: int, **co
     if min(image_size) < 1:
         height, width = image_size
         raise ModelError("image_size", f"an image of {height}x{width} has no pixels")
-    image = Map(CHANNELS, *image_size)
+    image = MapShape(CHANNELS, *image_size)
     options = {option: setting for option, setting in config.items() if setting is not None}
     if name == "amoebanet":
         return amoebanet(image, num_classes=num_classes, **options)

@@ -15,7 +15,7 @@ from spbench_core.models.parts import (
     Flatten,
     Identity,
     Linear,
-    Map,
+    MapShape,
     Mean,
     ModelError,
     Norm,
@@ -34,7 +34,7 @@ MIN_SIDE = 29
 
 
 def resnet(
-    image: Map, *, num_classes: int = 10, version: int = 2, depth: int = 110, width: int = 16
+    image: MapShape, *, num_classes: int = 10, version: int = 2, depth: int = 110, width: int = 16
 ) -> Model:
     """Return a network of three stacks of residual blocks.
 
@@ -156,7 +156,9 @@ IMAGENET_BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}
 """Blocks of each of the four stacks, by architecture."""
 
 
-def imagenet_resnet(image: Map, *, arch: str, num_classes: int = 1000, width: int = 64) -> Model:
+def imagenet_resnet(
+    image: MapShape, *, arch: str, num_classes: int = 1000, width: int = 64
+) -> Model:
     """Return a network of four stacks of bottlenecks, the form for large images.
 
     The stride is in a block's 3x3 convolution, like in torchvision and its published weights.

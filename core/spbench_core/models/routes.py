@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spbench_core.models.layers import Flow, Model
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 
 LayerRange = tuple[int, int]
 """The layers of a stage: the first, and one past the last."""
@@ -49,19 +49,19 @@ class TensorTable:
         layer_inputs: The numbers of each layer's inputs, and finally of the last layer's outputs.
     """
 
-    maps: tuple[Map, ...]
+    shapes: tuple[MapShape, ...]
     makers: tuple[int, ...]
     readers: tuple[tuple[int, ...], ...]
     layer_inputs: tuple[tuple[int, ...], ...]
 
     def select_flow(self, numbers: Sequence[int]) -> Flow:
         """Return the shapes of some tensors."""
-        return tuple(self.maps[number] for number in numbers)
+        return tuple(self.shapes[number] for number in numbers)
 
 
 def build_tensor_table(model: Model) -> TensorTable:
     """Return the tensors between all layers of a model."""
-    maps: list[Map] = [model.image]
+    shapes: list[MapShape] = [model.image]
     makers = [0]
     readers = [list[int]()]
     layer_inputs: list[tuple[int, ...]] = [(0,)]
@@ -71,16 +71,18 @@ def build_tensor_table(model: Model) -> TensorTable:
             readers[inputs[index]].append(layer_index)
 
         outputs: list[int] = []
-        for data, passed_input in zip(flow, layer.list_passed_inputs(len(flow)), strict=True):
+        for shape, passed_input in zip(flow, layer.list_passed_inputs(len(flow)), strict=True):
             if passed_input is not None:
                 outputs.append(inputs[passed_input])
                 continue
-            outputs.append(len(maps))
-            maps.append(data)
+            outputs.append(len(shapes))
+            shapes.append(shape)
             makers.append(layer_index)
             readers.append([])
         layer_inputs.append(tuple(outputs))
-    return TensorTable(tuple(maps), tuple(makers), tuple(map(tuple, readers)), tuple(layer_inputs))
+    return TensorTable(
+        tuple(shapes), tuple(makers), tuple(map(tuple, readers)), tuple(layer_inputs)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
     Raises:
         ModelError: The stage has fewer pixels than tiles.
     """
-    height = min(data.height for data in model.flows[first])
-    width = min(data.width for data in model.flows[first])
+    height = min(shape.height for shape in model.flows[first])
+    width = min(shape.width for shape in model.flows[first])
     if grid.rows > height or grid.cols > width:
         raise ModelError(
             "grid",

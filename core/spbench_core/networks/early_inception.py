@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spbench_core.models.compose import concat_maps
-from spbench_core.models.parts import Map, Mean
+from spbench_core.models.compose import concat_shapes
+from spbench_core.models.parts import MapShape, Mean
 from spbench_core.networks.graph import NetworkGraph
 
 
@@ -53,34 +53,36 @@ _GOOGLENET_STAGES = (
 )
 
 
-def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
+def googlenet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
     """Add the layers of GoogLeNet, without its auxiliary classifiers.
 
     Szegedy et al., "Going Deeper with Convolutions", 2014.
     """
-    data = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_conv1")
-    data = graph.pool(data, 3, stride=2)
-    data = graph.conv(data, 64, bias=True, name="conv_conv2")
-    data = graph.conv(data, 192, 3, pad=1, bias=True, name="conv_conv3")
+    shape = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_conv1")
+    shape = graph.pool(shape, 3, stride=2)
+    shape = graph.conv(shape, 64, bias=True, name="conv_conv2")
+    shape = graph.conv(shape, 192, 3, pad=1, bias=True, name="conv_conv3")
     for stage in _GOOGLENET_STAGES:
-        data = graph.pool(data, 3, stride=2)
+        shape = graph.pool(shape, 3, stride=2)
         for module in stage:
-            data = _add_googlenet_module(graph, data, module)
-    graph.dense(Mean().output(data), num_classes)
+            shape = _add_googlenet_module(graph, shape, module)
+    graph.dense(Mean().output(shape), num_classes)
 
 
-def _add_googlenet_module(graph: NetworkGraph, data: Map, module: _GoogLeNetModule) -> Map:
+def _add_googlenet_module(
+    graph: NetworkGraph, shape: MapShape, module: _GoogLeNetModule
+) -> MapShape:
     name = f"conv_{module.name}"
-    ones_branch = graph.conv(data, module.ones, bias=True, name=f"{name}_1x1")
-    threes_branch = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
+    ones_branch = graph.conv(shape, module.ones, bias=True, name=f"{name}_1x1")
+    threes_branch = graph.conv(shape, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
     threes_branch = graph.conv(
         threes_branch, module.threes, 3, pad=1, bias=True, name=f"{name}_3x3"
     )
-    fives_branch = graph.conv(data, module.fives_reduced, bias=True, name=f"{name}_5x5_reduce")
+    fives_branch = graph.conv(shape, module.fives_reduced, bias=True, name=f"{name}_5x5_reduce")
     fives_branch = graph.conv(fives_branch, module.fives, 5, pad=2, bias=True, name=f"{name}_5x5")
-    pooled_branch = graph.pool(data, 3, pad=1, name=f"max_pool_{name}_pool")
+    pooled_branch = graph.pool(shape, 3, pad=1, name=f"max_pool_{name}_pool")
     pooled_branch = graph.conv(pooled_branch, module.pooled, bias=True, name=f"{name}_proj")
-    return concat_maps(ones_branch, threes_branch, fives_branch, pooled_branch)
+    return concat_shapes(ones_branch, threes_branch, fives_branch, pooled_branch)
 
 
 class _BnModule(NamedTuple):
@@ -134,7 +136,7 @@ _SMALL_BN_HEIGHT = 28
 """The greatest image height for which MXNet has a smaller network."""
 
 
-def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
+def inception_bn(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
     """Add the layers of Inception-BN.
 
     Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal
@@ -142,50 +144,56 @@ def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     leaves more than one value per channel, and the classifier grows.
     """
     if image.height <= _SMALL_BN_HEIGHT:
-        data = graph.conv(image, 96, 3, pad=1, bias=True, name="conv_1")
+        shape = graph.conv(image, 96, 3, pad=1, bias=True, name="conv_1")
         for name, ones, threes in _SMALL_BN_MODULES:
-            data = _add_small_bn_module(graph, data, f"conv_{name}", ones, threes)
+            shape = _add_small_bn_module(graph, shape, f"conv_{name}", ones, threes)
     else:
-        data = _add_bn_stem(graph, image)
+        shape = _add_bn_stem(graph, image)
         for module in _BN_MODULES:
-            data = _add_bn_module(graph, data, module)
-    graph.dense(graph.pool(data, 7, name="global_pool"), num_classes)
+            shape = _add_bn_module(graph, shape, module)
+    graph.dense(graph.pool(shape, 7, name="global_pool"), num_classes)
 
 
-def _add_bn_stem(graph: NetworkGraph, image: Map) -> Map:
-    data = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_1")
-    data = graph.pool(data, 3, stride=2, name="pool_1")
-    data = graph.conv(data, 64, bias=True, name="conv_2_red")
-    data = graph.conv(data, 192, 3, pad=1, bias=True, name="conv_2")
-    return graph.pool(data, 3, stride=2, name="pool_2")
+def _add_bn_stem(graph: NetworkGraph, image: MapShape) -> MapShape:
+    shape = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_1")
+    shape = graph.pool(shape, 3, stride=2, name="pool_1")
+    shape = graph.conv(shape, 64, bias=True, name="conv_2_red")
+    shape = graph.conv(shape, 192, 3, pad=1, bias=True, name="conv_2")
+    return graph.pool(shape, 3, stride=2, name="pool_2")
 
 
-def _add_small_bn_module(graph: NetworkGraph, data: Map, name: str, ones: int, threes: int) -> Map:
+def _add_small_bn_module(
+    graph: NetworkGraph, shape: MapShape, name: str, ones: int, threes: int
+) -> MapShape:
     if not ones:
-        halved_branch = graph.conv(data, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv")
-        return concat_maps(halved_branch, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
-    ones_branch = graph.conv(data, ones, bias=True, name=f"{name}_1x1")
-    threes_branch = graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3")
-    return concat_maps(ones_branch, threes_branch)
+        halved_branch = graph.conv(
+            shape, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv"
+        )
+        return concat_shapes(
+            halved_branch, graph.pool(shape, 3, stride=2, pad=1, name=f"{name}_pool")
+        )
+    ones_branch = graph.conv(shape, ones, bias=True, name=f"{name}_1x1")
+    threes_branch = graph.conv(shape, threes, 3, pad=1, bias=True, name=f"{name}_3x3")
+    return concat_shapes(ones_branch, threes_branch)
 
 
-def _add_bn_module(graph: NetworkGraph, data: Map, module: _BnModule) -> Map:
+def _add_bn_module(graph: NetworkGraph, shape: MapShape, module: _BnModule) -> MapShape:
     name = f"conv_{module.name}"
     stride = 1 if module.ones else 2
     branches = []
     if module.ones:
-        branches.append(graph.conv(data, module.ones, bias=True, name=f"{name}_1x1"))
-    three_branch = graph.conv(data, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
+        branches.append(graph.conv(shape, module.ones, bias=True, name=f"{name}_1x1"))
+    three_branch = graph.conv(shape, module.threes_reduced, bias=True, name=f"{name}_3x3_reduce")
     three_branch = graph.conv(
         three_branch, module.threes, 3, stride=stride, pad=1, bias=True, name=f"{name}_3x3"
     )
     pair_name = f"{name}_double_3x3"
-    pair_branch = graph.conv(data, module.pairs_reduced, bias=True, name=f"{pair_name}_reduce")
+    pair_branch = graph.conv(shape, module.pairs_reduced, bias=True, name=f"{pair_name}_reduce")
     pair_branch = graph.conv(pair_branch, module.pairs, 3, pad=1, bias=True, name=f"{pair_name}_0")
     pair_branch = graph.conv(
         pair_branch, module.pairs, 3, stride=stride, pad=1, bias=True, name=f"{pair_name}_1"
     )
-    pooled_branch = graph.pool(data, 3, stride=stride, pad=1, name=f"{name}_pool")
+    pooled_branch = graph.pool(shape, 3, stride=stride, pad=1, name=f"{name}_pool")
     if module.pooled:
         pooled_branch = graph.conv(pooled_branch, module.pooled, bias=True, name=f"{name}_proj")
-    return concat_maps(*branches, three_branch, pair_branch, pooled_branch)
+    return concat_shapes(*branches, three_branch, pair_branch, pooled_branch)

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from spbench_core.layout.window import Pair, expand_pair
-from spbench_core.models.parts import Conv, Flatten, Linear, Map, Pool
+from spbench_core.models.parts import Conv, Flatten, Linear, MapShape, Pool
 
 
 class TooSmallError(Exception):
@@ -46,7 +46,7 @@ class NetworkGraph:
 
     def conv(
         self,
-        data: Map,
+        shape: MapShape,
         filters: int,
         kernel: Pair = 1,
         *,
@@ -55,7 +55,7 @@ class NetworkGraph:
         groups: int = 1,
         bias: bool = False,
         name: str | None = None,
-    ) -> Map:
+    ) -> MapShape:
         """Add a convolution: weight ``(filters, channels / groups, rows, cols)``.
 
         Raises:
@@ -63,17 +63,23 @@ class NetworkGraph:
         """
         name = name or self._next_name("convolution")
         conv = Conv(filters, kernel, stride, bias, pad=pad, groups=groups)
-        self.parameters.append(Parameter(f"{name}_weight", conv.weight_shape(data)))
+        self.parameters.append(Parameter(f"{name}_weight", conv.weight_shape(shape)))
         if bias:
             self.parameters.append(Parameter(f"{name}_bias", (filters,)))
         try:
-            return conv.output(data)
+            return conv.output(shape)
         except ValueError:
-            raise _make_too_small_error(name, data, expand_pair(kernel), conv.padding) from None
+            raise _make_too_small_error(name, shape, expand_pair(kernel), conv.padding) from None
 
     def pool(
-        self, data: Map, kernel: int, *, stride: int = 1, pad: int = 0, name: str | None = None
-    ) -> Map:
+        self,
+        shape: MapShape,
+        kernel: int,
+        *,
+        stride: int = 1,
+        pad: int = 0,
+        name: str | None = None,
+    ) -> MapShape:
         """Return the output shape of a pool.
 
         Raises:
@@ -81,15 +87,17 @@ class NetworkGraph:
         """
         name = name or self._next_name("pooling")
         try:
-            return Pool("max", kernel, stride, pad).output(data)
+            return Pool("max", kernel, stride, pad).output(shape)
         except ValueError:
-            raise _make_too_small_error(name, data, expand_pair(kernel), expand_pair(pad)) from None
+            raise _make_too_small_error(
+                name, shape, expand_pair(kernel), expand_pair(pad)
+            ) from None
 
-    def dense(self, data: Map, units: int, *, name: str | None = None) -> Map:
+    def dense(self, shape: MapShape, units: int, *, name: str | None = None) -> MapShape:
         """Flatten a map, and add a fully connected layer with a bias."""
         name = name or self._next_name("fullyconnected")
         linear = Linear(units)
-        flat_map = Flatten().output(data)
+        flat_map = Flatten().output(shape)
         self.parameters.append(Parameter(f"{name}_weight", linear.weight_shape(flat_map)))
         self.parameters.append(Parameter(f"{name}_bias", (units,)))
         return linear.output(flat_map)
@@ -106,10 +114,10 @@ def same_padding(kernel: Pair) -> Pair:
 
 
 def _make_too_small_error(
-    name: str, data: Map, window: tuple[int, int], padding: tuple[int, int]
+    name: str, shape: MapShape, window: tuple[int, int], padding: tuple[int, int]
 ) -> TooSmallError:
-    padded_rows = data.height + 2 * padding[0]
-    padded_cols = data.width + 2 * padding[1]
+    padded_rows = shape.height + 2 * padding[0]
+    padded_cols = shape.width + 2 * padding[1]
     return TooSmallError(
         f"{name} has a window of {window[0]}x{window[1]} and gets {padded_rows}x{padded_cols}"
     )

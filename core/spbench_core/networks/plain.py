@@ -5,42 +5,42 @@ All layers have a bias.
 
 from __future__ import annotations
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.networks.graph import NetworkGraph
 
 
-def lenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
+def lenet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
     """Add the layers of LeNet, which have no names in MXNet.
 
     LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
     """
-    data = graph.pool(graph.conv(image, 20, 5, bias=True), 2, stride=2)
-    data = graph.pool(graph.conv(data, 50, 5, bias=True), 2, stride=2)
-    graph.dense(graph.dense(data, 500), num_classes)
+    shape = graph.pool(graph.conv(image, 20, 5, bias=True), 2, stride=2)
+    shape = graph.pool(graph.conv(shape, 50, 5, bias=True), 2, stride=2)
+    graph.dense(graph.dense(shape, 500), num_classes)
 
 
-def mlp(graph: NetworkGraph, image: Map, num_classes: int) -> None:
+def mlp(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
     """Add the layers of a multilayer perceptron with two hidden layers."""
-    data = graph.dense(image, 128, name="fc1")
-    data = graph.dense(data, 64, name="fc2")
-    graph.dense(data, num_classes, name="fc3")
+    shape = graph.dense(image, 128, name="fc1")
+    shape = graph.dense(shape, 64, name="fc2")
+    graph.dense(shape, num_classes, name="fc3")
 
 
-def alexnet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
+def alexnet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
     """Add the layers of AlexNet, without the division over two GPUs.
 
     Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
     """
-    data = graph.conv(image, 96, 11, stride=4, bias=True, name="conv1")
-    data = graph.pool(data, 3, stride=2)
-    data = graph.conv(data, 256, 5, pad=2, bias=True, name="conv2")
-    data = graph.pool(data, 3, stride=2)
+    shape = graph.conv(image, 96, 11, stride=4, bias=True, name="conv1")
+    shape = graph.pool(shape, 3, stride=2)
+    shape = graph.conv(shape, 256, 5, pad=2, bias=True, name="conv2")
+    shape = graph.pool(shape, 3, stride=2)
     for name, filters in (("conv3", 384), ("conv4", 384), ("conv5", 256)):
-        data = graph.conv(data, filters, 3, pad=1, bias=True, name=name)
-    data = graph.pool(data, 3, stride=2)
-    data = graph.dense(data, 4096, name="fc1")
-    data = graph.dense(data, 4096, name="fc2")
-    graph.dense(data, num_classes, name="fc3")
+        shape = graph.conv(shape, filters, 3, pad=1, bias=True, name=name)
+    shape = graph.pool(shape, 3, stride=2)
+    shape = graph.dense(shape, 4096, name="fc1")
+    shape = graph.dense(shape, 4096, name="fc2")
+    graph.dense(shape, num_classes, name="fc3")
 
 
 VGG_CONVOLUTIONS = {
@@ -54,18 +54,18 @@ VGG_FILTERS = (64, 128, 256, 512, 512)
 """Filters of the convolutions of each stage."""
 
 
-def vgg(graph: NetworkGraph, image: Map, num_classes: int, depth: int) -> None:
+def vgg(graph: NetworkGraph, image: MapShape, num_classes: int, depth: int) -> None:
     """Add the layers of VGG; ``depth`` is one of `VGG_CONVOLUTIONS`.
 
     Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
     2014.
     """
-    data = image
+    shape = image
     stages = zip(VGG_CONVOLUTIONS[depth], VGG_FILTERS, strict=True)
     for stage, (convolutions, filters) in enumerate(stages, start=1):
         for number in range(1, convolutions + 1):
-            data = graph.conv(data, filters, 3, pad=1, bias=True, name=f"conv{stage}_{number}")
-        data = graph.pool(data, 2, stride=2, name=f"pool{stage}")
-    data = graph.dense(data, 4096, name="fc6")
-    data = graph.dense(data, 4096, name="fc7")
-    graph.dense(data, num_classes, name="fc8")
+            shape = graph.conv(shape, filters, 3, pad=1, bias=True, name=f"conv{stage}_{number}")
+        shape = graph.pool(shape, 2, stride=2, name=f"pool{stage}")
+    shape = graph.dense(shape, 4096, name="fc6")
+    shape = graph.dense(shape, 4096, name="fc7")
+    graph.dense(shape, num_classes, name="fc8")

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import count
 
-from spbench_core.models.parts import Map, ModelError
+from spbench_core.models.parts import MapShape, ModelError
 from spbench_core.networks import resnet as residual
 from spbench_core.networks.early_inception import googlenet, inception_bn
 from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError
@@ -133,18 +133,18 @@ def sum_megabytes(params: Iterable[Parameter]) -> float:
 
 
 def _build_parameters(
-    network: Network, image: Map, num_classes: int, depth: int
+    network: Network, image: MapShape, num_classes: int, depth: int
 ) -> list[Parameter]:
     graph = NetworkGraph()
     network.layers(graph, image, num_classes, *((depth,) if network.depths else ()))
     return graph.parameters
 
 
-def _parse_shape(shape: tuple[int, ...]) -> Map:
+def _parse_shape(shape: tuple[int, ...]) -> MapShape:
     if len(shape) != 3 or min(shape) < 1:
         expected = "channels, height and width, each at least 1"
         raise ModelError("image_shape", f"{_format_shape(shape)} is not {expected}")
-    return Map(*shape)
+    return MapShape(*shape)
 
 
 def _resolve_depth(network: Network, num_layers: int | None, height: int) -> int:
@@ -169,7 +169,7 @@ def _resolve_depth(network: Network, num_layers: int | None, height: int) -> int
     return num_layers
 
 
-def _describe_too_small(network: Network, image: Map, depth: int, error: TooSmallError) -> str:
+def _describe_too_small(network: Network, image: MapShape, depth: int, error: TooSmallError) -> str:
     first_side = min(image.height, image.width) + 1
     side = next(side for side in count(first_side) if _fits(network, side, image.channels, depth))
     return (
@@ -184,7 +184,7 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 
 def _fits(network: Network, side: int, channels: int, depth: int) -> bool:
     try:
-        _build_parameters(network, Map(channels, side, side), 1, depth)
+        _build_parameters(network, MapShape(channels, side, side), 1, depth)
     except TooSmallError:
         return False
     return True

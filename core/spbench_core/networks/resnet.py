@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spbench_core.models.compose import add_maps
-from spbench_core.models.parts import Map, Mean
+from spbench_core.models.compose import require_equal_shapes
+from spbench_core.models.parts import MapShape, Mean
 from spbench_core.networks.graph import NetworkGraph
 
 UNITS = {
@@ -60,22 +60,24 @@ def is_small_depth(depth: int) -> bool:
     return depth > 2 and (depth - 2) % (6 if depth < 164 else 9) == 0
 
 
-def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style: Style) -> None:
+def resnet(
+    graph: NetworkGraph, image: MapShape, num_classes: int, depth: int, style: Style
+) -> None:
     """Add the layers of a residual network of a depth for the image's height."""
     stages = _choose_stages(image.height <= style.small, depth)
-    data = _add_stem(graph, image, stages.filters[0])
+    shape = _add_stem(graph, image, stages.filters[0])
     unit_stages = zip(stages.units, stages.filters[1:], strict=True)
     for stage, (units, width) in enumerate(unit_stages, start=1):
         for unit in range(1, units + 1):
             name = f"stage{stage}_unit{unit}_"
             stride = 2 if stage > 1 and unit == 1 else 1
             add_body = _add_bottleneck_body if stages.have_bottlenecks else _add_basic_body
-            body = add_body(graph, data, width, stride, name, style)
+            body = add_body(graph, shape, width, stride, name, style)
             if unit == 1:  # even if size and width do not change
                 shortcut = f"{name}{style.shortcut}"
-                data = graph.conv(data, width, stride=stride, name=shortcut)
-            data = add_maps(body, data)
-    graph.dense(Mean().output(data), num_classes, name="fc1")
+                shape = graph.conv(shape, width, stride=stride, name=shortcut)
+            shape = require_equal_shapes(body, shape)
+    graph.dense(Mean().output(shape), num_classes, name="fc1")
 
 
 class _Stages(NamedTuple):
@@ -102,7 +104,7 @@ def _choose_stages(small: bool, depth: int) -> _Stages:
     return _Stages([(depth - 2) // 6] * 3, (16, 16, 32, 64), False)
 
 
-def _add_stem(graph: NetworkGraph, image: Map, filters: int) -> Map:
+def _add_stem(graph: NetworkGraph, image: MapShape, filters: int) -> MapShape:
     if image.height <= SMALL_STEM:
         return graph.conv(image, filters, 3, pad=1, name="conv0")
     return graph.pool(
@@ -111,19 +113,19 @@ def _add_stem(graph: NetworkGraph, image: Map, filters: int) -> Map:
 
 
 def _add_basic_body(
-    graph: NetworkGraph, data: Map, width: int, stride: int, name: str, _: Style
-) -> Map:
-    data = graph.conv(data, width, 3, stride=stride, pad=1, name=f"{name}conv1")
-    return graph.conv(data, width, 3, pad=1, name=f"{name}conv2")
+    graph: NetworkGraph, shape: MapShape, width: int, stride: int, name: str, _: Style
+) -> MapShape:
+    shape = graph.conv(shape, width, 3, stride=stride, pad=1, name=f"{name}conv1")
+    return graph.conv(shape, width, 3, pad=1, name=f"{name}conv2")
 
 
 def _add_bottleneck_body(
-    graph: NetworkGraph, data: Map, width: int, stride: int, name: str, style: Style
-) -> Map:
+    graph: NetworkGraph, shape: MapShape, width: int, stride: int, name: str, style: Style
+) -> MapShape:
     inner_filters = width // style.narrowing
     strides = (stride, 1) if style.stride_first else (1, stride)
-    data = graph.conv(data, inner_filters, stride=strides[0], name=f"{name}conv1")
-    data = graph.conv(
-        data, inner_filters, 3, stride=strides[1], pad=1, groups=style.groups, name=f"{name}conv2"
+    shape = graph.conv(shape, inner_filters, stride=strides[0], name=f"{name}conv1")
+    shape = graph.conv(
+        shape, inner_filters, 3, stride=strides[1], pad=1, groups=style.groups, name=f"{name}conv2"
     )
-    return graph.conv(data, width, name=f"{name}conv3")
+    return graph.conv(shape, width, name=f"{name}conv3")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.pipeline.phases import PHASES
 from spbench_workers.benchmarks.model.steps import Steps
 
@@ -26,7 +26,7 @@ def make_engine(trainer):
     world = SimpleNamespace(Barrier=lambda: None)
     traffic = {"bytes_sent": 0, "messages_sent": 0, "stages": ()}
     plan = SimpleNamespace(
-        model=SimpleNamespace(flows=[(Map(10, 1, 1),)]), batches=(), dtype=torch.float32
+        model=SimpleNamespace(flows=[(MapShape(10, 1, 1),)]), batches=(), dtype=torch.float32
     )
     return SimpleNamespace(
         phases=phases, world=world, trainer=trainer, plan=plan, **methods, **traffic

@@ -8,7 +8,7 @@ import torch
 
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.models.registry import make_model
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.models.build import build_reference
@@ -25,7 +25,7 @@ BATCHES = split_batch(2, 1, mirrored=False, times=1)
 
 def user_network():
     torch.manual_seed(0)
-    return build_model(trace_network("net", UNet(), Map(3, 32, 32)))
+    return build_model(trace_network("net", UNet(), MapShape(3, 32, 32)))
 
 
 def resnet():

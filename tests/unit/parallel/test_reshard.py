@@ -5,11 +5,11 @@ import torch
 
 from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.pipeline.reshard import find_reshards, local_shard
 
-ONE = (Map(3, 13, 17),)
-TWO = (Map(3, 13, 17), Map(2, 7, 9))
+ONE = (MapShape(3, 13, 17),)
+TWO = (MapShape(3, 13, 17), MapShape(2, 7, 9))
 SQUARE = Stage(Grid(2, 2))
 STRIPS = Stage(Grid(1, 3))
 TALL = Stage(Grid(9, 1))

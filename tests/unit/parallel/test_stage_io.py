@@ -9,14 +9,14 @@ from spbench_core.layout.balance import balance_layers
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.models.registry import make_model
 from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.pipeline.stage_io import message_tags, open_stage_io
 from spbench_parallel.plan import ModelPlan
 
 NETWORK = make_model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
-UNET = import_network("support.networks.own_networks:UNet", {}, Map(3, 32, 32), 0)
+UNET = import_network("support.networks.own_networks:UNet", {}, MapShape(3, 32, 32), 0)
 NETWORKS = [NETWORK, UNET]
 LAYOUTS = [
     build_layout(1),

@@ -14,7 +14,7 @@ from torch import nn
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import RankCoordinates
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.number_text import format_duration
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.failures import note_activity
@@ -75,11 +75,11 @@ class _Section:
         """The builder of its operators."""
         return DenseBuilder() if self.tiling is None else SpatialBuilder(self.tiling)
 
-    def local_shape(self, data: Map) -> tuple[int, int]:
+    def local_shape(self, shape: MapShape) -> tuple[int, int]:
         """Return this rank's rows and columns of a map."""
         if self.tiling is None:
-            return data.height, data.width
-        return self.tiling.resized(data.height, data.width).tile.shape
+            return shape.height, shape.width
+        return self.tiling.resized(shape.height, shape.width).tile.shape
 
 
 def choose_format(
@@ -244,6 +244,6 @@ def _random_maps(plan: ModelPlan, section: _Section, dtype: torch.dtype) -> Iter
     """Yield random inputs of the layers, or this rank's tiles of them."""
     images = max(batch.size for batch in plan.batches)
     random = torch.Generator().manual_seed(plan.seed)
-    for data in plan.model.flows[section.layers[0]]:
-        size = images, data.channels, *section.local_shape(data)
+    for shape in plan.model.flows[section.layers[0]]:
+        size = images, shape.channels, *section.local_shape(shape)
         yield torch.randn(size, generator=random).to(plan.device, dtype)

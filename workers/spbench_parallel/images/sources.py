@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.cifar import CLASSES, Cifar
 from spbench_parallel.images.folder import ImageFolder
@@ -53,7 +53,7 @@ class ImageSource(Protocol):
 def open_images(
     app: str,
     *,
-    image: Map,
+    image: MapShape,
     num_classes: int,
     batch: int,
     replicas: int,

@@ -12,7 +12,7 @@ import math
 import torch
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.device.host_memory import copy_to_device
 from spbench_parallel.images.random_bits import hash_parts, make_generator, random_bits
 
@@ -39,7 +39,7 @@ class SyntheticImages:
 
     def __init__(
         self,
-        image: Map,
+        image: MapShape,
         num_classes: int,
         *,
         seed: int,

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from spbench_core.models.parts import CellOutput, Conv, Map, NetworkPiece, Pool
+from spbench_core.models.parts import CellOutput, Conv, MapShape, NetworkPiece, Pool
 from spbench_parallel.models.imported.pieces import ImportedPiece
 from spbench_parallel.models.imported.tiled_piece import build_tiled_piece
 from spbench_parallel.models.modules import (
@@ -32,19 +32,19 @@ class ModuleBuilder(ABC):
     """The base of builders: modules without pixel windows, and containers."""
 
     @abstractmethod
-    def conv(self, conv: Conv, data: Map) -> nn.Module: ...
+    def conv(self, conv: Conv, shape: MapShape) -> nn.Module: ...
 
     @abstractmethod
-    def norm(self, data: Map) -> nn.Module: ...
+    def norm(self, shape: MapShape) -> nn.Module: ...
 
     @abstractmethod
-    def pool(self, pool: Pool, data: Map) -> nn.Module: ...
+    def pool(self, pool: Pool, shape: MapShape) -> nn.Module: ...
 
     @abstractmethod
-    def mean(self, data: Map) -> nn.Module: ...
+    def mean(self, shape: MapShape) -> nn.Module: ...
 
     @abstractmethod
-    def flatten(self, data: Map) -> nn.Module: ...
+    def flatten(self, shape: MapShape) -> nn.Module: ...
 
     def relu(self) -> nn.Module:
         return nn.ReLU()
@@ -52,8 +52,8 @@ class ModuleBuilder(ABC):
     def identity(self) -> nn.Module:
         return nn.Identity()
 
-    def linear(self, outputs: int, data: Map) -> nn.Module:
-        return nn.Linear(data.values, outputs)
+    def linear(self, outputs: int, shape: MapShape) -> nn.Module:
+        return nn.Linear(shape.values, outputs)
 
     def chain(self, steps: Mapping[str, nn.Module]) -> nn.Module:
         return sequential(steps)
@@ -80,11 +80,11 @@ class ModuleBuilder(ABC):
 class DenseBuilder(ModuleBuilder):
     """Builder of torch's modules, for whole images."""
 
-    def conv(self, conv: Conv, data: Map) -> nn.Module:
+    def conv(self, conv: Conv, shape: MapShape) -> nn.Module:
         if conv.shifted:
-            return ShiftedConv2d(data.channels, conv.filters)
+            return ShiftedConv2d(shape.channels, conv.filters)
         return nn.Conv2d(
-            data.channels,
+            shape.channels,
             conv.filters,
             conv.kernel,
             conv.stride,
@@ -93,19 +93,19 @@ class DenseBuilder(ModuleBuilder):
             bias=conv.bias,
         )
 
-    def norm(self, data: Map) -> nn.Module:
-        return nn.BatchNorm2d(data.channels)
+    def norm(self, shape: MapShape) -> nn.Module:
+        return nn.BatchNorm2d(shape.channels)
 
-    def pool(self, pool: Pool, data: Map) -> nn.Module:
+    def pool(self, pool: Pool, shape: MapShape) -> nn.Module:
         sizes = pool.kernel, pool.stride, pool.padding
         if pool.kind == "max":
             return nn.MaxPool2d(*sizes)
         return nn.AvgPool2d(*sizes, count_include_pad=False)
 
-    def mean(self, data: Map) -> nn.Module:
+    def mean(self, shape: MapShape) -> nn.Module:
         return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
-    def flatten(self, data: Map) -> nn.Module:
+    def flatten(self, shape: MapShape) -> nn.Module:
         return nn.Flatten()
 
 
@@ -122,12 +122,12 @@ class SpatialBuilder(ModuleBuilder):
 
     tiling: Tiling
 
-    def conv(self, conv: Conv, data: Map) -> nn.Module:
-        tiling = self._tiling(data)
+    def conv(self, conv: Conv, shape: MapShape) -> nn.Module:
+        tiling = self._tiling(shape)
         if conv.shifted:
-            return SpatialShiftedConv2d(data.channels, conv.filters, tiling=tiling)
+            return SpatialShiftedConv2d(shape.channels, conv.filters, tiling=tiling)
         return SpatialConv2d(
-            data.channels,
+            shape.channels,
             conv.filters,
             conv.kernel,
             conv.stride,
@@ -137,21 +137,21 @@ class SpatialBuilder(ModuleBuilder):
             tiling=tiling,
         )
 
-    def norm(self, data: Map) -> nn.Module:
-        return SpatialBatchNorm2d(data.channels, tiling=self._tiling(data))
+    def norm(self, shape: MapShape) -> nn.Module:
+        return SpatialBatchNorm2d(shape.channels, tiling=self._tiling(shape))
 
-    def pool(self, pool: Pool, data: Map) -> nn.Module:
+    def pool(self, pool: Pool, shape: MapShape) -> nn.Module:
         sizes = (pool.kernel, pool.stride, pool.padding)
-        tiling = self._tiling(data)
+        tiling = self._tiling(shape)
         if pool.kind == "max":
             return SpatialMaxPool2d(*sizes, tiling=tiling)
         return SpatialAvgPool2d(*sizes, count_include_pad=False, tiling=tiling)
 
-    def mean(self, data: Map) -> nn.Module:
-        return nn.Sequential(SpatialGlobalAvgPool2d(tiling=self._tiling(data)), nn.Flatten())
+    def mean(self, shape: MapShape) -> nn.Module:
+        return nn.Sequential(SpatialGlobalAvgPool2d(tiling=self._tiling(shape)), nn.Flatten())
 
-    def flatten(self, data: Map) -> nn.Module:
-        return nn.Sequential(AllGather(tiling=self._tiling(data)), nn.Flatten())
+    def flatten(self, shape: MapShape) -> nn.Module:
+        return nn.Sequential(AllGather(tiling=self._tiling(shape)), nn.Flatten())
 
     def piece(self, piece: NetworkPiece) -> nn.Module:
         assert isinstance(piece, ImportedPiece), "there is no other kind"
@@ -177,5 +177,5 @@ class SpatialBuilder(ModuleBuilder):
                 modules[name] = reader.make_preceding_relu()
         return sequential(modules)
 
-    def _tiling(self, data: Map) -> Tiling:
-        return self.tiling.resized(data.height, data.width)
+    def _tiling(self, shape: MapShape) -> Tiling:
+        return self.tiling.resized(shape.height, shape.width)

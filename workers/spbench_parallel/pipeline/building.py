@@ -10,7 +10,7 @@ from torch import nn
 
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.device.failures import note_activity
 from spbench_parallel.groups import create_group
 from spbench_parallel.models.build import build_stage, free_operators
@@ -112,8 +112,8 @@ def _create_builder(
 class _TileNormBuilder(SpatialBuilder):
     """A builder with separate batch norm of each tile: the fault ``tile-batchnorm``."""
 
-    def norm(self, data: Map) -> nn.Module:
-        return DenseBuilder().norm(data)
+    def norm(self, shape: MapShape) -> nn.Module:
+        return DenseBuilder().norm(shape)
 
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         return copy.deepcopy(module)

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.tiles import Box
-from spbench_core.models.parts import Map, NetworkPiece
+from spbench_core.models.parts import MapShape, NetworkPiece
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
 from spbench_parallel.models.imported.layouts import check_norm
 from spbench_parallel.spatial.exchange import view_box
@@ -132,8 +132,8 @@ class SyncDenseBuilder(DenseBuilder):
 
     comm: MPI.Intracomm
 
-    def norm(self, data: Map) -> nn.Module:
-        return SyncBatchNorm2d(data.channels, comm=self.comm)
+    def norm(self, shape: MapShape) -> nn.Module:
+        return SyncBatchNorm2d(shape.channels, comm=self.comm)
 
     def piece(self, piece: NetworkPiece) -> nn.Module:
         built = super().piece(piece)
@@ -171,8 +171,8 @@ class SyncSpatialBuilder(SpatialBuilder):
 
     comm: MPI.Intracomm
 
-    def norm(self, data: Map) -> nn.Module:
-        return SyncTileBatchNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
+    def norm(self, shape: MapShape) -> nn.Module:
+        return SyncTileBatchNorm2d(shape.channels, comm=self.comm, tiling=self._tiling(shape))
 
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         check_norm("a batch normalisation", module)

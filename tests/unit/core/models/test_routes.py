@@ -4,11 +4,11 @@ import pytest
 
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.models.layers import Layer, Model
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.models.registry import make_model
 from spbench_core.models.routes import Route, build_tensor_table, find_routes
 
-IMAGE = Map(3, 8, 8)
+IMAGE = MapShape(3, 8, 8)
 
 
 class Reader(Layer):
@@ -21,7 +21,7 @@ class Reader(Layer):
         self._outputs = outputs
 
     def output(self, flow):
-        return tuple(Map(1, 8, 8) for _ in self._outputs)
+        return tuple(MapShape(1, 8, 8) for _ in self._outputs)
 
     def build(self, builder, flow):
         raise AssertionError("these layers are of names alone")
@@ -69,7 +69,7 @@ def test_the_table_lists_makers_and_readers_of_tensors():
         (0, 6),
         (7,),
     )
-    assert table.select_flow((0, 3)) == (IMAGE, Map(1, 8, 8))
+    assert table.select_flow((0, 3)) == (IMAGE, MapShape(1, 8, 8))
 
 
 def test_without_direct_routes_stages_pass_all_live_tensors():

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.models.compose import add_maps, concat_maps
-from spbench_core.models.parts import Map, ModelError
+from spbench_core.models.compose import concat_shapes, require_equal_shapes
+from spbench_core.models.parts import MapShape, ModelError
 from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError, same_padding
 from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
 from spbench_core.networks.resnet import is_small_depth
@@ -388,9 +388,11 @@ def test_counts_the_positions_of_a_window(size, kernel, pad, stride):
     graph = NetworkGraph()
     if 0 in positions:
         with pytest.raises(TooSmallError, match="here has a window of"):
-            graph.conv(Map(3, *size), 5, kernel, stride=stride, pad=pad, name="here")
+            graph.conv(MapShape(3, *size), 5, kernel, stride=stride, pad=pad, name="here")
     else:
-        assert graph.conv(Map(3, *size), 5, kernel, stride=stride, pad=pad) == Map(5, *positions)
+        assert graph.conv(MapShape(3, *size), 5, kernel, stride=stride, pad=pad) == MapShape(
+            5, *positions
+        )
         assert graph.parameters == [Parameter("convolution0_weight", (5, 3, *kernel))]
 
 
@@ -400,13 +402,16 @@ def test_counts_the_positions_of_a_window(size, kernel, pad, stride):
 )
 def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     kernel = 2 * half[0] + 1, 2 * half[1] + 1
-    assert NetworkGraph().conv(Map(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:] == size
+    assert (
+        NetworkGraph().conv(MapShape(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:]
+        == size
+    )
 
 
 def test_rejects_joining_maps_of_different_sizes(messages):
-    assert concat_maps(Map(2, 5, 5), Map(3, 5, 5)) == Map(5, 5, 5)
+    assert concat_shapes(MapShape(2, 5, 5), MapShape(3, 5, 5)) == MapShape(5, 5, 5)
     with messages.raises(ValueError):
-        concat_maps(Map(2, 5, 5), Map(3, 4, 5))
-    assert add_maps(Map(2, 5, 5), Map(2, 5, 5)) == Map(2, 5, 5)
+        concat_shapes(MapShape(2, 5, 5), MapShape(3, 4, 5))
+    assert require_equal_shapes(MapShape(2, 5, 5), MapShape(2, 5, 5)) == MapShape(2, 5, 5)
     with messages.raises(ValueError):
-        add_maps(Map(2, 5, 5), Map(3, 5, 5))
+        require_equal_shapes(MapShape(2, 5, 5), MapShape(3, 5, 5))

@@ -13,12 +13,12 @@ from PIL import Image
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box, Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images import folder as image_folder
 from spbench_parallel.images.sources import open_images
 
-SHAPE = Map(3, 45, 62)
+SHAPE = MapShape(3, 45, 62)
 WHOLE = Box((0, 45), (0, 62))
 GRIDS = [Grid(2, 2), Grid(1, 4), Grid(5, 1), Grid(2, 3), Grid(45, 1)]
 BATCH = 3
@@ -200,7 +200,7 @@ def test_classes_are_whole_numbers_in_range(sources, app):
 
 
 def test_synthetic_pixels_are_uncorrelated_white_noise():
-    images = open_source("synthetic", image=Map(3, 256, 256))
+    images = open_source("synthetic", image=MapShape(3, 256, 256))
     pixels = images.pixels(0, (0, 2), Box((0, 256), (0, 256)))
     assert images.count is None
     assert abs(float(pixels.mean())) < 0.01
@@ -219,7 +219,7 @@ def test_synthetic_pixels_are_uncorrelated_white_noise():
 
 def compute_spectra(app, seed):
     """Return the strength of each wave in each channel of images, and the classes."""
-    images = open_source(app, seed=seed, image=Map(3, 32, 32), num_classes=4, batch=400)
+    images = open_source(app, seed=seed, image=MapShape(3, 32, 32), num_classes=4, batch=400)
     pixels = images.pixels(0, (0, 400), Box((0, 32), (0, 32)))
     return torch.fft.rfft2(pixels).abs().flatten(1), images.targets(0, (0, 400), WHOLE)
 

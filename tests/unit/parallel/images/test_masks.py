@@ -7,13 +7,13 @@ from PIL import Image
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box, Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.masks import MaskedFolder
 from spbench_parallel.images.sources import open_images
 from spbench_parallel.images.synthetic import PatternImages
 
-SHAPE = Map(3, 45, 62)
+SHAPE = MapShape(3, 45, 62)
 WHOLE = Box((0, 45), (0, 62))
 BATCH = 3
 CLASSES = 4

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch.nn.parameter import is_lazy
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.model import build_model
 from spbench_parallel.models.imported.tracing import trace_network
 from support.networks.awkward_networks import REFUSED, RIGHT
 
-IMAGE = Map(3, 24, 36)
+IMAGE = MapShape(3, 24, 36)
 
 
 def import_module(module):

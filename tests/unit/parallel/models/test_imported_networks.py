@@ -13,7 +13,7 @@ import spbench_core
 import spbench_workers
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.balance import layer_ranges
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.models.reach import count_kept_values, smallest_normalised_size
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
@@ -28,7 +28,7 @@ from support.networks import own_networks
 
 pytestmark = pytest.mark.slow
 
-IMAGE = Map(3, 32, 32)
+IMAGE = MapShape(3, 32, 32)
 NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]
 
 
@@ -160,16 +160,16 @@ def test_resized_networks_have_the_same_layers():
     model = import_own_network("UNet")
     small = model.resized(16, 24)
     assert [layer.name for layer in small.layers] == [layer.name for layer in model.layers]
-    assert small.flows[1] == (Map(4, 16, 24),)
-    assert small.image == Map(3, 16, 24)
+    assert small.flows[1] == (MapShape(4, 16, 24),)
+    assert small.image == MapShape(3, 16, 24)
     with pytest.raises(CannotRunError, match="it cannot take images of 10x10"):
         model.resized(10, 10)
 
 
 def test_cuts_before_flattening_and_after_downsampling():
     patches = import_own_network("Attention").flows[1]
-    assert patches == (Map(8, 4, 4),)
-    assert import_own_network("Norms").flows[3] == (Map(6, 1, 1),)
+    assert patches == (MapShape(8, 4, 4),)
+    assert import_own_network("Norms").flows[3] == (MapShape(6, 1, 1),)
 
 
 def test_passes_only_the_arguments_to_the_callable(messages):
@@ -213,7 +213,7 @@ def test_reports_why_a_network_cannot_be_imported(name, arguments, expected):
 
 def test_names_the_line_of_the_operator():
     with pytest.raises(CannotRunError) as caught:
-        import_own_network("UNet", Map(3, 30, 30))
+        import_own_network("UNet", MapShape(3, 30, 30))
     (line,) = re.findall(
         r"own_networks.py:(\d+): cat: it cannot take images of 30x30", str(caught.value)
     )

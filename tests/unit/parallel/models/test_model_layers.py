@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.count import COUNTING_BUILDER
-from spbench_core.models.parts import Conv, Map, ModelError
+from spbench_core.models.parts import Conv, MapShape, ModelError
 from spbench_core.models.registry import make_model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
@@ -264,7 +264,7 @@ def test_the_shift_reads_the_pixels_that_the_other_half_skips():
     ],
 )
 def test_convolutions_of_both_builders_have_equal_shapes(conv, weight):
-    data = Map(4, 12, 10)
+    data = MapShape(4, 12, 10)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 12, 10)
     modules = [conv.build(builder, data) for builder in (DenseBuilder(), SpatialBuilder(tiling))]
     assert conv.weight_shape(data) == weight

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
@@ -28,7 +28,7 @@ from spbench_workers.benchmarks.model.network import check
 
 pytestmark = pytest.mark.slow
 
-IMAGE = Map(3, 32, 32)
+IMAGE = MapShape(3, 32, 32)
 TWO = Grid(1, 2)
 FOUR = Grid(2, 2)
 
@@ -99,7 +99,7 @@ def test_supports_channels_last_and_groups():
 
 def test_repeating_pixels_fetches_them_at_uneven_tiles():
     even = import_own_network("UNet").network
-    uneven = import_own_network("UNet", Map(3, 36, 44)).network
+    uneven = import_own_network("UNet", MapShape(3, 36, 44)).network
     strategies = [
         [
             strategy
@@ -176,7 +176,7 @@ def test_pads_a_relu_with_one_windowed_reader():
 
 
 def test_a_smaller_image_is_the_same_if_tiles_have_halos():
-    model = import_own_network("UNet", Map(3, 64, 64))
+    model = import_own_network("UNet", MapShape(3, 64, 64))
     assert is_same_over_tiles(model.resized(32, 32).network, model.network, FOUR)
     # At the lowest level, tiles of 4x4 pixels become tiles of one, of which neighbours read two.
     assert not is_same_over_tiles(model.resized(8, 8).network, model.network, FOUR)
@@ -201,7 +201,7 @@ def test_strict_rejects_gathered_operators():
 
 
 def test_rejects_maps_with_fewer_pixels_than_tiles():
-    model = import_own_network("UNet", Map(3, 8, 8))
+    model = import_own_network("UNet", MapShape(3, 8, 8))
     builder = SpatialBuilder(Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 8, 8))
     build_stage(model, 0, len(model.layers), builder, seed=0)
     grid = Grid(1, 4)

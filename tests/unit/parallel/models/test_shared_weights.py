@@ -11,7 +11,7 @@ import torch
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
@@ -24,7 +24,7 @@ from support.networks import shared_weights_networks
 
 pytestmark = pytest.mark.slow
 
-IMAGE = Map(3, 24, 36)
+IMAGE = MapShape(3, 24, 36)
 STAGES = build_layout(2, [])
 TILES = build_layout(1, [Grid(1, 2)])
 TILES_AND_A_STAGE = build_layout(2, [Grid(2, 2)])
@@ -270,7 +270,7 @@ def test_rejects_use_of_values_and_the_number_of_images(variant):
 
 def test_rejects_other_operators_at_another_size(messages):
     model = import_shared_network("Asks", by="remainder")
-    assert model.resized(12, 18).network.image == Map(3, 12, 18)
+    assert model.resized(12, 18).network.image == MapShape(3, 12, 18)
     with messages.raises(CannotRunError):
         model.resized(24, 40)
 

@@ -8,7 +8,7 @@ import torch
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.models.imported.model import import_network
@@ -16,7 +16,7 @@ from spbench_parallel.plan import ModelPlan
 
 pytestmark = pytest.mark.slow
 
-IMAGE = Map(3, 32, 32)
+IMAGE = MapShape(3, 32, 32)
 
 
 def list_plans(name, stages, straight):

@@ -6,12 +6,12 @@ import pytest
 
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.layouts import StepSettings, check_layout
 from spbench_parallel.models.imported.model import import_network
 
-IMAGE = Map(3, 24, 36)
+IMAGE = MapShape(3, 24, 36)
 LIBRARY = """
 from torch import nn
 from torch.nn import functional
@@ -193,7 +193,7 @@ def test_rejects_tiles_along_a_side_of_fixed_length(grid, expected):
 
 def test_suggests_a_larger_image_if_it_helps():
     arguments = (
-        import_unusual_network("Sized", Map(3, 64, 64)),
+        import_unusual_network("Sized", MapShape(3, 64, 64)),
         build_layout(1, [Grid(1, 9)]),
         None,
         StepSettings(),

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.loading import (
     describe_error,
@@ -72,7 +72,7 @@ def _function_name(target: Any) -> str:
 
 
 def tracing_error(
-    network: str, error: Exception, calling: Sequence[str], image: Map
+    network: str, error: Exception, calling: Sequence[str], image: MapShape
 ) -> CannotRunError:
     """Return the error for a forward pass that cannot be traced.
 
@@ -147,7 +147,7 @@ def called_module(root: nn.Module, node: fx.Node | None) -> nn.Module | None:
 
 
 def size_error(
-    network: str, location: str, error: BaseException, image: Map, module: nn.Module | None
+    network: str, location: str, error: BaseException, image: MapShape, module: nn.Module | None
 ) -> CannotRunError:
     """Return the error for a network with operators that do not support an image.
 
@@ -177,7 +177,7 @@ def size_error(
     return ImageSizeError(f"network {network}: {location}{problem}")
 
 
-def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
+def size_remedy(image: MapShape, takes: Callable[[MapShape], bool]) -> str:
     """Return the remedy if a network does not support images of a size.
 
     Args:
@@ -194,7 +194,7 @@ def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
     )
 
 
-def _find_size(image: Map, takes: Callable[[Map], bool]) -> str | None:
+def _find_size(image: MapShape, takes: Callable[[MapShape], bool]) -> str | None:
     """Return the nearest supported image size as text for ``image_size``; or None."""
     rounded_sizes = {
         tuple(max(step, (side + step // 2) // step * step) for side in image.shape[1:])
@@ -208,12 +208,12 @@ def _find_size(image: Map, takes: Callable[[Map], bool]) -> str | None:
     for height, width in sizes:
         if time.monotonic() > deadline_seconds:
             break
-        if takes(Map(image.channels, height, width)):
+        if takes(MapShape(image.channels, height, width)):
             return str(height) if height == width else f"{height}x{width}"
     return None
 
 
-def _distance_to(image: Map) -> Callable[[int], int]:
+def _distance_to(image: MapShape) -> Callable[[int], int]:
     return lambda side: abs(side - max(image.height, image.width))
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.hooks import is_hooked
 from spbench_parallel.models.imported.pointwise import get_argument, works_by_value
@@ -92,7 +92,7 @@ def _shrink_network(network: TracedNetwork) -> TracedNetwork:
         halved_sides.append([side // 2 for side in halved_sides[-1]])
     for height, width in reversed(halved_sides[1:]):
         try:
-            small_network = _retrace(network, Map(channels, height, width))
+            small_network = _retrace(network, MapShape(channels, height, width))
         except CannotRunError:
             continue
         if list_targets(small_network) == list_targets(network):
@@ -100,7 +100,7 @@ def _shrink_network(network: TracedNetwork) -> TracedNetwork:
     return network
 
 
-def _retrace(network: TracedNetwork, image: Map) -> TracedNetwork:
+def _retrace(network: TracedNetwork, image: MapShape) -> TracedNetwork:
     return trace_network(network.name, network.module, image, advises=False)
 
 

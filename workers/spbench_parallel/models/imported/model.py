@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 from spbench_core.models.layers import Flow, Layer, Model
-from spbench_core.models.parts import Builder, M, Map
+from spbench_core.models.parts import Builder, M, MapShape
 from spbench_core.models.routes import build_tensor_table
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.cuts import find_layer_spans
@@ -88,7 +88,7 @@ class ImportedModel(Model):
         Raises:
             CannotRunError: It cannot take such images.
         """
-        image = Map(self.image.channels, height, width)
+        image = MapShape(self.image.channels, height, width)
         network = trace_network(self.network.name, self.network.module, image, advises=False)
         if list_targets(network) != list_targets(self.network):
             raise CannotRunError(
@@ -130,7 +130,11 @@ class ImportedModel(Model):
 
 
 def import_network(
-    network: str, arguments: Mapping[str, Any], image: Map, seed: int, weights: str | None = None
+    network: str,
+    arguments: Mapping[str, Any],
+    image: MapShape,
+    seed: int,
+    weights: str | None = None,
 ) -> ImportedModel:
     """Load a user's network, and cut it into layers.
 

@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 from spbench_core.layout.tiles import Box
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.models.imported.cuts import LayerSpan
 from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.hooks import suspend_hooks
@@ -45,7 +45,7 @@ class ImportedPiece:
         return sum(operator.multiply_adds for operator in self.operators)
 
     @property
-    def input_maps(self) -> Sequence[tuple[Map, bool]]:
+    def input_maps(self) -> Sequence[tuple[MapShape, bool]]:
         """The maps that its operators read, and whether they are normalised."""
         return [
             (
@@ -239,6 +239,6 @@ def _reshape_to_map(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> f
     return graph.call_method("reshape", (node, -1, *to_map(shape).shape))
 
 
-def to_map(shape: Sequence[int]) -> Map:
+def to_map(shape: Sequence[int]) -> MapShape:
     """Return a one-image tensor shape as a map; without three axes it is a vector."""
-    return Map(*shape) if len(shape) == 3 else Map(prod(shape), 1, 1)
+    return MapShape(*shape) if len(shape) == 3 else MapShape(prod(shape), 1, 1)

@@ -10,7 +10,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.counterparts import (
     ConversionSpec,
@@ -361,7 +361,7 @@ def _suggest_tiles(network: TracedNetwork, node: fx.Node, grid: Grid) -> str:
     """
     remedy = "; take a larger image_size, fewer tiles"
     channels, height, width = network.image.shape
-    image = Map(channels, 2 * height, 2 * width)
+    image = MapShape(channels, 2 * height, 2 * width)
     try:
         larger_network = trace_network(network.name, network.module, image, advises=False)
     except CannotRunError:

@@ -16,7 +16,7 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
 from spbench_parallel.models.imported.forward.graph import trace_graph
@@ -73,7 +73,7 @@ class TracedNetwork:
     name: str
     module: nn.Module
     graph: fx.Graph
-    image: Map
+    image: MapShape
     operators: tuple[Operator, ...]
     stochastic: Mapping[fx.Node, StochasticOp]
 
@@ -108,7 +108,7 @@ class TracedNetwork:
 
 
 def trace_network(
-    name: str, module: nn.Module, image: Map, *, advises: bool = True
+    name: str, module: nn.Module, image: MapShape, *, advises: bool = True
 ) -> TracedNetwork:
     """Trace a network.
 
@@ -191,7 +191,7 @@ class _ShapeInterpreter(fx.Interpreter):
         return value
 
 
-def _supports_image(name: str, module: nn.Module, image: Map) -> bool:
+def _supports_image(name: str, module: nn.Module, image: MapShape) -> bool:
     """Return whether a network supports images of a shape."""
     try:
         trace_network(name, module, image, advises=False)
@@ -201,7 +201,7 @@ def _supports_image(name: str, module: nn.Module, image: Map) -> bool:
 
 
 def _run_without_memory(
-    name: str, module: nn.Module, graph: fx.Graph, image: Map, image_count: int
+    name: str, module: nn.Module, graph: fx.Graph, image: MapShape, image_count: int
 ) -> dict[fx.Node, _NodeResult]:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     interpreter = _ShapeInterpreter(copy_without_memory(name, module, fake_mode).eval(), graph)

@@ -6,7 +6,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.typed_params import read_params, require_value
 from spbench_core.layout.balance import Balance, check_stages, read_balance
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.models.registry import CHANNELS
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.layouts import StepSettings, check_layout, check_stage_ends
@@ -27,7 +27,7 @@ def load_network(params: Params, seed: int) -> ImportedModel:
     """
     model_params = read_params(ModelParams, params)
     network_params = read_params(OwnNetworkParams, params)
-    image = Map(CHANNELS, *model_params.image_size)
+    image = MapShape(CHANNELS, *model_params.image_size)
     arguments = network_params.network_args or {}
     model = import_network(
         require_value(network_params.network), arguments, image, seed, network_params.weights

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx, nn
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_structure, is_compiled
 from spbench_parallel.models.imported.forward.leaf_modules import (
@@ -54,7 +54,7 @@ class TracedGraph(NamedTuple):
     drawing_nodes: frozenset[fx.Node]
 
 
-def trace_graph(name: str, module: nn.Module, image: Map) -> TracedGraph:
+def trace_graph(name: str, module: nn.Module, image: MapShape) -> TracedGraph:
     """Return a network's graph for both modes, without in-place operators.
 
     The module does not change.
@@ -106,7 +106,7 @@ def _check_root(name: str, module: nn.Module) -> None:
 
 
 def _record(
-    name: str, module: nn.Module, image: Map, *, training: bool, repeated: bool = False
+    name: str, module: nn.Module, image: MapShape, *, training: bool, repeated: bool = False
 ) -> tuple[fx.Graph, dict[str, Any]]:
     """Return a graph, and its constants by path."""
     try:
@@ -223,7 +223,7 @@ def _record_counters(
 def _merge_modes(
     name: str,
     module: nn.Module,
-    image: Map,
+    image: MapShape,
     graphs: tuple[fx.Graph, fx.Graph],
     constants: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> None:
@@ -282,7 +282,7 @@ def _same_constant(
     return path in constants[1] and _equal(constants[0][path], constants[1][path])
 
 
-def _reject_draws(name: str, module: nn.Module, graph: fx.Graph, image: Map) -> None:
+def _reject_draws(name: str, module: nn.Module, graph: fx.Graph, image: MapShape) -> None:
     """Reject operators that draw, which evaluation often lacks."""
     for node in observe(name, module, graph, image, training=True).drawing_nodes:
         find_stochastic_op(name, module, node, 0, {node})

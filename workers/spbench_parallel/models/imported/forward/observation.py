@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
 from spbench_parallel.models.imported.loading import describe_error
@@ -95,7 +95,7 @@ def observe(
     name: str,
     module: nn.Module,
     graph: fx.Graph,
-    image: Map,
+    image: MapShape,
     *,
     training: bool,
 ) -> Observation:

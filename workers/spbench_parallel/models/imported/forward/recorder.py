@@ -19,7 +19,7 @@ from torch.autograd import Function
 from torch.fx.proxy import TraceError
 from torch.utils.checkpoint import CheckpointFunction
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, is_compiled
 from spbench_parallel.models.imported.forward.leaf_modules import (
@@ -49,7 +49,7 @@ class GraphRecorder(SizedTracer):
 
     proxy_buffer_attributes = True
 
-    def __init__(self, name: str, image: Map, *, training: bool) -> None:
+    def __init__(self, name: str, image: MapShape, *, training: bool) -> None:
         super().__init__(image)
         self.record_stack_traces = True
         self.refusal: CannotRunError | None = None

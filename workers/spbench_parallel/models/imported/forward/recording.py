@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.recorder import GraphRecorder
 from spbench_parallel.models.imported.loading import is_user_code, shorten_path
@@ -64,7 +64,7 @@ def to_bytes(value: Any) -> Any:
     return value.tobytes() if hasattr(value, "tobytes") else value
 
 
-def record_graph(name: str, module: nn.Module, image: Map, *, training: bool) -> fx.Graph:
+def record_graph(name: str, module: nn.Module, image: MapShape, *, training: bool) -> fx.Graph:
     """Return the graph of a module's forward pass.
 
     Raises:
@@ -93,7 +93,7 @@ def record_graph(name: str, module: nn.Module, image: Map, *, training: bool) ->
 
 
 def _find_drawing_line(
-    name: str, module: nn.Module, image: Map, states: RandomStates, *, training: bool
+    name: str, module: nn.Module, image: MapShape, states: RandomStates, *, training: bool
 ) -> str:
     """Return the user's line that changed the state of a random generator."""
     drawing_lines: list[str] = []

@@ -14,7 +14,7 @@ import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_parallel.models.imported.forward.copies import quiet_fake_tensors
 from spbench_parallel.models.imported.hooks import is_hooked, replace_forward
 
@@ -93,7 +93,7 @@ class SizedTracer(fx.Tracer):
         measures: Whether it is running traced nodes to find sizes.
     """
 
-    def __init__(self, image: Map) -> None:
+    def __init__(self, image: MapShape) -> None:
         super().__init__()
         self.calling: list[str] = []
         self._image = image

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from spbench_core.catalog.typed_params import read_params
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import MapShape
 from spbench_core.models.registry import CHANNELS
 from spbench_core.models.routes import TensorTable, build_tensor_table
 from spbench_parallel.errors import CannotRunError
@@ -78,7 +78,7 @@ def load_subject(params: dict[str, Any], device: torch.device, seed: int) -> Pro
 def _trace_model(name: str, module: nn.Module, image_size: tuple[int, int] | None) -> ImportedModel:
     if image_size is None:
         raise CannotRunError(f"model {name}: say of which images, as by --set image_size=224")
-    return build_model(trace_network(name, module, Map(CHANNELS, *image_size)))
+    return build_model(trace_network(name, module, MapShape(CHANNELS, *image_size)))
 
 
 def _profile_layers(
