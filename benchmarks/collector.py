@@ -199,7 +199,7 @@ class Bench:
 
     def _make_listener(self, stage: str, recorder: Recorder) -> CountingListener:
         if stage == "decode":
-            return CountingListener(None, self._ranks, self._lines)
+            return CountingListener(self._ranks, self._lines)
         if stage != "+ job":
             return RecordingListener(recorder, self._ranks, self._lines)
         case = self._case
@@ -228,8 +228,7 @@ class Bench:
         growth = read_memory("VmHWM") - memory_before
         await collector.close()
         await asyncio.to_thread(self._sender.recv)
-        if listener.error_text:
-            sys.exit(f"collector: {listener.error_text}")
+        exit_after_error(listener)
         seconds = listener.last - listener.first
         cpu = listener.last_cpu - listener.first_cpu
         return StageMeasurement(listener.count, seconds, cpu, growth)
@@ -246,6 +245,7 @@ class Bench:
             growths.append(read_memory("VmHWM") - memory_before)
         await collector.close()
         await asyncio.to_thread(self._sender.recv)
+        exit_after_error(listener)
         if listener.done.is_set():
             sys.exit("collector: all was taken before the time was up; give more --lines")
         return growths[0], growths[1]
@@ -275,8 +275,7 @@ class NullState(RunState):
 class CountingListener:
     """Counts events, and stores the times of the first and the last batch."""
 
-    def __init__(self, target: Any, ranks: int, lines: int) -> None:
-        self.target = target
+    def __init__(self, ranks: int, lines: int) -> None:
         self.done = asyncio.Event()
         self.count = 0
         self.first = self.last = 0.0
@@ -325,9 +324,13 @@ class CountingListener:
 class RecordingListener(CountingListener):
     """A listener that records each batch."""
 
+    def __init__(self, recorder: Recorder, ranks: int, lines: int) -> None:
+        super().__init__(ranks, lines)
+        self._recorder = recorder
+
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Record the batch."""
-        self.target.take(1, lines, events)
+        self._recorder.record_batch(1, lines, events)
 
 
 class SlowListener(RecordingListener):
@@ -342,11 +345,21 @@ class SlowListener(RecordingListener):
 class WatchingListener(CountingListener):
     """A listener that passes each batch to a job, like a run."""
 
+    def __init__(self, job_listener: JobListener, ranks: int, lines: int) -> None:
+        super().__init__(ranks, lines)
+        self._job_listener = job_listener
+
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Pass the batch to the job."""
-        self.target.on_events(source, lines, events)
-        if self.target.failure is not None:
-            raise self.target.failure
+        self._job_listener.on_events(source, lines, events)
+        if self._job_listener.failure is not None:
+            raise self._job_listener.failure
+
+
+def exit_after_error(listener: CountingListener) -> None:
+    """Exit with the listener's first error, if there is one."""
+    if listener.error_text:
+        sys.exit(f"collector: {listener.error_text}")
 
 
 def reset_peak_memory() -> float:
