@@ -47,15 +47,17 @@ def main() -> None:
     pins = read_pins()
     targets = [(python, machine) for python in PYTHONS for machine in MACHINES]
     with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
-        reports = list(pool.map(lambda target: report_pins(pins, *target), targets))
-    torch = [f"{name}=={pins[name]}" for name in ("torch", "torchvision")]
+        reports = list(pool.map(lambda target: resolve_pins(pins, *target), targets))
+    torch_pin = f"torch=={pins['torch']}"
     write_lists(pins, reports)
     # If pip's configuration offers no CPU build of torch, the list stays as it is.
-    (own_torch,) = run_pip(["--no-deps", torch[0]], pypi_only=False)
-    if own_torch["metadata"]["version"].endswith(CPU_BUILD):
-        write_cpu_list(own_torch)
+    (torch_package,) = run_pip(["--no-deps", torch_pin], pypi_only=False)
+    if torch_package["metadata"]["version"].endswith(CPU_BUILD):
+        write_cpu_list(torch_package)
     cuda = [
-        run_pip([*target_options(python, machine), "--constraint", "constraints.txt", torch[0]])
+        run_pip(
+            [*build_target_options(python, machine), "--constraint", "constraints.txt", torch_pin]
+        )
         for python, machine in targets
     ]
     write_list("torch-cuda", collect_hashes(cuda, lambda name: name.startswith(CUDA_PREFIXES)))
@@ -67,17 +69,17 @@ def read_pins() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in PIN.findall(text)}
 
 
-def report_pins(pins: dict[str, str], python: str, machine: str) -> list[dict[str, Any]]:
+def resolve_pins(pins: dict[str, str], python: str, machine: str) -> list[dict[str, Any]]:
     """Return pip's report of all pins, from PyPI, for a Python and a machine."""
     requirements = [
         f"{name}=={version}"
         for name, version in pins.items()
         if ONE_MACHINE.get(name, machine) == machine
     ]
-    return run_pip(["--no-deps", *target_options(python, machine), *requirements])
+    return run_pip(["--no-deps", *build_target_options(python, machine), *requirements])
 
 
-def target_options(python: str, machine: str) -> list[str]:
+def build_target_options(python: str, machine: str) -> list[str]:
     """Return pip's options for a Python and a machine other than this one."""
     names = ("manylinux1", "manylinux2010", "manylinux2014")
     platforms = [*names, *(f"manylinux_2_{minor}" for minor in GLIBC_MINORS)]
@@ -122,7 +124,9 @@ def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> No
     }
     lists = {
         name: set(
-            follow(texts, packages | project_package, {"torch"} if name == "workers" else set())
+            list_required(
+                texts, packages | project_package, {"torch"} if name == "workers" else set()
+            )
         )
         for name, texts in requirements.items()
     }
@@ -136,11 +140,11 @@ def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> No
         raise SystemExit(f"error: constraints.txt: nothing needs {', '.join(sorted(unused))}")
 
 
-def write_cpu_list(torch: dict[str, Any]) -> None:
-    """Write the list of torch with its CPU build, which pip reports as ``torch``."""
+def write_cpu_list(package: dict[str, Any]) -> None:
+    """Write the list of torch with its CPU build, which pip reports as ``package``."""
     others = re.sub(r"^torch==.*\n(    .*\n)+", "", read_list("torch"), flags=re.MULTILINE)
-    pin = f"torch=={torch['metadata']['version']}"
-    digest = read_hash(torch["download_info"])
+    pin = f"torch=={package['metadata']['version']}"
+    digest = read_hash(package["download_info"])
     text = f"{others}{pin} \\\n    --hash=sha256:{digest}\n"
     (FOLDER / "torch-cpu.txt").write_text(text)
 
@@ -150,15 +154,15 @@ def read_list(name: str) -> str:
     return (FOLDER / f"{name}.txt").read_text()
 
 
-def follow(texts: Iterable[str], packages: Packages, without: set[str]) -> Iterator[str]:
-    """Yield the names of requirements and of all that these need."""
+def list_required(texts: Iterable[str], packages: Packages, excluded: set[str]) -> Iterator[str]:
+    """Yield the names of requirements and of all their dependencies."""
     waiting = [Requirement(text) for text in texts]
     followed = set()
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
         key = (name, *sorted(requirement.extras))
-        if key in followed or name in without:
+        if key in followed or name in excluded:
             continue
         followed.add(key)
         if name not in packages:
