@@ -27,12 +27,13 @@ from spbench.report.recorded import load_run
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.run.page import RunPage
+from spbench.tui.run.presenter import SETTLE_SECONDS
 
 HERE = Path(__file__).parent
 LINES_WIDTH = 104
 CONSOLE_SIZE = (132, 40)
 PAGE_SIZE = "1180,1240"
-SETTLING_S = 60.0
+REPLAY_TIMEOUT_S = 60.0
 SLOW_CASE = "stencil"
 """The case with a slow rank."""
 
@@ -41,7 +42,7 @@ def main() -> None:
     """Draw all pictures."""
     draw_lines()
     asyncio.run(draw_console())
-    draw_page()
+    draw_report()
 
 
 def draw_lines() -> None:
@@ -67,12 +68,13 @@ async def draw_console() -> None:
         )
         app = ConsoleApp(options)
         async with app.run_test(size=CONSOLE_SIZE) as pilot:
-            async with asyncio.timeout(SETTLING_S):
-                while "played" not in screen_text(app):
+            async with asyncio.timeout(REPLAY_TIMEOUT_S):
+                while "played" not in read_screen(app):
                     await pilot.pause(0.1)
                 assert isinstance(app.screen, RunPage)
                 show_case(app.screen, SLOW_CASE)
-                await pilot.pause(2.0)
+                # The presenter updates its parts in turn, the last ones at the end of this time.
+                await pilot.pause(SETTLE_SECONDS + 0.8)
             save_svg("console.svg", app.export_screenshot(title="spbench tui --demo"))
 
 
@@ -84,19 +86,19 @@ def show_case(page: RunPage, case_id: str) -> None:
     page.presenter.update_all()
 
 
-def screen_text(app: ConsoleApp) -> str:
+def read_screen(app: ConsoleApp) -> str:
     """Return the text that the console shows."""
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
 def save_svg(name: str, svg: str) -> None:
-    """Save a picture that asks no other host for its fonts."""
+    """Save a picture without links to fonts on other hosts."""
     text = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     (HERE / name).write_text(text, encoding="utf-8")
 
 
-def draw_page() -> None:
+def draw_report() -> None:
     """Save the upper part of the report of the demo's run, as Chromium shows it."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         page = Path(folder) / "page.html"
