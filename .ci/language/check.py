@@ -1,8 +1,9 @@
-"""Check names, docstrings, comments, statements and commit subjects against families.toml.
+"""Check names, texts, statements and commit subjects against families.toml.
 
-    python .ci/language/check.py [--count] [--commits] [PATH ...]
+    python .ci/language/check.py [--count] [PATH ...]
 
-Without PATH, the trees that families.toml lists and the commit subjects are checked. Each hit is
+Without PATH, the trees that families.toml lists and the commit subjects are checked. In a folder,
+these are modules, and scripts without a suffix that start with a line for Python. Each hit is
 printed as `file:line: family: text`, and the exit code is 1. --count prints the hits of each family
 instead. exceptions.toml lists hits that stay, each with its reason; an exception without a hit is
 an error, too.
@@ -10,9 +11,8 @@ an error, too.
 In addition to the families, three rules:
 
 - The first line of a docstring has at most 80 characters.
-
 - No assignment of a tuple display to a tuple display, `a, b = x, y`, unless a target is read on the
-  right side, as in `a, b = b, a`. Write one statement per line.
+  right side, like in `a, b = b, a`. Write one statement per line.
 - No conditional expression inside another one. Write an if statement, or a function.
 """
 
@@ -39,6 +39,7 @@ TUPLES = "tuple assigned to a tuple"
 CONDITIONALS = "nested conditional expression"
 SUMMARIES = "first line of a docstring above 80 characters"
 LONGEST_SUMMARY = 80
+LONGEST_FIRST_LINE = 200
 CODE = re.compile(r"`[^`]*`")
 
 
@@ -72,7 +73,7 @@ class Family:
     applies: frozenset[str]
     pattern: re.Pattern[str]
 
-    def finds(self, text: Text) -> str | None:
+    def find_match(self, text: Text) -> str | None:
         """Return the part of a text that the family finds."""
         if text.kind not in self.applies:
             return None
@@ -91,8 +92,11 @@ def parse_family(table: dict[str, Any]) -> Family:
     return Family(table["name"], frozenset(table["applies"]), re.compile(pattern))
 
 
-def texts_of_module(source: str) -> Iterator[Text]:
-    """Yield names, docstrings, comments and strings of a module; code in backquotes is left out."""
+def list_texts(source: str) -> Iterator[Text]:
+    """Yield names, docstrings, comments and strings of a module.
+
+    Code in backquotes is left out.
+    """
     tree = ast.parse(source)
     docstrings = {
         id(node.value)
@@ -114,27 +118,27 @@ def texts_of_module(source: str) -> Iterator[Text]:
                 yield Text("type", node.lineno, name.strip("_"))
             case ast.Constant(value=str(text)):
                 kind = "docstring" if id(node) in docstrings else "string"
-                yield Text(kind, node.lineno, plain(text))
+                yield Text(kind, node.lineno, strip_code(text))
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            yield Text("comment", token.start[0], plain(token.string))
+            yield Text("comment", token.start[0], strip_code(token.string))
 
 
 def describes_state(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a participle suits a function: a property, an override, or one returning a bool."""
+    """Whether a participle suits a function: a property, an override, or a bool."""
     decorators = {ast.unparse(decorator).split(".")[-1] for decorator in node.decorator_list}
     if decorators & {"property", "cached_property", "setter", "override"}:
         return True
     return isinstance(node.returns, ast.Name) and node.returns.id == "bool"
 
 
-def plain(text: str) -> str:
+def strip_code(text: str) -> str:
     """Return a text without code and line breaks."""
     return re.sub(r"\s+", " ", CODE.sub("X", text))
 
 
-def rule_hits(source: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line, rule and text of each statement that packs several, and of long summaries."""
+def list_rule_hits(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, rule and text of packed statements and of long summaries."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             summary = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -167,23 +171,37 @@ def packs_assignments(node: ast.Assign) -> bool:
     return not assigned & read
 
 
+def list_sources(folder: Path) -> list[Path]:
+    """Return the modules in a folder, and the scripts in Python without a suffix."""
+    return sorted(path for path in folder.rglob("*") if path.suffix == ".py" or is_script(path))
+
+
+def is_script(path: Path) -> bool:
+    """Whether a file without a suffix starts with a line for Python."""
+    if path.suffix or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first_line = file.readline(LONGEST_FIRST_LINE)
+    return first_line.startswith(b"#!") and b"python" in first_line
+
+
 def check_module(path: Path, families: Sequence[Family]) -> Iterator[Hit]:
     """Yield the hits in a file."""
     source = path.read_text()
     name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-    for text in texts_of_module(source):
+    for text in list_texts(source):
         for family in families:
-            part = family.finds(text)
+            part = family.find_match(text)
             if part is not None:
                 yield Hit(name, text.line, family.name, shorten(text.text, part))
-    for line, rule, statement in rule_hits(source):
+    for line, rule, statement in list_rule_hits(source):
         yield Hit(name, line, rule, statement[:100])
 
 
 def shorten(text: str, part: str) -> str:
-    """Return a part of a text with what is around it."""
-    at = text.find(part)
-    return text[max(0, at - 40) : at + len(part) + 40]
+    """Return a part of a text with its surroundings."""
+    start = text.find(part)
+    return text[max(0, start - 40) : start + len(part) + 40]
 
 
 def check_commits(families: Sequence[Family]) -> Iterator[Hit]:
@@ -202,7 +220,7 @@ def check_commits(families: Sequence[Family]) -> Iterator[Hit]:
     for line in log.stdout.splitlines():
         commit, _, subject = line.partition(" ")
         for family in families:
-            if family.finds(Text("commit", 0, subject)) is not None:
+            if family.find_match(Text("commit", 0, subject)) is not None:
                 yield Hit(commit, 0, family.name, subject)
 
 
@@ -233,7 +251,7 @@ def main() -> int:
     folders = [path.resolve() for path in options.paths] or [ROOT / path for path in default]
     hits: list[Hit] = []
     for folder in folders:
-        for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
+        for path in list_sources(folder) if folder.is_dir() else [folder]:
             hits.extend(check_module(path, families))
     if not options.paths:
         hits.extend(check_commits(families))

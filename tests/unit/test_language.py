@@ -33,8 +33,8 @@ check = load_check()
 def test_family_finds_its_hit_and_not_its_near_miss(table):
     family = check.parse_family(table)
     for kind in table["applies"]:
-        assert family.finds(check.Text(kind, 1, table["hit"])) is not None
-        assert family.finds(check.Text(kind, 1, table["near_miss"])) is None
+        assert family.find_match(check.Text(kind, 1, table["hit"])) is not None
+        assert family.find_match(check.Text(kind, 1, table["near_miss"])) is None
     assert table["instead"]
 
 
@@ -84,6 +84,20 @@ def test_accepts_a_module_without_hits(tmp_path, source):
     assert list(check.check_module(path, check.load_families())) == []
 
 
+def test_lists_modules_and_scripts_in_python(tmp_path):
+    sources = {
+        "module.py": "",
+        "script": "#!/usr/bin/env python3\n",
+        "shell": "#!/bin/sh\n",
+        "text.txt": "#!/usr/bin/env python3\n",
+        "plain": "python\n",
+    }
+    (tmp_path / "folder").mkdir()
+    for name, text in sources.items():
+        (tmp_path / "folder" / name).write_text(text)
+    assert [path.name for path in check.list_sources(tmp_path)] == ["module.py", "script"]
+
+
 def test_exceptions_are_few_and_have_reasons():
     assert len(EXCEPTIONS) <= MAX_EXCEPTIONS
     names = {table["name"] for table in FAMILIES}
@@ -113,4 +127,4 @@ def test_exception_covers_its_hit_only():
 )
 def test_checks_commit_subjects(subject, hits):
     text = check.Text("commit", 0, subject)
-    assert sum(family.finds(text) is not None for family in check.load_families()) == hits
+    assert sum(family.find_match(text) is not None for family in check.load_families()) == hits
