@@ -6,12 +6,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from spbench.errors import MissingError, SpbenchError
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.plan_description import STAGE_LEGEND
+from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.request import compute_plan
+from spbench.planner.simulation.step import simulate
 from spbench.planner.worker_process import plan_in_process
 from spbench.record.number_formatting import format_time
 from spbench.suites.loader import load_suite_text
@@ -174,6 +176,18 @@ async def test_zooms_the_timeline_of_the_step(folder):
         await wait_until(pilot, lambda: line.size.width == 2 * fitted)
         await pilot.press("minus", "minus")
         await wait_until(pilot, lambda: line.size.width == fitted)
+
+
+async def test_timeline_shows_deferred_weight_gradients(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        step = simulate(replace(page.planned.plan, schedule="zb-h1"))
+        page.sheet.show(replace(page.planned, step=step))
+        line = page.query_one("#line", Static)
+        await wait_until(pilot, lambda: "A" in str(line.content))
+        lines = str(line.content).splitlines()
+        assert lines == render_timeline_text(step, len(lines[0]))
 
 
 async def test_input_errors_are_shown_on_the_page(folder):

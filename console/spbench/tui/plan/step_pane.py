@@ -20,7 +20,7 @@ MAX_ZOOM = 64
 """Largest width of a step, in multiples of the pane's width."""
 _MIN_COLUMNS = 20
 _LABEL = re.compile(r"stage \d+ +")
-_PASSES = re.compile(r"[0-9]+|[a-j]+|=+|\.+")
+_PASSES = re.compile(r"[0-9]+|[a-j]+|[A-J]+|=+|\.+")
 _STYLES = {"=": "$text-warning", ".": "$foreground-muted"}
 
 
@@ -29,8 +29,9 @@ class StepPane(Vertical):
 
     HELP: ClassVar[str] = """\
 One step, event by event: a line for each stage. 0 to 9 are forward passes by the last digit of
-their micro-batch, a to j the backward passes of the same ones, = sums gradients, . waits. + draws
-it longer, - shorter; ← and → go along it."""
+their micro-batch, a to j the backward passes of the same ones, = sums gradients, . waits. With
+schedule zb-h1, A to J compute weight gradients. + draws it longer, - shorter; ← and → go along
+it."""
     DEFAULT_CSS = """
     StepPane HorizontalScroll { height: auto; scrollbar-size: 1 1; }
     StepPane #line { width: auto; height: auto; }
@@ -96,4 +97,6 @@ def _render_stage(line: str) -> Content:
 def _choose_style(mark: str) -> str:
     if mark.isdecimal():
         return "$text-accent"
+    if mark.isupper():
+        return "$text-secondary"
     return _STYLES.get(mark, "$text-success")
