@@ -51,6 +51,19 @@ async def test_hosts_can_be_a_file_or_a_list(tmp_path, suite):
         await wait_until(pilot, lambda: app.context.launch_choice.hosts is None)
 
 
+@pytest.mark.parametrize("key", ["H", "n"])
+async def test_unknown_home_directory_is_reported(tmp_path, suite, key):
+    app = make_console(tmp_path, suite=suite)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "mpirun" in read_screen(app))
+        page = app.screen
+        await answer_line(pilot, key, "~no-such-user/file")
+        await wait_until(pilot, lambda: app._notifications)
+        messages = [notification.message for notification in app._notifications]
+        assert messages == ["~no-such-user/file: unknown home directory"]
+        assert app.screen is page
+
+
 def test_long_list_is_not_taken_for_a_file(tmp_path):
     assert not _is_file(tmp_path / "node01,".join(["x"] * 100))
 

@@ -203,9 +203,11 @@ async def test_input_errors_are_shown_on_the_page(folder):
             ("batch", "16", ""),
             ("profile", "graph.txt", "does not say its batch size"),
             ("profile", "gone.json", "No such file"),
+            ("profile", "~no-such-user/five.json", "unknown home directory"),
             ("profile", "five.json", ""),
             ("cluster", "4,2", "must be rising device numbers"),
             ("cluster", "nowhere", "nowhere is neither machines"),
+            ("cluster", "~no-such-user/two", "unknown home directory"),
         ):
             get_input(app, id).value = text
             if error:
@@ -239,6 +241,20 @@ async def test_planning_can_be_stopped(folder, monkeypatch):
         await wait_until(
             pilot, lambda: stopped.is_set() and "Nothing is planned yet" in read_screen(app)
         )
+
+
+async def test_suite_in_an_unknown_home_directory_is_reported(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        await pilot.press("e")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        app.screen.query_one(Input).value = "~no-such-user/plan.yaml"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app._notifications)
+        messages = [notification.message for notification in app._notifications]
+        assert messages == ["~no-such-user/plan.yaml: unknown home directory"]
+        assert app.screen is page
 
 
 async def test_writes_a_suite_and_opens_it(folder):

@@ -467,6 +467,19 @@ async def test_export_format_follows_the_suffix(tmp_path, home):
         assert names == {page_file.name, csv_file.name, "mine.json"}
 
 
+async def test_export_dialog_reports_an_unknown_home_directory(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        await wait_for_run(pilot)
+        await open_export(pilot)
+        app.focused.value = "~no-such-user/run.csv"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app._notifications)
+        messages = [notification.message for notification in app._notifications]
+        assert messages == ["~no-such-user/run.csv: unknown home directory"]
+        assert isinstance(app.screen, ExportDialog)
+
+
 @pytest.mark.long
 async def test_replacing_an_existing_file_asks(tmp_path, home):
     path = tmp_path / "20010102-083000-made-up--20010103-083000-made-up.md"

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
+from spbench.errors import UsageError
+from spbench.suites.given_files import expand_user_path
+
 MOST_FILES = 200
 """The most files of a kind that are listed."""
 _FOLDERS = (".", "profiles", "clusters", "docs/examples")
@@ -53,8 +56,8 @@ def complete_path(folder: Path, text: str) -> str | None:
         text: The typed beginning of the path.
     """
     stem, slash, prefix = text.rpartition("/")
-    parent = folder / Path(f"{stem}{slash}").expanduser()
     try:
+        parent = expand_user_path(folder, f"{stem}{slash}")
         is_file_and_names = sorted(
             (path.is_file(), path.name)
             for path in parent.iterdir()
@@ -62,7 +65,7 @@ def complete_path(folder: Path, text: str) -> str | None:
             and (path.is_dir() or path.suffix in _ENDINGS)
             and (prefix or not path.name.startswith("."))
         )
-    except (OSError, RuntimeError, ValueError):
+    except (OSError, UsageError, ValueError):
         return None
     if not is_file_and_names or not prefix:
         return None

@@ -14,6 +14,7 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.stage_memory import StageMemory, compute_stage_memories
 from spbench.planner.simulation.step import Simulation, simulate
+from spbench.suites.given_files import expand_user_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,14 @@ def parse_plan_request(
 
     Raises:
         PlannerError: A text is missing, or a size is not a whole number above 0.
+        UsageError: The home directory of the profile is unknown.
     """
     if not profile.strip():
         raise PlannerError("choose a profile: a file of spbench profile, or torchgraph text")
     if not global_batch_size.strip():
         raise PlannerError("give a global batch size: the samples of a step over all devices")
     return PlanRequest(
-        folder / Path(profile.strip()).expanduser(),
+        expand_user_path(folder, profile.strip()),
         cluster,
         _parse_number("the global batch size", global_batch_size),
         _parse_optional_number("the profile's batch size", profile_batch_size),

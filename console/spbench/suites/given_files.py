@@ -1,4 +1,4 @@
-"""Files named by the user, which may be pipes: ``<(command)``, a FIFO."""
+"""Files that the user names: paths with ``~``, and pipes such as ``<(command)``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,28 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from spbench.errors import UsageError
+
 PIPE_TIMEOUT = 2.0
 """Seconds within which a program must open the other end of a pipe."""
 _POLL = 0.02
 _CHUNK = 1 << 16
+
+
+def expand_user_path(folder: Path, text: str) -> Path:
+    """Return the path of a text that may begin with ``~`` or ``~user``.
+
+    Args:
+        folder: The folder of relative paths.
+        text: The text.
+
+    Raises:
+        UsageError: The home directory is unknown.
+    """
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{text}: unknown home directory") from None
 
 
 def read_start(path: Path, size: int, *, pipe_seconds: float = PIPE_TIMEOUT) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import SpbenchError, UsageError
+from spbench.suites.given_files import expand_user_path
 from spbench.suites.launcher_names import AUTO, LAUNCHERS, load_plugin_launchers
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
@@ -53,7 +54,11 @@ async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
     line = await app.push_screen_wait(AskLine(question, current, empty=True))
     if line is None:
         return
-    path = context.options.folder / Path(line).expanduser()
+    try:
+        path = expand_user_path(context.options.folder, line)
+    except SpbenchError as error:
+        app.notify(str(error), severity="error", markup=False)
+        return
     is_file: bool = await asyncio.to_thread(_is_file, path)
     if line and is_file:
         context.launch_choice = replace(choice, hostfile=path, hosts=None)

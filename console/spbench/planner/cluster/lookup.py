@@ -17,6 +17,7 @@ from spbench.planner.cluster.measured import cluster_from_run
 from spbench.planner.errors import PlannerError
 from spbench.planner.ranges import MAX_DEVICES
 from spbench.record.runs.folder import find_run
+from spbench.suites.given_files import expand_user_path
 
 _MOST_DIGITS = 100
 
@@ -74,8 +75,9 @@ def named_cluster(text: str, folder: Path, option: str = "") -> Cluster:
 
     Raises:
         PlannerError: There is no such file or preset, or the file has errors.
+        UsageError: The home directory of the file is unknown.
     """
-    path = folder / Path(text).expanduser()
+    path = expand_user_path(folder, text)
     if path.exists():
         return load_cluster(path)
     if text in PRESETS:
@@ -100,7 +102,7 @@ def find_cluster(text: str, home: Path, folder: Path) -> Cluster:
         raise PlannerError("say where to plan for: machines such as 2x8, a preset, a file or a run")
     if text[0].isdecimal() and not set(text) - set("0123456789x, "):
         return machines_cluster(text)
-    if text in PRESETS or Path(text).suffix or (folder / Path(text).expanduser()).exists():
+    if text in PRESETS or Path(text).suffix or expand_user_path(folder, text).exists():
         return named_cluster(text, folder)
     try:
         run = find_run(home, text)

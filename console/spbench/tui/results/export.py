@@ -14,11 +14,12 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
-from spbench.errors import SpbenchError
+from spbench.errors import SpbenchError, UsageError
 from spbench.record.runs.files import write_file
 from spbench.report.comparison.model import RunComparison
 from spbench.report.export import EXPORT_FORMATS, export_comparison, export_text
 from spbench.report.recorded import RecordedRun
+from spbench.suites.given_files import expand_user_path
 from spbench.tui.dialogs import Modal
 from spbench.tui.page import Page
 
@@ -130,8 +131,14 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
 
     def _submit(self) -> None:
         text = self.query_one(Input).value.strip()
-        if text:
-            self.dismiss(ExportChoice(self._format, Path(text).expanduser()))
+        if not text:
+            return
+        try:
+            path = expand_user_path(Path(), text)
+        except UsageError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        self.dismiss(ExportChoice(self._format, path))
 
 
 def _split_suffix(path: str) -> tuple[str, str]:

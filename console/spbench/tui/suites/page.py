@@ -19,6 +19,7 @@ from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
 from spbench.report.times import format_day_and_time
 from spbench.suites.case import Case
+from spbench.suites.given_files import expand_user_path
 from spbench.suites.inject import list_faults
 from spbench.suites.shipped import (
     copy_shipped,
@@ -290,9 +291,9 @@ What starts a run at once has no letter: F5 and F6."""
         name = await self.app.push_screen_wait(AskLine("File of the new suite:", start))
         if name is None:
             return
-        path = folder / Path(name).expanduser()
-        path = path.with_suffix(path.suffix or ".yaml")
         try:
+            path = expand_user_path(folder, name)
+            path = path.with_suffix(path.suffix or ".yaml")
             self.show_document(await asyncio.to_thread(new_document, path))
         except SpbenchError as error:
             self.show_error(str(error))

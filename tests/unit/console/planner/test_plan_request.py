@@ -58,6 +58,8 @@ def test_clusters_are_found_by_size_file_and_preset(folder):
         ("gone.yaml", "there is no such file"),
         ("dapple-d", "did you mean"),
         ("last", "no run"),
+        ("~no-such-user/two", "unknown home directory"),
+        ("~no-such-user/two.yaml", "unknown home directory"),
     ):
         with pytest.raises(UsageError, match=message):
             find_cluster(text, folder, folder)
@@ -75,7 +77,7 @@ def test_nearby_files_are_recognized_by_content(folder):
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("si", "six.json"), ("pro", "profiles/"), ("profiles/g", "profiles/graph.txt"), ("x", None)],
+    [("si", "six.json"), ("pro", "profiles/"), ("profiles/g", "profiles/graph.txt"), ("x", None), ("~no-such-user/s", None)],
 )
 def test_paths_are_completed(folder, typed, completed):
     assert complete_path(folder, typed) == completed
@@ -94,6 +96,11 @@ def test_paths_are_completed(folder, typed, completed):
 def test_rejects_invalid_fields(folder, changes, message):
     with pytest.raises(PlannerError, match=message):
         parse_request(folder, **changes)
+
+
+def test_rejects_profile_in_an_unknown_home_directory(folder):
+    with pytest.raises(UsageError, match="unknown home directory"):
+        parse_request(folder, profile="~no-such-user/six.json")
 
 
 @pytest.mark.slow
