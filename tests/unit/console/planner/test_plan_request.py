@@ -77,7 +77,13 @@ def test_nearby_files_are_recognized_by_content(folder):
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("si", "six.json"), ("pro", "profiles/"), ("profiles/g", "profiles/graph.txt"), ("x", None), ("~no-such-user/s", None)],
+    [
+        ("si", "six.json"),
+        ("pro", "profiles/"),
+        ("profiles/g", "profiles/graph.txt"),
+        ("x", None),
+        ("~no-such-user/s", None),
+    ],
 )
 def test_paths_are_completed(folder, typed, completed):
     assert complete_path(folder, typed) == completed
