@@ -172,7 +172,7 @@ def test_pads_a_relu_with_one_windowed_reader():
     padded = [path.split(".")[-1] for path, module in modules if isinstance(module, PaddedReLU)]
     # The second ReLU of a block is read by pools and skips, or by operators that repeat pixels.
     blocks = ("down1", "down2", "middle", "up2", "up1")
-    assert padded == [f"{block}_relu_with_room" for block in blocks]
+    assert padded == [f"{block}_relu_with_halo_buffer" for block in blocks]
 
 
 def test_a_smaller_image_is_the_same_if_tiles_have_halos():
