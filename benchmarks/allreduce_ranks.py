@@ -16,7 +16,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
+from spbench_workers.timing import compute_calls_per_sample, repeat_calls, time_batch
 
 _TRIAL_CALLS = 200  # timed to choose the number of calls of a sample
 
@@ -53,7 +53,7 @@ def _count_calls(comm: MPI.Intracomm, call: Callable[[], object]) -> int:
     seconds = array("d", bytes(8))
     comm.Barrier()
     time_batch(repeat_calls(call, _TRIAL_CALLS), seconds, 0, 1, 1.0 / _TRIAL_CALLS)
-    return calls_per_sample(seconds[0])
+    return compute_calls_per_sample(seconds[0])
 
 
 if __name__ == "__main__":

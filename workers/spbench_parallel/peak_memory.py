@@ -10,7 +10,12 @@ from pathlib import Path
 import torch
 
 from spbench_core import host_facts
-from spbench_parallel.device.memory import free_bytes, release_memory, resident_bytes, trim_heap
+from spbench_parallel.device.memory import (
+    read_free_bytes,
+    read_resident_bytes,
+    release_memory,
+    trim_heap,
+)
 
 # The share of a host's free memory that one process may use.
 _FREE_SHARE = 0.5
@@ -45,7 +50,7 @@ class PeakMemory:
             (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
         except OSError:
             self.since_start = True
-        self._initial_megabytes = resident_bytes() / 1e6
+        self._initial_megabytes = read_resident_bytes() / 1e6
 
     @property
     def growth(self) -> float:
@@ -67,9 +72,11 @@ def available_bytes(device: torch.device) -> float:
     On a host it is half of the free memory.
     """
     if device.type != "cpu":
-        return float(free_bytes(device))
+        return float(read_free_bytes(device))
     free = host_facts.collect_facts()["free_gib"]
-    available = _FREE_SHARE * free * 2**30 if isinstance(free, float) else float(free_bytes(device))
+    available = (
+        _FREE_SHARE * free * 2**30 if isinstance(free, float) else float(read_free_bytes(device))
+    )
     return min(available, _bytes_within_limits())
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench_workers.binding.local_rank import RankLocation, assign_local_ranks, read_local_rank
-from spbench_workers.binding.numa import core_nodes
+from spbench_workers.binding.numa import find_core_nodes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -163,7 +163,7 @@ def find_fabric() -> str:
     return ",".join(names) or "tcp"
 
 
-def numa_node(cpus: tuple[int, ...]) -> int | None:
+def find_numa_node(cpus: tuple[int, ...]) -> int | None:
     """Return the NUMA node that contains all these CPUs; None if they span several."""
-    nodes = core_nodes(cpus)
+    nodes = find_core_nodes(cpus)
     return nodes.pop() if len(nodes) == 1 else None

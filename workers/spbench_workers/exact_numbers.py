@@ -26,7 +26,7 @@ WIDE = range(2049, 2112, 2)
 """Numbers with twelve bits: TF32, which has eleven, changes each by one."""
 
 
-def largest_sum(dtype: torch.dtype) -> int:
+def compute_largest_sum(dtype: torch.dtype) -> int:
     """Return the largest number up to which a format has every whole number.
 
     It is 1/u, with the unit roundoff u.
@@ -34,7 +34,7 @@ def largest_sum(dtype: torch.dtype) -> int:
     return min(LARGEST_SUM, int(2.0 / torch.finfo(dtype).eps))
 
 
-def largest_convolved_sum(
+def compute_largest_convolved_sum(
     dtype: torch.dtype, kernel: tuple[int, int], *, gpu: bool, tf32: bool = False
 ) -> int:
     """Return the largest sum of a convolution that is certain after rounding.
@@ -42,20 +42,20 @@ def largest_convolved_sum(
     Sums on the host are exact, since it uses no fast algorithm.
     """
     if not gpu and not tf32:
-        return largest_sum(dtype)
+        return compute_largest_sum(dtype)
     is_rounded = tf32 or dtype == torch.float16 or kernel == (5, 5)
-    return min(largest_sum(dtype), LARGEST_ROUNDED if is_rounded else LARGEST_CONVOLVED)
+    return min(compute_largest_sum(dtype), LARGEST_ROUNDED if is_rounded else LARGEST_CONVOLVED)
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class NumberDistribution:
     """A distribution of whole numbers up to ``largest``; a ``share`` is not zero."""
 
     largest: int
     share: float
 
 
-def choose_spread(terms: int, limit: int, *, wide: bool = False) -> Spread:
+def choose_distribution(terms: int, limit: int, *, wide: bool = False) -> NumberDistribution:
     """Return a distribution of numbers that are multiplied and added exactly.
 
     Sums of ``terms`` products of two such numbers are exact in any order: the sum of the products'
@@ -64,14 +64,16 @@ def choose_spread(terms: int, limit: int, *, wide: bool = False) -> Spread:
 
     Args:
         terms: The number of products in a sum.
-        limit: The largest sum, `largest_sum` or less.
+        limit: The largest sum, `compute_largest_sum` or less.
         wide: Whether one factor of each sum may be one of `WIDE`.
     """
     max_wide = WIDE[-1] if wide else 0
     if terms > limit - max_wide:
-        return Spread(1, sqrt((limit - max_wide) / (4.0 * terms)))
+        return NumberDistribution(1, sqrt((limit - max_wide) / (4.0 * terms)))
     # The largest n with terms * n^2 + max_wide * n <= limit, so that no sum exceeds the limit.
-    return Spread((isqrt(max_wide * max_wide + 4 * terms * limit) - max_wide) // (2 * terms), 1.0)
+    return NumberDistribution(
+        (isqrt(max_wide * max_wide + 4 * terms * limit) - max_wide) // (2 * terms), 1.0
+    )
 
 
 def shows_tf32(limit: int) -> bool:
@@ -79,13 +81,15 @@ def shows_tf32(limit: int) -> bool:
     return limit >= 2 * WIDE[-1]
 
 
-def whole_numbers(shape: tuple[int, ...], spread: Spread, seed: int) -> torch.Tensor:
+def draw_whole_numbers(
+    shape: tuple[int, ...], distribution: NumberDistribution, seed: int
+) -> torch.Tensor:
     """Return random whole numbers on the CPU, in float64."""
     generator = torch.Generator().manual_seed(seed)
-    largest = spread.largest
+    largest = distribution.largest
     numbers = torch.randint(-largest, largest + 1, shape, generator=generator, dtype=torch.float64)
-    if spread.share < 1.0:
-        numbers *= torch.rand(shape, generator=generator) < spread.share
+    if distribution.share < 1.0:
+        numbers *= torch.rand(shape, generator=generator) < distribution.share
     return numbers
 
 

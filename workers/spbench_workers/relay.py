@@ -25,7 +25,7 @@ from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_fra
 from spbench_core.events.fields import EventError
 from spbench_workers.channel.base import encode_event
 from spbench_workers.channel.connect import RELAY_BACKLOG, connect_to_console, peer_user
-from spbench_workers.channel.opening import hello_fields
+from spbench_workers.channel.opening import make_hello_fields
 
 NICENESS = 10
 """The niceness of the relay, so that timed ranks have priority."""
@@ -229,7 +229,7 @@ def main() -> None:
     detach_from_ranks()
     listening = socket.socket(fileno=int(sys.argv[1]))
     addresses = os.environ[rank_events.ENV_COLLECTOR].split(",")
-    _, fields = hello_fields(os.environ)
+    _, fields = make_hello_fields(os.environ)
     admission = connect_to_console(
         addresses, encode_event("hello", None, 0, fields | {"relay": True})
     )

@@ -21,7 +21,7 @@ from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import describe_error, list_warnings
 from spbench_parallel.device.failures import translate_gpu_error
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.binding.numa import core_nodes, count_physical_cores
+from spbench_workers.binding.numa import count_physical_cores, find_core_nodes
 from spbench_workers.channel.base import Channel, ConsoleUnreachableError
 from spbench_workers.channel.file import FileChannel
 from spbench_workers.channel.opening import open_channel
@@ -31,7 +31,7 @@ from spbench_workers.comm import (
     finalize_mpi,
     find_allocator,
     find_fabric,
-    numa_node,
+    find_numa_node,
     open_world,
 )
 from spbench_workers.context import Context
@@ -138,9 +138,9 @@ def report_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) 
         local_rank=world.local_rank,
         device=host_facts.describe_device(),
         cpus=tuple(world.cpus),
-        nodes=tuple(sorted(core_nodes(world.cpus))),
+        nodes=tuple(sorted(find_core_nodes(world.cpus))),
         cores=count_physical_cores(world.cpus),
-        numa=numa_node(world.cpus),
+        numa=find_numa_node(world.cpus),
         host_cpus=os.cpu_count(),
         processor=host_facts.read_processor(),
         threads=world.threads,

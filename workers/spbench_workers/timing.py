@@ -145,7 +145,7 @@ def time_batch(
         gc.enable()
 
 
-def calls_per_sample(seconds: float) -> int:
+def compute_calls_per_sample(seconds: float) -> int:
     """Return the number of calls of ``seconds`` each that make a sample."""
     return max(1, min(MAX_CALLS, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
 
@@ -160,7 +160,7 @@ def _run_repeatedly(body: Callable[[], object], calls: range) -> None:
         body()
 
 
-def hidden_share(total: float, exposed: float, compute: float) -> float:
+def compute_hidden_share(total: float, exposed: float, compute: float) -> float:
     """Return the hidden share of a communication.
 
     It is relative to the shorter of communication and computation.

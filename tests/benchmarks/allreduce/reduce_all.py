@@ -16,11 +16,11 @@ from mpi4py import MPI
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.entry import OPS
 from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
-from spbench_workers.benchmarks.allreduce.sweep import CorruptingCollective, RotatingReduction
+from spbench_workers.benchmarks.allreduce.sweep import CorruptingCollective, RotatingAllreduce
 from spbench_workers.collectives import plan
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.native import registered_operation
-from spbench_workers.collectives.reduction import StagedReduction, open_collective, open_reduction
+from spbench_workers.collectives.opening import StagedCollective, open_allreduce, open_collective
 from standins.late_device import install
 from support.rank_cases import run_each_case
 
@@ -47,13 +47,13 @@ def report_problem(*parts):
     problems.append(" ".join(map(str, (f"rank {rank}:", *parts))))
 
 
-def run_reduction(reduction, mode):
+def run_collective(collective, mode):
     if mode == "nonblocking":
-        reduction.start()
-        reduction.poll()
-        reduction.wait()
+        collective.start()
+        collective.poll()
+        collective.wait()
     else:
-        reduction.run()
+        collective.run()
 
 
 def make_vectors(own_input, result_count, dtype, offset=None):
@@ -77,19 +77,19 @@ def check_allreduce(
         torch.stack([make_input(source_rank, count) for source_rank in range(ranks)])
     ).to(format_)
     source, result = make_vectors(own_input, count, format_, 0 if in_place else None)
-    reduction = open_reduction(comm, algorithm, source, result, op, mode=mode, **options)
+    collective = open_allreduce(comm, algorithm, source, result, op, mode=mode, **options)
     for _ in range(2):
         result.fill_(99)
         source.copy_(own_input)
-        run_reduction(reduction, mode)
+        run_collective(collective, mode)
         if not torch.equal(result, expected):
             report_problem(
                 algorithm, dtype, op, mode, count, in_place, options, result[:8], expected[:8]
             )
         if not in_place and not torch.equal(source, own_input.to(format_)):
             report_problem(algorithm, dtype, op, mode, count, options, "changed its source")
-    reduction.free()
-    return reduction.traffic
+    collective.free()
+    return collective.traffic
 
 
 def check_all_variants(algorithm, modes=MODES):
@@ -127,9 +127,9 @@ def check_orders():
 def check_rotation(algorithm, order):
     source, result = make_vectors(make_input(rank, 11), 11, torch.float32)
     expected = sum(make_input(source_rank, 11) for source_rank in range(ranks)).float()
-    rotation = RotatingReduction(
+    rotation = RotatingAllreduce(
         order,
-        lambda rotated_order: open_reduction(comm, algorithm, source, result, order=rotated_order),
+        lambda rotated_order: open_allreduce(comm, algorithm, source, result, order=rotated_order),
     )
     for turn in range(ranks + 1):
         result.fill_(99)
@@ -178,17 +178,17 @@ def check_collective(name, mode, in_place, dtype, part):
     if in_place:
         offset = rank * part if name == "allgather" else 0
     source, result = make_vectors(inputs[rank], result_count, format_, offset)
-    reduction = open_collective(comm, name, source, result, mode=mode)
-    run_reduction(reduction, mode)
+    collective = open_collective(comm, name, source, result, mode=mode)
+    run_collective(collective, mode)
     if not torch.equal(result[: len(expected)], expected):
         report_problem(name, mode, in_place, dtype, part, result, expected)
-    reduction.free()
+    collective.free()
 
 
 def check_gloo():
     # Keep one group open for all: each later one uses it.
     source, result = make_vectors(make_input(rank, 3), 3, torch.float32)
-    group_holder = open_reduction(comm, "gloo", source, result)
+    group_holder = open_allreduce(comm, "gloo", source, result)
     for mode, in_place, count in product(("blocking", "nonblocking"), (False, True), (0, 1, 13)):
         check_allreduce("gloo", mode=mode, in_place=in_place, count=count)
     for dtype, op in product(("fp64", "bf16", "int32"), OPS):
@@ -204,7 +204,7 @@ def check_rejections():
         ("muji_8 is drawn for 8 ranks", "muji_8", "blocking"),
     ):
         try:
-            open_reduction(comm, algorithm, vector, vector, mode=mode)
+            open_allreduce(comm, algorithm, vector, vector, mode=mode)
         except CannotRunError as error:
             if message not in str(error):
                 report_problem(algorithm, error)
@@ -224,27 +224,27 @@ def check_staging(mode, in_place):
     host_vectors = make_vectors(make_input(rank, 9), 9, torch.float32, 0 if in_place else None)
     source = host_vectors[0].to("late")
     result = source if in_place else host_vectors[1].to("late")
-    reduction = StagedReduction(source, result, partial(open_reduction, comm, "ring", mode=mode))
+    collective = StagedCollective(source, result, partial(open_allreduce, comm, "ring", mode=mode))
     expected = sum(make_input(source_rank, 9) for source_rank in range(ranks)).float()
     for turn in range(3):
         # This work is queued and not awaited.
         result.fill_(99)
         source.copy_((make_input(rank, 9) * (turn + 1)).float().to("late"))
-        run_reduction(reduction, mode)
+        run_collective(collective, mode)
         if not torch.equal(result.elem, expected * (turn + 1)):
             report_problem("by way of the host", mode, in_place, turn, result.elem)
-    reduction.free()
+    collective.free()
 
 
 def check_wrong_element():
     """Check that a wrong element is detected."""
     source, result = make_vectors(make_input(rank, 9), 9, torch.float32)
-    reduction = CorruptingCollective(open_reduction(comm, "ring", source, result), result)
+    collective = CorruptingCollective(open_allreduce(comm, "ring", source, result), result)
     expected = sum(make_input(source_rank, 9) for source_rank in range(ranks)).float()
-    reduction.run()
+    collective.run()
     if int((result != expected).sum()) != 1:
         report_problem("a wrong element is not one wrong element:", result, expected)
-    reduction.free()
+    collective.free()
 
 
 def collect_problems(_, communicator):

@@ -64,12 +64,12 @@ class Collective:
         if self.job.params["collective"] != "allreduce":
             name = "exact" if self.runs % 4 < 2 else "bound"
         self.runs += 1
-        numbers = self.checks._numbers[name]
+        distribution = self.checks._distributions[name]
         [piece] = list_result_parts(
             self.job.params["collective"], 2, 1, self.buffers.result.numel()
         )
         values = compute_expected(
-            numbers, (0, 1), lambda rank: self.checks.draw_input(name, "now 0", rank), 1
+            distribution, (0, 1), lambda rank: self.checks.draw_input(name, "now 0", rank), 1
         )
         fill(self.buffers.result, values.values, piece.input_offset)
         self.spoil(self.buffers, self.runs)

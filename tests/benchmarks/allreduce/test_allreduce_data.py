@@ -14,7 +14,7 @@ from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.verification.data import (
     ExpectedPeriod,
-    Numbers,
+    InputDistribution,
     compare,
     fill,
 )
@@ -29,8 +29,8 @@ OPS = ("sum", "prod", "max", "min")
 SEED = 7
 
 
-def draw_inputs(numbers, count):
-    return [numbers.draw_input(SEED + rank, rank, count) for rank in range(numbers.ranks)]
+def draw_inputs(distribution, count):
+    return [distribution.draw_input(SEED + rank, rank, count) for rank in range(distribution.ranks)]
 
 
 def fold(op, vectors, dtype):
@@ -41,22 +41,22 @@ def fold(op, vectors, dtype):
     return total
 
 
-def make_expected(numbers, count, depth=None):
-    inputs = draw_inputs(numbers, count)
-    depth = numbers.ranks - 1 if depth is None else depth
-    return compute_expected(numbers, range(numbers.ranks), inputs.__getitem__, depth)
+def make_expected(distribution, count, depth=None):
+    inputs = draw_inputs(distribution, count)
+    depth = distribution.ranks - 1 if depth is None else depth
+    return compute_expected(distribution, range(distribution.ranks), inputs.__getitem__, depth)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("ranks", [1, 2, 5, 16, 300])
 def test_integers_reduce_without_rounding(dtype, op, ranks):
-    numbers = Numbers("whole", op, FORMATS[dtype], ranks)
-    vectors = draw_inputs(numbers, 200)
-    expected = make_expected(numbers, 200)
+    distribution = InputDistribution("whole", op, FORMATS[dtype], ranks)
+    vectors = draw_inputs(distribution, 200)
+    expected = make_expected(distribution, 200)
     assert not expected.tolerance.any()
     for order in (vectors, vectors[::-1]):
-        result = fold(op, order, numbers.dtype)
+        result = fold(op, order, distribution.dtype)
         worst = compare(result, expected)
         assert (worst.wrong, worst.error, worst.tolerance, worst.detail) == (0, 0.0, 0.0, "")
     assert len(set(expected.values.tolist())) > 1
@@ -66,23 +66,23 @@ def test_integers_reduce_without_rounding(dtype, op, ranks):
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("ranks", [1, 2, 5, 16])
 def test_errors_of_random_numbers_are_within_the_bound(dtype, op, ranks):
-    numbers = Numbers("random", op, FORMATS[dtype], ranks)
-    expected = make_expected(numbers, 500)
-    result = fold(op, draw_inputs(numbers, 500), numbers.dtype)
+    distribution = InputDistribution("random", op, FORMATS[dtype], ranks)
+    expected = make_expected(distribution, 500)
+    result = fold(op, draw_inputs(distribution, 500), distribution.dtype)
     worst = compare(result, expected)
     assert worst.wrong == 0
     assert worst.error <= worst.tolerance
     # More than a rounding error is detected.
-    scale = 1 + 64 * ranks * torch.finfo(numbers.dtype).eps
+    scale = 1 + 64 * ranks * torch.finfo(distribution.dtype).eps
     assert compare(result * scale, expected).wrong > 250
 
 
 @settings(max_examples=30)
 @given(st.integers(2, 9), st.integers(1, 40), st.integers(0, 2**40))
 def test_sums_are_more_precise_than_float64(ranks, count, seed):
-    numbers = Numbers("random", "sum", torch.float64, ranks)
-    vectors = [numbers.draw_input(seed + rank, rank, count) for rank in range(ranks)]
-    expected = compute_expected(numbers, range(ranks), vectors.__getitem__, ranks - 1)
+    distribution = InputDistribution("random", "sum", torch.float64, ranks)
+    vectors = [distribution.draw_input(seed + rank, rank, count) for rank in range(ranks)]
+    expected = compute_expected(distribution, range(ranks), vectors.__getitem__, ranks - 1)
     for index in range(count):
         exact = sum(Fraction(float(vector[index])) for vector in vectors)
         computed = Fraction(float(expected.values[index])) + Fraction(
@@ -92,10 +92,10 @@ def test_sums_are_more_precise_than_float64(ranks, count, seed):
 
 
 def test_the_seed_determines_the_input_of_a_rank():
-    numbers = Numbers("random", "sum", torch.float32, 2)
-    values = numbers.draw_input(3, 0, 50)
-    repeated = numbers.draw_input(3, 0, 50)
-    different = numbers.draw_input(4, 0, 50)
+    distribution = InputDistribution("random", "sum", torch.float32, 2)
+    values = distribution.draw_input(3, 0, 50)
+    repeated = distribution.draw_input(3, 0, 50)
+    different = distribution.draw_input(4, 0, 50)
     assert np.array_equal(values, repeated)
     assert not np.array_equal(values, different)
     assert len(set(values.tolist())) == 50
@@ -105,8 +105,8 @@ def test_the_seed_determines_the_input_of_a_rank():
 
 
 def test_a_long_vector_repeats_its_period():
-    numbers = Numbers("whole", "sum", torch.int32, 3)
-    values = numbers.draw_input(1, 0, 100, period_elements=7)
+    distribution = InputDistribution("whole", "sum", torch.int32, 3)
+    values = distribution.draw_input(1, 0, 100, period_elements=7)
     assert len(values) == 7
     vector = torch.zeros(20, dtype=torch.int32)
     fill(vector, values, first=5)

@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.allreduce.model import job_link
 from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link
 from spbench_workers.benchmarks.allreduce.model.link_times import JobLink, StagingCopies
 from spbench_workers.benchmarks.allreduce.model.prediction import predict
-from spbench_workers.collectives.distributed import DistributedReduction
+from spbench_workers.collectives.distributed import DistributedAllreduce
 from standins.late_device import elem_of, install
 from standins.late_nccl import LateGroup
 from support.allreduce_rows import RecordingSweepContext, make_sweep_row
@@ -59,7 +59,7 @@ def nccl(monkeypatch):
 def test_nccl_waits_only_for_its_stream(nccl):
     source = torch.full((4,), 2.0, device=DEVICE)
     result = torch.zeros(4, device=DEVICE)
-    DistributedReduction(SingleRank(), "nccl", source, result, "sum").run()
+    DistributedAllreduce(SingleRank(), "nccl", source, result, "sum").run()
     assert elem_of(result).tolist() == [3.0] * 4
     assert LATE.device_wide == 0
 
@@ -149,7 +149,7 @@ def test_interleaved_turns_have_the_length_of_the_slower(clock, monkeypatch, alg
     """For 1 GiB, MPI takes seconds over the host, and NCCL takes milliseconds."""
     lengths = []
     monkeypatch.setattr(sweep_benchmark, "perf_counter", LATE.clock)
-    monkeypatch.setattr(sweep_benchmark, "open_reduction", lambda *_: Later(2.0))
+    monkeypatch.setattr(sweep_benchmark, "open_allreduce", lambda *_: Later(2.0))
     monkeypatch.setattr(
         sweep_benchmark, "compare_interleaved", lambda *arguments: lengths.append(arguments[3])
     )
@@ -332,4 +332,4 @@ def test_rejects_nccl_if_ranks_share_a_gpu(monkeypatch, messages):
     monkeypatch.setattr(torch_group, "explain_missing_nccl", lambda *_: "needs more")
     vector = torch.zeros(2, device=DEVICE)
     with messages.raises(CannotRunError):
-        DistributedReduction(SingleRank(), "nccl", vector, vector, "sum")
+        DistributedAllreduce(SingleRank(), "nccl", vector, vector, "sum")

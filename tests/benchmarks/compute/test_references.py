@@ -16,12 +16,12 @@ from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_valu
 from spbench_workers.benchmarks.halo.fused import estimate_tolerances
 from spbench_workers.exact_numbers import (
     WIDE,
-    choose_spread,
+    choose_distribution,
+    compute_largest_convolved_sum,
+    compute_largest_sum,
+    draw_whole_numbers,
     insert_wide,
-    largest_convolved_sum,
-    largest_sum,
     shows_tf32,
-    whole_numbers,
 )
 from standins.late_device import install
 from standins.winograd import winograd
@@ -121,9 +121,9 @@ def test_integer_images_have_the_requested_range_and_share():
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("terms", [1, 9, 300, 5000, 65536])
 def test_sums_of_integers_are_exact(dtype, terms):
-    limit = largest_sum(dtype)
-    spread = choose_spread(terms, limit, wide=shows_tf32(limit))
-    left, right = (whole_numbers((4, terms), spread, seed) for seed in (1, 2))
+    limit = compute_largest_sum(dtype)
+    distribution = choose_distribution(terms, limit, wide=shows_tf32(limit))
+    left, right = (draw_whole_numbers((4, terms), distribution, seed) for seed in (1, 2))
     if shows_tf32(limit):
         insert_wide(left, 1, 3)
     sums = (left.abs() * right.abs()).sum(1)
@@ -247,16 +247,16 @@ def test_factors_of_a_tf32_convolution_are_exact(kernel):
 def test_sums_of_a_convolution_stay_below_the_limit(dtype, kernel, channels, device):
     _, images, kernels = make_convolution(kernel, channels, dtype, device=device)
     sums = torch.nn.functional.conv2d(images.abs(), kernels.abs(), padding="same")
-    limit = largest_convolved_sum(dtype, (kernel, kernel), gpu=device == "meta")
+    limit = compute_largest_convolved_sum(dtype, (kernel, kernel), gpu=device == "meta")
     assert 0 < float(sums.max()) <= limit
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5)])
 def test_only_a_gpu_lowers_the_limit_of_sums(dtype, kernel):
-    assert largest_convolved_sum(dtype, kernel, gpu=False) == largest_sum(dtype)
+    assert compute_largest_convolved_sum(dtype, kernel, gpu=False) == compute_largest_sum(dtype)
     if dtype != torch.bfloat16:
-        assert largest_convolved_sum(dtype, kernel, gpu=True) < largest_sum(dtype)
+        assert compute_largest_convolved_sum(dtype, kernel, gpu=True) < compute_largest_sum(dtype)
 
 
 @pytest.mark.slow
@@ -270,9 +270,9 @@ def test_winograd_errors_allow_exact_rounding(dtype, channels):
 
 
 def test_larger_sums_in_fp16_prevent_exact_rounding():
-    spread = choose_spread(27, largest_sum(torch.float16))
+    distribution = choose_distribution(27, compute_largest_sum(torch.float16))
     images, kernels = (
-        whole_numbers(shape, spread, seed)
+        draw_whole_numbers(shape, distribution, seed)
         for seed, shape in enumerate([(1, 3, 98, 98), (3, 3, 3, 3)])
     )
     exact = torch.nn.functional.conv2d(images, kernels)

@@ -6,7 +6,7 @@ import torch
 from spbench_parallel.device.formats import autotune_convolutions
 from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_workers.benchmarks.halo import compute
-from spbench_workers.exact_numbers import largest_convolved_sum
+from spbench_workers.exact_numbers import compute_largest_convolved_sum
 from standins.tf32 import Tf32Products
 from support.recording_context import find_events, make_context
 
@@ -61,7 +61,9 @@ def test_all_sums_are_exact(params, dtype, gpu, monkeypatch):
     monkeypatch.setattr(compute, "is_gpu", lambda _: gpu)
     with torch.no_grad():
         convolution, case = compute._open_case(make_compute_context(dtype=dtype, **params))
-    limit = largest_convolved_sum(case.template.dtype, convolution.module.kernel_size, gpu=gpu)
+    limit = compute_largest_convolved_sum(
+        case.template.dtype, convolution.module.kernel_size, gpu=gpu
+    )
     plain = case.plain
     plain.weight.data.abs_()
     plain.bias.data.zero_()

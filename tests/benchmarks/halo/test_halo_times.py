@@ -157,8 +157,8 @@ def pings(monkeypatch):
         requests.append(("host", torch.device("cpu"), count))
         return 0.001
 
-    monkeypatch.setattr(report, "one_way_device_seconds", ping_device)
-    monkeypatch.setattr(report, "one_way_seconds", ping_host)
+    monkeypatch.setattr(report, "measure_one_way_on_devices", ping_device)
+    monkeypatch.setattr(report, "measure_one_way", ping_host)
     return requests
 
 
@@ -225,7 +225,7 @@ def sequential(monkeypatch):
         return 0.005
 
     monkeypatch.setattr(conv_times, "_time_sequential", time_sequential)
-    monkeypatch.setattr(conv_times, "free_bytes", lambda device: 1 << 30)
+    monkeypatch.setattr(conv_times, "read_free_bytes", lambda device: 1 << 30)
     return errors
 
 
@@ -236,7 +236,9 @@ def test_reports_speedup_over_one_process(context, sequential):
 
 
 def test_skips_one_process_without_enough_gpu_memory(context, sequential, monkeypatch, messages):
-    monkeypatch.setattr(conv_times, "free_bytes", lambda device: (1 << 20) * (device == DEVICE))
+    monkeypatch.setattr(
+        conv_times, "read_free_bytes", lambda device: (1 << 20) * (device == DEVICE)
+    )
     conv_times.report_speedup(context, make_convolution(), CASE, 2.0)
     assert not find_events(context, "metric")
     (log,) = find_events(context, "log")

@@ -181,12 +181,12 @@ class SingleRank:
         pass
 
 
-def patch_reduction(monkeypatch, events):
-    def open_reduction(comm, algorithm, source, result):
+def patch_allreduce(monkeypatch, events):
+    def open_allreduce(comm, algorithm, source, result):
         events.extend([algorithm, source.device.type, result.device.type])
         return SimpleNamespace(run=lambda: events.append("run"), free=lambda: events.append("free"))
 
-    monkeypatch.setattr(report, "open_reduction", open_reduction)
+    monkeypatch.setattr(report, "open_allreduce", open_allreduce)
 
 
 def test_a_staged_store_has_the_limit_of_copies_both_ways(messages):
@@ -205,7 +205,7 @@ def test_a_staged_store_has_the_limit_of_copies_both_ways(messages):
 def test_nccl_has_the_limit_of_a_copy_within_the_gpu(monkeypatch, messages):
     memory = make_memory()
     events = []
-    patch_reduction(monkeypatch, events)
+    patch_allreduce(monkeypatch, events)
     memory.device_gradients.fill_(5.0)
     limits = report._make_limit_calls(memory, SingleRank(), nccl=True)
     limits.copy()

@@ -7,11 +7,11 @@ import pytest
 
 from spbench_workers.benchmarks.kvstore.figures import (
     bandwidth_gb_s,
-    distance,
-    error,
+    compute_distance,
+    compute_error,
+    compute_magnitude,
     format_batch_line,
     format_size_line,
-    magnitude,
     mean_relative_error,
 )
 from support import measure_py as measure_lines
@@ -75,29 +75,33 @@ def test_parses_formatted_lines():
 def test_the_error_sums_devices_over_one_reference():
     references = [np.array([4.0, -4.0]), np.array([2.0])]
     results = [np.array([4.0, -3.0]), np.array([1.5])]
-    assert magnitude(references) == 10.0
-    assert distance(results, references) == 1.5
-    assert distance(references, references) == 0.0
+    assert compute_magnitude(references) == 10.0
+    assert compute_distance(results, references) == 1.5
+    assert compute_distance(references, references) == 0.0
     distances = [1.5, 0.0, 1.5, 1.0]
-    assert error(distances, 10.0) == pytest.approx(0.4)
+    assert compute_error(distances, 10.0) == pytest.approx(0.4)
     assert mean_relative_error(distances, 10.0) == pytest.approx(0.1)
 
 
 def test_rejects_another_number_of_keys_than_references():
     with pytest.raises(ValueError, match="longer"):
-        distance([np.ones(2)], [np.ones(2), np.ones(2)])
+        compute_distance([np.ones(2)], [np.ones(2), np.ones(2)])
 
 
 def test_a_value_compared_with_zero_has_an_infinite_error():
-    assert error([0.0, 0.0], 0.0) == 0.0
-    assert error([0.0, 1e-30], 0.0) == math.inf
+    assert compute_error([0.0, 0.0], 0.0) == 0.0
+    assert compute_error([0.0, 1e-30], 0.0) == math.inf
 
 
 def test_the_error_of_nan_is_nan():
-    assert math.isnan(error([distance([np.array([np.nan])], [np.array([1.0])])], 1.0))
+    assert math.isnan(
+        compute_error([compute_distance([np.array([np.nan])], [np.array([1.0])])], 1.0)
+    )
 
 
 def test_sums_of_many_float32_keep_their_small_parts():
     many = np.full(1 << 20, 0.1, np.float32)
-    assert magnitude([many]) == pytest.approx(float(many[0]) * (1 << 20), rel=1e-12)
-    assert distance([many], [np.zeros_like(many)]) == pytest.approx(magnitude([many]), rel=1e-12)
+    assert compute_magnitude([many]) == pytest.approx(float(many[0]) * (1 << 20), rel=1e-12)
+    assert compute_distance([many], [np.zeros_like(many)]) == pytest.approx(
+        compute_magnitude([many]), rel=1e-12
+    )

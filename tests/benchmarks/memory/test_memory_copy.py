@@ -172,7 +172,7 @@ def requested_cores(monkeypatch):
 
 def test_reads_cores_and_nodes_of_the_system(two_sockets):
     core = two_sockets
-    assert numa.cores_by_node() == {0: {core}, 1: {core + 1}, 3: {5000}}
+    assert numa.list_cores_by_node() == {0: {core}, 1: {core + 1}, 3: {5000}}
     assert numa.farthest_node(1, {0, 1, 3}) == 3
     assert numa.farthest_node(1, {0, 1}) == 0
     assert numa.farthest_node(1, {1}) is None

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from spbench_workers.pingpong.device_pair import (
     check_cuda_ipc,
-    one_way_device_seconds,
+    measure_one_way_on_devices,
     open_pair,
     open_path,
 )
@@ -51,7 +51,7 @@ def check_round_trips(device, path, count):
     pair = open_pair(Peer(comm, peer, rank < peer), outgoing, incoming, path)
     for turn in range(3):
         outgoing.copy_(make_message(rank + turn, count).to(device))
-        pair.trips(1)
+        pair.make_round_trips(1)
         if not torch.equal(read_without_wait(incoming), make_message(peer + turn, count)):
             problems.append(
                 f"{device} {path} {count}: trip {turn} brought {read_without_wait(incoming)[:8]}"
@@ -73,7 +73,7 @@ def check_single_message(device, path):
 
 
 def check_measured_time(device, path):
-    seconds = one_way_device_seconds(
+    seconds = measure_one_way_on_devices(
         Peer(comm, peer, rank < peer), 4096, 5, device=torch.device(device), path=path
     )
     if not 0.0 < seconds < 1.0:

@@ -18,7 +18,7 @@ from spbench_core.events.fields import EventError
 from spbench_workers.channel.base import LOST_STATUS, ConsoleUnreachableError, encode_event
 from spbench_workers.channel.connect import connect_to_console
 from spbench_workers.channel.file import FileChannel
-from spbench_workers.channel.opening import hello_fields, launcher_rank, open_channel
+from spbench_workers.channel.opening import make_hello_fields, open_channel, read_launcher_rank
 from spbench_workers.channel.tcp import TcpChannel
 
 PATIENCE = 5.0
@@ -450,7 +450,7 @@ def test_an_address_that_drops_packets_leaves_time_for_the_next(console, monkeyp
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", create_connection)
-    rank, fields = hello_fields(console.environ)
+    rank, fields = make_hello_fields(console.environ)
     hello = encode_event("hello", rank, 0, fields)
     with ThreadPoolExecutor() as pool:
         welcome = pool.submit(console.welcome)
@@ -608,4 +608,4 @@ def test_missing_batch_cases_are_an_error_with_the_variable(tmp_path, monkeypatc
     ],
 )
 def test_reads_rank_and_size_of_the_launcher(environ, expected):
-    assert launcher_rank(environ) == expected
+    assert read_launcher_rank(environ) == expected

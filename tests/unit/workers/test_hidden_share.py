@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench_workers.timing import hidden_share
+from spbench_workers.timing import compute_hidden_share
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from spbench_workers.timing import hidden_share
     ],
 )
 def test_the_share_refers_to_the_time_that_can_be_hidden(complete, exposed, compute, share):
-    assert hidden_share(complete, exposed, compute) == pytest.approx(share)
+    assert compute_hidden_share(complete, exposed, compute) == pytest.approx(share)

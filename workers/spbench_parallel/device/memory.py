@@ -16,7 +16,7 @@ from spbench_parallel.device.host_memory import get_host_memory
 MIN_RESIDENT_BYTES = 1 << 30
 
 
-def resident_bytes() -> int:
+def read_resident_bytes() -> int:
     """Return the resident memory of this process, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
@@ -29,7 +29,7 @@ def trim_heap() -> None:
         trim(0)
 
 
-def free_bytes(device: torch.device) -> int:
+def read_free_bytes(device: torch.device) -> int:
     """Return the free bytes of a device, including torch's cache."""
     if device.type == "cuda":
         # Memory in torch's cache is free for this process too.
@@ -52,7 +52,7 @@ def release_memory(
         min_resident_bytes: Without a GPU, a process with fewer bytes keeps its memory.
     """
     on_gpu = torch.cuda.is_initialized()
-    if not on_gpu and resident_bytes() < min_resident_bytes:
+    if not on_gpu and read_resident_bytes() < min_resident_bytes:
         return
     if error is not None:
         traceback.clear_frames(error.__traceback__)

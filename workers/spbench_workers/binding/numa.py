@@ -10,7 +10,7 @@ CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 
 
-def gpu_node(address: str) -> int | None:
+def find_gpu_node(address: str) -> int | None:
     """Return the NUMA node of a PCI address; None if the system does not report it."""
     try:
         node = int((PCI / address / "numa_node").read_text())
@@ -19,7 +19,7 @@ def gpu_node(address: str) -> int | None:
     return node if node >= 0 else None
 
 
-def core_nodes(cpus: Iterable[int]) -> set[int]:
+def find_core_nodes(cpus: Iterable[int]) -> set[int]:
     """Return the NUMA nodes of some cores."""
     return {int(path.name[4:]) for cpu in cpus for path in (CPUS / f"cpu{cpu}").glob("node[0-9]*")}
 
@@ -39,7 +39,7 @@ def _read_siblings(cpu: int) -> str:
         return str(cpu)
 
 
-def cores_by_node() -> dict[int, set[int]]:
+def list_cores_by_node() -> dict[int, set[int]]:
     """Return the cores of each NUMA node of this host that has cores."""
     cores: dict[int, set[int]] = {}
     for path in CPUS.glob("cpu[0-9]*/node[0-9]*"):
@@ -68,8 +68,8 @@ def describe_nearness(address: str | None, cpus: Iterable[int]) -> tuple[bool | 
 
     The first is None if unknown. A GPU is near if it is on a NUMA node that has cores of the rank.
     """
-    node = gpu_node(address) if address is not None else None
-    nodes = core_nodes(cpus)
+    node = find_gpu_node(address) if address is not None else None
+    nodes = find_core_nodes(cpus)
     if node is None or not nodes:
         return None, "its NUMA node is not known"
     cores = f"node {', '.join(map(str, sorted(nodes)))}"

@@ -45,7 +45,7 @@ def open_channel(
 def _connect(
     addresses: list[str], environ: os._Environ[str], connect_seconds: float
 ) -> TcpChannel | None:
-    rank, fields = hello_fields(environ)
+    rank, fields = make_hello_fields(environ)
     hello = encode_event("hello", rank, 0, fields)
     if environ.get(rank_events.ENV_FAN_IN) == "node":
         admission = connect_by_relay(fields["token"], hello, timeout_seconds=connect_seconds)
@@ -56,7 +56,7 @@ def _connect(
     return TcpChannel(admission.connection, admission.received, rank, first_seq=1)
 
 
-def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
+def read_launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
     """Return rank and size from the launcher's environment; None if they are not set."""
     variables = [(f"{name}_RANK", f"{name}_SIZE") for name in _RANK_NAMES]
     variables += [("SLURM_PROCID", "SLURM_NTASKS"), ("PMI_ID", "MPIRUN_NPROCS")]
@@ -68,15 +68,15 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
     return None, None
 
 
-def hello_fields(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
+def make_hello_fields(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
     """Return the rank, and the fields of ``hello`` from the launcher's environment."""
-    rank, size = launcher_rank(environ)
+    rank, size = read_launcher_rank(environ)
     token = environ.get(rank_events.ENV_TOKEN, "")
     process = {"host": socket.gethostname(), "pid": os.getpid()}
     return rank, {"token": token, "schema": rank_events.SCHEMA, **process, "size": size}
 
 
 def send_hello(channel: Channel, environ: os._Environ[str]) -> None:
-    """Send ``hello`` with the fields of `hello_fields`."""
-    channel.rank, fields = hello_fields(environ)
+    """Send ``hello`` with the fields of `make_hello_fields`."""
+    channel.rank, fields = make_hello_fields(environ)
     channel.send("hello", **fields)

@@ -50,7 +50,7 @@ class RankTraffic:
     rounds: int
 
 
-class Reduction(Protocol):
+class Collective(Protocol):
     """A collective over fixed memory, opened once and run often by all ranks."""
 
     @property

@@ -20,7 +20,7 @@ _OPS = {
 }
 
 
-class DistributedReduction:
+class DistributedAllreduce:
     """An allreduce of torch.distributed, run by its threads or streams.
 
     Args:

@@ -23,7 +23,7 @@ from spbench_workers.collectives.arithmetic import (
     is_short,
     reduce_into,
 )
-from spbench_workers.collectives.base import Mode, Reduction
+from spbench_workers.collectives.base import Collective, Mode
 
 _TYPES = {
     torch.float64: MPI.DOUBLE,
@@ -86,7 +86,7 @@ def open_native(
     result: torch.Tensor,
     op: str,
     mode: Mode,
-) -> Reduction:
+) -> Collective:
     """Return one of MPI's collectives, in memory of the host.
 
     Args:

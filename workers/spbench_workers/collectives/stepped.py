@@ -1,7 +1,7 @@
 """Execution of a schedule: messages of MPI, and reductions between them.
 
 All memory is allocated before the first run. Messages use the given communicator, with a tag for
-each round. Two simultaneous reductions need separate communicators.
+each round. Two simultaneous allreduces need separate communicators.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spbench_workers.collectives.arithmetic import (
     do_nothing,
     reduce_into,
 )
-from spbench_workers.collectives.base import Mode, RankTraffic, Reduction
+from spbench_workers.collectives.base import Collective, Mode, RankTraffic
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
 
 
@@ -49,7 +49,7 @@ def open_stepped(
     result: torch.Tensor,
     op: str,
     mode: Mode,
-) -> Reduction:
+) -> Collective:
     """Return an allreduce by a schedule, in memory of the host.
 
     Args:

@@ -27,7 +27,7 @@ from spbench_parallel.p2p import torch_group
 from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.transports import TransportSpec, exchange_once
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
-from spbench_workers.pingpong.pair import TAG, Pair, Peer, half_trip_seconds
+from spbench_workers.pingpong.pair import TAG, Pair, Peer, measure_half_trip
 
 MessagePath = Literal["pinned", "pointers", "cuda-ipc", "nccl"]
 
@@ -65,7 +65,7 @@ class DevicePair(ABC):
     def receive(self) -> None:
         """Receive once; later work of the current stream can use the message."""
 
-    def trips(self, count: int) -> None:
+    def make_round_trips(self, count: int) -> None:
         """Make ``count`` round trips; both ranks must ask for the same number.
 
         When it returns, the last message has arrived on the device.
@@ -102,7 +102,7 @@ class _PinnedPair(DevicePair):
 
     def receive(self) -> None:
         self._pair.receive()
-        # `trips` or `send` waits for the stream before the next message arrives.
+        # `make_round_trips` or `send` waits for the stream before the next message arrives.
         self._incoming.copy_(self._inbox, non_blocking=True)
 
     def free(self) -> None:
@@ -265,7 +265,7 @@ def open_path(comm: MPI.Intracomm, device: torch.device, path: MessagePath) -> I
     torch_group.release(comm, device)
 
 
-def one_way_device_seconds(
+def measure_one_way_on_devices(
     peer: Peer, count: int, trips: int, *, device: torch.device, path: MessagePath
 ) -> float:
     """Return half the median round trip of ``count`` bytes between two ranks' devices.
@@ -282,6 +282,6 @@ def one_way_device_seconds(
     """
     outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
     pair = open_pair(peer, outgoing, incoming, path)
-    seconds = half_trip_seconds(pair.trips, trips)
+    seconds = measure_half_trip(pair.make_round_trips, trips)
     pair.free()
     return seconds

@@ -67,7 +67,7 @@ class Pair:
         self._receive.Start()
         self._receive.Wait()
 
-    def trips(self, count: int) -> None:
+    def make_round_trips(self, count: int) -> None:
         """Make ``count`` round trips; both ranks must ask for the same number."""
         (self._lead if self.peer.leads else self._follow)(count)
 
@@ -105,7 +105,7 @@ class Pair:
         self._receive.Free()
 
 
-def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
+def measure_half_trip(make_trips: Callable[[int], object], count: int) -> float:
     """Return half the time of a round trip, after a few that are not timed.
 
     Args:
@@ -120,7 +120,7 @@ def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
     return median(trip_seconds) / 2.0
 
 
-def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
+def measure_one_way(peer: Peer, count: int, trips: int) -> float:
     """Return half the time of a round trip of ``count`` bytes.
 
     Both ranks must call it.
@@ -130,10 +130,10 @@ def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
     outgoing[:] = bytes(count)
     incoming[:] = bytes(count)
     pair = Pair(peer, outgoing, incoming, count)
-    seconds = half_trip_seconds(pair.trips, trips)
+    seconds = measure_half_trip(pair.make_round_trips, trips)
     agreed_trips = _agree_on_trips(peer, seconds)
     if agreed_trips > trips:
-        seconds = half_trip_seconds(pair.trips, agreed_trips)
+        seconds = measure_half_trip(pair.make_round_trips, agreed_trips)
     pair.free()
     MPI.Free_mem(outgoing)
     MPI.Free_mem(incoming)

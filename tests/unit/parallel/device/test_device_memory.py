@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from spbench_parallel.device.memory import release_memory, resident_bytes
+from spbench_parallel.device.memory import read_resident_bytes, release_memory
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.peak_memory import PeakMemory
 from spbench_workers.benchmarks.model.profile.row import measure_memory
@@ -125,11 +125,11 @@ def test_a_large_process_without_a_gpu_releases_its_heap(cuda):
     allocation.blocks = [bytearray(64 << 10) for _ in range(2000)]
     last = allocation.blocks[-1]  # above the others, so that they do not end the heap
     del allocation
-    before = resident_bytes()
+    before = read_resident_bytes()
     release_memory(min_resident_bytes=0)
     assert cuda.calls == []
     assert cuda.memory_allocated() == 0
-    assert resident_bytes() < before - 100e6
+    assert read_resident_bytes() < before - 100e6
     assert len(last) == 64 << 10
 
 

@@ -13,8 +13,8 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_device
-from spbench_workers.collectives.base import Reduction
-from spbench_workers.timing import hidden_share
+from spbench_workers.collectives.base import Collective
+from spbench_workers.timing import compute_hidden_share
 
 ROUNDS = 15
 POLLS = 10
@@ -33,7 +33,7 @@ class TimedWork(Protocol):
 
 
 def measure_overlap(
-    comm: MPI.Intracomm, reduction: Reduction, seconds: float, device: torch.device = _HOST
+    comm: MPI.Intracomm, collective: Collective, seconds: float, device: torch.device = _HOST
 ) -> float:
     """Return the share of a collective that an equally long computation hides.
 
@@ -45,7 +45,7 @@ def measure_overlap(
 
     Args:
         comm: The ranks; all must call it.
-        reduction: The collective, in mode ``nonblocking``.
+        collective: The collective, in mode ``nonblocking``.
         seconds: About its time, the same on all ranks.
         device: The device that computes at the same time: the GPU if the GPU itself reduces.
     """
@@ -57,12 +57,12 @@ def measure_overlap(
     computation_rounds = []
     combined_rounds = []
     for _ in range(ROUNDS):
-        collective_rounds.append(_time_call(comm, reduction.run))
+        collective_rounds.append(_time_call(comm, collective.run))
         computation_rounds.append(_time_call(comm, computing))
-        combined_rounds.append(_time_call(comm, lambda: _run_both(reduction, compute)))
+        combined_rounds.append(_time_call(comm, lambda: _run_both(collective, compute)))
     collective_seconds = median(collective_rounds)
     compute_seconds = median(computation_rounds)
-    return hidden_share(
+    return compute_hidden_share(
         collective_seconds, median(combined_rounds) - compute_seconds, compute_seconds
     )
 
@@ -136,10 +136,10 @@ def _compute_only(compute: TimedWork, device: torch.device) -> None:
     synchronize_stream(device)
 
 
-def _run_both(reduction: Reduction, compute: TimedWork) -> None:
-    reduction.start()
-    compute.run(reduction.poll)
-    reduction.wait()
+def _run_both(collective: Collective, compute: TimedWork) -> None:
+    collective.start()
+    compute.run(collective.poll)
+    collective.wait()
 
 
 def _time_call(comm: MPI.Intracomm, body: Callable[[], object]) -> float:

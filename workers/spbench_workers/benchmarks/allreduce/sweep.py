@@ -30,11 +30,11 @@ from spbench_workers.benchmarks.allreduce.verification.expected import (
     list_result_parts,
 )
 from spbench_workers.collectives.arithmetic import FORMATS
-from spbench_workers.collectives.base import RankTraffic, Reduction
-from spbench_workers.collectives.reduction import open_collective, open_reduction
+from spbench_workers.collectives.base import Collective, RankTraffic
+from spbench_workers.collectives.opening import open_allreduce, open_collective
 from spbench_workers.context import Context
 from spbench_workers.device_choice import check_same_kind, choose_device
-from spbench_workers.timing import calls_per_sample, measure, repeat_calls
+from spbench_workers.timing import compute_calls_per_sample, measure, repeat_calls
 
 _HOST = torch.device("cpu")
 _PROBE_RUNS = 5
@@ -51,14 +51,14 @@ def run(context: Context) -> None:
     comm = world.comm.Dup()
     part_count = _count_part(params, world.size)
     buffers = _allocate_buffers(context, part_count)
-    reduction = _open_reduction(comm, params, buffers)
+    collective = _open_collective(comm, params, buffers)
     if context.planted("wrong-element"):
-        reduction = CorruptingCollective(reduction, buffers.result)
+        collective = CorruptingCollective(collective, buffers.result)
     checks = Checks(
         context,
         CheckedCollective(
             buffers,
-            reduction,
+            collective,
             list_result_parts(params.collective, world.size, world.rank, part_count),
             runs=world.size if params.rotate_roots else 1,
             depth=compute_depth(params.algorithm, world.size, params.group),
@@ -67,23 +67,23 @@ def run(context: Context) -> None:
 
     checks.run("before")
     _fill_neutral(buffers, params.op)
-    calls = _choose_calls(context, reduction)
-    times_ms = measure(context, repeat_calls(reduction.run, calls), divide=calls)
+    calls = _choose_calls(context, collective)
+    times_ms = measure(context, repeat_calls(collective.run, calls), divide=calls)
     measured = _fold_times(context, part_count, buffers, times_ms)
 
     if params.mode == "nonblocking":
         # MPI does a reduction staged through the host, so the rank's core does the computation.
         device = measured.device if params.algorithm == "nccl" else _HOST
-        context.metric("overlap", measure_overlap(comm, reduction, measured.seconds, device))
+        context.metric("overlap", measure_overlap(comm, collective, measured.seconds, device))
 
-    comparison = _compare_with_native(context, comm, buffers, reduction, measured.seconds)
+    comparison = _compare_with_native(context, comm, buffers, collective, measured.seconds)
 
     checks.run("after")
     checks.report()
     context.metric("wrong", checks.wrong)
-    report_traffic(context, reduction.traffic, part_count)
+    report_traffic(context, collective.traffic, part_count)
     report_findings(context, measured, comparison, world.comm.allreduce(checks.wrong))
-    reduction.free()
+    collective.free()
     comm.Free()
 
 
@@ -118,15 +118,15 @@ def _allocate_buffers(context: Context, part_count: int) -> Buffers:
     return Buffers(input_count, result_count, offset, dtype, device)
 
 
-def _open_reduction(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduction:
+def _open_collective(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Collective:
     source = buffers.source
     result = buffers.result
     op = params.op or "sum"
     if params.collective != "allreduce":
         return open_collective(comm, params.collective, source, result, op, params.mode)
 
-    def open_in_order(order: list[int] | None) -> Reduction:
-        return open_reduction(
+    def open_in_order(order: list[int] | None) -> Collective:
+        return open_allreduce(
             comm,
             params.algorithm,
             source,
@@ -139,7 +139,7 @@ def _open_reduction(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) 
         )
 
     if params.rotate_roots:
-        return RotatingReduction(params.order or range(comm.size), open_in_order)
+        return RotatingAllreduce(params.order or range(comm.size), open_in_order)
     return open_in_order(params.order)
 
 
@@ -149,7 +149,7 @@ def _fill_neutral(buffers: Buffers, op: str | None) -> None:
         vector.fill_(0 if op == "sum" else 1)
 
 
-def _choose_calls(context: Context, reduction: Reduction) -> int:
+def _choose_calls(context: Context, collective: Collective) -> int:
     """Return the number of runs in a sample, the same on all ranks."""
     calls = 1
     # The first run fills caches. If the second one is long, no more runs are needed.
@@ -157,11 +157,11 @@ def _choose_calls(context: Context, reduction: Reduction) -> int:
         context.world.comm.Barrier()
         start = perf_counter()
         for _ in range(runs):
-            reduction.run()
+            collective.run()
         seconds_per_run = context.largest((perf_counter() - start) / runs)
         if seconds_per_run > _LONG_SECONDS:
             return 1
-        calls = calls_per_sample(seconds_per_run)
+        calls = compute_calls_per_sample(seconds_per_run)
     return calls
 
 
@@ -188,30 +188,30 @@ def _compare_with_native(
     context: Context,
     comm: MPI.Intracomm,
     buffers: Buffers,
-    reduction: Reduction,
+    allreduce: Collective,
     seconds: float,
 ) -> PairedComparison | None:
     """Compare an allreduce with the MPI's blocking one; return None if it is native."""
     params = context.read_params(SweepParams)
     if params.algorithm == "native":
         return None
-    native = open_reduction(
+    native = open_allreduce(
         comm, "native", buffers.source, buffers.result, require_value(params.op)
     )
     if params.algorithm == "nccl":
         # The MPI may take a hundred times as long through the host: batches follow the slower one.
-        seconds = max(seconds, _time_reduction(context, native))
-    comparison = compare_interleaved(comm, reduction.run, native.run, seconds, params.iterations)
+        seconds = max(seconds, _time_run(context, native))
+    comparison = compare_interleaved(comm, allreduce.run, native.run, seconds, params.iterations)
     native.free()
     return comparison
 
 
-def _time_reduction(context: Context, reduction: Reduction) -> float:
+def _time_run(context: Context, collective: Collective) -> float:
     """Return the seconds of the second run, the same on all ranks."""
-    reduction.run()
+    collective.run()
     context.world.comm.Barrier()
     start = perf_counter()
-    reduction.run()
+    collective.run()
     return context.largest(perf_counter() - start)
 
 
@@ -219,64 +219,64 @@ class CorruptingCollective:
     """A collective with one wrong element in its result after each run.
 
     Args:
-        reduction: The collective.
+        collective: The collective.
         result: Its result.
 
     Raises:
         CannotRunError: The result has no elements.
     """
 
-    def __init__(self, reduction: Reduction, result: torch.Tensor) -> None:
+    def __init__(self, collective: Collective, result: torch.Tensor) -> None:
         if not result.numel():
             raise CannotRunError("wrong-element: the result has no elements; take a larger size")
-        self._reduction = reduction
-        self._victim = result[result.numel() // 2]
+        self._collective = collective
+        self._corrupted_element = result[result.numel() // 2]
 
     @property
     def traffic(self) -> RankTraffic | None:
-        return self._reduction.traffic
+        return self._collective.traffic
 
     def run(self) -> None:
-        self._reduction.run()
+        self._collective.run()
         self._corrupt()
 
     def start(self) -> None:
-        self._reduction.start()
+        self._collective.start()
 
     def poll(self) -> bool:
-        return self._reduction.poll()
+        return self._collective.poll()
 
     def wait(self) -> None:
-        self._reduction.wait()
+        self._collective.wait()
         self._corrupt()
 
     def free(self) -> None:
-        self._reduction.free()
+        self._collective.free()
 
     def _corrupt(self) -> None:
         """Flip the sign of the element; a zero becomes one."""
-        value = self._victim
+        value = self._corrupted_element
         value.copy_(torch.where(value == 0, torch.ones_like(value), -value))
 
 
-class RotatingReduction:
-    """Reductions with rotating roots, one for each root.
+class RotatingAllreduce:
+    """Allreduces with rotating roots, one for each root.
 
     Args:
         order: The ranks by position in the first run; each run starts one position further.
-        open_: Opens the reduction for an order.
+        open_: Opens the allreduce for an order.
     """
 
-    def __init__(self, order: Sequence[int], open_: Callable[[list[int]], Reduction]) -> None:
+    def __init__(self, order: Sequence[int], open_: Callable[[list[int]], Collective]) -> None:
         orders = ([*order[first:], *order[:first]] for first in range(len(order)))
-        self._reductions = [open_(order) for order in orders]
+        self._allreduces = [open_(order) for order in orders]
         self._position = -1
 
     @property
     def traffic(self) -> RankTraffic:
         """The traffic of this rank in an average run, bytes and messages rounded up."""
         traffics = [
-            reduction.traffic for reduction in self._reductions if reduction.traffic is not None
+            allreduce.traffic for allreduce in self._allreduces if allreduce.traffic is not None
         ]
         return RankTraffic(
             bytes=-(-sum(traffic.bytes for traffic in traffics) // len(traffics)),
@@ -285,21 +285,21 @@ class RotatingReduction:
         )
 
     def run(self) -> None:
-        self._next().run()
+        self._select_next().run()
 
     def start(self) -> None:
-        self._next().start()
+        self._select_next().start()
 
     def poll(self) -> bool:
-        return self._reductions[self._position].poll()
+        return self._allreduces[self._position].poll()
 
     def wait(self) -> None:
-        self._reductions[self._position].wait()
+        self._allreduces[self._position].wait()
 
     def free(self) -> None:
-        for reduction in self._reductions:
-            reduction.free()
+        for allreduce in self._allreduces:
+            allreduce.free()
 
-    def _next(self) -> Reduction:
-        self._position = (self._position + 1) % len(self._reductions)
-        return self._reductions[self._position]
+    def _select_next(self) -> Collective:
+        self._position = (self._position + 1) % len(self._allreduces)
+        return self._allreduces[self._position]

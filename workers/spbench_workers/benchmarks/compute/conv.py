@@ -14,19 +14,20 @@ from spbench_workers.benchmarks.compute.entry import ConvParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.exact_numbers import (
-    choose_spread,
+    choose_distribution,
+    compute_largest_convolved_sum,
+    draw_whole_numbers,
     fill_uniform,
     insert_wide,
-    largest_convolved_sum,
     shows_tf32,
-    whole_numbers,
 )
 from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
 """Exact results are whole numbers, so a wrong one is off by at least 1. Fast algorithms (Winograd)
-multiply by fractions; their rounding stays below this tolerance (see `largest_convolved_sum`)."""
+multiply by fractions; their rounding stays below this tolerance; see
+`compute_largest_convolved_sum`."""
 MAX_COMPARED_FLOP = 2e10
 """The most floating-point operations of a convolution for which every value is compared, in some
 seconds of a core. Larger convolutions are compared by rows (Freivalds)."""
@@ -165,13 +166,13 @@ def draw_factors(
     """
     kernel_size = convolution.kernels.shape[-1]
     images = convolution.images
-    max_exact_sum = largest_convolved_sum(
+    max_exact_sum = compute_largest_convolved_sum(
         images.dtype, (kernel_size, kernel_size), gpu=is_gpu(images.device), tf32=tf32
     )
     has_wide_values = shows_tf32(max_exact_sum)
-    distribution = choose_spread(convolution.terms, max_exact_sum, wide=has_wide_values)
-    pixels = whole_numbers(tuple(images.shape), distribution, seeds[0])
-    kernels = whole_numbers(tuple(convolution.kernels.shape), distribution, seeds[1])
+    distribution = choose_distribution(convolution.terms, max_exact_sum, wide=has_wide_values)
+    pixels = draw_whole_numbers(tuple(images.shape), distribution, seeds[0])
+    kernels = draw_whole_numbers(tuple(convolution.kernels.shape), distribution, seeds[1])
     if has_wide_values:
         insert_wide(pixels[:, :, ::kernel_size, ::kernel_size], 1, seeds[-1])
     return pixels, kernels

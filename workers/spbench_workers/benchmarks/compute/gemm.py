@@ -14,12 +14,12 @@ from spbench_workers.benchmarks.compute.entry import GemmParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.exact_numbers import (
-    choose_spread,
+    choose_distribution,
+    compute_largest_sum,
+    draw_whole_numbers,
     fill_uniform,
     insert_wide,
-    largest_sum,
     shows_tf32,
-    whole_numbers,
 )
 from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
@@ -119,10 +119,10 @@ def draw_factors(
             rounds.
         tf32: Whether the device multiplies in TF32, which must then represent all numbers.
     """
-    max_exact = largest_sum(dtype)
+    max_exact = compute_largest_sum(dtype)
     has_wide_values = shows_tf32(max_exact) and not tf32
-    spread = choose_spread(n, max_exact, wide=has_wide_values)
-    left, right = (whole_numbers((n, n), spread, seed) for seed in seeds[:2])
+    distribution = choose_distribution(n, max_exact, wide=has_wide_values)
+    left, right = (draw_whole_numbers((n, n), distribution, seed) for seed in seeds[:2])
     if has_wide_values:
         insert_wide(left, 1, seeds[-1])
     return left, right

@@ -34,18 +34,19 @@ from spbench_workers.benchmarks.halo.sampling import LIMITS, SamplingLimits
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.exact_numbers import (
-    Spread,
-    choose_spread,
+    NumberDistribution,
+    choose_distribution,
+    compute_largest_convolved_sum,
+    draw_whole_numbers,
     insert_wide,
-    largest_convolved_sum,
     shows_tf32,
-    whole_numbers,
 )
 from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
 """Results are whole numbers, so a wrong one is off by at least 1. Fast algorithms (Winograd)
-multiply by fractions; their rounding stays below this tolerance (see `largest_convolved_sum`)."""
+multiply by fractions; their rounding stays below this tolerance; see
+`compute_largest_convolved_sum`."""
 MAX_GRADIENTS = 1 << 14
 """The most values of an output channel with a gradient other than zero. Gradients are 1 or -1 and
 inputs at most 128, so the sum of their products stays far below the largest number of fp16."""
@@ -56,7 +57,7 @@ def run(context: Context, *, sampling_limits: SamplingLimits = LIMITS) -> None:
     with autotune_convolutions():
         convolution, case = _open_case(context, sampling_limits)
         report_choice(context, convolution.gather.forward)
-        case.report_choice()
+        case.report_sampling()
         tolerances = _compute_tolerances(context, case)
         case.warm_up()
         worst = case.check([1, 2], tolerances)
@@ -77,13 +78,13 @@ def _open_case(
     """Return the timed convolution with its input, and the case that checks it."""
     tiling = make_tiling(context)
     device = choose_device(context)
-    module, plain, spread = _make_convolutions(context, tiling, device)
+    module, plain, distribution = _make_convolutions(context, tiling, device)
 
     params = context.read_params(ComputeParams)
     batch_size = params.batch_size
-    image = _make_image(context, "image", batch_size, params.in_channels, tiling, spread)
+    image = _make_image(context, "image", batch_size, params.in_channels, tiling, distribution)
     gradient = _make_image(
-        context, "gradient", batch_size, params.out_channels, module.output, spread
+        context, "gradient", batch_size, params.out_channels, module.output, distribution
     )
     buffer_box = module.tiled.padded_box
     tile = make_tile(context, image, tiling, TORCH_DTYPES[params.dtype], device, buffer_box)
@@ -112,11 +113,11 @@ def _open_case(
 
 
 class _Convolutions(NamedTuple):
-    """A convolution over tiles, the same one in float64, and the spread of their data."""
+    """A convolution over tiles, the same in float64, and the distribution of data."""
 
     tiled: SpatialConv2d
     plain: nn.Conv2d
-    spread: Spread
+    distribution: NumberDistribution
 
 
 def _make_convolutions(context: Context, tiling: Tiling, device: torch.device) -> _Convolutions:
@@ -135,11 +136,11 @@ def _make_convolutions(context: Context, tiling: Tiling, device: torch.device) -
     plain = nn.Conv2d(*channels, **conv_kwargs, dtype=torch.float64)
 
     rows, cols = module.kernel_size
-    max_exact = largest_convolved_sum(dtype, (rows, cols), gpu=is_gpu(device))
+    max_exact = compute_largest_convolved_sum(dtype, (rows, cols), gpu=is_gpu(device))
     has_wide_values = shows_tf32(max_exact)
-    spread = choose_spread(_count_terms(module), max_exact, wide=has_wide_values)
-    _set_parameters(context, module, plain, spread, wide=has_wide_values)
-    return _Convolutions(module, plain, spread)
+    distribution = choose_distribution(_count_terms(module), max_exact, wide=has_wide_values)
+    _set_parameters(context, module, plain, distribution, wide=has_wide_values)
+    return _Convolutions(module, plain, distribution)
 
 
 def _choose_execution(
@@ -160,9 +161,14 @@ def _count_terms(module: nn.Conv2d) -> int:
 
 
 def _set_parameters(
-    context: Context, module: SpatialConv2d, plain: nn.Conv2d, spread: Spread, *, wide: bool
+    context: Context,
+    module: SpatialConv2d,
+    plain: nn.Conv2d,
+    distribution: NumberDistribution,
+    *,
+    wide: bool,
 ) -> None:
-    weight = whole_numbers(tuple(plain.weight.shape), spread, context.seed_for("weight"))
+    weight = draw_whole_numbers(tuple(plain.weight.shape), distribution, context.seed_for("weight"))
     if wide:
         _add_wide_weights(weight, context.seed_for("wide weight"))
     assert plain.bias is not None
@@ -186,12 +192,17 @@ def _add_wide_weights(weight: torch.Tensor, seed: int) -> None:
 
 
 def _make_image(
-    context: Context, name: str, batch: int, channels: int, tiling: Tiling, spread: Spread
+    context: Context,
+    name: str,
+    batch: int,
+    channels: int,
+    tiling: Tiling,
+    distribution: NumberDistribution,
 ) -> IntegerImage:
     height = tiling.partition.height
     width = tiling.partition.width
-    max_value = spread.largest
-    nonzero_share = spread.share
+    max_value = distribution.largest
+    nonzero_share = distribution.share
     if name == "gradient":
         max_value, nonzero_share = 1, min(nonzero_share, MAX_GRADIENTS / (batch * height * width))
     share_of_65536 = max(1, round(nonzero_share * (1 << 16)))

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from spbench_core.number_text import format_duration
 from spbench_parallel.device.failures import is_out_of_memory
-from spbench_parallel.device.memory import free_bytes, release_memory
+from spbench_parallel.device.memory import read_free_bytes, release_memory
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -31,7 +31,7 @@ from spbench_workers.benchmarks.halo.report import (
 )
 from spbench_workers.comm import is_oversubscribed
 from spbench_workers.context import Context
-from spbench_workers.timing import hidden_share
+from spbench_workers.timing import compute_hidden_share
 
 ROUNDS = 10
 """Iterations of each timing."""
@@ -136,7 +136,9 @@ def _report_overlap(context: Context, convolution: TiledConvolution, exchange_ms
     if convolution.gather.forward.incoming:
         context.metric(
             "overlap",
-            hidden_share(exchange_seconds, exposed_seconds, sequential_seconds - exchange_seconds),
+            compute_hidden_share(
+                exchange_seconds, exposed_seconds, sequential_seconds - exchange_seconds
+            ),
         )
 
 
@@ -165,7 +167,7 @@ def _time_sequential_if_it_fits(
     values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
     # Doubled for the convolution's workspace.
     needed_bytes = 2 * values * case.template.element_size()
-    bytes_free = free_bytes(convolution.device)
+    bytes_free = read_free_bytes(convolution.device)
     if needed_bytes > bytes_free:
         context.log(
             f"sequential_ms: {needed_bytes >> 20} MiB are needed, {bytes_free >> 20} are free"

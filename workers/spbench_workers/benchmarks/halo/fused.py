@@ -44,7 +44,7 @@ def run(context: Context, *, sampling_limits: SamplingLimits = LIMITS) -> None:
     with autotune_convolutions():
         fused, case = _open_case(context, sampling_limits)
         report_choice(context, case.gather.forward)
-        case.report_choice()
+        case.report_sampling()
         tolerances = estimate_tolerances(
             context.read_params(FusedParams).num_layers,
             case.template.dtype,

@@ -136,7 +136,7 @@ class OperatorCase:
             self.sampling_limits,
         )
 
-    def report_choice(self) -> None:
+    def report_sampling(self) -> None:
         """Report the sampled boxes if not all values are compared with the reference."""
         if self.sampling is not None and self.context.world.rank == 0:
             self.context.choice("checked", *self.sampling.describe(self.input_tiling.comm.rank))

@@ -19,9 +19,9 @@ from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
-from spbench_workers.pingpong.device_pair import MessagePath, one_way_device_seconds, open_path
-from spbench_workers.pingpong.pair import Peer, one_way_seconds
-from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
+from spbench_workers.pingpong.device_pair import MessagePath, measure_one_way_on_devices, open_path
+from spbench_workers.pingpong.pair import Peer, measure_one_way
+from spbench_workers.timing import compute_calls_per_sample, repeat_calls, time_batch
 
 PHASE_ROUNDS = 20
 LIMIT_TRIPS = 50
@@ -198,11 +198,11 @@ def _measure_one_way(
     pair = (source, target)
     peer = Peer(comm, source + target - comm.rank, leads=comm.rank == source)
     if path is None:
-        return one_way_seconds(peer, count, LIMIT_TRIPS) if comm.rank in pair else 0.0
+        return measure_one_way(peer, count, LIMIT_TRIPS) if comm.rank in pair else 0.0
     with open_path(comm, device, path):
         if comm.rank not in pair:
             return 0.0
-        return one_way_device_seconds(peer, count, LIMIT_TRIPS, device=device, path=path)
+        return measure_one_way_on_devices(peer, count, LIMIT_TRIPS, device=device, path=path)
 
 
 def _measure_copies(buffer_pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
@@ -241,7 +241,7 @@ def _time_short_call(call: Callable[[], object]) -> float:
     call()
     start = perf_counter()
     call()
-    calls = calls_per_sample(perf_counter() - start)
+    calls = compute_calls_per_sample(perf_counter() - start)
     seconds = array("d", bytes(8 * COPY_ROUNDS))
     time_batch(repeat_calls(call, calls), seconds, 0, COPY_ROUNDS, 1.0 / calls)
     return median(seconds)

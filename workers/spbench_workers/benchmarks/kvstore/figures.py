@@ -25,7 +25,7 @@ def bandwidth_gb_s(total_mb: float, devices: int, seconds: float) -> float:
     return total_mb * 2 * (devices - 1) / devices / seconds / 1e3
 
 
-def distance(results: Iterable[FloatArray], references: Iterable[FloatArray]) -> float:
+def compute_distance(results: Iterable[FloatArray], references: Iterable[FloatArray]) -> float:
     """Return the float64 sum over keys and elements of ``|result - reference|``."""
     return sum(
         float(np.abs(np.subtract(result, reference, dtype=np.float64)).sum())
@@ -33,17 +33,17 @@ def distance(results: Iterable[FloatArray], references: Iterable[FloatArray]) ->
     )
 
 
-def magnitude(references: Iterable[FloatArray]) -> float:
+def compute_magnitude(references: Iterable[FloatArray]) -> float:
     """Return the float64 sum over keys and elements of ``|reference|``."""
     return sum(float(np.abs(reference).sum(dtype=np.float64)) for reference in references)
 
 
-def error(distances: Sequence[float], reference: float) -> float:
+def compute_error(distances: Sequence[float], reference: float) -> float:
     """Return measure.py's error: the sum of all distances over the magnitude.
 
     Args:
-        distances: The `distance` of each device.
-        reference: The `magnitude` of the references.
+        distances: The `compute_distance` of each device.
+        reference: The `compute_magnitude` of the references.
 
     Returns:
         0 without a difference, infinity for a difference from a magnitude of 0.
@@ -56,7 +56,7 @@ def error(distances: Sequence[float], reference: float) -> float:
 
 def mean_relative_error(distances: Sequence[float], reference: float) -> float:
     """Return the mean relative error over devices."""
-    return error(distances, reference) / len(distances)
+    return compute_error(distances, reference) / len(distances)
 
 
 def format_size_line(arrays: int, total_mb: float) -> str:

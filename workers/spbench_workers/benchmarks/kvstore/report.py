@@ -21,7 +21,7 @@ from spbench_workers.benchmarks.kvstore.rounds import RoundGroup
 from spbench_workers.benchmarks.kvstore.store.base import CompressedPush, Store
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
 from spbench_workers.benchmarks.kvstore.verification.comparison import Errors
-from spbench_workers.collectives.reduction import open_reduction
+from spbench_workers.collectives.opening import open_allreduce
 from spbench_workers.context import Context
 from spbench_workers.timing import time_batch
 
@@ -187,9 +187,9 @@ def _make_limit_calls(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool
             partial(np.copyto, values, gradients), copy_text, by_mpi, "the MPI itself", _do_nothing
         )
     if nccl:
-        reduction = open_reduction(devices, "nccl", memory.device_gradients, memory.device_values)
+        allreduce = open_allreduce(devices, "nccl", memory.device_gradients, memory.device_values)
         copy_text = f"a copy of {nbytes} B within its GPU's memory {suffix}"
-        return _LimitCalls(memory.copy_on_device, copy_text, reduction.run, "NCCL", reduction.free)
+        return _LimitCalls(memory.copy_on_device, copy_text, allreduce.run, "NCCL", allreduce.free)
 
     def run_staged(body: Callable[[], object]) -> None:
         memory.download_gradients()

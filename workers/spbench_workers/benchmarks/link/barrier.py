@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from spbench_workers.benchmarks.link.exchange import measure_lone_link
 from spbench_workers.context import Context
-from spbench_workers.timing import calls_per_sample, measure, repeat_calls
+from spbench_workers.timing import compute_calls_per_sample, measure, repeat_calls
 
 _LATE = 0.05
 """Seconds by which one rank is late in a check."""
@@ -22,7 +22,7 @@ def run(context: Context) -> None:
     error_before = _measure_early_leave(context, "before")
     start = time.perf_counter()
     world.comm.Barrier()
-    calls = calls_per_sample(context.largest(time.perf_counter() - start))
+    calls = compute_calls_per_sample(context.largest(time.perf_counter() - start))
     times_ms = measure(context, repeat_calls(world.comm.Barrier, calls), divide=calls)
     error, detail = max(error_before, _measure_early_leave(context, "after"))
     context.check("all-came", error, 0.0, detail)

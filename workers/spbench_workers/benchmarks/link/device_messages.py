@@ -24,10 +24,10 @@ from spbench_workers.pingpong.device_pair import (
     open_path,
 )
 from spbench_workers.pingpong.pair import Peer
-from spbench_workers.timing import calls_per_sample, repeat_calls
+from spbench_workers.timing import compute_calls_per_sample, repeat_calls
 
 
-class DeviceMessages:
+class DeviceMessageBuffers:
     """Message buffers in a device's memory.
 
     Args:
@@ -73,7 +73,7 @@ class DeviceMessages:
             incoming.copy_(outgoing)
 
         time_on_device(self._device, copy)
-        repeats = calls_per_sample(time_on_device(self._device, copy))
+        repeats = compute_calls_per_sample(time_on_device(self._device, copy))
         copies = repeat_calls(copy, repeats)
 
         def copy_and_wait() -> None:
@@ -91,7 +91,7 @@ def _bytes(data: bytes) -> torch.Tensor:
 
 
 @contextmanager
-def open_device_messages(context: Context) -> Iterator[DeviceMessages]:
+def open_device_messages(context: Context) -> Iterator[DeviceMessageBuffers]:
     """Open the message buffers of a case on this rank's GPU.
 
     All ranks must enter and leave the context together.
@@ -105,7 +105,7 @@ def open_device_messages(context: Context) -> Iterator[DeviceMessages]:
     with open_path(comm, device, path):
         if path == "cuda-ipc":
             check_cuda_ipc(comm, device)
-        yield DeviceMessages(device, path, context.read_params(PingpongParams).sizes[-1])
+        yield DeviceMessageBuffers(device, path, context.read_params(PingpongParams).sizes[-1])
 
 
 def choose_path(context: Context) -> MessagePath:

@@ -15,8 +15,8 @@ from spbench_workers.benchmarks.link.messages import compare_bytes, invert_bytes
 from spbench_workers.benchmarks.link.patterns import Pattern
 from spbench_workers.comm import World
 from spbench_workers.context import Context
-from spbench_workers.pingpong.pair import Peer, one_way_seconds
-from spbench_workers.timing import calls_per_sample, measure, repeat_calls, time_batch
+from spbench_workers.pingpong.pair import Peer, measure_one_way
+from spbench_workers.timing import compute_calls_per_sample, measure, repeat_calls, time_batch
 
 _TAG = 81
 _TRIPS = 50
@@ -100,7 +100,7 @@ class Exchanges:
         self._comm.Barrier()
         start = perf_counter()
         exchange()
-        calls = calls_per_sample(self._context.largest(perf_counter() - start))
+        calls = compute_calls_per_sample(self._context.largest(perf_counter() - start))
         iterations: int = params.iterations
         times_ms = array("d", bytes(8 * iterations))
         self._comm.Barrier()
@@ -169,6 +169,6 @@ def measure_lone_link(context: Context, sizes: list[int]) -> tuple[list[float], 
     seconds = [0.0] * len(sizes)
     if world.rank in (0, far):
         peer = Peer(world.comm, far - world.rank, leads=world.rank == 0)
-        seconds = [one_way_seconds(peer, size, _TRIPS) for size in sizes]
+        seconds = [measure_one_way(peer, size, _TRIPS) for size in sizes]
     sleep_at_barrier(world.comm)
     return seconds, f"ping-pong of ranks 0 and {far} alone"

@@ -18,7 +18,7 @@ from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Pair, Peer
-from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
+from spbench_workers.timing import compute_calls_per_sample, repeat_calls, time_batch
 
 _BLOCK = 1 << 20
 _INVERTED = bytes(255 - value for value in range(256))
@@ -90,7 +90,7 @@ class PingPongPair(Protocol):
     def receive(self) -> None:
         """Receive once."""
 
-    def trips(self, count: int) -> None:
+    def make_round_trips(self, count: int) -> None:
         """Make ``count`` round trips; both ranks must pass the same number."""
 
     def free(self) -> None:
@@ -166,7 +166,7 @@ class HostMessageBuffers:
         copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
         start = perf_counter()
         copy()
-        repeats = calls_per_sample(perf_counter() - start)
+        repeats = compute_calls_per_sample(perf_counter() - start)
         return time_copies(repeat_calls(copy, repeats), repeats)
 
     def free(self) -> None:

@@ -23,7 +23,7 @@ from spbench_workers.benchmarks.link.messages import (
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer
 from spbench_workers.pingpong.schedule import pair_rounds
-from spbench_workers.timing import MAX_BATCH, calls_per_sample, time_batch
+from spbench_workers.timing import MAX_BATCH, compute_calls_per_sample, time_batch
 
 _COUNT_TAG = 78
 
@@ -76,7 +76,9 @@ class PingPong:
     def _time(self, pair: PingPongPair) -> array[float]:
         """Return the seconds of one round trip, iteration by iteration."""
         trips, seconds_per_trip = self._warm_up(pair)
-        body = self._context.with_fault(partial(pair.trips, trips), seconds_per_trip * trips)
+        body = self._context.with_fault(
+            partial(pair.make_round_trips, trips), seconds_per_trip * trips
+        )
         trip_seconds = array("d", bytes(8 * self._iterations))
         batch_size = max(1, int(BATCH_INTERVAL / (seconds_per_trip * trips)))
         for first in range(0, self._iterations, batch_size):
@@ -97,10 +99,10 @@ class PingPong:
         for repeats in (1, samples) if samples else (1,):
             start = perf_counter()
             for _ in range(repeats):
-                pair.trips(trips)
+                pair.make_round_trips(trips)
             seconds_per_trip = (perf_counter() - start) / (repeats * trips)
             trips, seconds_per_trip = self._agree(
-                pair, calls_per_sample(seconds_per_trip), seconds_per_trip
+                pair, compute_calls_per_sample(seconds_per_trip), seconds_per_trip
             )
         return trips, seconds_per_trip
 

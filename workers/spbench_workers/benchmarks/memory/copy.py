@@ -13,7 +13,7 @@ from spbench_parallel.device.gpus import Gpu, NoDeviceError
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.memory.entry import CopyParams
-from spbench_workers.binding.numa import cores_by_node, farthest_node, gpu_node
+from spbench_workers.binding.numa import farthest_node, find_gpu_node, list_cores_by_node
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.single_rank_baseline import report_rate_and_limit
@@ -185,13 +185,13 @@ def _move_to_node(requested: str, address: str | None) -> int:
         CannotRunError: The GPU's node is unknown, there is no such node, or the rank may not run
             there.
     """
-    own_node = gpu_node(address) if address is not None else None
+    own_node = find_gpu_node(address) if address is not None else None
     if own_node is None:
         raise CannotRunError(
             f"cores {requested}: the system does not tell on which NUMA node the GPU "
             f"{address or 'of this rank'} is; take cores all"
         )
-    cores = cores_by_node()
+    cores = list_cores_by_node()
     node = own_node if requested == "near" else farthest_node(own_node, cores)
     if node is None or not cores.get(node):
         raise CannotRunError(

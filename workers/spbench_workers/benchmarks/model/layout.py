@@ -179,7 +179,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
     return params | {"balance": MEASURED} if requested is None and len(balance) > 1 else resolved
 
 
-def resolve_imports_balance(params: Params) -> Params:
+def resolve_imported_balance(params: Params) -> Params:
     """Fill in the balance of a user's network, with layers that are not yet known.
 
     Raises:

@@ -20,7 +20,7 @@ from spbench_workers.benchmarks.model.layout import (
     make_layout,
     resolve_balance,
     resolve_grids,
-    resolve_imports_balance,
+    resolve_imported_balance,
     resolve_members,
     resolve_rounds,
 )
@@ -116,7 +116,7 @@ def _resolve_import(params: Params) -> Params:
         raise ParamError("network_args", "network_args are a mapping of names to values")
     if params["scheme"] == "sequential":
         return params
-    return resolve_imports_balance(params)
+    return resolve_imported_balance(params)
 
 
 def _check_task(params: Params) -> None:

@@ -50,9 +50,9 @@ class Steps:
         self.activations = Activations(engine.stages)
         self._engine = engine
         self._images = images
-        self._next = trained_before
+        self._next_step = trained_before
         self._trained_before = trained_before
-        self._first = trained_before + warmup
+        self._first_timed_step = trained_before + warmup
         self._phase_seconds: list[dict[str, float]] = []
         self._step_seconds: list[float] = []
         self._traffic_by_step: list[tuple[int, int]] = []
@@ -71,19 +71,19 @@ class Steps:
         with phases.measure_step(), phases.measure("wait"):
             engine.world.Barrier()
 
-        step_number = self._next if engine.trainer is not None else self._inferred_step()
+        step_number = self._next_step if engine.trainer is not None else self._find_inferred_step()
         self._images.set_step(step_number)
-        if self._next == self._first:
+        if self._next_step == self._first_timed_step:
             engine.begin_epoch()
         if engine.trainer is None:
             self._answers.append((step_number, engine.evaluate()))
-        elif self._next == self._trained_before < self._first:
+        elif self._next_step == self._trained_before < self._first_timed_step:
             with self.activations.count():
                 engine.step()
         else:
             engine.step()
 
-        self._next += 1
+        self._next_step += 1
         self._phase_seconds.append(
             {name: phases.seconds[name] - seconds_before[name] for name in PHASES}
         )
@@ -92,9 +92,9 @@ class Steps:
         sent_now = self._count_sent()
         self._traffic_by_step.append((sent_now[0] - sent_before[0], sent_now[1] - sent_before[1]))
 
-    def _inferred_step(self) -> int:
+    def _find_inferred_step(self) -> int:
         """Return the number of the step with the images to infer now."""
-        return self._trained_before + max(0, self._next - self._first)
+        return self._trained_before + max(0, self._next_step - self._first_timed_step)
 
     def list_answers(self, count: int) -> list[tuple[int, Logits]]:
         """Return the last ``count`` steps, each with its logits.

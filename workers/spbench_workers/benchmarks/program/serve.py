@@ -12,7 +12,7 @@ from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.program.run import run
 from spbench_workers.binding.local_rank import read_local_rank
 from spbench_workers.channel.file import FileChannel
-from spbench_workers.channel.opening import launcher_rank
+from spbench_workers.channel.opening import read_launcher_rank
 from spbench_workers.comm import World
 from spbench_workers.session import connect_or_exit, report_failure, run_case, start_reporting
 from spbench_workers.shared_memory import set_private_folder
@@ -58,7 +58,7 @@ def read_launched_world(environ: os._Environ[str]) -> World:
     Raises:
         CannotRunError: The launcher does not set the rank.
     """
-    rank, size = launcher_rank(environ)
+    rank, size = read_launcher_rank(environ)
     if rank is None or size is None:
         raise CannotRunError(
             "the launcher does not tell a rank's number and how many there are, without which no "

@@ -8,7 +8,7 @@ IJHPCA 2005). It sends as few bytes as a ring, in few rounds.
 from __future__ import annotations
 
 from spbench_core.layout.tiles import Interval, part_bounds
-from spbench_workers.collectives.algorithms.position import AlgorithmRank, fold, levels
+from spbench_workers.collectives.algorithms.position import AlgorithmRank, count_levels, fold
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
 
 
@@ -18,12 +18,12 @@ def recursive_doubling(rank: AlgorithmRank) -> Schedule:
     Partners add the same two values in opposite order. The sums are equal in every bit, since IEEE
     addition commutes.
     """
-    return fold(rank, _double, levels(rank.power))
+    return fold(rank, _double, count_levels(rank.largest_power_of_two))
 
 
 def _double(rank: AlgorithmRank, start: int) -> Schedule:
     steps = []
-    for level in range(levels(rank.size)):
+    for level in range(count_levels(rank.size)):
         partner = rank.index ^ (1 << level)
         send = rank.transfer_all(partner)
         receive = rank.transfer_all(partner, add=True)
@@ -33,12 +33,12 @@ def _double(rank: AlgorithmRank, start: int) -> Schedule:
 
 def rabenseifner(rank: AlgorithmRank) -> Schedule:
     """Return the steps of Rabenseifner's algorithm, folded if necessary."""
-    return fold(rank, _halve_and_double, 2 * levels(rank.power))
+    return fold(rank, _halve_and_double, 2 * count_levels(rank.largest_power_of_two))
 
 
 def _halve_and_double(rank: AlgorithmRank, start: int) -> Schedule:
     """Halve from far to near, so that a rank keeps a window of adjacent chunks."""
-    depth = levels(rank.size)
+    depth = count_levels(rank.size)
     steps = []
     for turn in range(2 * depth):
         halving = turn < depth

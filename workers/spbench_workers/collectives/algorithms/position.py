@@ -39,7 +39,7 @@ class AlgorithmRank:
         return len(self.members)
 
     @property
-    def power(self) -> int:
+    def largest_power_of_two(self) -> int:
         """The largest power of two that is not above the number of ranks."""
         return 1 << (self.size.bit_length() - 1)
 
@@ -53,27 +53,27 @@ class AlgorithmRank:
         return Transfer(peer, *part_bounds(chunk % parts, parts, self.count), add)
 
 
-Core = Callable[[AlgorithmRank, int], Schedule]
+PowerOfTwoAlgorithm = Callable[[AlgorithmRank, int], Schedule]
 """An algorithm for a power of two ranks, from a position in it and the first round's number."""
 
 
-def levels(size: int) -> int:
+def count_levels(size: int) -> int:
     """Return the number of halvings until one rank is left: ``ceil(log2 size)``."""
     return (size - 1).bit_length()
 
 
-def fold(rank: AlgorithmRank, core: Core, rounds: int) -> Schedule:
+def fold(rank: AlgorithmRank, algorithm: PowerOfTwoAlgorithm, rounds: int) -> Schedule:
     """Return the schedule of an algorithm with the fold around it."""
-    extra_ranks = rank.size - rank.power
+    extra_ranks = rank.size - rank.largest_power_of_two
     me = rank.index
     if extra_ranks == 0:
-        return core(rank, 0)
+        return algorithm(rank, 0)
     if me < 2 * extra_ranks and me % 2 == 0:
         send = ScheduleStep(0, sends=(rank.transfer_all(me + 1),))
         return [send, ScheduleStep(rounds + 1, receives=(rank.transfer_all(me + 1),))]
     members = [*rank.members[1 : 2 * extra_ranks : 2], *rank.members[2 * extra_ranks :]]
     if me >= 2 * extra_ranks:
-        return core(AlgorithmRank(members, me - extra_ranks, rank.count), 1)
+        return algorithm(AlgorithmRank(members, me - extra_ranks, rank.count), 1)
     receive = ScheduleStep(0, receives=(rank.transfer_all(me - 1, add=True),))
     send_result = ScheduleStep(rounds + 1, sends=(rank.transfer_all(me - 1),))
-    return [receive, *core(AlgorithmRank(members, me // 2, rank.count), 1), send_result]
+    return [receive, *algorithm(AlgorithmRank(members, me // 2, rank.count), 1), send_result]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spbench_workers.collectives.algorithms.position import AlgorithmRank, levels
+from spbench_workers.collectives.algorithms.position import AlgorithmRank, count_levels
 from spbench_workers.collectives.algorithms.rings import ring
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep
 
@@ -33,7 +33,7 @@ _TREES: dict[int, tuple[tuple[Edge, ...], ...]] = {
 
 def binomial(rank: AlgorithmRank) -> Schedule:
     """Return the steps of a binomial reduce and a binomial broadcast."""
-    depth = levels(rank.size)
+    depth = count_levels(rank.size)
     return [*reduce_up(rank, depth), *broadcast_down(rank, depth, depth)]
 
 
@@ -123,7 +123,7 @@ def two_level(rank: AlgorithmRank) -> Schedule:
     leaders = rank.members[::group]
     members = rank.members[group_number * group : (group_number + 1) * group]
     group_rank = AlgorithmRank(members, index, rank.count)
-    depth = levels(group)
+    depth = count_levels(group)
     steps = reduce_up(group_rank, depth)
     if index == 0:
         steps += ring(AlgorithmRank(leaders, group_number, rank.count), start=depth)
@@ -138,7 +138,7 @@ def group_size(ranks: int, group: int | None) -> int:
     """
     if group is not None:
         return min(group, ranks)
-    return min(1 << (levels(ranks) + 1) // 2, ranks)
+    return min(1 << (count_levels(ranks) + 1) // 2, ranks)
 
 
 def _follow_tree(rank: AlgorithmRank, tree: tuple[tuple[Edge, ...], ...]) -> Schedule:

@@ -23,7 +23,7 @@ from spbench_workers.benchmarks.allreduce.model.link_times import (
     measure_together,
 )
 from spbench_workers.collectives.arithmetic import TORCH_OPS, Action
-from spbench_workers.pingpong.device_pair import one_way_device_seconds, open_path
+from spbench_workers.pingpong.device_pair import measure_one_way_on_devices, open_path
 from spbench_workers.pingpong.pair import Peer
 
 NCCL_BYTES = (8, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
@@ -102,7 +102,7 @@ def _measure_nccl_link(
 
     def one_way(peer: int, count: int) -> float:
         other = Peer(comm, peer, leads=comm.rank < peer)
-        return one_way_device_seconds(other, count, TRIPS, device=device, path="nccl")
+        return measure_one_way_on_devices(other, count, TRIPS, device=device, path="nccl")
 
     copy_line = fit_line(measure_together(comm, _DEVICE_BYTES, make_device_copy))
     if comm.size == 1:

@@ -21,7 +21,7 @@ from spbench_workers.benchmarks.allreduce.model.link_fit import (
     fit_link,
 )
 from spbench_workers.collectives.arithmetic import Action, copy_into, reduce_into
-from spbench_workers.pingpong.pair import Peer, one_way_seconds
+from spbench_workers.pingpong.pair import Peer, measure_one_way
 from spbench_workers.pingpong.schedule import pair_rounds
 from spbench_workers.timing import time_batch
 
@@ -146,7 +146,7 @@ def measure_host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLi
 
 
 def _measure_one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
-    return one_way_seconds(Peer(comm, peer, leads=comm.rank < peer), count, TRIPS)
+    return measure_one_way(Peer(comm, peer, leads=comm.rank < peer), count, TRIPS)
 
 
 def measure_messages(

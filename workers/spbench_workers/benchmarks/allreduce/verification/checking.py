@@ -12,15 +12,15 @@ from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.verification.data import (
+    InputDistribution,
     InputKind,
-    Numbers,
     Values,
     compare,
     fill,
 )
 from spbench_workers.benchmarks.allreduce.verification.expected import ResultPart, compute_expected
 from spbench_workers.collectives.arithmetic import byte_view
-from spbench_workers.collectives.base import Mode, Reduction
+from spbench_workers.collectives.base import Collective, Mode
 from spbench_workers.context import Context
 
 _SAME_ON_ALL = ("allreduce", "allgather", "broadcast")
@@ -33,14 +33,14 @@ class CheckedCollective:
 
     Attributes:
         buffers: Source and result.
-        reduction: The collective.
+        collective: The collective.
         parts: The parts of its result.
         runs: The number of successive runs that differ, for instance by rotated roots.
         depth: The most additions that a term passes through.
     """
 
     buffers: Buffers
-    reduction: Reduction
+    collective: Collective
     parts: list[ResultPart]
     runs: int
     depth: int
@@ -60,7 +60,9 @@ class Checks:
         dtype = subject.buffers.result.dtype
         kinds: dict[str, InputKind] = {"exact": "whole", "bound": "random"}
         ranks = context.world.size
-        self._numbers = {name: Numbers(kind, op, dtype, ranks) for name, kind in kinds.items()}
+        self._distributions = {
+            name: InputDistribution(kind, op, dtype, ranks) for name, kind in kinds.items()
+        }
         self._worst = {name: WorstError() for name in ("exact", "bound", "identical", "inputs")}
 
     @property
@@ -70,8 +72,8 @@ class Checks:
 
     def run(self, phase: str) -> None:
         """Run all checks on fresh data, ``before`` or ``after`` the timed loop."""
-        total_runs = len(self._numbers) * self._subject.runs
-        for kind_index, name in enumerate(self._numbers):
+        total_runs = len(self._distributions) * self._subject.runs
+        for kind_index, name in enumerate(self._distributions):
             for run in range(self._subject.runs):
                 self._context.progress("check", kind_index * self._subject.runs + run, total_runs)
                 self._check(name, f"{phase} {run}")
@@ -85,7 +87,7 @@ class Checks:
         """Return the input of a rank for a check."""
         seed = self._context.seed_for(name, phase, source)
         count = self._subject.buffers.input.numel()
-        return self._numbers[name].draw_input(seed, source, count)
+        return self._distributions[name].draw_input(seed, source, count)
 
     def _check(self, name: str, phase: str) -> None:
         inputs = self.draw_input(name, phase, self._context.world.rank)
@@ -99,15 +101,15 @@ class Checks:
     def _digest_run(self, inputs: Values) -> bytes:
         """Run once on fresh memory; return a digest of the bits of the result."""
         buffers = self._subject.buffers
-        reduction = self._subject.reduction
+        collective = self._subject.collective
         buffers.poison()
         fill(buffers.input, inputs)
         if self._mode == "nonblocking":
-            reduction.start()
-            reduction.poll()
-            reduction.wait()
+            collective.start()
+            collective.poll()
+            collective.wait()
         else:
-            reduction.run()
+            collective.run()
         result = buffers.result.cpu()
         return hashlib.blake2b(byte_view(result).data, digest_size=16).digest()
 
@@ -115,7 +117,7 @@ class Checks:
         result = self._subject.buffers.result
         for part in self._subject.parts:
             expected = compute_expected(
-                self._numbers[name],
+                self._distributions[name],
                 part.sources,
                 lambda source: self.draw_input(name, phase, source),
                 self._subject.depth,

@@ -27,7 +27,7 @@ _MAX_TWOS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class InputDistribution:
     """The distribution of the ranks' inputs.
 
     Attributes:

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from spbench_workers.benchmarks.allreduce.verification.data import ExpectedPeriod, Numbers, Values
+from spbench_workers.benchmarks.allreduce.verification.data import (
+    ExpectedPeriod,
+    InputDistribution,
+    Values,
+)
 from spbench_workers.collectives.algorithms.trees import group_size
 from spbench_workers.collectives.base import FIXED_SIZES, MUJI_SIZES
 
@@ -55,7 +59,7 @@ def list_result_parts(collective: str, ranks: int, rank: int, count: int) -> lis
 
 
 def compute_expected(
-    numbers: Numbers, sources: Sequence[int], read_input: InputSource, depth: int
+    distribution: InputDistribution, sources: Sequence[int], read_input: InputSource, depth: int
 ) -> ExpectedPeriod:
     """Return one period of the reduction of the inputs of some ranks.
 
@@ -65,7 +69,7 @@ def compute_expected(
     ``n u |product|``. Whole numbers, maxima and minima are exact.
 
     Args:
-        numbers: The distribution of the inputs.
+        distribution: The distribution of the inputs.
         sources: The ranks.
         read_input: Returns the input of a rank.
         depth: The most additions that a term passes through.
@@ -76,14 +80,14 @@ def compute_expected(
     magnitudes = np.abs(total)
     for source in others:
         values = read_input(source)
-        if numbers.op == "sum":
+        if distribution.op == "sum":
             total, rounding_errors = _two_sum(total, values)
             correction += rounding_errors
             magnitudes += np.abs(values)
         else:
-            total = _OPS[numbers.op](total, values)
+            total = _OPS[distribution.op](total, values)
     return ExpectedPeriod(
-        total, correction, _compute_tolerance(numbers, len(sources), depth, total, magnitudes)
+        total, correction, _compute_tolerance(distribution, len(sources), depth, total, magnitudes)
     )
 
 
@@ -101,13 +105,15 @@ def _two_sum(a: Values, b: Values) -> tuple[Values, Values]:
 
 
 def _compute_tolerance(
-    numbers: Numbers, terms: int, depth: int, total: Values, magnitudes: Values
+    distribution: InputDistribution, terms: int, depth: int, total: Values, magnitudes: Values
 ) -> Values:
-    is_rounded = numbers.dtype.is_floating_point and numbers.kind == "random" and terms > 1
-    if not is_rounded or numbers.op in ("max", "min"):
+    is_rounded = (
+        distribution.dtype.is_floating_point and distribution.kind == "random" and terms > 1
+    )
+    if not is_rounded or distribution.op in ("max", "min"):
         return np.zeros(len(total))
-    unit_roundoff = torch.finfo(numbers.dtype).eps / 2
-    if numbers.op == "sum":
+    unit_roundoff = torch.finfo(distribution.dtype).eps / 2
+    if distribution.op == "sum":
         tolerance: Values = (depth + 1) * unit_roundoff * magnitudes
         return tolerance
     # The reference rounds too, because it is a product of float64 numbers.

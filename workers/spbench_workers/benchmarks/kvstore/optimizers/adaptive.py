@@ -166,12 +166,12 @@ class Ftrl(BlockwiseOptimizer):
 
 
 def _decay_square(
-    mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array
+    mean: Float32Array, decay: float, value: Float32Array, scratch: Float32Array
 ) -> None:
     """Update a running mean with the square of a value."""
     np.multiply(value, value, out=scratch)
-    np.multiply(mean, rate, out=mean)
-    np.multiply(scratch, 1 - rate, out=scratch)
+    np.multiply(mean, decay, out=mean)
+    np.multiply(scratch, 1 - decay, out=scratch)
     np.add(mean, scratch, out=mean)
 
 

@@ -72,9 +72,9 @@ class BlockwiseOptimizer(ABC):
 
 
 def update_mean(
-    mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array
+    mean: Float32Array, decay: float, value: Float32Array, scratch: Float32Array
 ) -> None:
-    """Update a running mean: ``mean = rate * mean + (1 - rate) * value``."""
-    np.multiply(mean, rate, out=mean)
-    np.multiply(value, 1 - rate, out=scratch)
+    """Update a running mean: ``mean = decay * mean + (1 - decay) * value``."""
+    np.multiply(mean, decay, out=mean)
+    np.multiply(value, 1 - decay, out=scratch)
     np.add(mean, scratch, out=mean)

@@ -18,15 +18,15 @@ from spbench_workers.benchmarks.kvstore.params import PushPullParams
 from spbench_workers.benchmarks.kvstore.store.base import Push, SentTraffic
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
 from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
-from spbench_workers.collectives.base import Reduction
-from spbench_workers.collectives.reduction import open_reduction
+from spbench_workers.collectives.base import Collective
+from spbench_workers.collectives.opening import open_allreduce
 
 
 class AllreduceStore:
     """Allreduces of buckets of keys, from the gradients' memory to that of the sums.
 
     Args:
-        buckets: The buckets in the order of their reduction.
+        buckets: The buckets in the order of their allreduces.
         open_: Opens the allreduce of a bucket into its part of the sums.
         sums: Memory for the sums.
         values: Memory for the sums or, with an optimizer, for the weights.
@@ -38,28 +38,28 @@ class AllreduceStore:
     def __init__(
         self,
         buckets: Sequence[Bucket],
-        open_: Callable[[Bucket], Reduction],
+        open_: Callable[[Bucket], Collective],
         sums: Float32Array,
         values: Float32Array,
         optimizer: str,
     ) -> None:
         nonempty = [bucket for bucket in buckets if bucket.count]
-        self._reductions = [open_(bucket) for bucket in nonempty]
+        self._allreduces = [open_(bucket) for bucket in nonempty]
         self._updates = []
         if optimizer != "none":
             for bucket in nonempty:
                 part = slice(bucket.first, bucket.last)
                 bucket_optimizer = registry.create_optimizer(optimizer, bucket.count)
                 self._updates.append((bucket_optimizer, values[part], sums[part]))
-        self.traffic = _sum_traffic(self._reductions, [4 * bucket.count for bucket in nonempty])
+        self.traffic = _sum_traffic(self._allreduces, [4 * bucket.count for bucket in nonempty])
 
     def round(self) -> None:
         if not self._updates:
-            for reduction in self._reductions:
-                reduction.run()
+            for allreduce in self._allreduces:
+                allreduce.run()
             return
-        for reduction, update in zip(self._reductions, self._updates, strict=True):
-            reduction.run()
+        for allreduce, update in zip(self._allreduces, self._updates, strict=True):
+            allreduce.run()
             bucket_optimizer, value, total = update
             bucket_optimizer.update(value, total)
 
@@ -67,13 +67,13 @@ class AllreduceStore:
         pass
 
     def free(self) -> None:
-        for reduction in self._reductions:
-            reduction.free()
+        for allreduce in self._allreduces:
+            allreduce.free()
 
 
-def _sum_traffic(reductions: Sequence[Reduction], bucket_bytes: Sequence[int]) -> SentTraffic:
+def _sum_traffic(allreduces: Sequence[Collective], bucket_bytes: Sequence[int]) -> SentTraffic:
     """Return the traffic counted by the algorithms, or the bytes passed to libraries."""
-    traffics = [reduction.traffic for reduction in reductions]
+    traffics = [allreduce.traffic for allreduce in allreduces]
     bytes_and_messages = [
         (nbytes, 1) if traffic is None else (traffic.bytes, traffic.messages)
         for nbytes, traffic in zip(bucket_bytes, traffics, strict=True)
@@ -84,7 +84,7 @@ def _sum_traffic(reductions: Sequence[Reduction], bucket_bytes: Sequence[int]) -
     )
 
 
-def open_allreduce(
+def open_allreduce_store(
     params: PushPullParams,
     case: StoreCase,
     comm: MPI.Intracomm,
@@ -104,20 +104,20 @@ def open_allreduce(
         CannotRunError: The ranks cannot run the algorithm.
     """
     values = memory.values.flat
-    open_bucket: Callable[[Bucket], Reduction]
+    open_bucket: Callable[[Bucket], Collective]
     if window is not None:
         sums = window.sums[comm.rank]
         open_bucket = partial(_open_shared, window)
     else:
         # With an optimizer the values are weights, and the sums need separate memory.
         sums = values if case.optimizer == "none" else np.zeros_like(values)
-        open_bucket = _choose_reduction(params, comm, memory, sums)
+        open_bucket = _choose_allreduce(params, comm, memory, sums)
     return AllreduceStore(_make_buckets(params, case), open_bucket, sums, values, case.optimizer)
 
 
-def _choose_reduction(
+def _choose_allreduce(
     params: PushPullParams, comm: MPI.Intracomm, memory: StoreMemory, sums: Float32Array
-) -> Callable[[Bucket], Reduction]:
+) -> Callable[[Bucket], Collective]:
     """Return a function that opens the allreduce of a bucket by messages."""
     algorithm = require_value(params.algorithm)
     if algorithm == "nccl":
@@ -129,7 +129,7 @@ def _choose_reduction(
     return partial(_open_messages, comm, algorithm, memory.gradients.tensor, target)
 
 
-def _open_shared(window: SharedWindow, bucket: Bucket) -> Reduction:
+def _open_shared(window: SharedWindow, bucket: Bucket) -> Collective:
     return window.open_sum(bucket.first, bucket.last)
 
 
@@ -139,9 +139,9 @@ def _open_messages(
     source: torch.Tensor,
     target: torch.Tensor,
     bucket: Bucket,
-) -> Reduction:
+) -> Collective:
     part = slice(bucket.first, bucket.last)
-    return open_reduction(comm, algorithm, source[part], target[part])
+    return open_allreduce(comm, algorithm, source[part], target[part])
 
 
 def _make_buckets(params: PushPullParams, case: StoreCase) -> list[Bucket]:

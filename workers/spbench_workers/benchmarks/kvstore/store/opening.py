@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard, list_s
 from spbench_workers.benchmarks.kvstore.params import PushPullParams, select_devices
 from spbench_workers.benchmarks.kvstore.roles import Server
 from spbench_workers.benchmarks.kvstore.store import fault_injection
-from spbench_workers.benchmarks.kvstore.store.allreduce_store import open_allreduce
+from spbench_workers.benchmarks.kvstore.store.allreduce_store import open_allreduce_store
 from spbench_workers.benchmarks.kvstore.store.base import Store
 from spbench_workers.benchmarks.kvstore.store.device_store import DeviceStore, SharedDeviceStore
 from spbench_workers.benchmarks.kvstore.store.dist_store import DistStore, ServerRank
@@ -237,7 +237,7 @@ def _open_device_store(
     window: SharedWindow | None,
 ) -> Store:
     if case.store.name == "allreduce":
-        return open_allreduce(params, case, ranks.worker, memory, window)
+        return open_allreduce_store(params, case, ranks.worker, memory, window)
     if case.store.dist:
         return DistStore(
             ranks.job,

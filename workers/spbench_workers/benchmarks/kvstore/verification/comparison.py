@@ -165,7 +165,7 @@ class StoreComparison:
                 describe = partial(self._describe_element, low, phase)
                 values = own_values[low - array_first : high - array_first]
                 worst.compare_arrays(values, weight, bound, describe)
-                distance += figures.distance([values], [uncoded])
+                distance += figures.compute_distance([values], [uncoded])
         return distance
 
     def _describe_element(self, first: int, phase: str, index: int) -> str:
@@ -240,6 +240,9 @@ def _compute_errors(case: StoreCase, distances: Sequence[float], magnitude: floa
     ]
     device_distances = [distances[rank] for rank in roles.device_ranks]
     return Errors(
-        max(figures.error(worker_distances, magnitude) for worker_distances in distances_by_worker),
+        max(
+            figures.compute_error(worker_distances, magnitude)
+            for worker_distances in distances_by_worker
+        ),
         figures.mean_relative_error(device_distances, magnitude),
     )
