@@ -27,6 +27,8 @@ WRITES = os.environ.get("SPBENCH_MESSAGES") == "write"
 
 _written: dict[Path, dict[str, list[str]]] = {}
 """Texts of this process's tests by file and test, in write mode."""
+_collected: dict[Path, set[str]] = {}
+"""Names of tests by file, with their parameters and before any is deselected."""
 
 
 def parse_messages(file_text: str) -> dict[str, list[str]]:
@@ -119,6 +121,20 @@ def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Message
         _written.setdefault(path, {})[test] = checked.texts
     elif request.session.testsfailed == failures:
         assert len(checked.texts) == len(expected), f"{test} checks fewer messages than {path} has"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Store the name of a test."""
+    _collected.setdefault(item.path, set()).add(item.name)
+
+
+@pytest.fixture
+def collected_names(pytestconfig: pytest.Config) -> dict[Path, set[str]]:
+    """Names of all tests by file; no file if only some of its tests may be collected."""
+    selects_tests = any("::" in argument for argument in pytestconfig.args)
+    if selects_tests or pytestconfig.getoption("lf", default=False):
+        return {}
+    return _collected
 
 
 def pytest_sessionfinish() -> None:
