@@ -164,14 +164,19 @@ def test_step_gets_variables_and_changes_of_its_mode(tmp_path):
 
 
 def test_interrupt_keeps_results_of_earlier_steps(tmp_path, monkeypatch):
-    def interrupt(self, *_):
-        raise KeyboardInterrupt
+    exit_codes = iter([0])
 
-    monkeypatch.setattr(Session, "_execute", interrupt)
+    def execute_or_interrupt(self, *_):
+        try:
+            return next(exit_codes)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(Session, "_execute", execute_or_interrupt)
     output = ["--installed", "--output", str(tmp_path)]
-    assert command.main(["facts", *output]) == 130
+    assert command.main(["facts", "doctor", *output]) == 130
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results["steps"] == []
+    assert [(step["name"], step["status"]) for step in results["steps"]] == [("facts", "passed")]
     assert set(results["machine"]) == {"python", "torch"}
     assert (tmp_path / "summary.txt").exists()
     with tarfile.open(tmp_path / "reports.tar.gz") as archive:
