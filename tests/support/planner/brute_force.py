@@ -220,7 +220,6 @@ class BruteForceSearch:
         along = []
         straight = []
         spared = 0.0
-        extra_latency = 0.0
         for source, target in pairwise(spans):
             start, end, _ = target
             alive = {a for a, b in edges if a < start <= b}

@@ -80,7 +80,7 @@ def add_suite(folder: Path, text: str = SUITE, name: str = "made-up") -> Path:
 
 
 def add_demo_runs(folder: Path) -> Path:
-    """Record two runs of one suite with a case that failed on rank 7."""
+    """Record two runs of one suite with a case that failed on rank 1."""
     for day in ("20260101", "20260102"):
         run = folder / "home" / "runs" / f"{day}-000000-demo-0001"
         run.parent.mkdir(parents=True, exist_ok=True)
