@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.reliability.faults import FAULT_TABLE, Fault  # noqa: E402
 from support.reliability.testbeds import TESTBED_NAMES, FaultTestbeds  # noqa: E402
-from support.reliability.trials import TrialLog, render_table, run_trials  # noqa: E402
+from support.reliability.trials import TrialResultLog, render_table, run_trials  # noqa: E402
 
 HEADING = "## Faults"
 SECTION = """\
@@ -76,7 +76,7 @@ def main() -> int:
         for fault in faults:
             print(f"{fault.name}: {', '.join(fault.testbeds)}")
         return 0
-    log = TrialLog(options.log)
+    log = TrialResultLog(options.log)
     with tempfile.TemporaryDirectory(prefix="spf") as folder, FaultTestbeds(Path(folder)) as setups:
         for fault in faults:
             for name in fault.testbeds:
@@ -106,7 +106,7 @@ def _write_section(page: Path, section: str) -> None:
 
 
 def _run_trials(
-    fault: Fault, name: str, repeats: int, seed: int, setups: FaultTestbeds, log: TrialLog
+    fault: Fault, name: str, repeats: int, seed: int, setups: FaultTestbeds, log: TrialResultLog
 ) -> None:
     if repeats < 1:
         return

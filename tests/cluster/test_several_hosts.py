@@ -14,7 +14,8 @@ import pytest
 
 from spbench.engine.processes import find_processes
 from support.cluster.hosts import HostNetwork, NamespaceHost
-from support.cluster.isolated_controller import read_collector_hosts, signal_controller
+from support.cluster.isolated_controller import signal_controller
+from support.processes import read_collector_hosts
 from support.runs import RunProcess, RunResult, read_parent_pid
 
 pytestmark = [

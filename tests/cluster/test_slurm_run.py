@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from spbench.engine.processes import find_processes
-from support.cluster.isolated_controller import read_collector_hosts, signal_controller
+from support.cluster.isolated_controller import signal_controller
 from support.cluster.slurm import Slurm
 from support.paths import ROOT, TEST_SUITES
+from support.processes import read_collector_hosts
 from support.program_suites import build_world, write_world_suite
 from support.runs import RunProcess, RunResult
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.reliability.faults import FAULT_TABLE
 from support.reliability.testbeds import FaultTestbed, FaultTestbeds
-from support.reliability.trials import TrialLog, render_table, run_trials
+from support.reliability.trials import TrialResultLog, render_table, run_trials
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -64,8 +64,8 @@ def test_unexpected_outcome_is_reported_and_counted(
     wrong_fault = replace(fault, code=3, expected_words=("no such words",))
     testbed = testbeds.get("openmpi")
     assert isinstance(testbed, FaultTestbed)
-    log = TrialLog(tmp_path / "log.jsonl")
+    log = TrialResultLog(tmp_path / "log.jsonl")
     log.add(run_trials(wrong_fault, testbed, 1, seed=7))
-    (result,) = TrialLog(tmp_path / "log.jsonl").results
-    assert result.mismatches == ["exit 4 in place of 3", "'no such words' is not said"]
+    (result,) = TrialResultLog(tmp_path / "log.jsonl").results
+    assert result.mismatches == ["exit 4 instead of 3", "'no such words' is not in the message"]
     assert "| 0 of 1 |" in render_table([wrong_fault], ["openmpi"], log)

@@ -111,9 +111,10 @@ class RunProcess:
         home: Path,
         env: dict[str, str] | None = None,
         spbench: str | None = None,
+        report_path: Path | None = None,
     ) -> None:
         self.home = home
-        self.report_path = home.parent / f"{home.name}.json"
+        self.report_path = report_path or home.parent / f"{home.name}.json"
         self.start_time = time.monotonic()
         _processes.append(self)
         options = ("--headless", "--json", str(self.report_path), "--home", str(home))

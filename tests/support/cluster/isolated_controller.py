@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from spbench_core.events.rank_events import ENV_COLLECTOR
+from support.processes import list_children
 from support.runs import SPBENCH, RunProcess
 
 # The first process of the namespace ends after all others, with the exit status of the controller.
@@ -47,21 +47,10 @@ def write_isolated_spbench(folder: Path) -> Path:
 
 def find_controller_pid(run: RunProcess) -> int:
     """Return the pid of the controller: the first child of the namespace's first process."""
-    first = _list_children(run.process.pid)[0]
-    return _list_children(first)[0]
+    first = list_children(run.process.pid)[0]
+    return list_children(first)[0]
 
 
 def signal_controller(run: RunProcess, number: signal.Signals) -> None:
     """Send only the controller a signal."""
     os.kill(find_controller_pid(run), number)
-
-
-def read_collector_hosts(pid: int) -> list[str]:
-    """Return the addresses of the collector in the environment of a rank."""
-    environ = Path(f"/proc/{pid}/environ").read_text().split("\0")
-    variable = next(line for line in environ if line.startswith(f"{ENV_COLLECTOR}="))
-    return [address.rpartition(":")[0] for address in variable.partition("=")[2].split(",")]
-
-
-def _list_children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

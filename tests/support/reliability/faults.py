@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from support.reliability import host_faults, process_faults, record_faults, system_faults
-from support.reliability.trial import LONG, Trial
+from support.reliability.trial import LONG, FaultTrial
 from support.runs import RunResult
 
 EVERYWHERE = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
@@ -48,7 +48,7 @@ class Fault:
     """
 
     name: str
-    act: Callable[[Trial], RunResult]
+    act: Callable[[FaultTrial], RunResult]
     code: int
     expected_words: tuple[str, ...]
     testbeds: tuple[str, ...] = OPENMPI
@@ -59,7 +59,7 @@ class Fault:
 
 def _rank_fault(
     name: str,
-    act: Callable[[Trial], RunResult],
+    act: Callable[[FaultTrial], RunResult],
     *expected_words: str,
     testbeds: tuple[str, ...] = EVERYWHERE,
     random_moment: bool = False,
@@ -102,7 +102,7 @@ RANKS = (
         KILLED, process_faults.signal_rank(signal.SIGKILL), testbeds=HOSTS, random_moment=True
     ),
     _rank_fault(
-        "a rank breaks a rule of memory (SIGSEGV)",
+        "a rank has a segmentation fault (SIGSEGV)",
         process_faults.signal_rank(signal.SIGSEGV),
         "signal 11",
         testbeds=ONE_HOST,
@@ -167,7 +167,7 @@ RANKS = (
         next_case_passes=True,
     ),
     _rank_fault(
-        "a rank has not the memory that it wants (OOM)",
+        "a rank is out of memory (OOM)",
         system_faults.limit_memory,
         "signal 9",
         testbeds=OPENMPI,
@@ -277,14 +277,16 @@ LAUNCHERS = (
 
 CONSOLE = (
     Fault(
-        "the console is killed",
+        "the controller is killed",
         process_faults.kill_controller,
         256 - 9,
         (),
         EVERYWHERE,
         random_moment=True,
     ),
-    Fault("the console is stopped for 2 s", system_faults.pause_process(False, 2), 0, (), ONE_HOST),
+    Fault(
+        "the controller is stopped for 2 s", system_faults.pause_process(False, 2), 0, (), ONE_HOST
+    ),
     Fault(
         "Ctrl-C", process_faults.interrupt_controller(signal.SIGINT), 130, ("Ctrl-C",), EVERYWHERE
     ),
@@ -316,7 +318,9 @@ CONSOLE = (
         ("budget",),
         EVERYWHERE,
     ),
-    Fault("two consoles at once in one home", process_faults.run_two_controllers, 0, (), ONE_HOST),
+    Fault(
+        "two controllers at once in one home", process_faults.run_two_controllers, 0, (), ONE_HOST
+    ),
     Fault("an empty HOME", process_faults.run_with_environment(HOME=""), 0, (), ONE_HOST),
     Fault("stdout is closed", system_faults.wrap_command("", ">&-"), 0, ()),
     Fault(
@@ -327,7 +331,7 @@ CONSOLE = (
         OPENMPI_AND_RSH,
     ),
     Fault(
-        "400 strangers and a wrong token",
+        "400 unknown connections and a wrong token",
         system_faults.connect_unauthenticated,
         0,
         (),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spbench.engine.processes import find_processes
-from support.reliability.trial import LONG, MEDIUM, Trial
+from support.reliability.trial import LONG, MEDIUM, FaultTrial
 from support.runs import RunResult, read_parent_pid
 
 TWO_JOBS = """\
@@ -25,7 +25,7 @@ cases:
 """
 
 
-def cut_link(trial: Trial) -> RunResult:
+def cut_link(trial: FaultTrial) -> RunResult:
     """Cut the link of the victim's host until the job has ended."""
     trial.start(LONG)
     trial.wait_until_timing()
@@ -37,10 +37,10 @@ def cut_link(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def add_first_host(last_number: str) -> Callable[[Trial], RunResult]:
+def add_first_host(last_number: str) -> Callable[[FaultTrial], RunResult]:
     """Run a suite with an additional first host, whose address ends with this number."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         assert trial.testbed.hosts is not None
         hostfile = trial.folder / "hostfile"
         address = trial.testbed.hosts.address.replace(".254", last_number)
@@ -51,7 +51,7 @@ def add_first_host(last_number: str) -> Callable[[Trial], RunResult]:
     return act
 
 
-def use_wrong_key(trial: Trial) -> RunResult:
+def use_wrong_key(trial: FaultTrial) -> RunResult:
     """Log in with a key that the hosts do not accept."""
     assert trial.testbed.hosts is not None
     key = trial.folder / "key"
@@ -64,7 +64,7 @@ def use_wrong_key(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def lose_host_between_jobs(trial: Trial) -> RunResult:
+def lose_host_between_jobs(trial: FaultTrial) -> RunResult:
     """Make ssh fail for all hosts after the first of two jobs has started to measure."""
     assert trial.testbed.hosts is not None
     gone = trial.folder / "gone"
@@ -92,7 +92,7 @@ NODES = ("127.0.0.2", "127.0.0.3")
 """Hosts that the stand-in of mpirun_rsh reaches by ssh, with one rank on each."""
 
 
-def kill_ssh_session(trial: Trial) -> RunResult:
+def kill_ssh_session(trial: FaultTrial) -> RunResult:
     """Kill the ssh session of the victim's node, of the stand-in or of a real sshd."""
     if trial.testbed.hosts is None:
         _measure_on_nodes(trial)
@@ -110,7 +110,7 @@ def kill_ssh_session(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def kill_mpispawn(trial: Trial) -> RunResult:
+def kill_mpispawn(trial: FaultTrial) -> RunResult:
     """Kill the mpispawn that started the victim."""
     rank = _measure_on_nodes(trial)
     mpispawn = read_parent_pid(rank)
@@ -121,7 +121,7 @@ def kill_mpispawn(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def _measure_on_nodes(trial: Trial) -> int:
+def _measure_on_nodes(trial: FaultTrial) -> int:
     """Start a run on two nodes, and wait until it measures; return the pid of the victim."""
     trial.start(LONG, "--hosts", ",".join(f"{node}:1" for node in NODES))
     return trial.wait_until_timing()
@@ -134,7 +134,7 @@ def _read_command_line(pid: int) -> bytes:
         return b""
 
 
-def fail_setup_on_one_host(trial: Trial) -> RunResult:
+def fail_setup_on_one_host(trial: FaultTrial) -> RunResult:
     """Make a line of ``launch.setup`` fail on the second host."""
     assert trial.testbed.hosts is not None
     second = trial.testbed.hosts.hosts[1]
@@ -144,7 +144,7 @@ def fail_setup_on_one_host(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def end_rank_early_on_one_host(trial: Trial) -> RunResult:
+def end_rank_early_on_one_host(trial: FaultTrial) -> RunResult:
     """End the rank of the second host before it connects."""
     assert trial.testbed.hosts is not None
     second = trial.testbed.hosts.hosts[1]
@@ -155,14 +155,14 @@ def end_rank_early_on_one_host(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def use_ssh_aliases(trial: Trial) -> RunResult:
+def use_ssh_aliases(trial: FaultTrial) -> RunResult:
     """Use names that only ssh resolves with a launcher that resolves names itself."""
     path = f"{_write_ssh(trial.folder, 'exit 0')}:{dict(trial.testbed.env)['PATH']}"
     trial.start(LONG, "--hosts", "alias.invalid:2", env={"PATH": path})
     return trial.wait()
 
 
-def add_host_without_mvapich2(trial: Trial) -> RunResult:
+def add_host_without_mvapich2(trial: FaultTrial) -> RunResult:
     """Use a host without MVAPICH2."""
     ssh = _write_ssh(trial.folder, 'for word; do last=$word; done\nexec sh -c "$last"')
     path = f"{ssh}:{dict(trial.testbed.env)['PATH']}"
@@ -170,7 +170,7 @@ def add_host_without_mvapich2(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def cancel_job(trial: Trial) -> RunResult:
+def cancel_job(trial: FaultTrial) -> RunResult:
     """Cancel the Slurm job of a run."""
     trial.start(LONG)
     trial.wait_until_timing()
@@ -181,14 +181,14 @@ def cancel_job(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def _build_env(trial: Trial) -> dict[str, str]:
+def _build_env(trial: FaultTrial) -> dict[str, str]:
     return os.environ | dict(trial.testbed.env)
 
 
 class BatchJob:
     """A job that `spbench submit` submits to Slurm."""
 
-    def __init__(self, trial: Trial, suite: str, *arguments: str) -> None:
+    def __init__(self, trial: FaultTrial, suite: str, *arguments: str) -> None:
         self._trial = trial
         (trial.folder / "suite.yaml").write_text(suite)
         settings = [text for text in trial.testbed.arguments if text.startswith("launch.")]
@@ -222,12 +222,11 @@ class BatchJob:
     def collect(self) -> RunResult:
         """Wait for the end of the job; return the results of `spbench collect`."""
         self.wait_until((self.folder / "ended").exists)
-        return self._run_spbench(
-            "collect", str(self.folder), "--json", str(self._trial.folder / "home.json")
-        )
+        report_path = str(self._trial.report_path)
+        return self._run_spbench("collect", str(self.folder), "--json", report_path)
 
 
-def kill_batch_rank(trial: Trial) -> RunResult:
+def kill_batch_rank(trial: FaultTrial) -> RunResult:
     """Kill a rank of a batch job."""
     job = BatchJob(trial, LONG)
     job.wait_until_timing()
@@ -240,7 +239,7 @@ def kill_batch_rank(trial: Trial) -> RunResult:
     return job.collect()
 
 
-def cancel_batch_job(trial: Trial) -> RunResult:
+def cancel_batch_job(trial: FaultTrial) -> RunResult:
     """Cancel a batch job."""
     job = BatchJob(trial, LONG)
     job.wait_until_timing()
@@ -249,7 +248,7 @@ def cancel_batch_job(trial: Trial) -> RunResult:
     return job.collect()
 
 
-def reach_batch_time_limit(trial: Trial) -> RunResult:
+def reach_batch_time_limit(trial: FaultTrial) -> RunResult:
     """Send the batch job the signal that Slurm sends shortly before the time limit."""
     job = BatchJob(trial, LONG)
     job.wait_until_timing()
@@ -259,7 +258,7 @@ def reach_batch_time_limit(trial: Trial) -> RunResult:
     return job.collect()
 
 
-def requeue_batch_job(trial: Trial) -> RunResult:
+def requeue_batch_job(trial: FaultTrial) -> RunResult:
     """Requeue a batch job that measures."""
     job = BatchJob(trial, MEDIUM)
     job.wait_until_timing()

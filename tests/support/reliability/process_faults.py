@@ -1,4 +1,4 @@
-"""Faults of the processes of a run: ranks, launcher and console."""
+"""Faults of the processes of a run: ranks, launcher and controller."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from spbench.engine.processes import find_processes
-from support.paths import TEST_SUITES
-from support.reliability.trial import LONG, Trial
+from support.processes import list_children
+from support.reliability.trial import FAULTS_SUITE, LONG, FaultTrial
 from support.runs import RunResult
 
-FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 
-
-def signal_rank(number: signal.Signals) -> Callable[[Trial], RunResult]:
+def signal_rank(number: signal.Signals) -> Callable[[FaultTrial], RunResult]:
     """Send a signal to a rank that measures."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         trial.start(LONG)
         trial.inject_signal(trial.wait_until_timing(), number)
         return trial.wait()
@@ -27,21 +25,21 @@ def signal_rank(number: signal.Signals) -> Callable[[Trial], RunResult]:
     return act
 
 
-def kill_rank_before_case(trial: Trial) -> RunResult:
+def kill_rank_before_case(trial: FaultTrial) -> RunResult:
     """Kill a rank that is ready, before the first case."""
     trial.start(LONG)
     trial.inject_signal(trial.find_pid(trial.victim), signal.SIGKILL)
     return trial.wait()
 
 
-def stop_rank_before_case(trial: Trial) -> RunResult:
+def stop_rank_before_case(trial: FaultTrial) -> RunResult:
     """Stop a rank that is ready, before the first case."""
     trial.start(LONG)
     trial.inject_signal(trial.find_pid(trial.victim), signal.SIGSTOP)
     return trial.wait()
 
 
-def kill_both_ranks(trial: Trial) -> RunResult:
+def kill_both_ranks(trial: FaultTrial) -> RunResult:
     """Kill both ranks."""
     trial.start(LONG)
     trial.wait_until_timing()
@@ -53,16 +51,16 @@ def kill_both_ranks(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def kill_launcher(trial: Trial) -> RunResult:
+def kill_launcher(trial: FaultTrial) -> RunResult:
     """Kill the launcher while ranks measure."""
     trial.start(LONG)
     trial.wait_until_timing()
     controller = trial.testbed.find_controller_pid(trial.run)
-    trial.inject_signal(_list_children(controller)[0], signal.SIGKILL)
+    trial.inject_signal(list_children(controller)[0], signal.SIGKILL)
     return trial.wait()
 
 
-def kill_controller(trial: Trial) -> RunResult:
+def kill_controller(trial: FaultTrial) -> RunResult:
     """Kill the controller while ranks measure, and wait for the end of the ranks."""
     trial.start(LONG)
     trial.wait_until_timing()
@@ -74,10 +72,12 @@ def kill_controller(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def interrupt_controller(number: signal.Signals, times: int = 1) -> Callable[[Trial], RunResult]:
+def interrupt_controller(
+    number: signal.Signals, times: int = 1
+) -> Callable[[FaultTrial], RunResult]:
     """Send the controller a signal, once or several times."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         trial.start(LONG)
         trial.wait_until_timing()
         for _ in range(times):
@@ -88,10 +88,12 @@ def interrupt_controller(number: signal.Signals, times: int = 1) -> Callable[[Tr
     return act
 
 
-def run_with_arguments(*arguments: str, suite: str = FAULTS_SUITE) -> Callable[[Trial], RunResult]:
+def run_with_arguments(
+    *arguments: str, suite: str = FAULTS_SUITE
+) -> Callable[[FaultTrial], RunResult]:
     """Run a suite with arguments that inject a fault."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         trial.victim = 1
         trial.host = ""
         trial.start(suite, *arguments)
@@ -107,17 +109,17 @@ def run_with_arguments(*arguments: str, suite: str = FAULTS_SUITE) -> Callable[[
 
 def run_with_environment(
     *arguments: str, suite: str = FAULTS_SUITE, **env: str
-) -> Callable[[Trial], RunResult]:
+) -> Callable[[FaultTrial], RunResult]:
     """Run a suite with environment variables of the controller."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         trial.start(suite, *arguments, env=env)
         return trial.wait()
 
     return act
 
 
-def run_two_controllers(trial: Trial) -> RunResult:
+def run_two_controllers(trial: FaultTrial) -> RunResult:
     """Run a suite twice at the same time in one home."""
     trial.start(FAULTS_SUITE)
     first_run = trial.run
@@ -125,8 +127,3 @@ def run_two_controllers(trial: Trial) -> RunResult:
     first = first_run.wait()
     second = trial.wait()
     return first if first.code else second
-
-
-def _list_children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]

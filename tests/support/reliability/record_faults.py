@@ -7,17 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from support.paths import TEST_SUITES
-from support.reliability.trial import Trial
+from support.reliability.trial import FAULTS_SUITE, FaultTrial
 from support.runs import RunResult
 
-FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 
-
-def damage_run(damage: Callable[[Path], object], *arguments: str) -> Callable[[Trial], RunResult]:
+def damage_run(
+    damage: Callable[[Path], object], *arguments: str
+) -> Callable[[FaultTrial], RunResult]:
     """Record a run, damage its folder, and show it with `spbench results`."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         trial.start(FAULTS_SUITE)
         assert trial.wait().code == 0
         damage(trial.run.folder)
@@ -55,10 +54,10 @@ def insert_escapes(folder: Path) -> None:
             path.write_text(text.replace('"second"', '"=cmd()\\u001b[2J\\u001b]0;x\\u0007"'))
 
 
-def validate_suite(text: str, *arguments: str) -> Callable[[Trial], RunResult]:
+def validate_suite(text: str, *arguments: str) -> Callable[[FaultTrial], RunResult]:
     """Validate a suite with this text."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         path = trial.folder / "suite.yaml"
         path.write_text(text)
         return trial.run_spbench("validate", str(path), *arguments)
@@ -66,10 +65,10 @@ def validate_suite(text: str, *arguments: str) -> Callable[[Trial], RunResult]:
     return act
 
 
-def run_with_hostfile(text: str) -> Callable[[Trial], RunResult]:
+def run_with_hostfile(text: str) -> Callable[[FaultTrial], RunResult]:
     """Run a suite with a hostfile with this text."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         path = trial.folder / "hosts"
         path.write_text(text)
         trial.start(FAULTS_SUITE, "--hostfile", str(path))

@@ -13,13 +13,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from spbench.engine.processes import find_processes
-from support.cluster.isolated_controller import read_collector_hosts
 from support.cluster.requirements import MissingRequirementError
-from support.paths import STANDINS, TEST_SUITES
-from support.reliability.trial import LONG, MEDIUM, Trial
+from support.paths import STANDINS
+from support.processes import read_collector_addresses
+from support.reliability.trial import FAULTS_SUITE, LONG, MEDIUM, FaultTrial
 from support.runs import SPBENCH, RunResult
 
-FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 MEMORY = Path("/sys/fs/cgroup/memory")
 CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 GEMM = """\
@@ -33,7 +32,7 @@ cases:
 NUMBER = "${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}${MV2_COMM_WORLD_RANK-}"
 
 
-def remove_home(trial: Trial) -> RunResult:
+def remove_home(trial: FaultTrial) -> RunResult:
     """Remove the home of a run."""
     trial.start(LONG)
     trial.wait_until_timing()
@@ -42,10 +41,10 @@ def remove_home(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def mount_home(options: str) -> Callable[[Trial], RunResult]:
+def mount_home(options: str) -> Callable[[FaultTrial], RunResult]:
     """Run a suite with its home on a file system with these mount options."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         home = trial.folder / "home"
         home.mkdir()
         with ExitStack() as stack:
@@ -57,7 +56,7 @@ def mount_home(options: str) -> Callable[[Trial], RunResult]:
     return act
 
 
-def block_report(trial: Trial) -> RunResult:
+def block_report(trial: FaultTrial) -> RunResult:
     """Create a folder with the name of the report."""
     trial.start(MEDIUM)
     trial.wait_until_timing()
@@ -68,10 +67,10 @@ def block_report(trial: Trial) -> RunResult:
 
 def wrap_command(
     before: str, after: str = "", suite: str = FAULTS_SUITE
-) -> Callable[[Trial], RunResult]:
+) -> Callable[[FaultTrial], RunResult]:
     """Run a suite from a shell script, with text before spbench and after its arguments."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         command = trial.folder / "spbench"
         command.write_text(f'#!/bin/sh\n{before}\nexec {SPBENCH} "$@" {after}\n')
         command.chmod(0o755)
@@ -81,10 +80,10 @@ def wrap_command(
     return act
 
 
-def pause_process(pause_rank: bool, seconds: float) -> Callable[[Trial], RunResult]:
+def pause_process(pause_rank: bool, seconds: float) -> Callable[[FaultTrial], RunResult]:
     """Stop the victim or the controller for some seconds; the run continues."""
 
-    def act(trial: Trial) -> RunResult:
+    def act(trial: FaultTrial) -> RunResult:
         trial.start(MEDIUM)
         victim = trial.wait_until_timing()
         pid = victim if pause_rank else trial.testbed.find_controller_pid(trial.run)
@@ -96,7 +95,7 @@ def pause_process(pause_rank: bool, seconds: float) -> Callable[[Trial], RunResu
     return act
 
 
-def shift_clock(trial: Trial) -> RunResult:
+def shift_clock(trial: FaultTrial) -> RunResult:
     """Set the clock of rank 1 an hour ahead."""
     if not CLOCK.exists():
         raise MissingRequirementError("libfaketime is not installed")
@@ -108,7 +107,7 @@ def shift_clock(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def limit_memory(trial: Trial) -> RunResult:
+def limit_memory(trial: FaultTrial) -> RunResult:
     """Limit a rank to 8 MiB before it allocates its matrices, so that the kernel kills it."""
     trial.start(GEMM)
     pid = trial.find_pid(trial.victim)
@@ -142,27 +141,20 @@ def _remove_group(group: Path) -> None:
         time.sleep(0.1)
 
 
-def connect_unauthenticated(trial: Trial) -> RunResult:
+def connect_unauthenticated(trial: FaultTrial) -> RunResult:
     """Open 400 silent connections, and one that sends a wrong token."""
     trial.start(MEDIUM)
-    host = read_collector_hosts(trial.wait_until_timing())[0]
-    port = int(_find_collector_port(trial.find_pid(0)))
+    address = read_collector_addresses(trial.wait_until_timing())[0]
     trial.fault_time = time.monotonic()
     hello = b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n'
     with ExitStack() as stack:
         for _ in range(400):
-            stack.enter_context(socket.create_connection((host, port)))
-        stack.enter_context(socket.create_connection((host, port))).sendall(hello)
+            stack.enter_context(socket.create_connection(address))
+        stack.enter_context(socket.create_connection(address)).sendall(hello)
         return trial.wait()
 
 
-def _find_collector_port(pid: int) -> str:
-    environ = Path(f"/proc/{pid}/environ").read_text().split("\0")
-    variable = next(line for line in environ if line.startswith("SPBENCH_COLLECTOR="))
-    return variable.partition("=")[2].split(",")[0].rpartition(":")[2]
-
-
-def flood_launcher_output(trial: Trial) -> RunResult:
+def flood_launcher_output(trial: FaultTrial) -> RunResult:
     """Make the launcher print 100 MB before it starts ranks."""
     launcher = trial.folder / "bin" / "mpirun_rsh"
     launcher.parent.mkdir()
@@ -176,7 +168,7 @@ def flood_launcher_output(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def kill_relay(trial: Trial) -> RunResult:
+def kill_relay(trial: FaultTrial) -> RunResult:
     """Kill the relay that forwards the events of all ranks."""
     trial.start(LONG, "--set", "launch.fan_in=node")
     trial.wait_until_timing()
@@ -186,7 +178,7 @@ def kill_relay(trial: Trial) -> RunResult:
     return trial.wait()
 
 
-def hide_workers(trial: Trial) -> RunResult:
+def hide_workers(trial: FaultTrial) -> RunResult:
     """Hide the package of the workers from rank 1 only."""
     trial.victim = 1
     (trial.folder / "hidden").mkdir()

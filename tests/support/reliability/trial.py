@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from spbench.engine.processes import find_processes
@@ -17,7 +16,8 @@ from support.runs import SPBENCH, RunProcess, RunResult
 
 LONG = (TEST_SUITES / "long.yaml").read_text()
 MEDIUM = LONG.replace("5000000", "60000")
-"""A suite whose first case takes some seconds."""
+"""A suite with a first case of some seconds."""
+FAULTS_SUITE = (TEST_SUITES / "faults.yaml").read_text()
 
 
 @dataclass
@@ -31,7 +31,7 @@ class TrialResult:
         code: The exit code.
         seconds: The time from the fault to the end of the run.
         mismatches: The differences from the expected outcome.
-        run: The id of the run.
+        runs: The ids of the trial's runs.
     """
 
     fault: str
@@ -40,14 +40,10 @@ class TrialResult:
     code: int
     seconds: float
     mismatches: list[str] = field(default_factory=list)
-    run: str = ""
-
-    def to_json(self) -> str:
-        """Return the result as a line of JSON."""
-        return json.dumps(asdict(self))
+    runs: list[str] = field(default_factory=list)
 
 
-class Trial:
+class FaultTrial:
     """A run into which a fault is injected.
 
     Attributes:
@@ -66,13 +62,17 @@ class Trial:
         self.host = ""
         self.fault_time = time.monotonic()
         self.job_end_seconds: float | None = None
-        self._run: RunProcess | None = None
+        self._runs: list[RunProcess] = []
 
     @property
     def run(self) -> RunProcess:
-        """The process of the run."""
-        assert self._run is not None
-        return self._run
+        """The process of the latest run."""
+        return self._runs[-1]
+
+    @property
+    def report_path(self) -> Path:
+        """The report of the latest run, or of a batch job."""
+        return self.folder / f"report-{len(self._runs)}.json"
 
     def start(
         self,
@@ -93,19 +93,21 @@ class Trial:
         path.write_text(suite)
         # mpirun names its files by its pid, and pids repeat in each process namespace.
         temporary = {"TMPDIR": str(self.folder)} if self.testbed.isolated else {}
-        self._run = RunProcess(
+        run = RunProcess(
             str(path),
             *self.testbed.arguments,
             *arguments,
             home=self.folder / "home",
+            report_path=self.folder / f"report-{len(self._runs) + 1}.json",
             env={**temporary, **dict(self.testbed.env), **(env or {})},
             spbench=spbench or self.testbed.spbench,
         )
+        self._runs.append(run)
         self.fault_time = time.monotonic()
-        return self._run
+        return run
 
     def run_spbench(self, *arguments: str) -> RunResult:
-        """Run another command of spbench, and return its results with the report of the run."""
+        """Run another command of spbench; its results have the report of the latest run."""
         start_time = time.monotonic()
         process = subprocess.run(
             [SPBENCH, *arguments],
@@ -123,7 +125,7 @@ class Trial:
             process.stderr,
             seconds=time.monotonic() - start_time,
             home=self.folder / "home",
-            report_path=self.folder / "home.json",
+            report_path=self.report_path,
         )
 
     def wait_until_timing(self) -> int:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
+
+from benchmarks.trial_log import TrialLog
 
 from support.reliability.faults import Fault
 from support.reliability.testbeds import FaultTestbed
-from support.reliability.trial import Trial, TrialResult, find_first_reason, find_leftover_runs
+from support.reliability.trial import FaultTrial, TrialResult, find_first_reason, find_leftover_runs
 from support.runs import RunResult
 
 JOB_END_LIMIT = 15.0
@@ -20,13 +22,13 @@ JOB_END_LIMIT = 15.0
 
 
 def run_trial(fault: Fault, testbed: FaultTestbed, folder: Path, seed: int) -> TrialResult:
-    """Try a fault once; an exception of the test itself is a result too."""
-    trial = Trial(testbed, folder, seed)
+    """Try a fault once; an exception of the trial itself is a result, too."""
+    trial = FaultTrial(testbed, folder, seed)
     try:
         result = fault.act(trial)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-        return TrialResult(fault.name, testbed.name, message, -1, 0.0, ["broke"])
+        return TrialResult(fault.name, testbed.name, message, -1, 0.0, ["the trial raised"])
     seconds = time.monotonic() - trial.fault_time
     message = find_first_reason(result)
     return TrialResult(
@@ -36,16 +38,20 @@ def run_trial(fault: Fault, testbed: FaultTestbed, folder: Path, seed: int) -> T
         result.code,
         round(seconds, 1),
         mismatches=list(_find_mismatches(fault, trial, result, message)),
-        run=next((path.name for path in result.home.glob("runs/*")), ""),
+        runs=sorted(path.name for path in result.home.glob("runs/*")),
     )
 
 
-def _find_mismatches(fault: Fault, trial: Trial, result: RunResult, message: str) -> Iterable[str]:
+def _find_mismatches(
+    fault: Fault, trial: FaultTrial, result: RunResult, message: str
+) -> Iterable[str]:
     # If a signal kills an isolated controller, its namespace ends with a status, not by a signal.
     if result.code % 256 != fault.code:
-        yield f"exit {result.code} in place of {fault.code}"
-    words = [word.format(rank=trial.victim, host=trial.host) for word in fault.expected_words]
-    yield from (f"{word!r} is not said" for word in words if word not in message)
+        yield f"exit {result.code} instead of {fault.code}"
+    for word in fault.expected_words:
+        expected = word.format(rank=trial.victim, host=trial.host)
+        if expected not in message:
+            yield f"{expected!r} is not in the message"
     victim = f"rank {trial.victim} on {trial.host}"
     if fault.names_victim and not re.match(rf"{re.escape(victim)}\b", message):
         yield f"{victim} is not named first"
@@ -73,20 +79,19 @@ def run_trials(fault: Fault, testbed: FaultTestbed, repeats: int, seed: int) -> 
                 for number, folder in enumerate(folders)
             ]
             results = [future.result() for future in futures]
-        leftover_runs = find_leftover_runs([result.run for result in results if result.run])
+        leftover_runs = set(find_leftover_runs([run for result in results for run in result.runs]))
     for result in results:
-        if result.run in leftover_runs:
+        if leftover_runs.intersection(result.runs):
             result.mismatches.append("processes are left after 15 s")
     return results
 
 
-class TrialLog:
+class TrialResultLog:
     """The results of trials in a file, one per line, so that a command can be resumed."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.results = [TrialResult(**json.loads(line)) for line in lines]
+        self._log = TrialLog(path)
+        self.results = [TrialResult(**line) for line in self._log.lines]
 
     def select(self, fault: str, testbed: str) -> list[TrialResult]:
         """Return the results of a fault on a testbed."""
@@ -95,16 +100,14 @@ class TrialLog:
 
     def add(self, results: Iterable[TrialResult]) -> None:
         """Append results to the file."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
-            for result in results:
-                self.results.append(result)
-                file.write(result.to_json() + "\n")
+        for result in results:
+            self._log.add(asdict(result))
+            self.results.append(result)
 
 
-def render_table(faults: Sequence[Fault], testbeds: Sequence[str], log: TrialLog) -> str:
+def render_table(faults: Sequence[Fault], testbeds: Sequence[str], log: TrialResultLog) -> str:
     """Return a Markdown table of the results, with a row per fault and testbed."""
-    rows = ["| fault | launcher | expected | seen | seconds | right |", "| --- " * 6 + "|"]
+    rows = ["| fault | launcher | expected | message | seconds | passed |", "| --- " * 6 + "|"]
     for fault in faults:
         rows += [
             _render_row(fault, testbed, results)
