@@ -174,11 +174,12 @@ def _list_usable_nodes(env: dict[str, str]) -> tuple[str, ...]:
 
 
 def _run_command(name: str, *arguments: str, env: dict[str, str]) -> str | None:
-    if shutil.which(name) is None:
+    program = shutil.which(name, path=_PATH)
+    if program is None:
         return None
     try:
         process = subprocess.run(
-            [name, *arguments], env=env, capture_output=True, text=True, timeout=5, check=False
+            [program, *arguments], env=env, capture_output=True, text=True, timeout=5, check=False
         )
     except subprocess.TimeoutExpired:
         return None
