@@ -44,7 +44,10 @@ def parse_fault(text: str) -> tuple[str, float | None]:
     except ValueError:
         value = math.nan
     if not 1.0 < value <= MAX_FACTOR:
-        raise ValueError(f"{FACTOR_FAULT}={factor}: give a number above 1, as {FACTOR_FAULT}=1.1")
+        raise ValueError(
+            f"{FACTOR_FAULT}={factor}: give a number above 1 and at most {MAX_FACTOR:g}, such as"
+            f" {FACTOR_FAULT}=1.1"
+        )
     return name, value
 
 

@@ -39,7 +39,7 @@ def test_parses_faults():
         ("memory.copy --siz 8", 1, "unrecognized arguments"),
         ("memory.copy --inject corrupt-halo", 1, "invalid choice"),
         ("memory.copy --inject kill --inject raise", 1, "kill is planted already"),
-        ("memory.copy --inject slow=much", 1, "give a number above 1, as slow=1.1"),
+        ("memory.copy --inject slow=much", 1, "give a number above 1 and at most 1000"),
         ("compute.gemm --n 0 --dtype fp8", 1, "below the least value, 1; .*'fp8' is none of"),
         ("halo.exchange --grid 2x2", 3, "runs on 4 ranks, not on 3"),
         ("link.pingpong", 1, "runs on at least 2 ranks, not on 1"),
