@@ -167,6 +167,22 @@ class ModelLayout:
             first_rank + (last_offset - offset if direction else offset) for offset in offsets
         )
 
+    def list_peer_ranks(self, coordinates: RankCoordinates, peer_stage: int) -> tuple[int, ...]:
+        """Return the ranks of another stage with which a rank exchanges images.
+
+        If both stages have the same number of members, each member keeps its images. Otherwise each
+        rank of a stage may hold pixels that any rank of the other stage needs. The result is empty
+        if there is no such stage.
+        """
+        if not 0 <= peer_stage < len(self.stages):
+            return ()
+        ranks = self.list_stage_ranks(peer_stage, coordinates.replica, coordinates.direction)
+        stage = self.stages[coordinates.stage]
+        peer = self.stages[peer_stage]
+        if stage.spatial or peer.spatial or stage.members != peer.members:
+            return ranks
+        return (ranks[coordinates.member],)
+
     def _check_direction(self, direction: int) -> None:
         if direction not in self.directions:
             raise ValueError(f"direction {direction} is none of {self.directions}")

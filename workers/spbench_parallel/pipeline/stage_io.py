@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Generic, TypeVar
 
-from spbench_core.layout.groups import list_peer_ranks
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_core.models.routes import Route, StageRoutes
 from spbench_parallel.p2p import P2P
@@ -182,7 +181,7 @@ class _StageChannels:
         own_shards = make_shards(coordinates)
         shards_by_rank = {
             rank: make_shards(layout.locate_rank(rank, coordinates.direction, other_round))
-            for rank in list_peer_ranks(layout, coordinates, other_stage)
+            for rank in layout.list_peer_ranks(coordinates, other_stage)
         }
         peer_shards_by_size = {
             size: {rank: shard_by_size[size] for rank, shard_by_size in shards_by_rank.items()}

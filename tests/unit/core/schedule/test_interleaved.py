@@ -1,10 +1,9 @@
-"""Interleaved pipelines: coordinates, groups and task orders of ranks."""
+"""Interleaved pipelines: coordinates, peers and task orders of ranks."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.groups import find_groups
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import ModelLayout, RankCoordinates, Stage, build_layout
 from spbench_core.layout.tiles import Grid
@@ -56,11 +55,12 @@ def test_all_rounds_use_the_same_ranks():
 
 def test_the_last_stage_of_a_round_precedes_the_next_round():
     layout = build_layout(4, members=[2, 1, 2, 1], rounds=2)
-    assert find_groups(layout, 0).previous == ()
-    assert find_groups(layout, 2).next == (0, 1)
-    assert find_groups(layout, 1, round=1).previous == (2,)
-    assert find_groups(layout, 2, round=1).next == ()
-    assert find_groups(build_layout(6, members=2, rounds=3), 2).next == (0,)
+    assert layout.list_peer_ranks(layout.locate_rank(0), -1) == ()
+    assert layout.list_peer_ranks(layout.locate_rank(2), 2) == (0, 1)
+    assert layout.list_peer_ranks(layout.locate_rank(1, round=1), 1) == (2,)
+    assert layout.list_peer_ranks(layout.locate_rank(2, round=1), 4) == ()
+    layout = build_layout(6, members=2, rounds=3)
+    assert layout.list_peer_ranks(layout.locate_rank(2), 2) == (0,)
 
 
 @given(layouts())
@@ -81,16 +81,15 @@ def test_ranks_and_coordinates_map_one_to_one_per_round(layout):
 @given(layouts())
 def test_senders_and_receivers_agree(layout):
     for rank in range(layout.ranks):
-        for round_index in range(layout.rounds):
-            sender = find_groups(layout, rank, round=round_index)
-            assert bool(sender.previous) == (sender.coordinates.stage > 0)
-            assert bool(sender.next) == (sender.coordinates.stage < len(layout.stages) - 1)
-            for peer in sender.next:
-                receiver = find_groups(
-                    layout, peer, round=layout.find_round(sender.coordinates.stage + 1)
-                )
-                assert receiver.coordinates.stage == sender.coordinates.stage + 1
-                assert rank in receiver.previous
+        for sender in layout.list_coordinates(rank):
+            next_stage = sender.stage + 1
+            receiver_ranks = layout.list_peer_ranks(sender, next_stage)
+            assert bool(layout.list_peer_ranks(sender, sender.stage - 1)) == (sender.stage > 0)
+            assert bool(receiver_ranks) == (sender.stage < len(layout.stages) - 1)
+            for peer in receiver_ranks:
+                receiver = layout.locate_rank(peer, round=layout.find_round(next_stage))
+                assert receiver.stage == next_stage
+                assert rank in layout.list_peer_ranks(receiver, sender.stage)
 
 
 def test_rejects_invalid_rounds(messages):

@@ -1,12 +1,9 @@
-"""Coordinates and groups of ranks: replica x stage x tile, mirrored or not."""
-
-from collections import Counter
+"""Coordinates and peers of ranks: replica x stage x tile, mirrored or not."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.groups import find_groups
 from spbench_core.layout.stages import ModelLayout, RankCoordinates, Stage, build_layout
 from spbench_core.layout.tiles import Grid
 
@@ -66,11 +63,7 @@ def test_the_mirrored_pipeline_uses_the_ranks_in_reverse():
         RankCoordinates(0, 0, 0, 0),
         RankCoordinates(0, 4, 0, 0, 1),
     )
-    groups = find_groups(layout, 7, 1)
-    assert groups.tiles == (7, 6, 5, 4)
-    assert groups.next == (3,)
-    assert groups.mirror == (0, 7)
-    assert groups.holders == tuple(range(8))
+    assert layout.list_peer_ranks(layout.locate_rank(7, 1), 1) == (3,)
 
 
 @pytest.mark.parametrize("rank", [-1, 5])
@@ -78,8 +71,6 @@ def test_rejects_a_rank_outside_the_layout(rank, messages):
     layout = build_layout(2, [Grid(2, 2)])
     with messages.raises(ValueError):
         layout.locate_rank(rank)
-    with messages.raises(ValueError):
-        find_groups(layout, rank)
 
 
 def test_rejects_invalid_layouts(messages):
@@ -108,67 +99,30 @@ def test_ranks_and_coordinates_map_one_to_one(layout):
 
 
 @given(layouts())
-def test_all_members_of_a_group_agree_on_it(layout):
-    for direction in layout.directions:
-        groups = [find_groups(layout, rank, direction) for rank in range(layout.ranks)]
-        for rank, rank_groups in enumerate(groups):
-            for name in ("tiles", "members", "replicas"):
-                group = getattr(rank_groups, name)
-                assert rank in group
-                assert all(getattr(groups[peer], name) == group for peer in group)
-            assert len(rank_groups.tiles) == 1 or len(rank_groups.members) == 1
-            assert len(rank_groups.replicas) == layout.replicas
-
-
-@given(layouts())
 def test_senders_and_receivers_agree(layout):
     for direction in layout.directions:
-        groups = [find_groups(layout, rank, direction) for rank in range(layout.ranks)]
-        for rank, rank_groups in enumerate(groups):
-            assert all(rank in groups[peer].previous for peer in rank_groups.next)
-            assert all(rank in groups[peer].next for peer in rank_groups.previous)
-            assert bool(rank_groups.previous) == (rank_groups.coordinates.stage > 0)
-            assert bool(rank_groups.next) == (
-                rank_groups.coordinates.stage < len(layout.stages) - 1
-            )
-            assert all(
-                groups[peer].coordinates.replica == rank_groups.coordinates.replica
-                for peer in rank_groups.next
-            )
+        all_coordinates = [layout.locate_rank(rank, direction) for rank in range(layout.ranks)]
+        for rank, coordinates in enumerate(all_coordinates):
+            senders = layout.list_peer_ranks(coordinates, coordinates.stage - 1)
+            receivers = layout.list_peer_ranks(coordinates, coordinates.stage + 1)
+            assert bool(senders) == (coordinates.stage > 0)
+            assert bool(receivers) == (coordinates.stage < len(layout.stages) - 1)
+            for peer in senders + receivers:
+                peer_coordinates = all_coordinates[peer]
+                assert rank in layout.list_peer_ranks(peer_coordinates, coordinates.stage)
+                assert peer_coordinates.replica == coordinates.replica
+
+
+def list_next_ranks(layout, rank):
+    coordinates = layout.locate_rank(rank)
+    return layout.list_peer_ranks(coordinates, coordinates.stage + 1)
 
 
 def test_members_keep_their_share_between_two_stages_of_members():
     layout = build_layout(3, [Grid(1, 2)], members=2)
-    assert find_groups(layout, 0).next == (2, 3)
-    assert find_groups(layout, 3).next == (5,)
-    assert find_groups(layout, 3).previous == (0, 1)
-    assert find_groups(layout, 5).previous == (3,)
+    assert list_next_ranks(layout, 0) == (2, 3)
+    assert list_next_ranks(layout, 3) == (5,)
+    assert layout.list_peer_ranks(layout.locate_rank(3), 0) == (0, 1)
+    assert layout.list_peer_ranks(layout.locate_rank(5), 1) == (3,)
     layout = ModelLayout((Stage(members=2), Stage(members=3)))
-    assert find_groups(layout, 1).next == (2, 3, 4)
-
-
-@pytest.mark.slow
-@given(layouts(mirrored=True))
-def test_all_ranks_of_a_stage_hold_its_weights(layout):
-    holder_counts = Counter()
-    for rank in range(layout.ranks):
-        for direction in (0, 1):
-            groups = find_groups(layout, rank, direction)
-            holder_counts[groups.coordinates.stage] += 1
-            assert rank in groups.holders
-            assert len(set(groups.holders)) == len(groups.holders)
-            assert set(groups.tiles + groups.members + groups.replicas) <= set(groups.holders)
-            assert set(groups.mirror) <= set(groups.holders)
-            # Both ranks of a mirrored pair list it in the same order.
-            partner = groups.mirror[-1 if groups.mirror[0] == rank else 0]
-            assert find_groups(layout, partner, 1 - direction).mirror == groups.mirror
-    sizes = {index: stage.ranks for index, stage in enumerate(layout.stages)}
-    assert holder_counts == {index: 2 * size * layout.replicas for index, size in sizes.items()}
-
-
-def test_the_middle_of_an_odd_pipeline_mirrors_itself():
-    layout = build_layout(3, mirrored=True)
-    assert find_groups(layout, 1).mirror == (1,)
-    assert find_groups(layout, 1).holders == (1,)
-    assert find_groups(layout, 0).mirror == (0, 2)
-    assert find_groups(build_layout(3), 1).mirror == ()
+    assert list_next_ranks(layout, 1) == (2, 3, 4)
