@@ -188,9 +188,7 @@ class BruteForceSearch:
         if devices == 1 or not size_bytes:
             return 0.0
         machines = [index for index, used in enumerate(counts) if used]
-        links = [
-            self.cluster.find_machine_link(index, index) for index in machines if counts[index] > 1
-        ]
+        links = [self.cluster.find_link(index, index) for index in machines if counts[index] > 1]
         if len(machines) > 1:
             links.append(self.cluster.between)
         rate = min(link.all_reduce_bandwidth for link in links)
@@ -257,7 +255,7 @@ class BruteForceSearch:
             part = min(a[2], b[2]) - max(a[1], b[1])
             if part < 1e-9:
                 continue
-            link = self.cluster.find_machine_link(a[0], b[0])
+            link = self.cluster.find_link(a[0], b[0])
             latency = max(latency, link.latency_s)
             if a[0] == b[0]:
                 inner = max(

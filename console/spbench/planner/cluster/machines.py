@@ -152,14 +152,6 @@ class Cluster:
         return bisect_right(self.ends, device)
 
     def find_link(self, a: int, b: int) -> Link:
-        """Return the link of two different devices.
-
-        Raises:
-            PlannerError: There is no such link.
-        """
-        return self.find_machine_link(self.find_machine(a), self.find_machine(b))
-
-    def find_machine_link(self, a: int, b: int) -> Link:
         """Return the link between two machines, by index, or within one machine.
 
         Raises:

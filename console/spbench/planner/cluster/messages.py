@@ -65,7 +65,7 @@ class MessageCosts:
         receive_s_by_machine: dict[int, float] = {}
         slowest_s = latency_s = 0.0
         for sender, receiver, share in _find_transfers(source, target):
-            link = self._cluster.find_machine_link(sender, receiver)
+            link = self._cluster.find_link(sender, receiver)
             latency_s = max(latency_s, link.latency_s)
             if sender == receiver:
                 slowest_s = max(slowest_s, min(max_share, share) / link.bandwidth)
@@ -88,10 +88,7 @@ class MessageCosts:
             transfers = _find_transfers(
                 self._find_machine_shares(source), self._find_machine_shares(target)
             )
-            links = [
-                self._cluster.find_machine_link(sender, receiver)
-                for sender, receiver, _ in transfers
-            ]
+            links = [self._cluster.find_link(sender, receiver) for sender, receiver, _ in transfers]
             share = 1.0 / min(source.size, target.size)
             slowest_s_per_byte = max(1.0 / (link.copy_bandwidth or math.inf) for link in links)
             overhead_s = max(link.overhead_s for link in links)
@@ -129,7 +126,7 @@ class MessageCosts:
         hops = [(machine, machine) for machine, count in device_counts if count > 1]
         if len(device_counts) > 1:
             hops += zip(machines, machines[1:] + machines[:1], strict=True)
-        links = [self._cluster.find_machine_link(source, target) for source, target in hops]
+        links = [self._cluster.find_link(source, target) for source, target in hops]
         bandwidth = min(link.all_reduce_bandwidth for link in links)
         latency_s = max(link.latency_s for link in links)
         return MessageCost(

@@ -19,7 +19,6 @@ from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork, estimate_hpgo_step
 from spbench.planner.hpgo.straight import (
     HpgoProblem,
-    build_problem,
     explain_too_few_states,
     find_straight_pipeline,
 )
@@ -33,21 +32,10 @@ STRAIGHT = "straight pipeline"
 GPIPE = "GPipe"
 
 
-def estimate_training_baselines(
-    states: States, cluster: Cluster, training: Training
-) -> tuple[Baseline, ...]:
-    """Return the five other ways to train a model on a cluster.
-
-    Raises:
-        PlannerError: The cluster has several kinds of devices or links.
-    """
-    return estimate_baselines(states, cluster, build_problem(states, cluster, training))
-
-
 def estimate_baselines(
     states: States, cluster: Cluster, problem: HpgoProblem
 ) -> tuple[Baseline, ...]:
-    """Return the five other ways to train a model, from HPGO's problem."""
+    """Return the five other ways to train a model on a cluster, from HPGO's problem."""
     work, links, straight = problem
     return (
         *_estimate_data_parallel(states, cluster, work, links),

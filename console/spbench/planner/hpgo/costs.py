@@ -126,7 +126,7 @@ def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
         raise _several_kinds_error(cluster, "devices")
     inner_links = {machine.link for machine in cluster.machines if machine.link is not None}
     machine_count = len(cluster.machines)
-    outer_links = {cluster.find_machine_link(a, b) for a in range(machine_count) for b in range(a)}
+    outer_links = {cluster.find_link(a, b) for a in range(machine_count) for b in range(a)}
     inner_link = _require_single_kind(cluster, inner_links)
     outer_link = _require_single_kind(cluster, outer_links)
     # Without links of one sort, no message needs them, so the other sort's values are used.

@@ -122,12 +122,6 @@ class Profile:
             sorted({self.batch_size, *(measurement.batch_size for measurement in self.also)})
         )
 
-    def rescale(self, batch_size: int) -> Profile:
-        """Return the profile at another batch size, with the layers of `scale_layers`."""
-        if batch_size == self.batch_size:
-            return self
-        return replace(self, batch_size=batch_size, layers=self.scale_layers(batch_size), also=())
-
     def scale_layers(self, batch_size: int) -> tuple[LayerProfile, ...]:
         """Return the layers at another batch size.
 

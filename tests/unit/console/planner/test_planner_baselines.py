@@ -6,9 +6,10 @@ from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
 from spbench.planner.hpgo.baselines import (
     compute_exposed_all_reduce_s,
     compute_iteration_share,
-    estimate_training_baselines,
+    estimate_baselines,
 )
 from spbench.planner.hpgo.costs import build_hpgo_work
+from spbench.planner.hpgo.straight import build_problem
 from spbench.planner.plans import Training
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
@@ -18,19 +19,19 @@ from spbench_core.schedule.orders import stage_in_flight
 from support.planner.sample_profiles import find_shared_file, make_chain, make_layer
 
 
-def estimate_by_name(profile, ends, training):
+def estimate_for_profile(profile, cluster, training):
     states = find_antichain_states(profile)
-    return {
-        baseline.name: baseline
-        for baseline in estimate_training_baselines(states, cluster_from_ends(ends), training)
-    }
+    return estimate_baselines(states, cluster, build_problem(states, cluster, training))
+
+
+def estimate_by_name(profile, ends, training):
+    baselines = estimate_for_profile(profile, cluster_from_ends(ends), training)
+    return {baseline.name: baseline for baseline in baselines}
 
 
 def test_all_five_baselines_have_results(messages):
     profile = load_profile(find_shared_file("profiles/dapple/bert-48-pbs-2.txt"), 2)
-    baselines = estimate_training_baselines(
-        find_antichain_states(profile), PRESETS["dapple-a"], Training(64)
-    )
+    baselines = estimate_for_profile(profile, PRESETS["dapple-a"], Training(64))
     messages.check([baseline.name for baseline in baselines])
     plain, overlap, p3, straight, gpipe = baselines
     assert plain.step_s >= overlap.step_s >= p3.step_s

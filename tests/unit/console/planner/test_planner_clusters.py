@@ -63,15 +63,19 @@ def read_errors(text):
     return str(caught.value)
 
 
+def find_device_link(cluster, a, b):
+    return cluster.find_link(cluster.find_machine(a), cluster.find_machine(b))
+
+
 def test_reads_a_cluster_of_mixed_kinds():
     cluster = read_cluster(TEXT, "c.yaml", "c")
     assert [machine.name for machine in cluster.machines] == ["rack-0", "rack-1", "big", "node2"]
     assert (cluster.name, cluster.sizes, cluster.ends) == ("mixed", (2, 2, 3, 1), (2, 4, 7, 8))
     assert [kind.name for kind in cluster.kinds] == ["v100"] * 5 + ["a100"] * 3
     assert cluster.kinds[7] == DeviceKind("a100", 40 * 2.0**30, 2.5)
-    assert cluster.find_link(0, 1) == Link("nvlink", 25e9, 5e-6)
-    assert cluster.find_link(0, 2) == Link("ethernet", 1e9, 1e-4, 3e9)
-    assert cluster.find_link(6, 1) == cluster.find_link(1, 6) == Link("fast", 10e9)
+    assert find_device_link(cluster, 0, 1) == Link("nvlink", 25e9, 5e-6)
+    assert find_device_link(cluster, 0, 2) == Link("ethernet", 1e9, 1e-4, 3e9)
+    assert find_device_link(cluster, 6, 1) == find_device_link(cluster, 1, 6) == Link("fast", 10e9)
     assert [cluster.find_machine(device) for device in range(8)] == [0, 0, 1, 1, 2, 2, 2, 3]
 
 
@@ -238,7 +242,10 @@ def test_rejects_invalid_quantities(text):
 def test_machine_ends_are_exclusive():
     cluster = cluster_from_ends([8, 16])
     assert (cluster.sizes, cluster.device_count, cluster.ends) == ((8, 8), 16, (8, 16))
-    assert (cluster.find_link(0, 7), cluster.find_link(7, 8)) == (NVLINK, ETHERNET_25)
+    assert (find_device_link(cluster, 0, 7), find_device_link(cluster, 7, 8)) == (
+        NVLINK,
+        ETHERNET_25,
+    )
     assert cluster_from_ends([1]).sizes == (1,)
 
 
@@ -364,7 +371,7 @@ def test_cluster_is_fitted_to_a_run(tmp_path):
     assert (cluster.name, cluster.sizes) == ("run1", (2, 2))
     assert cluster.kinds[0].memory_bytes == 64e9
     for pair, alpha, beta in (((0, 1), 5e-6, 10e9), ((1, 2), 20e-6, 1e9)):
-        link = cluster.find_link(*pair)
+        link = find_device_link(cluster, *pair)
         assert link.latency_s == pytest.approx(alpha, rel=1e-3)
         assert link.bandwidth == pytest.approx(beta, rel=1e-6)
 
@@ -373,7 +380,7 @@ def test_hosts_with_one_rank_need_no_inner_link(tmp_path):
     cluster = cluster_from_run(record_run(tmp_path, ("b", "a", "c"), compute_latency))
     assert [machine.name for machine in cluster.machines] == ["b", "a", "c"]
     assert cluster.machines[0].link is None
-    assert cluster.find_link(0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
+    assert find_device_link(cluster, 0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
 
 
 def test_run_without_links_is_rejected(tmp_path, messages):

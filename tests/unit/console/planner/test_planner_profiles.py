@@ -411,9 +411,9 @@ def test_rejects_invalid_profiles(change, error):
 
 
 def test_single_measurement_is_scaled_linearly():
-    profile = make_chain([1.0], [8.0], [5.0], batch_size=2).rescale(6)
-    assert (profile.layers[0].forward_ms, profile.layers[0].activation_bytes) == (3.0, 24.0)
-    assert profile.layers[0].parameter_bytes == 5.0
+    (layer,) = make_chain([1.0], [8.0], [5.0], batch_size=2).scale_layers(6)
+    assert (layer.forward_ms, layer.activation_bytes) == (3.0, 24.0)
+    assert layer.parameter_bytes == 5.0
 
 
 @pytest.mark.parametrize(
@@ -422,14 +422,14 @@ def test_single_measurement_is_scaled_linearly():
 def test_times_are_interpolated_between_measurements(batch, ms):
     at_8 = BatchMeasurement(8, (make_layer("a", 10.0),))
     profile = Profile("p", 4, (make_layer("a", 6.0),), (), (at_8,))
-    assert profile.rescale(batch).layers[0].forward_ms == pytest.approx(ms)
+    assert profile.scale_layers(batch)[0].forward_ms == pytest.approx(ms)
 
 
 def test_noisy_measurements_give_no_negative_times():
     at_8 = BatchMeasurement(8, (make_layer("a", 4.0),))
     profile = Profile("p", 4, (make_layer("a", 6.0),), (), (at_8,))
-    assert profile.rescale(64).layers[0].forward_ms == 4.0
-    assert 1.5 <= profile.rescale(1).layers[0].forward_ms <= 6.0
+    assert profile.scale_layers(64)[0].forward_ms == 4.0
+    assert 1.5 <= profile.scale_layers(1)[0].forward_ms <= 6.0
 
 
 def test_scaled_layers_may_leave_the_range_of_files():
