@@ -116,10 +116,9 @@ class LinkTable:
 
     def _compare(self, value: float, median_value: float) -> float | None:
         """Return how many times worse than the median a value is; None if undefined."""
-        numerator, denominator = value, median_value
         if self.better == "higher":
-            numerator, denominator = median_value, value
-        return numerator / denominator if denominator > 0 else None
+            return median_value / value if value > 0 else None
+        return value / median_value if median_value > 0 else None
 
     def find_slow_pairs(self) -> dict[RankPair, float]:
         """Return the pairs that are at least `NOTABLE_LINK` times worse, with the ratio."""

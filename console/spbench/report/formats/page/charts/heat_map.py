@@ -1,4 +1,4 @@
-"""A heat map of links, in which darker pairs are slower than the median of their kind."""
+"""A heat map of links: darker pairs are slower than the median of their kind."""
 
 from __future__ import annotations
 
