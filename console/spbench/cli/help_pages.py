@@ -46,7 +46,6 @@ OPTION_GROUPS: Mapping[str, Sequence[str]] = {
         "--profile-batch-size",
         "--batch-sizes",
         "--busy",
-        "--ranks",
         "--optimizer-memory-scaling",
         "--peak-activation-bytes",
     ),

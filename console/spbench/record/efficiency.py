@@ -54,8 +54,6 @@ SPEEDUPS = {
 def find_efficiency_time(metric: str, references: Container[str]) -> str | None:
     """Return the time by which an efficiency divides a reference, or None.
 
-    Views that show the efficiency of the case leave out that of ``time_ms``.
-
     Args:
         metric: The key of the metric.
         references: The metrics of the case that have a reference.

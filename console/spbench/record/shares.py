@@ -38,7 +38,7 @@ class Shares:
 
     @property
     def title(self) -> str:
-        """The name of the metric: ``mean step``."""
+        """``mean step``, or ``of`` and the name of another metric."""
         return "mean step" if self.metric == "time_ms" else f"of {self.metric}"
 
 

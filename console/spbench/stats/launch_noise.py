@@ -34,7 +34,8 @@ class Noise:
     Attributes:
         levels: The median of each run.
         residuals: The distances of launches from the median of their run.
-        fastest: The same of their fastest iterations, launch for launch.
+        fastest: The distances of each launch's fastest iteration from their median, in the order of
+            `residuals`.
     """
 
     levels: tuple[float, ...]

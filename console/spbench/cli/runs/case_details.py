@@ -61,7 +61,7 @@ def render_details(
 
 
 def render_detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> Iterator[str]:
-    """Yield the legend of `case_details` for these cases."""
+    """Yield the legend of `render_details` for these cases."""
     shown = list(cases)
     others = [case for case in shown if name_separate_metrics(case)]
     if others:
