@@ -127,8 +127,8 @@ def measure_cases(folder: RunFolder) -> tuple[dict[str, float], float]:
     assert run is not None
     case_times = []
     for case in state.cases.values():
-        started = case.verdict.started
-        finished = case.verdict.finished
+        started = case.execution.started
+        finished = case.execution.finished
         if started is not None and finished is not None:
             launches = tuple(sorted(set(case.measured.jobs.values())))
             case_times.append(CaseTimes(case.id, case.status, started, finished, launches))

@@ -159,7 +159,7 @@ def _find_failures(folder: RunFolder, before: RunState) -> list[str]:
     failures += [error for case in cases.values() if (error := _check_case(case))]
     after = folder.replay()
     for case in before.cases.values():
-        if case.status == "passed" and case.verdict != after.cases[case.id].verdict:
+        if case.status == "passed" and case.execution != after.cases[case.id].execution:
             failures.append(f"{case.id} was passed before, and has another verdict")
     if left := find_processes(folder.id):
         failures.append(f"processes left: {left}")

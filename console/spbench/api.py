@@ -45,7 +45,7 @@ class RunResults:
     @property
     def verdict(self) -> str:
         """The run's status: ``passed``, ``failed``, ``error`` and so on, or ``running``."""
-        return self.recorded.summary.verdict
+        return self.recorded.summary.status
 
     @property
     def cases(self) -> Mapping[str, CasePart]:

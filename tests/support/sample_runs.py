@@ -19,14 +19,14 @@ def make_summary(id="20260101-000000-made-up-0000", **changes):
         "file": "made-up.yaml",
         "started": 1000.0,
         "finished": 1002.5,
-        "verdict": "passed",
+        "status": "passed",
         "exit_code": 0,
         "argv": ("run", "made-up.yaml"),
         "duration_s": 2.5,
         "host": "login",
     }
     fields |= changes
-    fields["verdict"] = RunStatus(fields["verdict"])
+    fields["status"] = RunStatus(fields["status"])
     return RunSummary(**fields)
 
 

@@ -558,7 +558,7 @@ def test_run_is_read_again_only_after_a_change(home, monkeypatch):
     assert library.format_passed(folder.id) == "5/6"
     assert library.format_passed("unknown") == ""
     folder.write_json("run.json", folder.read_json("run.json") | {"verdict": "cancelled"})
-    assert library.summaries()[0].verdict == "cancelled"
+    assert library.summaries()[0].status == "cancelled"
 
 
 def test_killed_run_is_read_once_by_one_thread(home, monkeypatch):
@@ -582,7 +582,7 @@ def test_killed_run_is_read_once_by_one_thread(home, monkeypatch):
     for thread in threads:
         thread.join()
     assert reads == [folder.id]
-    assert library.load(folder).summary.verdict == RunStatus.UNFINISHED
+    assert library.load(folder).summary.status == RunStatus.UNFINISHED
 
 
 def test_library_limits_its_cached_runs(home):

@@ -275,7 +275,7 @@ def read_findings(app):
 async def test_findings_appear_once_during_and_after_a_run(open_run):
     events = [*make_running_events(), *make_noisy_end()]
     cases = make.build_state(events).cases
-    [lag_message] = describe_lags(find_lags(cases["warp"], cases["warp"].verdict.stragglers))
+    [lag_message] = describe_lags(find_lags(cases["warp"], cases["warp"].execution.stragglers))
     async with open_run(WIDE, events) as run:
         await run.wait_for_texts(
             "▲ slow rank 3 on node03 is 3.00x as slow", "≈ noisy the hypervisor of"
@@ -1149,7 +1149,7 @@ async def test_failed_cases_can_rerun_after_the_end(open_run):
         )
         run.source.send(*make_case_end(), make.run_end("failed", 1))
         await run.wait_for_texts("✗ failed")
-        await run.wait_until(lambda: run.app.context.feed.state.run.verdict == "failed")
+        await run.wait_until(lambda: run.app.context.feed.state.run.status == "failed")
         await run.answer("F", "y")
         await run.wait_until(lambda: starts == [("--failed", "made-up-run")])
 

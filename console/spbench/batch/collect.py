@@ -174,7 +174,7 @@ class _Collection:
             return
         self._lacks_something = self._lacks_something or fault.missing
         hit_cases = [case for case in attempt.cases if self._is_open(case)]
-        started = any(self._state.cases[case].verdict.started for case in attempt.cases)
+        started = any(self._state.cases[case].execution.started for case in attempt.cases)
         if started and fault.status != CaseStatus.CANCELLED:
             # If a rank's last event is missing after the last case, that case is an error.
             hit = fault.case or replayed.current_case or attempt.cases[-1]

@@ -168,7 +168,7 @@ class JobListener:
 
     def _begin(self, case: str) -> None:
         """Record by this machine's clock that a case has begun."""
-        if not self._recorder.state.cases[case].verdict.has_begun:
+        if not self._recorder.state.cases[case].execution.has_begun:
             self._recorder.record("case_begin", case=case)
 
     def _on_ready(self, source: RankPeer, event: Event, now: float) -> None:

@@ -172,7 +172,7 @@ class JobSequence:
         if fault.status == CaseStatus.CANCELLED or (not started and (fault.missing or job.deaths)):
             self._judge_open_cases(recorder, job, fault)
             return None
-        if self._state.cases[failure.case].verdict.reason != fault.message:
+        if self._state.cases[failure.case].execution.reason != fault.message:
             judge_case(recorder, failure.case, fault, job=_get_number(job))
         cases = tuple(
             case for case in job.cases if self._is_open(case) and not self._has_run(case, job)

@@ -91,7 +91,7 @@ def _took_no_time(state: RunState, name: str, begin: float) -> bool:
     case = state.cases.get(name)
     if case is None or not case.status.is_final:
         return False
-    return case.verdict.finished is None or case.verdict.finished < begin
+    return case.execution.finished is None or case.execution.finished < begin
 
 
 def _is_running(state: RunState, name: str) -> bool:
@@ -136,7 +136,7 @@ def _find_last_end(state: RunState, begin: float, now: float) -> float:
     """
     ends = [
         *(job.first_case for job in state.jobs.values()),
-        *(case.verdict.finished for case in state.cases.values()),
+        *(case.execution.finished for case in state.cases.values()),
         *(case.measured.last_end for case in state.cases.values()),
     ]
     return min(now, max((end for end in ends if end is not None and begin < end), default=begin))

@@ -41,7 +41,7 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
         return replace(plan, resumed=folder)
 
     missing = set(find_missing_cases(state))
-    if not missing and state.run.verdict is not None and folder.report.exists():
+    if not missing and state.run.status is not None and folder.report.exists():
         verdicts = f"its {len(state.cases)} cases have their verdicts"
         if len(state.cases) == 1:
             verdicts = "its case has its verdict"

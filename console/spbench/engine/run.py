@@ -182,7 +182,7 @@ class Run:
         failed = [
             case.id
             for case in self._state.cases.values()
-            if case.status.is_bad and len(case.verdict.previous_attempts) < max_retries
+            if case.status.is_bad and len(case.execution.previous_attempts) < max_retries
         ]
         return select_cases(self._plan.jobs, failed)
 
@@ -191,7 +191,7 @@ class Run:
         for case in self._state.cases.values():
             if is_open(case):
                 status = CaseStatus.CANCELLED if self._stop.code else CaseStatus.SKIPPED
-                message = f"did not run: {reason}" if case.verdict.started is None else reason
+                message = f"did not run: {reason}" if case.execution.started is None else reason
                 judge_case(recorder, case.id, Fault(CaseStatus.CANCELLED, message), status)
         cases, unreportable = build_cases(self._state)
         for case_id, reason in unreportable:
@@ -234,12 +234,12 @@ class Run:
 
     def _describe_flaky(self) -> list[str]:
         cases = self._state.cases.values()
-        flaky = [case for case in cases if case.verdict.shown_status == CaseStatus.FLAKY]
+        flaky = [case for case in cases if case.execution.shown_status == CaseStatus.FLAKY]
         findings = []
         for case in flaky:
-            last_attempt = case.verdict.previous_attempts[-1]
+            last_attempt = case.execution.previous_attempts[-1]
             findings.append(
-                f"case {case.id} is flaky: it passed at try {case.verdict.attempts}, after: "
+                f"case {case.id} is flaky: it passed at try {case.execution.attempts}, after: "
                 f"{last_attempt.reason or last_attempt.status}"
             )
         return findings

@@ -56,12 +56,12 @@ def _find_figure(figure: CaseMetric, cases: Cases) -> float:
 
 
 def is_open(case: CaseState) -> bool:
-    """Whether a case must still run. A case that has run may wait for its verdict."""
+    """Whether a case must still run. A case that has run may wait to be judged."""
     return not case.status.is_final and not case.complete
 
 
 def find_ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
-    """Yield the cases without a verdict that can be judged.
+    """Yield the cases without a final status that can be judged.
 
     Their ranks have ended, and so have those of the cases to which their expectations refer.
     """

@@ -188,7 +188,7 @@ class PreviousAttempt:
 
 
 @dataclass(slots=True)
-class CaseVerdict:
+class CaseExecution:
     """The progress and the result of a case. Times are seconds since the epoch.
 
     Attributes:

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spbench.record.case_parts import SKEW, CaseIdentity, CaseMeasurements, CaseVerdict
+from spbench.record.case_parts import SKEW, CaseExecution, CaseIdentity, CaseMeasurements
 from spbench.record.comparison import RankComparison, RankTime, compute_active_times
 from spbench.record.efficiency import SPEEDUPS, compute_efficiency, find_efficiency_time
 from spbench.stats.summary import (
@@ -43,7 +43,7 @@ class CaseState:
 
     identity: CaseIdentity
     measured: CaseMeasurements = field(default_factory=CaseMeasurements)
-    verdict: CaseVerdict = field(default_factory=CaseVerdict)
+    execution: CaseExecution = field(default_factory=CaseExecution)
 
     @property
     def id(self) -> str:
@@ -53,7 +53,7 @@ class CaseState:
     @property
     def status(self) -> CaseStatus:
         """The result, or ``waiting`` or ``running``."""
-        return self.verdict.status
+        return self.execution.status
 
     @property
     def repeats(self) -> int:

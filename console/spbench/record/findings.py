@@ -114,7 +114,7 @@ def describe_stragglers(cases: Iterable[CaseState]) -> list[str]:
     return describe_lags(
         lag
         for case in cases
-        for lag in find_lags(case, case.verdict.stragglers)
+        for lag in find_lags(case, case.execution.stragglers)
         if not (_is_slight(lag.straggler) and describe_case_noise(case))
         or is_planted(lag.straggler, case)
     )
@@ -133,7 +133,7 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     measured_cases = [case for case in cases if case.status.is_measured]
     rank_cases = [case for case in measured_cases if case.identity.measures == "rank"]
     link_cases = [case for case in measured_cases if case.identity.measures == "link"]
-    stragglers = [slow for case in measured_cases for slow in case.verdict.stragglers]
+    stragglers = [slow for case in measured_cases for slow in case.execution.stragglers]
     known_keys = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
     if outliers := [slow for slow in find_slow_parts(measured_cases) if slow.key not in known_keys]:
         hidden_text = f"{len(outliers) - MAX_FINDINGS} more hosts, ranks or links are slow"

@@ -215,7 +215,7 @@ def divide_by_limit(value: float | None, limit: float | None) -> float | None:
 
 def describe_not_judged(case: CaseState) -> Iterator[str]:
     """Yield a message for each expectation of a judged case that was skipped."""
-    for item in case.verdict.expectations:
+    for item in case.execution.expectations:
         if item["status"] != CheckOutcome.SKIPPED:
             continue
         if item["limit"] is None and not item.get("expression"):

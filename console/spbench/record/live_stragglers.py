@@ -35,7 +35,7 @@ class LiveStragglers:
     def update(self) -> None:
         """Find the ranks that lag now. Call it at least once per second."""
         case = self._rows.case
-        launch = (case.id, case.verdict.job) if case is not None else None
+        launch = (case.id, case.execution.job) if case is not None else None
         since_before = self._since if launch == self._launch else {}
         self._launch = launch
         self._since = {}

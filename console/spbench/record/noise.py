@@ -207,7 +207,7 @@ def _format_clause(
 
 def _find_waiting_ranks(case: CaseState) -> set[int]:
     """Return the ranks that wait for stragglers: all others, if these are known."""
-    causes = [straggler for straggler in case.verdict.stragglers if straggler.cause]
+    causes = [straggler for straggler in case.execution.stragglers if straggler.cause]
     slow_ranks = {straggler.rank for straggler in causes}
     slow_hosts = {straggler.host for straggler in causes if straggler.rank is None}
     ranks = case.measured.ranks.items() if causes else ()

@@ -198,7 +198,7 @@ class RankRows:
         self._changed = set(self._state.ranks)
         self._started_cases = {rank.case for rank in self._state.ranks.values() if rank.case}
         cases = [self._state.cases[case] for case in self._started_cases]
-        self._select_case(max(cases, key=lambda case: case.verdict.started or 0.0, default=None))
+        self._select_case(max(cases, key=lambda case: case.execution.started or 0.0, default=None))
 
     def _select_case(self, case: CaseState | None) -> None:
         if case is not None:

@@ -75,7 +75,7 @@ class JobState:
 
 @dataclass(slots=True)
 class RunInfo:
-    """The description of a run: its suite, arguments, seed, times and verdict."""
+    """The description of a run: its suite, arguments, seed, times and status."""
 
     id: str
     suite: str
@@ -85,7 +85,7 @@ class RunInfo:
     started: float
     environment: Mapping[str, Any]
     finished: float | None = None
-    verdict: RunStatus | None = None
+    status: RunStatus | None = None
     exit_code: int | None = None
     load_after: float | None = None
     resumed: list[Mapping[str, Any]] = field(default_factory=list)
@@ -145,5 +145,5 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
         len(all_cases),
         len(all_cases) - len(unjudged),
         sum(case.status == CaseStatus.PASSED for case in all_cases),
-        sum(case.verdict.started is None for case in unjudged),
+        sum(case.execution.started is None for case in unjudged),
     )

@@ -66,7 +66,7 @@ class RunState:
         """The ids of cases with expectations that depend on figures of other cases."""
         self.machines = MachineParts()
         self.host_loads = HostLoads()
-        self._ended: set[int] = set()
+        self._ended_jobs: set[int] = set()
         """The jobs that have ended."""
         self._jobs_on_hosts: set[int] = set()
         """The running jobs that have their own host and share their cases."""
@@ -107,15 +107,15 @@ class RunState:
         if status is None:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
             return False
-        case.verdict.status = status
+        case.execution.status = status
         return True
 
-    def _find_legal_rank(self, event: Event) -> RankState | None:
-        """Return the rank of an event in its case; if illegal, ignore it, return None."""
+    def _advance_rank(self, event: Event) -> RankState | None:
+        """Change the phase of an event's rank; if illegal, ignore the event, return None."""
         rank = self.ranks.get(event["rank"])
         if rank is not None and rank.case == event["case"]:
             phase = RANK_TRANSITIONS[event["event"]].get(rank.phase)
-            if phase is not None and event.get("job") not in self._ended:
+            if phase is not None and event.get("job") not in self._ended_jobs:
                 rank.phase = phase
                 rank.last_heard = event["time"]
                 return rank
@@ -141,16 +141,16 @@ class RunState:
             previous = self.cases[name]
             case = self.cases[name] = CaseState(previous.identity)
             # a case that was tried again stays flaky
-            case.verdict.previous_attempts = previous.verdict.previous_attempts
+            case.execution.previous_attempts = previous.execution.previous_attempts
         for job in self.jobs.values():
             job.status = JOB_TRANSITIONS["run_resumed"][job.status]
-        self._ended = set(self.jobs)
+        self._ended_jobs = set(self.jobs)
         self.errors = []
         self._findings = []
         self.ranks = {}
         self._jobs_on_hosts = set()
         if self.run is not None:
-            self.run.finished = self.run.verdict = self.run.exit_code = None
+            self.run.finished = self.run.status = self.run.exit_code = None
             host = event["environment"].get("host")
             continuation = {"time": event["time"], "host": host, "cases": len(event["cases"])}
             self.run.resumed.append(continuation)
@@ -162,15 +162,15 @@ class RunState:
                 self._ignore(event, f"of case {name}, which is {previous.status}")
                 continue
             case = self.cases[name] = CaseState(previous.identity)
-            attempt = PreviousAttempt(previous.status, previous.verdict.reason)
-            case.verdict.previous_attempts = (*previous.verdict.previous_attempts, attempt)
+            attempt = PreviousAttempt(previous.status, previous.execution.reason)
+            case.execution.previous_attempts = (*previous.execution.previous_attempts, attempt)
 
     def _on_job_start(self, event: Event) -> None:
         previous = self.jobs.get(event["job"])
         if previous is not None and previous.status not in JOB_TRANSITIONS["job_start"]:
             self._ignore(event, f"of job {previous.number}, which is {previous.status}")
             return
-        self._ended.discard(event["job"])
+        self._ended_jobs.discard(event["job"])
         fields = {name: event[name] for name in ("launcher", "version", "hostfile", "env", "np")}
         self.jobs[event["job"]] = JobState(
             number=event["job"],
@@ -195,7 +195,7 @@ class RunState:
                 # of an earlier launch on the same host, which has ended
                 self.ranks.pop(rank, None)
         for case in event["cases"]:
-            self.cases[case].verdict.job = event["job"]
+            self.cases[case].execution.job = event["job"]
 
     def _on_job_end(self, event: Event) -> None:
         job = self.jobs[event["job"]]
@@ -203,7 +203,7 @@ class RunState:
             self._ignore(event, f"of job {job.number}, which is {job.status}")
             return
         job.status = JOB_TRANSITIONS["job_end"][job.status]
-        self._ended.add(job.number)
+        self._ended_jobs.add(job.number)
         self._jobs_on_hosts.discard(job.number)
         job.finished = max(event["time"], job.started)
         job.reason = event["reason"]
@@ -225,35 +225,36 @@ class RunState:
     def _on_case_begin(self, event: Event) -> None:
         case = self.cases[event["case"]]
         if self._advance_case(event, case):
-            case.verdict.started = event["time"]
-            case.verdict.has_begun = True
+            case.execution.started = event["time"]
+            case.execution.has_begun = True
 
     def _on_case_judged(self, event: Event) -> None:
-        verdict = self.cases[event["case"]].verdict
-        verdict.status = CaseStatus(event["status"])
-        verdict.reason = event["reason"]
-        verdict.expectations = event["expectations"]
-        verdict.stragglers = tuple(Straggler(**item) for item in event.get("stragglers", ()))
-        verdict.job = event.get("job", verdict.job)
-        if verdict.started is None:
-            verdict.finished = None
+        execution = self.cases[event["case"]].execution
+        execution.status = CaseStatus(event["status"])
+        execution.reason = event["reason"]
+        execution.expectations = event["expectations"]
+        execution.stragglers = tuple(Straggler(**item) for item in event.get("stragglers", ()))
+        execution.job = event.get("job", execution.job)
+        if execution.started is None:
+            execution.finished = None
         else:
-            verdict.finished = event["time"]
+            execution.finished = event["time"]
             # Without a case_begin, the start is by a rank's clock, which may be ahead.
-            verdict.started = min(verdict.started, verdict.finished)
+            execution.started = min(execution.started, execution.finished)
         if "traceback" in event:  # that of the rank so far may only be a consequence
-            verdict.traceback = event["traceback"]
+            execution.traceback = event["traceback"]
 
     def _on_run_end(self, event: Event) -> None:
         if self.run is not None:
             self.run.finished = max(event["time"], self.run.started)
-            self.run.verdict = RunStatus(event["verdict"])
+            self.run.status = RunStatus(event["verdict"])
             self.run.exit_code = event["exit_code"]
             self.run.load_after = event.get("load")
         self.errors = list(event["errors"])
         self._findings = list(event["findings"])
 
-    def _get_rank(self, event: Event) -> RankState:
+    def _get_or_add_rank(self, event: Event) -> RankState:
+        """Return the rank of an event, which was heard at its time."""
         rank = self.ranks.get(event["rank"])
         if rank is None:
             rank = self.ranks[event["rank"]] = RankState(
@@ -264,13 +265,13 @@ class RunState:
 
     def _on_hello(self, event: Event) -> None:
         if event["rank"] is not None:
-            rank = self._get_rank(event)
+            rank = self._get_or_add_rank(event)
             rank.facts = replace(rank.facts, pid=event["pid"])
 
     def _on_ready(self, event: Event) -> None:
-        rank = self._get_rank(event)
+        rank = self._get_or_add_rank(event)
         phase = RANK_TRANSITIONS["ready"].get(rank.phase)
-        if phase is None or event.get("job") in self._ended:
+        if phase is None or event.get("job") in self._ended_jobs:
             self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
             return
         rank.phase = phase
@@ -291,15 +292,15 @@ class RunState:
 
     def _on_case_start(self, event: Event) -> None:
         case = self.cases[event["case"]]
-        rank = self._get_rank(event)
+        rank = self._get_or_add_rank(event)
         statuses = SHARED_CASE_START if case.identity.shares else CASE_TRANSITIONS["case_start"]
         if case.status not in statuses:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
             return
-        if rank.phase not in RANK_TRANSITIONS["case_start"] or event.get("job") in self._ended:
+        if rank.phase not in RANK_TRANSITIONS["case_start"] or event.get("job") in self._ended_jobs:
             self._ignore(event, f"of case {case.id} by {_describe(rank.rank, rank)}")
             return
-        case.verdict.status = statuses[case.status]
+        case.execution.status = statuses[case.status]
         rank.phase = RANK_TRANSITIONS["case_start"][rank.phase]
         rank.case = case.id
         rank.repeat = event["repeat"]
@@ -307,14 +308,14 @@ class RunState:
         rank.done = 0
         rank.total = 0
         rank.last_ms = None
-        verdict = case.verdict
+        execution = case.execution
         coordinates = case.identity.coordinates
-        if verdict.started is None:
-            verdict.started = event["time"]
-            verdict.attempts = 1 + len(verdict.previous_attempts)
-        if verdict.job is not None:
-            case.measured.jobs[event["repeat"]] = verdict.job
-        number = event.get("job", verdict.job)
+        if execution.started is None:
+            execution.started = event["time"]
+            execution.attempts = 1 + len(execution.previous_attempts)
+        if execution.job is not None:
+            case.measured.jobs[event["repeat"]] = execution.job
+        number = event.get("job", execution.job)
         job = None if number is None else self.jobs.get(number)
         if job is not None and job.first_case is None:
             job.first_case = event["time"]
@@ -329,7 +330,7 @@ class RunState:
         )
 
     def _on_progress(self, event: Event) -> None:
-        if (rank := self._find_legal_rank(event)) is None:
+        if (rank := self._advance_rank(event)) is None:
             return
         if event["phase"] != rank.activity or event["done"] < rank.done:
             rank.phase_since = event["time"]
@@ -350,7 +351,7 @@ class RunState:
             rank is None
             or rank.case != event["case"]
             or rank.phase not in _SAMPLES
-            or event.get("job") in self._ended
+            or event.get("job") in self._ended_jobs
         ):
             self._ignore(event, f"of case {event['case']} by {_describe(rank_number, rank)}")
             return
@@ -367,7 +368,7 @@ class RunState:
             rank.last_timed = event["time"]
 
     def _on_check(self, event: Event) -> None:
-        if self._find_legal_rank(event) is None:
+        if self._advance_rank(event) is None:
             return
         key = (event["repeat"], event["rank"])
         measured = self.cases[event["case"]].measured
@@ -383,7 +384,7 @@ class RunState:
             results[key] = result
 
     def _on_metric(self, event: Event) -> None:
-        if self._find_legal_rank(event) is None:
+        if self._advance_rank(event) is None:
             return
         measured = self.cases[event["case"]].measured
         name = event["name"]
@@ -404,7 +405,7 @@ class RunState:
 
     def _on_device(self, event: Event) -> None:
         """Note the device of a rank in this case; the facts of its host are kept."""
-        rank = self._find_legal_rank(event)
+        rank = self._advance_rank(event)
         case = self.cases[event["case"]]
         if rank is not None and rank.rank in case.measured.ranks:
             state = case.measured.ranks[rank.rank]
@@ -412,13 +413,13 @@ class RunState:
             state.is_near = event.get("near")
 
     def _on_choice(self, event: Event) -> None:
-        if self._find_legal_rank(event) is None:
+        if self._advance_rank(event) is None:
             return
         choice = {"value": event["value"], "reason": event["reason"]}
         self.cases[event["case"]].measured.choices[event["name"]] = choice
 
     def _on_case_end(self, event: Event) -> None:
-        rank = self._find_legal_rank(event)
+        rank = self._advance_rank(event)
         case = self.cases[event["case"]]
         if rank is None:
             return
@@ -436,11 +437,11 @@ class RunState:
         if status is RankStatus.OK:
             case.measured.ended.add((event["repeat"], event["rank"]))
             case.measured.last_end = event["time"]
-        elif case.verdict.traceback is None:
-            case.verdict.traceback = event.get("error", {}).get("traceback")
+        elif case.execution.traceback is None:
+            case.execution.traceback = event.get("error", {}).get("traceback")
 
     def _on_bye(self, event: Event) -> None:
-        rank = self._get_rank(event)
+        rank = self._get_or_add_rank(event)
         phase = RANK_TRANSITIONS["bye"].get(rank.phase)
         if phase is None:
             self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")

@@ -296,5 +296,5 @@ def _sum_seconds(case: CaseState, rank: int, block: _Block) -> float:
 
 def _compute_start(case: CaseState, rank: int, block: _Block) -> float:
     """Return the time at which a rank began a block."""
-    start = case.measured.timing.get(block.repeat, case.verdict.started or 0.0)
+    start = case.measured.timing.get(block.repeat, case.execution.started or 0.0)
     return start + _sum_seconds(case, rank, _Block(block.repeat, 0, block.first))

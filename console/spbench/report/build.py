@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from spbench.errors import ExitCode, describe_defect
-from spbench.record.case_parts import SKEW, CaseVerdict, CheckResult, RepeatAndRank
+from spbench.record.case_parts import SKEW, CaseExecution, CheckResult, RepeatAndRank
 from spbench.record.case_state import CaseState
 from spbench.record.hidden_values import hide_arguments
 from spbench.record.machine.host_loads import LoadHistory
@@ -79,7 +79,7 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
             "started": format_timestamp(run.started),
             "finished": format_timestamp(run.finished),
             "duration_s": None if run.finished is None else round(run.finished - run.started, 6),
-            "verdict": run.verdict or RunStatus.ERROR,
+            "verdict": run.status or RunStatus.ERROR,
             "exit_code": ExitCode.ERROR if run.exit_code is None else run.exit_code,
             "argv": list(run.argv),
             "seed": run.seed,
@@ -177,7 +177,7 @@ def dump_model(report: Report | CasePart) -> dict[str, Any]:
 
 
 def _list_reasons(cases: Iterable[CaseState]) -> list[str]:
-    return [f"{case.id}: {case.verdict.reason}" for case in cases if case.status.is_broken]
+    return [f"{case.id}: {case.execution.reason}" for case in cases if case.status.is_broken]
 
 
 def _collect_versions(ranks: Iterable[RankState]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _make_unreportable_case(case: CaseState, error: Exception) -> CasePart:
     """Return a case without results, because reporting them raised an error."""
     bare = CaseState(
         replace(case.identity, params={}, metrics={}),
-        verdict=CaseVerdict(
+        execution=CaseExecution(
             CaseStatus.ERROR, f"its results cannot be reported: {describe_defect(error)}"
         ),
     )
@@ -236,8 +236,8 @@ def settle_case(case: CasePart) -> CasePart:
 def _make_case_part(case: CaseState, state: RunState) -> CasePart:
     identity = case.identity
     measured = case.measured
-    case_verdict = case.verdict
-    job = state.jobs.get(case_verdict.job) if case_verdict.job is not None else None
+    execution = case.execution
+    job = state.jobs.get(execution.job) if execution.job is not None else None
     return CasePart.model_construct(
         id=identity.id,
         name=identity.name,
@@ -245,18 +245,18 @@ def _make_case_part(case: CaseState, state: RunState) -> CasePart:
         version=identity.version,
         params=dict(identity.params),
         np=identity.np,
-        status=case_verdict.status,
-        reason=case_verdict.reason,
-        traceback=case_verdict.traceback,
-        started=format_timestamp(case_verdict.started),
-        finished=format_timestamp(case_verdict.finished),
-        attempts=case_verdict.attempts,
+        status=execution.status,
+        reason=execution.reason,
+        traceback=execution.traceback,
+        started=format_timestamp(execution.started),
+        finished=format_timestamp(execution.finished),
+        attempts=execution.attempts,
         earlier=[
             EarlierPart.model_construct(status=attempt.status, reason=attempt.reason)
-            for attempt in case_verdict.previous_attempts
+            for attempt in execution.previous_attempts
         ],
         noisy=describe_case_noise(case),
-        stragglers=[_make_straggler_part(straggler) for straggler in case_verdict.stragglers],
+        stragglers=[_make_straggler_part(straggler) for straggler in execution.stragglers],
         warmup=identity.params.get("warmup"),
         until=_make_repeats_part(case),
         scaled=ScaledPart.model_construct(**identity.scaled) if identity.scaled else None,
@@ -281,7 +281,7 @@ def _make_case_part(case: CaseState, state: RunState) -> CasePart:
         medians=_compute_launch_medians(case),
         fastest=_find_fastest_iterations(case),
         expectations=[
-            _make_expectation_part(expectation) for expectation in case_verdict.expectations
+            _make_expectation_part(expectation) for expectation in execution.expectations
         ],
         ranks=_make_rank_parts(case),
     )

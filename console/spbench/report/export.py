@@ -105,7 +105,7 @@ def summary_object(summary: RunSummary) -> dict[str, Any]:
         "started": format_timestamp(summary.started),
         "finished": format_timestamp(summary.finished),
         "duration_s": summary.duration_s,
-        "verdict": summary.verdict,
+        "verdict": summary.status,
         "exit_code": summary.exit_code,
         "argv": list(summary.argv),
         "host": summary.host,
@@ -181,7 +181,7 @@ def comparison_object(comparison: RunComparison) -> dict[str, Any]:
 
 def _describe_run(summary: RunSummary) -> str:
     host = f" on {summary.host}" if summary.host else ""
-    return f"{summary.id}, {summary.verdict}, {format_day_and_time(summary.started)}{host}"
+    return f"{summary.id}, {summary.status}, {format_day_and_time(summary.started)}{host}"
 
 
 def _render_json(document: object) -> str:

@@ -72,7 +72,7 @@ def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES)
     if state.run is None and folder.report.exists():
         raise UsageError(f"run {summary.id}: its report is damaged, and {folder.events} is empty")
     cases = build_case_parts(state)
-    if summary.verdict != RunStatus.RUNNING:
+    if summary.status != RunStatus.RUNNING:
         cases = [settle_case(case) for case in cases]
     ended = state.run is not None and state.run.finished is not None
     return RecordedRun(
@@ -109,7 +109,7 @@ def make_recorded_run(report: Report, path: Path) -> RecordedRun:
         file=None,
         started=started,
         finished=finished,
-        verdict=run.verdict,
+        status=run.verdict,
         exit_code=run.exit_code,
         argv=tuple(run.argv),
         duration_s=run.duration_s,

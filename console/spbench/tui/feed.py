@@ -181,8 +181,8 @@ class Feed:
     def status(self) -> RunStatus:
         """The status of the run; ``unfinished`` if its controller was killed."""
         run = self.state.run
-        if run is not None and run.verdict is not None:
-            return run.verdict
+        if run is not None and run.status is not None:
+            return run.status
         return RunStatus.UNFINISHED if self.ended else RunStatus.RUNNING
 
     def case_status(self, case: CaseState) -> CaseStatus:

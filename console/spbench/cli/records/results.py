@@ -118,7 +118,7 @@ def _format_runs(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]
         cells = (
             run.id,
             format_day_and_time(run.started),
-            run.verdict,
+            run.status,
             run.passed,
             "" if run.duration_s is None else format_duration(run.duration_s),
             run.suite,
@@ -217,7 +217,7 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     for case in state.cases.values():
         for line in table.render_case(case):
             print(line)
-        for remark in (*list_remarks(case, case.verdict.reason), *describe_not_judged(case)):
+        for remark in (*list_remarks(case, case.execution.reason), *describe_not_judged(case)):
             for line in indent_text(remark, width, CASE_INDENT):
                 print(line)
         for line in render_details(case, state.jobs, width, table.metrics_in_row(case)):
@@ -244,8 +244,8 @@ def _generate_output(folder: RunFolder, state: RunState, *, all_jobs: bool) -> I
         errors_of_ranks = [
             (rank, part.error) for rank, part in case.measured.ranks.items() if part.error
         ]
-        if case.status in _ENDED_BADLY and case.verdict.job is not None:
-            failed_jobs.add(case.verdict.job)
+        if case.status in _ENDED_BADLY and case.execution.job is not None:
+            failed_jobs.add(case.execution.job)
         for rank, error in sorted(errors_of_ranks, key=lambda pair: pair[0]):
             yield replace_line_controls(
                 f"\n{case.id}, rank {rank}: {error.get('message', 'an error')}"

@@ -103,7 +103,7 @@ def _print_runs(old_runs: Sequence[OldRun]) -> None:
 
     for run in old_runs:
         print(
-            replace_controls(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.verdict}")
+            replace_controls(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.status}")
         )
     total_bytes = sum(run.bytes for run in old_runs)
     print(

@@ -256,8 +256,9 @@ class _Layout:
 
     def render_row(self, row: Row, number: int, total: int) -> str:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
-        verdict = row.case.verdict.shown_status
-        status = f"{GLYPHS.get(row.case.status, '?')} {verdict}{f' {NOISY}' if row.noisy else ''}"
+        noisy_sign = f" {NOISY}" if row.noisy else ""
+        shown_status = row.case.execution.shown_status
+        status = f"{GLYPHS.get(row.case.status, '?')} {shown_status}{noisy_sign}"
         name = self.names[replace_controls(shown_id(row.case))]
         cells = _GAP.join(
             f"{cut_middle(column.cell(row), column.width):>{column.width}}"

@@ -130,7 +130,7 @@ class LineView:
         if run is not None:
             seconds = (run.finished or run.started) - run.started
             duration = format_duration(seconds)
-            self._write_wrapped(f"{run.verdict}: {count_statuses(self._state)} in {duration}")
+            self._write_wrapped(f"{run.status}: {count_statuses(self._state)} in {duration}")
             self._write(report)
         if self._next_step and self._verbosity >= 0:
             self._write_wrapped(f"next: {self._next_step}")
@@ -156,9 +156,9 @@ class LineView:
 
     def _report_failures(self) -> None:
         """Print why cases did not pass, for a run without a table."""
-        failed = [case for case in self._state.cases.values() if case.verdict.reason]
+        failed = [case for case in self._state.cases.values() if case.execution.reason]
         for case in failed[:MOST_FAILURES]:
-            self._write_wrapped(f"{case.id}: {case.status}, {case.verdict.reason}")
+            self._write_wrapped(f"{case.id}: {case.status}, {case.execution.reason}")
         if len(failed) > MOST_FAILURES:
             self._write(f"{format_quantity(len(failed) - MOST_FAILURES, 'more case')} did not pass")
 
@@ -257,8 +257,8 @@ class LineView:
             shown = self._table.metrics_in_row(case)
             for line in render_details(case, self._state.jobs, self._width, shown):
                 self._write(line)
-            if case.verdict.traceback:
-                self._write(case.verdict.traceback.rstrip())
+            if case.execution.traceback:
+                self._write(case.execution.traceback.rstrip())
 
     def _print_log(self, event: Event) -> None:
         if event["level"] in (LogLevel.WHERE, LogLevel.LOADING):
@@ -273,15 +273,15 @@ def list_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
         yield reason
     if repeats := describe_repeats(case):
         yield repeats
-    if case.verdict.shown_status == CaseStatus.FLAKY:
-        yield f"passed on attempt {case.verdict.attempts}"
+    if case.execution.shown_status == CaseStatus.FLAKY:
+        yield f"passed on attempt {case.execution.attempts}"
 
 
 def count_statuses(state: RunState) -> str:
     """Return ``11 passed, 1 failed, 1 expectation not judged``."""
     counts = state.counts()
     parts = [f"{counts[status]} {status}" for status in FINAL_STATUSES if status in counts]
-    flaky = sum(case.verdict.shown_status == CaseStatus.FLAKY for case in state.cases.values())
+    flaky = sum(case.execution.shown_status == CaseStatus.FLAKY for case in state.cases.values())
     parts += [f"{flaky} of them only on retry"] if flaky else []
     unjudged = sum(1 for case in state.cases.values() for _ in describe_not_judged(case))
     parts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []

@@ -56,7 +56,7 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
     """
     step = case.summary("time_ms")
     if step is None or case.status != CaseStatus.PASSED:
-        reason = case.verdict.reason or case.status
+        reason = case.execution.reason or case.status
         raise PlannerError(f"the plan's run came to no result: {reason}")
     measured_by_rank = case.measured.ranks
     work_ms_by_rank = {

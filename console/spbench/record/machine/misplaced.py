@@ -63,7 +63,7 @@ def _assign_ranks(
     If the case has a job on each host, its ranks belong to different jobs.
     """
     unassigned = dict(case.measured.ranks)
-    last_number = case.verdict.job or 0
+    last_number = case.execution.job or 0
     for number in sorted(jobs, key=lambda number: (number == last_number, number), reverse=True):
         if not unassigned:
             return

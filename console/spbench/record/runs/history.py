@@ -14,7 +14,7 @@ from spbench.record.runs.folder import FileStamp, RunFolder, explain_unreadable,
 from spbench.record.runs.notes import NO_NOTE, RunNote, has_note, read_note
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, RunStatus
 
-VERDICTS = tuple(status for status in RunStatus if status is not RunStatus.BASELINE)
+RUN_STATUSES = tuple(status for status in RunStatus if status is not RunStatus.BASELINE)
 """The statuses of runs in a list."""
 UNKNOWN = "?"
 
@@ -28,7 +28,7 @@ class RunSummary:
     Attributes:
         suite: The suite's name, ``?`` if it is unknown.
         file: The suite's file, as it was given on the command line.
-        verdict: One of `VERDICTS`.
+        status: One of `RUN_STATUSES`.
         host: The host of its console.
         counts: Its cases by status; None while it runs, or in an older run.
         note: The user's note.
@@ -41,7 +41,7 @@ class RunSummary:
     file: str | None
     started: float | None
     finished: float | None
-    verdict: RunStatus
+    status: RunStatus
     exit_code: int | None
     argv: tuple[str, ...]
     duration_s: float | None
@@ -80,7 +80,7 @@ def update_known_runs(
     runs: KnownRuns = {}
     for folder, stamp in list_stamped_runs(home):
         previous = previous_runs.get(folder.id) if previous_runs is not None else None
-        if previous is not None and previous[0] == stamp and previous[1].verdict.is_final:
+        if previous is not None and previous[0] == stamp and previous[1].status.is_final:
             summary = previous[1]
         else:
             summary = index.make_summary(folder, stamp) if index else read_run_summary(folder)
@@ -118,7 +118,7 @@ class _Index:
             return make_summary(folder, indexed[1])
         run = folder.read_json("run.json")
         summary = make_summary(folder, run)
-        if self._index and summary.verdict.is_final:
+        if self._index and summary.status.is_final:
             self._missing[folder.id] = stamp, self._index.make_head(run)
         return summary
 
@@ -164,7 +164,7 @@ def _unreadable_summary(folder: RunFolder, reason: str) -> RunSummary:
         file=None,
         started=None,
         finished=None,
-        verdict=RunStatus.UNREADABLE,
+        status=RunStatus.UNREADABLE,
         exit_code=None,
         argv=(),
         duration_s=None,
@@ -188,7 +188,7 @@ def make_summary(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
         file=_read_text(run.get("file")),
         started=started,
         finished=finished,
-        verdict=_read_verdict(folder, run.get("verdict")),
+        status=_read_status(folder, run.get("verdict")),
         exit_code=code if type(code) is int else None,
         argv=tuple(map(str, argv)) if isinstance(argv, list) else (),
         duration_s=_compute_duration(started, finished),
@@ -204,7 +204,7 @@ def _read_counts(value: Any) -> Mapping[str, int] | None:
     } or None
 
 
-def _read_verdict(folder: RunFolder, recorded: Any) -> RunStatus:
+def _read_status(folder: RunFolder, recorded: Any) -> RunStatus:
     if recorded in FINAL_STATUSES:
         return RunStatus(recorded)
     return RunStatus.UNFINISHED if folder.is_alive() is False else RunStatus.RUNNING
@@ -228,7 +228,7 @@ _Test = Callable[[RunSummary], bool]
 def select_runs(runs: Iterable[RunSummary], text: str) -> list[RunSummary]:
     """Return the runs that match every term of a filter; an empty filter matches all.
 
-    A term must be in the id, the suite's name, the verdict, the host or the note, in any case.
+    A term must be in the id, the suite's name, the status, the host or the note, in any case.
     ``suite:halo`` and ``host:node`` search only there. ``verdict:failed`` and ``tag:rack2`` match
     exactly. ``since:2026-11-01`` matches runs that started then or later (UTC, and a time may
     follow the day: ``since:2026-11-01T08:30``).
@@ -245,7 +245,7 @@ def _parse_filter(word: str) -> _Test:
     if not colon:
         return lambda run: any(
             _contains(word, text)
-            for text in (run.id, run.suite, run.verdict, run.host, str(run.note))
+            for text in (run.id, run.suite, run.status, run.host, str(run.note))
         )
     if key not in _FILTERS:
         suggestion = did_you_mean(key, _FILTERS)
@@ -267,14 +267,14 @@ def _match_host(value: str) -> _Test:
     return lambda run: _contains(value, run.host)
 
 
-def _match_verdict(value: str) -> _Test:
-    verdict = value.lower()
-    if verdict not in VERDICTS:
-        suggestion = did_you_mean(verdict, VERDICTS)
+def _match_status(value: str) -> _Test:
+    status = value.lower()
+    if status not in RUN_STATUSES:
+        suggestion = did_you_mean(status, RUN_STATUSES)
         raise UsageError(
-            f"no verdict is called {value!r}{suggestion}; there are {', '.join(VERDICTS)}"
+            f"no verdict is called {value!r}{suggestion}; there are {', '.join(RUN_STATUSES)}"
         )
-    return lambda run: run.verdict == verdict
+    return lambda run: run.status == status
 
 
 def _match_tag(value: str) -> _Test:
@@ -294,7 +294,7 @@ def _match_since(value: str) -> _Test:
 
 _FILTERS: dict[str, Callable[[str], _Test]] = {
     "suite": _match_suite,
-    "verdict": _match_verdict,
+    "verdict": _match_status,
     "host": _match_host,
     "tag": _match_tag,
     "since": _match_since,

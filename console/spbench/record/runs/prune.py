@@ -64,7 +64,7 @@ def find_old_runs(
     old_runs = [
         run
         for run in runs[: max(0, len(runs) - keep)]
-        if run.verdict != RunStatus.RUNNING
+        if run.status != RunStatus.RUNNING
         and run.id not in kept_ids
         and now - _find_start(run) >= older
     ]
@@ -120,7 +120,7 @@ def remove_run(home: Path, folder: RunFolder) -> bool:
     Raises:
         FailedRunError: It cannot be removed.
     """
-    if read_summary(folder).verdict == RunStatus.RUNNING:
+    if read_summary(folder).status == RunStatus.RUNNING:
         return False
     removed_folder = home / _REMOVED
     try:

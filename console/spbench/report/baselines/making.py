@@ -46,7 +46,7 @@ def make_baseline(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]
         UsageError: The run is still running, or no case of it has results.
     """
     id_ = run.summary.id
-    if run.summary.verdict == RunStatus.RUNNING:
+    if run.summary.status == RunStatus.RUNNING:
         raise UsageError(f"run {id_} is still running; wait for its end")
     reason_by_case = {case.id: explain_unfit(case) for case in run.cases.values()}
     cases = [
@@ -231,7 +231,7 @@ def make_baseline_run(baseline: BaselineFile, path: Path) -> RecordedRun:
         file=None,
         started=None,
         finished=None,
-        verdict=RunStatus.BASELINE,
+        status=RunStatus.BASELINE,
         exit_code=None,
         argv=(),
         duration_s=None,

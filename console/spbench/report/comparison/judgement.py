@@ -49,7 +49,7 @@ def _get_decided_outcome(pair: CasePair) -> Outcome | None:
 
 
 def _name_run(run: RecordedRun) -> str:
-    run_or_baseline = "baseline" if run.summary.verdict == RunStatus.BASELINE else "run"
+    run_or_baseline = "baseline" if run.summary.status == RunStatus.BASELINE else "run"
     return f"{run_or_baseline} {run.summary.id}"
 
 

@@ -153,7 +153,7 @@ def _generate_heading(comparison: RunComparison, width: int) -> Iterator[str]:
 
 def _make_heading_cells(name: str, run: RunSummary) -> tuple[str, ...]:
     started = "" if run.started is None else format_day_and_time(run.started)
-    if run.verdict == RunStatus.BASELINE:
+    if run.status == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")
-    sign = GLYPHS.get(run.verdict, "?")
-    return (name, run.id, started, f"{sign} {run.verdict}", run.host or "")
+    sign = GLYPHS.get(run.status, "?")
+    return (name, run.id, started, f"{sign} {run.status}", run.host or "")

@@ -164,7 +164,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
 def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:
     if comparison.machines and row.reason == comparison.machines:
         baseline = "Set a baseline on these machines, or use `spbench compare --force`."
-        advice = baseline if comparison.a.verdict == RunStatus.BASELINE else _FORCE
+        advice = baseline if comparison.a.status == RunStatus.BASELINE else _FORCE
         return _Reason("other machines or libraries (see the warning)", (advice,))
     if any(row.case in cases for cases in comparison.versions.values()):
         advice = "Run both sides with the same version of spbench."

@@ -69,7 +69,7 @@ def format_tally(run: RecordedRun) -> str:
 def list_unexplained_errors(run: RecordedRun) -> Sequence[str]:
     """Return the errors of a run that has not passed although no case is bad."""
     has_bad_case = any(case.status.is_bad for case in run.cases.values())
-    return () if has_bad_case or run.summary.verdict == RunStatus.PASSED else run.errors
+    return () if has_bad_case or run.summary.status == RunStatus.PASSED else run.errors
 
 
 def choose_headline(case: CasePart) -> tuple[str, MetricPart] | None:

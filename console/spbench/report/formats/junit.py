@@ -57,7 +57,7 @@ def render_junit(run: RecordedRun) -> str:
 
 def _generate_run_properties(run: RecordedRun) -> Iterable[tuple[str, str]]:
     yield "run", run.summary.id
-    yield "verdict", run.summary.verdict
+    yield "verdict", run.summary.status
     for finding in run.findings:
         yield "finding", finding
 

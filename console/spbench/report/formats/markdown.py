@@ -28,11 +28,11 @@ _COLUMNS = ("case", "verdict", "time", "p95", "n", "reference", "efficiency")
 
 def render_markdown(run: RecordedRun, *, max_bytes: int = MAX_BYTES) -> str:
     """Return a run as Markdown of at most ``max_bytes``; long tables are cut."""
-    verdict = run.summary.verdict
+    status = run.summary.status
     suite = escape_markdown(run.summary.suite)
     all_metrics = _render_all_metrics(run, max_bytes // 4)
     blocks = [
-        f"## {_add_sign(verdict, verdict)}: {suite}",
+        f"## {_add_sign(status, status)}: {suite}",
         _render_head(run),
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
         *_render_bad_cases(run, max_bytes // 4),

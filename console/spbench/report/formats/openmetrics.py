@@ -132,7 +132,7 @@ def _build_run_families(run: RecordedRun) -> dict[str, MetricFamily]:
     return {
         "spbench_run_info": run_info,
         "spbench_run_passed": _make_single_value_family(
-            "Whether the run passed.", suite_label, summary.verdict == RunStatus.PASSED
+            "Whether the run passed.", suite_label, summary.status == RunStatus.PASSED
         ),
         "spbench_run_exit_code": _make_single_value_family(
             "Its exit code.", suite_label, summary.exit_code

@@ -194,8 +194,8 @@ class GateResult:
                 missing.append(f"{id_}: {reason}")
         errors = (*self.run.errors, *missing, *failures)
         summary = self.run.summary
-        if summary.verdict == RunStatus.PASSED and (failing or exit_code == ExitCode.FAILED):
-            summary = replace(summary, verdict=RunStatus.FAILED, exit_code=int(exit_code))
+        if summary.status == RunStatus.PASSED and (failing or exit_code == ExitCode.FAILED):
+            summary = replace(summary, status=RunStatus.FAILED, exit_code=int(exit_code))
         return replace(self.run, cases=cases, errors=errors, findings=findings, summary=summary)
 
     def exit_code(self, code: ExitCode) -> ExitCode:

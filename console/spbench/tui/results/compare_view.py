@@ -236,6 +236,6 @@ def _build_heading(comparison: RunComparison) -> list[Content]:
 
 def _format_run(name: str, run: RunSummary) -> Content:
     host = f" on {run.host}" if run.host else ""
-    if run.verdict == RunStatus.BASELINE:
+    if run.status == RunStatus.BASELINE:
         return Content(f"{name}  {run.id}  baseline{host}")
-    return Content.assemble(f"{name}  {run.id}  ", status_span(run.verdict), host)
+    return Content.assemble(f"{name}  {run.id}  ", status_span(run.status), host)

@@ -96,7 +96,7 @@ class RunLibrary:
             if (
                 cached is None
                 or cached[0] != stamp
-                or cached[1].summary.verdict == RunStatus.RUNNING
+                or cached[1].summary.status == RunStatus.RUNNING
             ):
                 run = load_run(folder)
                 cases = {id_: _drop_samples(case) for id_, case in run.cases.items()}
@@ -123,7 +123,7 @@ def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | N
     run_ids = [other.id for other in runs]
     older_runs = runs[run_ids.index(run.id) + 1 :] if run.id in run_ids else []
     same_suite = (other for other in older_runs if other.suite == run.suite)
-    return next((other for other in same_suite if other.verdict != RunStatus.RUNNING), None)
+    return next((other for other in same_suite if other.status != RunStatus.RUNNING), None)
 
 
 def _drop_samples(case: CasePart) -> CasePart:
@@ -147,7 +147,7 @@ class CaseCounter:
         keys = set(in_view)
         for run in runs:
             unknown = (
-                run.verdict != RunStatus.RUNNING and not run.counts and run.id not in self._tried
+                run.status != RunStatus.RUNNING and not run.counts and run.id not in self._tried
             )
             if run.id in keys and unknown:
                 self._tried.add(run.id)

@@ -127,13 +127,13 @@ metric over a swept parameter."""
         self._polled_at = time.monotonic()
         if not self.app.is_running:
             return
-        has_running = any(run.verdict == RunStatus.RUNNING for run in runs)
+        has_running = any(run.status == RunStatus.RUNNING for run in runs)
         if runs != self._runs or has_running or not runs:
             self._runs = runs
             self._pane.show_runs(runs)
         run = self._pane.selected_run()
         is_due = time.monotonic() - self._loaded_at >= _RELOAD_FACTOR * self._load_seconds
-        if run != self._loaded_run or (run and run.verdict == RunStatus.RUNNING and is_due):
+        if run != self._loaded_run or (run and run.status == RunStatus.RUNNING and is_due):
             self._reload()
         table = self._pane.table
         await self._case_counter.count(self._pane.shown, table.in_view, table.update_rows)
@@ -270,7 +270,7 @@ metric over a swept parameter."""
 
     def action_attach(self) -> None:
         """Watch the run under the cursor if it is running, or else the newest running run."""
-        running = [run for run in self._runs if run.verdict == RunStatus.RUNNING]
+        running = [run for run in self._runs if run.status == RunStatus.RUNNING]
         selected = self._pane.selected_run()
         if running:
             run = selected if selected in running else running[0]
@@ -283,9 +283,9 @@ metric over a swept parameter."""
         run = self._get_selected_run()
         if run is None:
             return
-        if run.verdict == RunStatus.RUNNING:
+        if run.status == RunStatus.RUNNING:
             self.app.notify("this run is still running; o shows it", severity="warning")
-        elif run.verdict == RunStatus.PASSED:
+        elif run.status == RunStatus.PASSED:
             self.app.notify("no case of this run has failed")
         else:
             self.start_action(self.rerun_failed_cases, run.folder)
@@ -293,7 +293,7 @@ metric over a swept parameter."""
     def action_replay(self) -> None:
         """Replay the run in real time."""
         run = self._get_selected_run()
-        if run and run.verdict == RunStatus.RUNNING:
+        if run and run.status == RunStatus.RUNNING:
             self.app.notify("this run is still running; o shows it", severity="warning")
         elif run:
             self.context.replay_run(run.folder, 1.0)

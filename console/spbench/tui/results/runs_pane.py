@@ -60,7 +60,7 @@ class RunRows:
         """Return the values of the cells that can change."""
         run = self._runs[key]
         return (
-            run.verdict,
+            run.status,
             self._format_duration(run),
             self._format_passed(run.id),
             run.id == self.marked,
@@ -73,7 +73,7 @@ class RunRows:
             TableCell("a" if run.id == self.marked else "", "accent"),
             format_moment(run.started, self._now),
             run.suite,
-            status_cell(run.verdict),
+            status_cell(run.status),
             self._format_passed(run.id),
             self._format_duration(run),
             run.host or "",
@@ -96,7 +96,7 @@ class RunRows:
         return ""
 
     def _format_duration(self, run: RunSummary) -> str:
-        if run.verdict == RunStatus.RUNNING and run.started is not None:
+        if run.status == RunStatus.RUNNING and run.started is not None:
             return format_duration(max(0.0, self._now - run.started))
         return "" if run.duration_s is None else format_duration(run.duration_s)
 

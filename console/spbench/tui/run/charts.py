@@ -146,7 +146,7 @@ def list_metrics(case: CaseState) -> list[str]:
 
 def find_limit(case: CaseState, metric: str) -> float | None:
     """Return the limit that the suite sets for a metric; None if there is none."""
-    for expect in (*case.verdict.expectations, *case.identity.expect):
+    for expect in (*case.execution.expectations, *case.identity.expect):
         name, _, _ = expect["metric"].partition(".")
         if name == metric and expect["limit"] is not None:
             return float(expect["limit"])

@@ -109,7 +109,7 @@ def build_case_details(feed: Feed, case_id: str) -> DetailsScreen:
     case = feed.state.cases[case_id]
     disturbed = is_disturbed(case, feed.state.jobs)
     lines = list(_case_lines(case, feed.case_status(case), disturbed=disturbed))
-    output = _failure_output(feed, case, case.verdict.traceback)
+    output = _failure_output(feed, case, case.execution.traceback)
     return DetailsScreen(case_id, lines, build_case_bars(case), output)
 
 
@@ -120,14 +120,14 @@ def _failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -
     status = feed.case_status(case)
     if status == CaseStatus.PASSED or not status.is_final:
         return ""
-    streams = read_job_output(feed.folder, case.verdict.job)
+    streams = read_job_output(feed.folder, case.execution.job)
     parts = [traceback or "", *(f"{stream.title}\n{stream.text.rstrip()}" for stream in streams)]
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Line]:
     identity = case.identity
-    reason = f": {case.verdict.reason}" if case.verdict.reason else ""
+    reason = f": {case.execution.reason}" if case.execution.reason else ""
     yield "status", format_status(status) + reason
     yield (
         "benchmark",
@@ -146,7 +146,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
     yield from _reference_lines(case, disturbed=disturbed)
     if separate := name_separate_metrics(case):
         yield SEPARATELY, f"{', '.join(separate)}: not parts of the time"
-    for expectation in case.verdict.expectations:
+    for expectation in case.execution.expectations:
         yield "expected", _describe_expectation(case, expectation)
     yield from _case_check_lines(case)
     for share in compute_all_shares(case):
@@ -157,7 +157,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
 
 def _case_check_lines(case: CaseState) -> Iterator[Line]:
     # The reason of the verdict is in the line of the status.
-    for message in set(describe_failed_checks(case)) - {case.verdict.reason}:
+    for message in set(describe_failed_checks(case)) - {case.execution.reason}:
         yield "check", format_status(CheckOutcome.FAILED) + f": {message}"
     passed = [
         name
@@ -232,7 +232,7 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         message = recorded.error.get("message", "no message")
         yield "error", f"{format_status(RankStatus.ERROR)}: {message}"
     elif case is not None and recorded is not None and recorded.status == RankStatus.LOST:
-        yield "lost", case.verdict.reason or "the rank has ended without an error message"
+        yield "lost", case.execution.reason or "the rank has ended without an error message"
     if recorded is not None:
         yield from _location_lines(recorded.facts, recorded.device)
         yield from _coordinate_lines(recorded.coordinates)

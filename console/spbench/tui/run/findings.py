@@ -125,14 +125,14 @@ class RunFindings:
         """Summarize the finished cases again if they have changed."""
         state = self._feed.state
         cases = [case for case in state.cases.values() if case.status.is_final]
-        keys = [(case.id, case.verdict.finished) for case in cases]
+        keys = [(case.id, case.execution.finished) for case in cases]
         if keys == self._finished_cases:
             return
         self._finished_cases = keys
         self._failures_by_case.clear()
         previous = self._lags_by_case
         self._lags_by_case = {
-            key: previous[key] if key in previous else find_lags(case, case.verdict.stragglers)
+            key: previous[key] if key in previous else find_lags(case, case.execution.stragglers)
             for key, case in zip(keys, cases, strict=True)
         }
         self._noise = summarize_noise(state)
@@ -189,7 +189,7 @@ class RunFindings:
         cases_by_fault: dict[str, list[str]] = {}
         for case in self._feed.state.cases.values():
             # If a case failed because of its fault, the reason names the fault.
-            if case.identity.inject and "planted fault" not in (case.verdict.reason or ""):
+            if case.identity.inject and "planted fault" not in (case.execution.reason or ""):
                 cases_by_fault.setdefault(case.identity.inject, []).append(case.id)
         if cases_by_fault:
             planted = [f"{fault} {name_cases(cases)}" for fault, cases in cases_by_fault.items()]
@@ -216,7 +216,7 @@ def _list_failures(case: CaseState) -> tuple[RunFinding, ...]:
     """Return the reason of a finished case that did not pass, and each failed check."""
     if case.status == CaseStatus.PASSED:
         return ()
-    reason = case.verdict.reason
+    reason = case.execution.reason
     failures = _list_failed_checks(case)
     if reason and all(failure.message != reason for failure in failures):
         failures = (RunFinding(case.status, case.id, reason), *failures)

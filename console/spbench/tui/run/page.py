@@ -322,7 +322,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def action_failed(self) -> None:
         """Start a run of the failed cases of this one."""
         feed = self._selection.feed
-        if feed.state.run is None or (feed.state.run.verdict is None and not feed.ended):
+        if feed.state.run is None or (feed.state.run.status is None and not feed.ended):
             self.notify("the run is still running; what failed can be run when it has ended")
         elif not any(case.status.is_bad for case in feed.state.cases.values()):
             self.notify("no case of this run has failed")

@@ -132,10 +132,10 @@ def test_state_has_the_text_that_the_log_gives(job):
 
 def test_case_starts_by_the_clock_of_the_console(job):
     job.send(0, "case_start", case="a")  # the clock of this rank is at 1001 s
-    started = job.state.cases["a"].verdict.started
+    started = job.state.cases["a"].execution.started
     assert started == pytest.approx(event_fields.now(), abs=60.0)
     job.send(1, "case_start", case="a")
-    assert job.state.cases["a"].verdict.started == started
+    assert job.state.cases["a"].execution.started == started
 
 
 def test_error_belongs_to_the_case_it_names(job):
@@ -143,8 +143,8 @@ def test_error_belongs_to_the_case_it_names(job):
     job.send(0, "case_end", case="a")
     assert job.settle() == ["c"]
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
-    assert job.state.cases["b"].verdict.reason.endswith("into b: ValueError: no")
-    assert job.state.cases["b"].verdict.traceback == "Traceback ..."
+    assert job.state.cases["b"].execution.reason.endswith("into b: ValueError: no")
+    assert job.state.cases["b"].execution.traceback == "Traceback ..."
 
 
 def test_case_without_an_end_runs_again(job):
@@ -170,8 +170,8 @@ def test_rank_lost_after_the_last_case_is_an_error(job, messages):
     job.lose(1)
     assert job.settle() == []
     assert job.statuses == {"a": "passed", "b": "passed", "c": "error"}
-    messages.check(job.state.cases["c"].verdict.reason)
-    assert job.state.cases["c"].verdict.reason.endswith("ended without an error message")
+    messages.check(job.state.cases["c"].execution.reason)
+    assert job.state.cases["c"].execution.reason.endswith("ended without an error message")
     assert job.verdict == ("error", ExitCode.ERROR)
 
 
@@ -184,7 +184,7 @@ def test_orphaned_rank_is_an_error_with_its_message(job, messages):
     assert job.watch.tentative
     assert job.settle() == ["b", "c"]
     assert job.statuses == {"a": "error", "b": "waiting", "c": "waiting"}
-    reason = job.state.cases["a"].verdict.reason
+    reason = job.state.cases["a"].execution.reason
     messages.check(reason)
     assert reason.endswith(" into a: its parent process (mpispawn) has ended")
 
@@ -207,7 +207,7 @@ def test_lost_relay_is_the_cause_and_not_its_ranks(job, messages):
     job.lose(0)
     assert job.watch.fault.rank is None
     assert job.settle() == ["b", "c"]
-    reason = job.state.cases["a"].verdict.reason
+    reason = job.state.cases["a"].execution.reason
     messages.check(reason)
 
 
@@ -276,9 +276,9 @@ def test_defect_of_spbench_is_an_error_of_its_case_only(job, monkeypatch):
     assert job.listener.failure is None
     assert job.settle() == ["c"]
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
-    verdict = job.state.cases["b"].verdict
-    assert verdict.reason.startswith("a defect of spbench at engine/recorder.py:")
-    assert "KeyError" in verdict.traceback
+    execution = job.state.cases["b"].execution
+    assert execution.reason.startswith("a defect of spbench at engine/recorder.py:")
+    assert "KeyError" in execution.traceback
     assert job.verdict == ("error", ExitCode.ERROR)
 
 
@@ -301,7 +301,7 @@ def test_job_lost_twice_before_any_case_is_not_started_again(job):
     job.lose(1)
     assert job.settle() == []
     assert set(job.statuses.values()) == {"error"}
-    assert job.state.cases["c"].verdict.reason.endswith("it is not started a third time")
+    assert job.state.cases["c"].execution.reason.endswith("it is not started a third time")
 
 
 def test_started_case_resets_the_count_of_lost_jobs(job):

@@ -56,7 +56,7 @@ def test_drops_a_view_with_a_lost_terminal_and_continues(tmp_path, error):
         record_event(recorder, event)
     log.close()
     assert viewed == ["run_start"]
-    assert recorder.state.run.verdict == "passed"
+    assert recorder.state.run.status == "passed"
     assert [event["event"] for event in RecordedEvents(tmp_path / "events.jsonl")] == [
         "run_start",
         "run_end",
@@ -69,7 +69,7 @@ def test_reports_a_defect_of_a_view_once_and_continues(tmp_path, capsys):
     for event in (run_start(), run_end()):
         record_event(recorder, event)
     log.close()
-    assert recorder.state.run.verdict == "passed"
+    assert recorder.state.run.status == "passed"
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("spbench: the run continues unseen: a defect of spbench at engine/rec")
     assert line.endswith("ZeroDivisionError: division by zero")
@@ -85,7 +85,7 @@ def test_reports_a_full_disk_once_and_updates_the_state(tmp_path, monkeypatch, m
     record_event(recorder, run_start())
     record_event(recorder, run_end())
     log.close()
-    assert recorder.state.run.verdict == "passed"
+    assert recorder.state.run.status == "passed"
 
 
 @pytest.mark.parametrize("replacement", [None, b"another log"])

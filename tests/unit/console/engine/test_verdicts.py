@@ -73,4 +73,4 @@ def test_waiting_case_fails_if_the_other_case_has_an_error(tmp_path):
     recorder.state.apply(case_judged("b", "error", "it died"))
     record_verdicts(recorder)
     assert state.cases["a"].status == "failed"
-    assert state.cases["a"].verdict.reason.endswith("cannot be judged: case b ended in error")
+    assert state.cases["a"].execution.reason.endswith("cannot be judged: case b ended in error")

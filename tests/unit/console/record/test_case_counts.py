@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.case_parts import CaseVerdict
+from spbench.record.case_parts import CaseExecution
 from spbench.record.case_state import CaseState
 from spbench.record.run_parts import CaseCounts, count_cases
 from spbench_core.events.statuses import CaseStatus
@@ -10,7 +10,7 @@ from spbench_core.events.statuses import CaseStatus
 
 def build_case(status, started=1.0):
     state = CaseState(identity=None)
-    state.verdict = CaseVerdict(status=CaseStatus(status), started=started)
+    state.execution = CaseExecution(status=CaseStatus(status), started=started)
     return state
 
 

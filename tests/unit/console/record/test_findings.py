@@ -20,7 +20,7 @@ from support.sample_events import (
 def judge_and_collect(events):
     state = build_state(events)
     for case in state.cases.values():
-        case.verdict.stragglers = tuple(find_stragglers(case))
+        case.execution.stragglers = tuple(find_stragglers(case))
     for job in state.jobs.values():
         job.ranks.clear()  # all these ranks would share the same two cores
     return collect_findings(state)
@@ -311,7 +311,7 @@ def findings_with_stolen_time(events, share):
     """Return findings of a run in which a hypervisor took a share of the time."""
     state = build_state(events)
     for case in state.cases.values():
-        case.verdict.stragglers = tuple(find_stragglers(case))
+        case.execution.stragglers = tuple(find_stragglers(case))
         for rank in case.measured.ranks.values():
             rank.disturbed = {"stolen": share}
     for job in state.jobs.values():

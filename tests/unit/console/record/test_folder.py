@@ -344,7 +344,7 @@ def test_reopened_log_is_appended_to(tmp_path):
 
 
 def test_recorded_run_can_be_replayed(home):
-    assert record_run(home, make_complete_run()).replay().run.verdict == "passed"
+    assert record_run(home, make_complete_run()).replay().run.status == "passed"
 
 
 # Liveness of the console

@@ -8,7 +8,7 @@ import pytest
 
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder, find_run
-from spbench.record.runs.history import VERDICTS, list_summaries, read_summary, select_runs
+from spbench.record.runs.history import RUN_STATUSES, list_summaries, read_summary, select_runs
 from spbench.report.build import build_report
 from spbench.report.recorded import load_run
 from support.sample_events import (
@@ -68,7 +68,7 @@ def test_summarizes_a_run(home):
         started=1000.25,
         finished=1003.5,
         duration_s=3.25,
-        verdict="failed",
+        status="failed",
         exit_code=1,
         host="login",
     )
@@ -78,7 +78,7 @@ def test_summary_reads_only_run_json(home):
     path = write_run(home, {"suite": "halo", "verdict": "passed"})
     (path / "report.json").mkdir()
     (path / "events.jsonl").mkdir()
-    assert [(run.suite, run.verdict) for run in list_summaries(home)] == [("halo", "passed")]
+    assert [(run.suite, run.status) for run in list_summaries(home)] == [("halo", "passed")]
 
 
 def test_lists_the_oldest_run_first(home):
@@ -88,12 +88,12 @@ def test_lists_the_oldest_run_first(home):
     assert [run.id for run in list_summaries(home)] == sorted(names)
 
 
-def test_run_without_verdict_is_running_while_its_console_lives(home, monkeypatch):
+def test_run_without_status_is_running_while_its_console_lives(home, monkeypatch):
     alive, dead, remote = (record_run(home, [run_start()]) for _ in range(3))
     liveness = {alive: True, dead: False, remote: None}
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: liveness[folder])
-    verdicts = [read_summary(folder).verdict for folder in liveness]
-    assert verdicts == ["running", "unfinished", "running"]
+    statuses = [read_summary(folder).status for folder in liveness]
+    assert statuses == ["running", "unfinished", "running"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_run_without_verdict_is_running_while_its_console_lives(home, monkeypatc
 def test_damaged_run_json_gives_an_empty_summary(home, text):
     folder = find_run(home, write_run(home, text).name)
     absent = dict.fromkeys(("file", "started", "finished", "exit_code", "duration_s", "host"))
-    defaults = {"suite": "?", "verdict": "unfinished", "argv": ()}
+    defaults = {"suite": "?", "status": "unfinished", "argv": ()}
     assert read_summary(folder) == make_summary(folder=folder, id=folder.id, **defaults, **absent)
 
 
@@ -126,11 +126,11 @@ def test_running_run_has_no_duration(home):
 RUNS = [
     make_summary("20261030-000000-halo-0001", suite="halo", started=1793318400.0, host="node01"),
     make_summary(
-        "20261101-000000-links-0002", suite="links", started=1793491200.0, verdict="failed"
+        "20261101-000000-links-0002", suite="links", started=1793491200.0, status="failed"
     ),
-    make_summary("20261102-120000-halo-0003", suite="halo", started=1793620800.0, verdict="error"),
+    make_summary("20261102-120000-halo-0003", suite="halo", started=1793620800.0, status="error"),
     make_summary(
-        "20261103-000000-odd-0004", suite="odd", started=None, verdict="unfinished", host=None
+        "20261103-000000-odd-0004", suite="odd", started=None, status="unfinished", host=None
     ),
 ]
 
@@ -164,10 +164,10 @@ def test_filter_requires_every_word_to_match(text, indices):
     assert select_runs(RUNS, text) == [RUNS[index] for index in indices]
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("verdict", RUN_STATUSES)
 def test_filters_by_each_verdict(verdict):
-    runs = [replace(RUNS[0], verdict=other) for other in VERDICTS]
-    assert [run.verdict for run in select_runs(runs, f"verdict:{verdict}")] == [verdict]
+    runs = [replace(RUNS[0], status=other) for other in RUN_STATUSES]
+    assert [run.status for run in select_runs(runs, f"verdict:{verdict}")] == [verdict]
 
 
 @pytest.mark.parametrize(

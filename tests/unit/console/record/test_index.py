@@ -86,7 +86,7 @@ def test_changed_run_is_read_again_and_removed_run_dropped(home, reads):
     changed.write_json("run.json", changed.read_json("run.json") | {"verdict": "failed"})
     removed.path.rename(home / "elsewhere")
     reads.clear()
-    assert [(run.id, run.verdict) for run in list_summaries(home)] == [(changed.id, "failed")]
+    assert [(run.id, run.status) for run in list_summaries(home)] == [(changed.id, "failed")]
     assert reads == [changed.id]
     assert read_heads(home).keys() == {changed.id}
 
@@ -95,9 +95,9 @@ def test_unfinished_run_is_not_indexed(home, monkeypatch):
     folder = record_run(home, make_complete_run())
     alive = {folder: True}
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: alive[folder])
-    assert [run.verdict for run in list_summaries(home)] == ["running"]
+    assert [run.status for run in list_summaries(home)] == ["running"]
     alive[folder] = False
-    assert [run.verdict for run in list_summaries(home)] == ["unfinished"]
+    assert [run.status for run in list_summaries(home)] == ["unfinished"]
     assert read_heads(home) == {}
 
 
@@ -214,7 +214,7 @@ def test_lists_runs_without_sqlite(home, monkeypatch):
     monkeypatch.delitem(sys.modules, "spbench.record.runs.index")
     monkeypatch.delattr("spbench.record.runs.index")
     monkeypatch.setitem(sys.modules, "spbench.record.runs.index", None)
-    assert [run.verdict for run in list_summaries(home)] == ["passed"]
+    assert [run.status for run in list_summaries(home)] == ["passed"]
     assert not (home / "index.sqlite").exists()
 
 
@@ -257,7 +257,7 @@ def test_full_disk_does_not_change_lists(home, monkeypatch):
         return index
 
     monkeypatch.setattr(index_file, "_connect", connect_without_space)
-    assert [run.verdict for run in list_summaries(home)] == ["passed"]
+    assert [run.status for run in list_summaries(home)] == ["passed"]
     assert len(find_past_launches(home, "a", "time_ms")) == 1
     count, message = reindex(home)
     assert count == 0
@@ -402,6 +402,6 @@ def test_run_with_incomplete_last_line_has_no_medians(home):
     folder = record_run(home, make_complete_run()[:-1], console=CONSOLE)
     with folder.events.open("ab") as log:
         log.write(b'{"event":"run_e')
-    assert [run.verdict for run in list_summaries(home)] == ["unfinished"]
+    assert [run.status for run in list_summaries(home)] == ["unfinished"]
     assert find_medians(home) == []
     assert folder.replay().cases["a"].status == "passed"

@@ -165,7 +165,7 @@ def test_expectation_of_another_system_is_skipped_with_a_remark(messages):
     verdict, case = judge_case([UNKNOWN_SYSTEM])
     assert verdict.status == "passed"
     assert [expectation["status"] for expectation in verdict.expectations] == ["skipped"]
-    case.verdict.expectations = verdict.expectations
+    case.execution.expectations = verdict.expectations
     messages.check([*describe_not_judged(case)])
 
 

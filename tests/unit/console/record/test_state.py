@@ -272,11 +272,15 @@ def test_value_with_labels_is_a_measurement():
 
 def test_case_starts_with_its_first_rank():
     waiting = make.build_case_state([make.run_start(), make.job_start()])
-    assert (waiting.status, waiting.verdict.started, waiting.verdict.job) == ("waiting", None, 1)
+    assert (waiting.status, waiting.execution.started, waiting.execution.job) == (
+        "waiting",
+        None,
+        1,
+    )
     first = make.rank_event("case_start", 0) | {"time": 5.0}
     second = make.rank_event("case_start", 1) | {"time": 6.0}
     case = make.build_case_state([make.run_start(), make.job_start(), first, second])
-    assert (case.status, case.verdict.started, case.verdict.attempts) == ("running", 5.0, 1)
+    assert (case.status, case.execution.started, case.execution.attempts) == ("running", 5.0, 1)
 
 
 def test_case_is_complete_once_all_ranks_ended_all_repeats():
@@ -294,30 +298,30 @@ def test_failed_rank_leaves_a_traceback_and_no_complete_case():
     failed = make.rank_event("case_end", 1, status="error", error=error)
     case = make.build_case_state([*make.make_started_run(), make.rank_event("case_end", 0), failed])
     assert not case.complete
-    assert case.verdict.traceback == "Traceback ..."
+    assert case.execution.traceback == "Traceback ..."
     assert {rank: rank_state.status for rank, rank_state in case.measured.ranks.items()} == {
         0: "ok",
         1: "error",
     }
 
 
-def test_verdict_ends_a_case():
+def test_judgement_ends_a_case():
     case = make.build_case_state(
         [*make.make_started_run(), make.case_judged(status="failed", reason="too slow")]
     )
-    assert (case.status, case.verdict.reason, case.verdict.finished) == (
+    assert (case.status, case.execution.reason, case.execution.finished) == (
         "failed",
         "too slow",
         1000.0,
     )
-    assert case.verdict.started == 1000.0  # one second later by the clock of the rank
+    assert case.execution.started == 1000.0  # one second later by the clock of the rank
 
 
 def test_case_that_never_started_has_no_finish_time():
     case = make.build_case_state(
         [make.run_start(), make.case_judged(status="skipped", reason="no time")]
     )
-    assert (case.status, case.verdict.started, case.verdict.finished) == ("skipped", None, None)
+    assert (case.status, case.execution.started, case.execution.finished) == ("skipped", None, None)
 
 
 def test_rank_has_its_host_facts_and_coordinates():
@@ -488,7 +492,7 @@ def test_resumed_run_resets_only_the_cases_that_run_again():
     state = make.build_state([*interrupted, make.run_resumed("a")])
     assert state.cases["a"].status == "waiting"
     assert state.cases["a"].measured.samples == {}
-    assert (state.run.finished, state.run.verdict, state.run.exit_code) == (None, None, None)
+    assert (state.run.finished, state.run.status, state.run.exit_code) == (None, None, None)
     assert (state.errors, state.ranks) == ([], {})
     assert state.run.resumed == [{"time": 1000.0, "host": "login", "cases": 1}]
     unchanged = make.build_state([*interrupted, make.run_resumed()])
@@ -501,11 +505,11 @@ def test_case_that_passes_on_retry_is_flaky():
     failed = make.case_judged(status="failed", reason="check x failed")
     state = make.build_state([first, second, failed, make.retry("a")])
     case = state.cases["a"]
-    assert (case.status, case.verdict.shown_status) == ("waiting", "waiting")
+    assert (case.status, case.execution.shown_status) == ("waiting", "waiting")
     for event in (*make.make_started_run(make.describe_case())[1:], make.case_judged()):
         state.apply(event)
-    assert (case.verdict.shown_status, case.verdict.attempts) == ("flaky", 2)
-    assert [(attempt.status, attempt.reason) for attempt in case.verdict.previous_attempts] == [
+    assert (case.execution.shown_status, case.execution.attempts) == ("flaky", 2)
+    assert [(attempt.status, attempt.reason) for attempt in case.execution.previous_attempts] == [
         ("failed", "check x failed")
     ]
 
@@ -516,10 +520,10 @@ def test_interrupted_retry_that_passes_after_resume_is_flaky(messages):
     state = make.build_state([first, second, failed, make.retry("a"), make.run_resumed("a")])
     for event in (*make.make_started_run(make.describe_case())[1:], make.case_judged()):
         state.apply(event)
-    verdict = state.cases["a"].verdict
-    assert (verdict.shown_status, verdict.attempts) == ("flaky", 2)
-    messages.check([attempt.reason for attempt in verdict.previous_attempts])
+    execution = state.cases["a"].execution
+    assert (execution.shown_status, execution.attempts) == ("flaky", 2)
+    messages.check([attempt.reason for attempt in execution.previous_attempts])
 
 
 def test_case_that_passes_at_once_is_not_flaky():
-    assert make.build_state(make.make_complete_run()).cases["a"].verdict.shown_status == "passed"
+    assert make.build_state(make.make_complete_run()).cases["a"].execution.shown_status == "passed"

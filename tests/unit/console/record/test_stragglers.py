@@ -276,7 +276,7 @@ def test_rank_that_waits_for_a_straggler_is_not_noisy(messages):
     for rank, rank_state in case.measured.ranks.items():
         rank_state.facts = replace(rank_state.facts, cpus=(rank,))
     messages.check(describe_case_noise(case))
-    case.verdict.stragglers = tuple(find_stragglers(case))
+    case.execution.stragglers = tuple(find_stragglers(case))
     assert describe_case_noise(case) is None
 
 

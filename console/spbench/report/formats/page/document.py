@@ -108,7 +108,7 @@ def _render_html_head(run: RecordedRun) -> Markup:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", f"{run.summary.suite}: {run.summary.verdict}"),
+        tag("title", f"{run.summary.suite}: {run.summary.status}"),
         tag("style", _load_style()),
     )
 

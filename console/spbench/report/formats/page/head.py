@@ -40,7 +40,7 @@ def render_head(
         comparison: The comparison with a baseline. The head shows if it judged no case.
     """
     summary = run.summary
-    status = tag("span", format_status(summary.verdict), class_=f"verdict {summary.verdict}")
+    status = tag("span", format_status(summary.status), class_=f"verdict {summary.status}")
     return tag(
         "header",
         tag("h1", status, *_note_unjudged(comparison), " ", summary.suite),

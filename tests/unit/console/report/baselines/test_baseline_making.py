@@ -130,7 +130,7 @@ def test_rejects_a_run_without_results(messages):
 
 def test_rejects_a_running_run(messages):
     with messages.raises(UsageError):
-        make_baseline("main", make_run(build_case(), id="x", verdict="running"))
+        make_baseline("main", make_run(build_case(), id="x", status="running"))
 
 
 def test_update_replaces_launches_by_better_ones():
@@ -227,7 +227,7 @@ def test_worse_time_fails_the_run_and_its_case(messages):
     assert [case.status for case in verdict.run_for_programs.cases.values()] == ["failed", "passed"]
     assert f"a: {verdict.run_for_programs.cases['a'].reason}" == reason
     assert (
-        verdict.run_for_programs.summary.verdict,
+        verdict.run_for_programs.summary.status,
         verdict.run_for_programs.summary.exit_code,
     ) == (
         "failed",
@@ -281,7 +281,7 @@ def test_unjudged_cases_above_the_maximum_fail_the_run(maximum, code, messages):
     assert ("error: 1 case not judged, and --max-unjudged allows 0" in lines) == (code == 1)
     assert verdict.run_for_programs.cases["a"].status == ("failed" if code else "passed")
     assert verdict.run_for_readers.cases["a"].status == "passed"
-    assert verdict.run_for_readers.summary.verdict == ("failed" if code else "passed")
+    assert verdict.run_for_readers.summary.status == ("failed" if code else "passed")
     assert bool(verdict.run_for_readers.errors) == bool(code)
     quiet_lines = []
     verdict.print_to(quiet_lines.append, quiet=True)
@@ -307,7 +307,7 @@ def test_unjudged_case_that_cannot_be_worse_does_not_fail(failing_outcomes, code
         "unjudged",
     ]
     assert verdict.exit_code(ExitCode.PASSED) == code
-    assert verdict.run_for_readers.summary.verdict == (
+    assert verdict.run_for_readers.summary.status == (
         "passed" if code == ExitCode.PASSED else "failed"
     )
 
@@ -344,7 +344,7 @@ def test_missing_check_fails_a_passed_run(messages):
     messages.check(verdict.run_for_programs.cases["a"].reason)
     assert verdict.run_for_readers.cases == verdict.run.cases
     messages.check(verdict.run_for_readers.errors)
-    assert verdict.run_for_readers.summary.verdict == "failed"
+    assert verdict.run_for_readers.summary.status == "failed"
     permissive = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(
         make_machine_run("node01", build_case())
     )

@@ -99,7 +99,7 @@ def test_each_status_has_its_junit_element(messages):
 
 
 def test_counts_match_the_tests():
-    top = parse_junit(*MIXED_CASES, verdict="error")
+    top = parse_junit(*MIXED_CASES, status="error")
     for element in (top, top.find("testsuite")):
         assert {name: element.get(name) for name in COUNTS} == {
             "tests": "7",
@@ -134,12 +134,12 @@ def test_hostile_names_are_escaped(hostile):
 
 
 def test_run_error_without_cases_is_a_separate_test(messages):
-    refused = replace(make_run(verdict="error", exit_code=3), errors=("no launcher is installed",))
+    refused = replace(make_run(status="error", exit_code=3), errors=("no launcher is installed",))
     top = ElementTree.fromstring(render_junit(refused))
     assert (top.get("tests"), top.get("errors")) == ("1", "1")
     messages.check(junit_tests_by_name(top)["run"].find("error").text)
 
 
 def test_run_error_explained_by_cases_is_not_a_separate_test():
-    lost = replace(make_run(*MIXED_CASES, verdict="error"), errors=("d: rank 3 died",))
+    lost = replace(make_run(*MIXED_CASES, status="error"), errors=("d: rank 3 died",))
     assert "run" not in junit_tests_by_name(ElementTree.fromstring(render_junit(lost)))

@@ -12,7 +12,7 @@ def test_summary_starts_with_the_verdict_and_reasons(messages):
         make_run(
             make_case("a", limits={"time_ms": LimitPart(value=1.5, unit="ms", measured_by="copy")}),
             make_case("b[n=1]", {}, status="failed", reason="halo: rank 1 differs"),
-            verdict="failed",
+            status="failed",
         )
     )
     lines = text.splitlines()

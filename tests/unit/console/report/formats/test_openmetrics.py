@@ -67,7 +67,7 @@ LOST = make_case("b", {}, status="error")
 
 
 def test_figures_are_in_base_units():
-    text = render_openmetrics(make_run(LIMITED, LOST, verdict="error", exit_code=4))
+    text = render_openmetrics(make_run(LIMITED, LOST, status="error", exit_code=4))
     assert get_value(text, "spbench_case_time_seconds", case="a", stat="p50") == 0.002
     assert get_value(text, "spbench_case_time_seconds", case="a", stat="p95") == 0.003
     assert get_value(text, "spbench_limit_time_seconds", case="a") == 0.0015

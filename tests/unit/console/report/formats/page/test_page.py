@@ -85,7 +85,7 @@ LINKS_CASE = make_case(
     ],
 )
 PREDICTED_CASE = make_case("ring", {"time_ms": 2.0, "predicted_ms": 1.0})
-COMPLETE_RUN = make_run(*SWEPT_CASES, FAILED_CASE, LINKS_CASE, PREDICTED_CASE, verdict="failed")
+COMPLETE_RUN = make_run(*SWEPT_CASES, FAILED_CASE, LINKS_CASE, PREDICTED_CASE, status="failed")
 
 
 def test_repeated_case_shows_its_number_of_launches():
@@ -203,7 +203,7 @@ def test_escapes_text_but_not_markup():
 
 
 def test_run_without_results_has_a_page():
-    refused = replace(make_run(verdict="error", started=None, host=None), errors=("no launcher",))
+    refused = replace(make_run(status="error", started=None, host=None), errors=("no launcher",))
     page = Elements(render_page(refused))
     assert "no launcher" in page.texts
     assert "no cases" in " ".join(page.texts)
