@@ -26,9 +26,10 @@ from spbench.safe_files import create_file, make_folders
 
 _MAX_LINES = 20
 """The number of last log lines that are shown if a run did not begin."""
-_VALUE_OPTIONS = ("--home", "--json")
-_FLAGS = ("--headless", "--no-samples")
-"""Options, with and without a value, for the output of a run and not for its content."""
+_OUTPUT_OPTIONS = ("--home", "--json", "--junit", "--html")
+"""Options with a value for the output of a run and not for its content."""
+_OUTPUT_FLAGS = ("--headless", "--no-samples", "--quiet", "-q", "--verbose", "-v")
+"""Options without a value for the output of a run and not for its content."""
 _started: list[subprocess.Popen[bytes]] = []
 """Consoles that this process started, kept until they have ended."""
 
@@ -210,9 +211,9 @@ def find_start_folder(folder: RunFolder) -> Path | None:
 def _remove_output_options(args: list[str]) -> Iterable[str]:
     remaining = iter(args)
     for arg in remaining:
-        if arg in _VALUE_OPTIONS:
+        if arg in _OUTPUT_OPTIONS:
             next(remaining, None)
-        elif arg not in _FLAGS and arg.partition("=")[0] not in _VALUE_OPTIONS:
+        elif arg not in _OUTPUT_FLAGS and arg.partition("=")[0] not in _OUTPUT_OPTIONS:
             yield arg
 
 

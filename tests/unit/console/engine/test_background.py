@@ -296,6 +296,8 @@ def test_defaults_add_no_arguments(parse_request):
         (["run", "--headless", "--home", "h", "s.yaml", "-k", "a b"], ("s.yaml", "-k", "a b")),
         (["run", "s.yaml", "--home=h", "--json", "-", "--no-samples"], ("s.yaml",)),
         (["run", "s.yaml", "--json=r.json", "--budget", "5m"], ("s.yaml", "--budget", "5m")),
+        (["run", "s.yaml", "--junit", "j.xml", "--html=r.html"], ("s.yaml",)),
+        (["run", "s.yaml", "--quiet", "-v", "-q", "--verbose"], ("s.yaml",)),
         (["run", "s.yaml", "--home"], ("s.yaml",)),
         ([], ("suites/s.yaml",)),
         (None, ("suites/s.yaml",)),
