@@ -237,7 +237,7 @@ class JobListener:
 
     def on_violation(self, source: RankPeer, reason: str) -> None:
         """Note that a rank has sent something invalid."""
-        rank = source.rank if source.rank is not None else "?"
+        rank = "?" if source.rank is None else source.rank + self._job.first_rank
         message = f"rank {rank} on {source.identity.host} {reason}"
         self._watch.on_misfit(Fault(CaseStatus.ERROR, message, source.rank))
         self.wake.set()

@@ -218,7 +218,9 @@ class Watchdog:
         self._waiting_since = now
 
     def _note_mismatch(self, event: Event, host: str, launched_as: int | None) -> None:
-        subject = host if launched_as is None else f"rank {launched_as} on {host}"
+        subject = host
+        if launched_as is not None:
+            subject = f"rank {launched_as + self._first_rank} on {host}"
         claim = f"rank {event['rank']} of {event['size']}"
         reason = f"{self._names} do not match"
         loaded = event["versions"].get("mpi")
@@ -407,7 +409,7 @@ class Watchdog:
             if is_loading and self._first_start is not None:
                 is_loading = now - self._first_start <= self._silence_timeout
             if silence > self._silence_timeout and not is_loading and not rank.ended:
-                message = f"rank {number} on {rank.host} silent for {silence:.0f} s"
+                message = f"{self._name_ranks([number])} silent for {silence:.0f} s"
                 if load := self._busy(rank.host):
                     setting = f"launch.silence_timeout ({self._silence_timeout:g} s)"
                     message += f": {load} there; end what else runs there, or raise {setting}"

@@ -45,11 +45,11 @@ class StandInConnection:
 class SimulatedJob:
     """A run of one job of two simulated ranks, through listener, watchdog and run."""
 
-    def __init__(self, home, *names, ready=True):
+    def __init__(self, home, *names, ready=True, first_rank=0):
         settings = LaunchSettings()
         params = BENCHMARKS[BENCHMARK].complete({})
         cases = [Case(name, name, BENCHMARK, params, 2, 1, (), settings, 1) for name in names]
-        self.job = Job(1, tuple(cases), 2, settings)
+        self.job = Job(1, tuple(cases), 2, settings, first_rank=first_rank)
         self.state = RunState()
         self.log = EventLog(home / "events.jsonl")
         self.recorder = Recorder(self.log, self.state, lambda event: None)
@@ -255,6 +255,13 @@ def test_reports_a_rank_that_breaks_the_order_of_events(tmp_path, events, reason
     job.listener.on_events(StandInConnection(1), [b"{}"] * len(events), events)
     job.log.close()
     assert job.watch.fault.message == reason
+
+
+def test_violation_numbers_the_rank_like_its_case(tmp_path):
+    job = SimulatedJob(tmp_path, "a", first_rank=7)
+    job.send(1, "case_start", case="b")
+    job.log.close()
+    assert job.watch.fault.message == "rank 8 on node01 spoke of a case 'b' that it does not run"
 
 
 def test_case_start_before_ready_is_a_violation(tmp_path, messages):

@@ -177,6 +177,15 @@ def test_reports_a_silent_rank_after_10_s(messages):
     assert job.fault.rank == 2
 
 
+def test_messages_number_ranks_like_their_cases():
+    job = Job(first_rank=7).ready().start("a").advance(10.1, 0, 1)
+    assert job.fault.message == "rank 9 on node02 silent for 10 s"
+    mismatched = Job(first_rank=7)
+    event = rank_event("ready", 0, size=1)
+    mismatched.watch.on_ready(event, "node02", 1, mismatched.now, launched_as=2)
+    assert mismatched.fault.message.startswith("rank 9 on node02 says it is rank 0 of 1 ")
+
+
 def test_silence_timeout_extends_the_limit(messages):
     job = Job(silence_timeout=30.0).ready().start("a")
     fault = job.advance(25.0, 0, 1).fault
