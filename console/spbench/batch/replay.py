@@ -192,10 +192,11 @@ class LaunchReplay:
         now = self._clock.now
         end = self._folder.end
         output = read_output(self._folder.path)
+        end_time = end.time if end else now
         return Evidence(
             observations=watch.observations,
             launcher_report=self._launcher.parse_output(output),
-            describe_rank=lambda rank: watch.describe_rank(rank, end.time if end else now),
+            describe_rank=lambda rank, host: watch.describe_rank(rank, end_time, host),
             waited_for=watch.unconnected,
             quiet=watch.find_quiet(now),
             launcher=self._planned.launcher,

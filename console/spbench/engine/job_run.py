@@ -303,7 +303,7 @@ class JobRun:
         return Evidence(
             observations=watch.observations,
             launcher_report=launcher.parse_output(output),
-            describe_rank=lambda rank: watch.describe_rank(rank, now),
+            describe_rank=lambda rank, host: watch.describe_rank(rank, now, host),
             waited_for=watch.unconnected,
             planned_hosts=watch.expected_hosts,
             host_names=self._collect_host_names(),

@@ -347,10 +347,13 @@ class Watchdog:
         """Replace the fault by its cause, or by the same fault with more details."""
         self._fault = fault
 
-    def describe_rank(self, rank: int, now: float) -> str:
-        """Return ``rank 3 on node02, 1.4 s into CASE``, or the time since the launch."""
+    def describe_rank(self, rank: int, now: float, reported_host: str | None = None) -> str:
+        """Return ``rank 3 on node02, 1.4 s into CASE``, or the time since the launch.
+
+        ``reported_host`` is named if the host of the rank is unknown here.
+        """
         rank_state = self._ranks.get(rank)
-        name = self._name_ranks([rank])
+        name = self._name_ranks([rank], reported_host)
         if rank_state is None or rank_state.case is None:
             return f"{name}, {now - self._launched:.1f} s after the launch"
         return f"{name}, {now - rank_state.since:.1f} s into {rank_state.case}"
@@ -476,8 +479,8 @@ class Watchdog:
             return self._ranks[rank].host
         return self._connected_hosts.get(rank, self._expected_hosts.get(rank, ""))
 
-    def _name_ranks(self, ranks: list[int]) -> str:
-        hosts = sorted({self._find_host(rank) for rank in ranks} - {""})
+    def _name_ranks(self, ranks: list[int], reported_host: str | None = None) -> str:
+        hosts = sorted({self._find_host(rank) or reported_host or "" for rank in ranks} - {""})
         rank_numbers = [rank + self._first_rank for rank in ranks]
         if len(rank_numbers) == 1:
             return f"rank {rank_numbers[0]} on {hosts[0]}" if hosts else f"rank {rank_numbers[0]}"

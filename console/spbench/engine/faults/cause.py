@@ -44,7 +44,8 @@ class Evidence:
     Attributes:
         observations: Losses and errors, in the order of arrival.
         launcher_report: The report of the launcher.
-        describe_rank: Describes a rank without observations: its host and the time.
+        describe_rank: Describes a rank without observations: its host and the time. The second
+            argument is the host that the launcher reports, which is named if no other is known.
         waited_for: Ranks that have not connected; None if unknown.
         planned_hosts: The ranks' hosts by the placement, as far as known before the launch.
         host_names: All names of each rank's host: those of the placement and of ssh, and its own.
@@ -59,7 +60,7 @@ class Evidence:
 
     observations: Sequence[Observation] = ()
     launcher_report: LauncherReport = field(default_factory=LauncherReport)
-    describe_rank: Callable[[int], str] = "rank {}".format
+    describe_rank: Callable[[int, str | None], str] = "rank {}".format
     waited_for: frozenset[int] | None = None
     planned_hosts: Mapping[int, str] = field(default_factory=dict)
     host_names: Mapping[int, Collection[str]] = field(default_factory=dict)
@@ -136,7 +137,7 @@ def _find_lost_connection(evidence: Evidence) -> Fault | None:
     message += f": {first.message}"
     if not ranks:
         return Fault(CaseStatus.ERROR, message)
-    return Fault(CaseStatus.ERROR, f"{evidence.describe_rank(ranks[0])}: {message}", ranks[0])
+    return Fault(CaseStatus.ERROR, f"{evidence.describe_rank(ranks[0], None)}: {message}", ranks[0])
 
 
 def _find_own_error(evidence: Evidence) -> Fault | None:
@@ -249,9 +250,8 @@ def _find_quiet_rank(evidence: Evidence) -> Fault | None:
         return None
     rank = max(evidence.quiet, key=lambda rank: evidence.quiet[rank])
     silence = evidence.quiet[rank]
-    return Fault(
-        CaseStatus.ERROR, f"{evidence.describe_rank(rank)}, silent for {silence:.0f} s", rank
-    )
+    name = evidence.describe_rank(rank, None)
+    return Fault(CaseStatus.ERROR, f"{name}, silent for {silence:.0f} s", rank)
 
 
 def _explain_interrupts(evidence: Evidence) -> Fault | None:
@@ -314,10 +314,7 @@ def _describe_end(evidence: Evidence, rank: int, end: RankEnd) -> str:
     for observation in evidence.observations:
         if observation.rank == rank:
             return observation.description
-    name = evidence.describe_rank(rank)
-    if " on " in name or end.host is None:
-        return name
-    return name.replace(f"rank {rank}", f"rank {rank} on {end.host}", 1)
+    return evidence.describe_rank(rank, end.host)
 
 
 def _add_details(evidence: Evidence, message: str) -> str:

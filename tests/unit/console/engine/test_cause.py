@@ -4,6 +4,7 @@ import pytest
 
 from spbench.engine.faults.cause import Evidence, find_cause, is_settled
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
+from spbench.engine.watchdog import Watchdog
 from spbench.launch.launcher import LauncherReport, LostConnection, RankEnd
 
 HOSTS = {0: "node01", 1: "node01", 2: "node02", 3: "node02"}
@@ -11,7 +12,7 @@ MPI = "Exception: Unknown error class, error stack:"
 TRACE = "Traceback ...\nmpi4py.MPI.Exception: Unknown error class, error stack:\n"
 
 
-def describe_rank(rank):
+def describe_rank(rank, reported_host=None):
     return f"rank {rank} on {HOSTS[rank]}, 1.0 s into a"
 
 
@@ -448,9 +449,22 @@ def test_rank_without_a_host_gets_that_of_the_launcher_report(messages):
         [],
         build_report(exit_end(2, 7)),
         waited_for=frozenset({2}),
-        describe_rank="rank {}, early".format,
+        describe_rank="rank {} on {}, early".format,
     )
     messages.check(find_cause(evidence).message)
+
+
+def test_host_of_the_launcher_report_is_added_to_a_renumbered_rank():
+    watch = Watchdog(
+        np=4, items=(), start_timeout=60.0, case_timeouts={}, launched=0.0, first_rank=10
+    )
+    evidence = build_evidence(
+        [],
+        build_report(exit_end(1, 7)),
+        waited_for=frozenset({1}),
+        describe_rank=lambda rank, host: watch.describe_rank(rank, 0.3, host),
+    )
+    assert find_cause(evidence).message.startswith("rank 11 on node01, 0.3 s after the launch, ")
 
 
 def test_killed_launcher_is_the_cause_unless_it_reported_one():
