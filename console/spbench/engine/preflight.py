@@ -85,17 +85,20 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
 def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:
     """Return a reason for each host that is unfit, by host.
 
-    It lacks something, or its MPI library is not that of more than half of the hosts.
+    Such a host is unreachable, lacks something, or has another MPI library than more than half of
+    the hosts.
     """
     answers = list(hosts)
-    reasons = {
-        facts.host: facts.reason for facts in answers if facts.status in ("missing", "unreachable")
-    }
-    libraries = [facts.mpi for facts in answers if facts.mpi and facts.host not in reasons]
+    reasons = {facts.host: facts.reason for facts in answers if not facts.status.is_well}
+    candidates = [facts for facts in answers if facts.mpi and facts.host not in reasons]
+    libraries = [facts.mpi for facts in candidates]
     common = max(libraries, key=libraries.count, default="")
     if 2 * libraries.count(common) > len(libraries):
-        others = (facts for facts in answers if facts.mpi and facts.mpi != common)
-        reasons |= {facts.host: _OTHER_LIBRARY.format(facts.mpi, common) for facts in others}
+        reasons |= {
+            facts.host: _OTHER_LIBRARY.format(facts.mpi, common)
+            for facts in candidates
+            if facts.mpi != common
+        }
     return reasons
 
 

@@ -10,6 +10,7 @@ from spbench.engine.plan import Request, RunPlan, plan_run
 from spbench.engine.preflight import find_unfit_hosts, group_by_reason, run_preflight
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
+from spbench.launch.finding import FindingStatus
 from spbench.launch.survey.facts import HostFacts
 from support.quick_hosts import QuickHosts
 
@@ -106,13 +107,15 @@ async def test_reports_progress_while_hosts_are_contacted(hosts, make_plan, monk
 
 def test_hosts_with_a_minority_mpi_library_are_unfit():
     mpi = dict.fromkeys(["a", "b", "c"], "Open MPI v5.0.11") | {"d": "MPICH 4.2"}
-    facts = [HostFacts(host, "ok", mpi=library) for host, library in mpi.items()]
-    lacking = HostFacts("e", "missing", "torch: none")
+    facts = [HostFacts(host, FindingStatus.OK, mpi=library) for host, library in mpi.items()]
+    lacking = HostFacts("e", FindingStatus.MISSING, "torch: none")
     assert find_unfit_hosts([*facts, lacking]) == {
         "e": "torch: none",
         "d": "its MPI library is MPICH 4.2, and most hosts have Open MPI v5.0.11",
     }
     assert find_unfit_hosts([facts[0], facts[3]]) == {}
+    lacking = HostFacts("e", FindingStatus.MISSING, "torch: none", mpi="MPICH 4.2")
+    assert find_unfit_hosts([*facts[:3], lacking]) == {"e": "torch: none"}
 
 
 def test_groups_hosts_by_reason(messages):
