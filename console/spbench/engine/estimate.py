@@ -238,7 +238,7 @@ def _estimate_slowdown(plan: RunPlan, job: Job) -> float:
     load = read_load() if runs_locally(plan, job) else None
     if load is None:
         return 1.0
-    other_processes = min(load.minute, load.now)
+    other_processes = min(load.minute_mean, load.num_runnable)
     processes_per_core = max(1.0, (job.np + other_processes) / load.cores)
     return processes_per_core / max(1.0, job.np / load.cores)
 

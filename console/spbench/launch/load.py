@@ -17,6 +17,7 @@ from spbench_core.number_text import format_quantity
 BUSY_LOAD = 0.5
 """The load per core above which a host counts as busy."""
 PROC = Path("/proc")
+_MAX_PIDS = 4
 _WAIT = "wait until it ends, or stop it: it inflates the times that are measured meanwhile"
 
 
@@ -25,22 +26,22 @@ class Load:
     """The load of this machine.
 
     Attributes:
-        minute: The mean number of runnable processes over the last minute.
-        now: The number of processes that are runnable now, without this one.
+        minute_mean: The mean number of runnable processes over the last minute.
+        num_runnable: The number of processes that are runnable now, without this one.
         cores: The number of cores that this process may use.
     """
 
-    minute: float
-    now: int
+    minute_mean: float
+    num_runnable: int
     cores: int
 
     @property
     def busy(self) -> bool:
         """Whether other processes compute, both over the last minute and now."""
-        return min(self.minute, self.now) > BUSY_LOAD * self.cores
+        return min(self.minute_mean, self.num_runnable) > BUSY_LOAD * self.cores
 
     def __str__(self) -> str:
-        return f"load {self.minute:g} on {format_quantity(self.cores, 'core')}"
+        return f"load {self.minute_mean:g} on {format_quantity(self.cores, 'core')}"
 
 
 def read_load(proc: Path = PROC) -> Load | None:
@@ -53,9 +54,12 @@ def read_load(proc: Path = PROC) -> Load | None:
 
 
 def describe_busy_host(host: str) -> str:
-    """Return the load of a host if it is this one and busy; otherwise empty."""
+    """Return the load of a host if it is known and was high over the last minute, or an empty text.
+
+    Only the load of this host is known.
+    """
     load = read_load() if host == socket.gethostname() else None
-    return str(load) if load is not None and load.minute > BUSY_LOAD * load.cores else ""
+    return str(load) if load is not None and load.minute_mean > BUSY_LOAD * load.cores else ""
 
 
 def find_other_runs(proc: Path = PROC) -> list[int]:
@@ -105,6 +109,7 @@ def find_other_work(proc: Path = PROC) -> Iterator[Finding]:
         yield Finding(FindingStatus.OK, "load", str(load))
     if other_pids:
         runs_text = f"{len(other_pids)} other runs" if len(other_pids) > 1 else "another run"
-        pids_text = ", ".join(map(str, other_pids[:4])) + ", ..." * (len(other_pids) > 4)
+        more = ", ..." if len(other_pids) > _MAX_PIDS else ""
+        pids_text = ", ".join(map(str, other_pids[:_MAX_PIDS])) + more
         text = f"{runs_text} of spbench: process {pids_text}"
         yield Finding(FindingStatus.NOTE, "other runs", text, _WAIT)

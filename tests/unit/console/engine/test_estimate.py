@@ -51,7 +51,9 @@ UNKNOWN = EstimateSource.UNKNOWN
 def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a machine of two cores without other work."""
     monkeypatch.setattr(estimates, "count_cores", lambda: 2)
-    monkeypatch.setattr(estimates, "read_load", lambda: Load(minute=0.5, now=0, cores=2))
+    monkeypatch.setattr(
+        estimates, "read_load", lambda: Load(minute_mean=0.5, num_runnable=0, cores=2)
+    )
 
 
 @pytest.fixture
@@ -118,7 +120,9 @@ def test_other_work_reduces_the_available_cores(
 ) -> None:
     run = plan_suite(home)
     idle_seconds = estimate_plan(run, home).cases["many"].seconds
-    monkeypatch.setattr(estimates, "read_load", lambda: Load(minute=6.0, now=9, cores=2))
+    monkeypatch.setattr(
+        estimates, "read_load", lambda: Load(minute_mean=6.0, num_runnable=9, cores=2)
+    )
     busy_seconds = estimate_plan(run, home).cases["many"].seconds
     assert busy_seconds == pytest.approx(4 * idle_seconds, rel=0.05), (
         "2 ranks and 6 others on 2 cores"
