@@ -167,7 +167,7 @@ class JobRun:
             host_names, plan.launch_choice, tunnel, unknown=has_unknown_hosts
         )
         port = await self._collector.listen(endpoint.bind, endpoint.ports)
-        await self._open_tunnels(endpoint.tunnels, port)
+        await self._open_tunnels(endpoint.tunnel_hosts, port)
         if self._watch.fault is not None:
             return None
 

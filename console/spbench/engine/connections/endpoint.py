@@ -31,13 +31,13 @@ class CollectorEndpoint:
         bind: The address to listen on.
         ports: The ports to try, in order; 0 is any free port.
         advertised: The addresses that ranks try, in order.
-        tunnels: Hosts that need a tunnel to reach them.
+        tunnel_hosts: Hosts whose ranks reach the collector through an ssh tunnel.
     """
 
     bind: str
     ports: Sequence[int]
     advertised: tuple[str, ...]
-    tunnels: tuple[str, ...] = ()
+    tunnel_hosts: tuple[str, ...] = ()
 
 
 def resolve_endpoint(

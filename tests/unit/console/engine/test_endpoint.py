@@ -26,7 +26,11 @@ def test_given_addresses_are_advertised_on_all_interfaces():
 
 def test_local_ranks_get_the_loopback_address():
     endpoint = resolve_endpoint(("localhost",), DEFAULT_CHOICE, "none")
-    assert (endpoint.bind, endpoint.advertised, endpoint.tunnels) == (LOOPBACK, (LOOPBACK,), ())
+    assert (endpoint.bind, endpoint.advertised, endpoint.tunnel_hosts) == (
+        LOOPBACK,
+        (LOOPBACK,),
+        (),
+    )
 
 
 def test_tunnels_use_loopback_with_one_per_remote_host():
@@ -36,7 +40,7 @@ def test_tunnels_use_loopback_with_one_per_remote_host():
         (LOOPBACK,),
         [5000, 5001],
     )
-    assert endpoint.tunnels == HOSTS[1:]
+    assert endpoint.tunnel_hosts == HOSTS[1:]
 
 
 def test_rejects_tunnels_to_unknown_hosts(messages):
