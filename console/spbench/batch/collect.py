@@ -12,9 +12,9 @@ from spbench.batch.plan_file import BatchPlan, read_plan
 from spbench.batch.progress import Attempt, find_attempts, find_end, read_start_time
 from spbench.batch.replay import LaunchReplay, ReplayClock, ReplayResult
 from spbench.engine.connections.descriptors import raise_file_limit
+from spbench.engine.judging import judge_ready_cases
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run import EndedRun
-from spbench.engine.verdicts import record_verdicts
 from spbench.errors import ExitCode, FailedRunError, SpbenchError, UsageError
 from spbench.record.case_figures import is_open
 from spbench.record.findings import collect_findings_or_defect
@@ -190,7 +190,7 @@ class _Collection:
     ) -> None:
         fields: dict[str, Any] = {"status": status, "reason": reason, "traceback": traceback}
         self._recorder.record("case_judged", case=case, expectations=[], **fields)
-        record_verdicts(self._recorder)
+        judge_ready_cases(self._recorder)
 
     def _finish(self) -> EndedRun:
         if self._end.time is not None:

@@ -80,6 +80,6 @@ def _check_networks(suite: Suite) -> list[str]:
     import asyncio
 
     from spbench.cli.request import print_progress
-    from spbench.engine.checked_cases import check_cases
+    from spbench.engine.case_check import check_cases
 
     return asyncio.run(check_cases(suite, suite.cases, os.environ, print_progress))

@@ -11,8 +11,8 @@ from typing import Any
 
 from spbench.engine.connections.rank_connection import RankPeer
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
+from spbench.engine.judging import judge_ready_cases
 from spbench.engine.recorder import Recorder
-from spbench.engine.verdicts import record_verdicts
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job
@@ -149,7 +149,7 @@ class JobListener:
             self._watch.on_progress(event, now)
         elif kind == "case_end":
             self._watch.on_case_end(event, now)
-            record_verdicts(self._recorder, event["case"])
+            judge_ready_cases(self._recorder, event["case"])
         elif kind == "log" and event["level"] == LogLevel.LOADING:
             self._watch.on_loading(event["rank"])
         elif kind == "log" and event["level"] == LogLevel.WHERE:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from spbench.engine.faults.fault import Fault
 from spbench.engine.job_run import JobPlan, JobRun
+from spbench.engine.judging import judge_ready_cases, record_fault
 from spbench.engine.plan import RunPlan, prepare_job
 from spbench.engine.recorder import Recorder
 from spbench.engine.stop import Stop
-from spbench.engine.verdicts import judge_case, record_verdicts
 from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.survey.progress import Progress, ignore_progress
@@ -173,7 +173,7 @@ class JobSequence:
             self._judge_open_cases(recorder, job, fault)
             return None
         if self._state.cases[failure.case].execution.reason != fault.message:
-            judge_case(recorder, failure.case, fault, job=_get_number(job))
+            record_fault(recorder, failure.case, fault, job=_get_number(job))
         cases = tuple(
             case for case in job.cases if self._is_open(case) and not self._has_run(case, job)
         )
@@ -189,7 +189,7 @@ class JobSequence:
     def _judge_open_cases(self, recorder: Recorder, job: Job, fault: Fault) -> None:
         for case in job.cases:
             if self._is_open(case):
-                judge_case(recorder, case.id, fault, job=_get_number(job))
+                record_fault(recorder, case.id, fault, job=_get_number(job))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def plan_further_jobs(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...
             recorder.record(
                 "repeats_end", case=case.id, repeats=case.repeats, why=reason, width=width
             )
-            record_verdicts(recorder, case.id)
+            judge_ready_cases(recorder, case.id)
     next_repeat_by_case = {case.id: case.repeats for case in _list_repeating(state)}
     return tuple(_make_jobs(jobs, next_repeat_by_case))
 

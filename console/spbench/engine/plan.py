@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from spbench.engine.checked_cases import check_cases
+from spbench.engine.case_check import check_cases
 from spbench.engine.connections.descriptors import FILES_OF_JOB, check_connections
 from spbench.engine.connections.endpoint import check_tunnel, parse_addresses, parse_ports
 from spbench.errors import MissingError, UsageError, did_you_mean

@@ -11,13 +11,13 @@ from typing import Any
 from spbench.engine.capacity import reject_over_capacity
 from spbench.engine.faults.fault import Fault
 from spbench.engine.job_sequence import JobSequence, plan_further_jobs
+from spbench.engine.judging import record_fault
 from spbench.engine.plan import RunPlan, check_before_start, prepare_launches
 from spbench.engine.preflight import run_preflight
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.resume import reject_overtaken
 from spbench.engine.run_metadata import build_resumed_json, build_run_json, build_run_start
 from spbench.engine.stop import Stop, forget_cancel, read_cancel_origin
-from spbench.engine.verdicts import judge_case
 from spbench.errors import ExitCode, SpbenchError
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch, select_cases
@@ -192,10 +192,10 @@ class Run:
             if is_open(case):
                 status = CaseStatus.CANCELLED if self._stop.code else CaseStatus.SKIPPED
                 message = f"did not run: {reason}" if case.execution.started is None else reason
-                judge_case(recorder, case.id, Fault(CaseStatus.CANCELLED, message), status)
+                record_fault(recorder, case.id, Fault(CaseStatus.CANCELLED, message), status)
         cases, unreportable = build_cases(self._state)
         for case_id, reason in unreportable:
-            judge_case(recorder, case_id, Fault(CaseStatus.ERROR, reason))
+            record_fault(recorder, case_id, Fault(CaseStatus.ERROR, reason))
         end_fields = self._build_run_end()
         try:
             recorder.record("run_end", **end_fields)

@@ -164,12 +164,12 @@ def test_missing_interpreter_is_reported(networks, capsys, messages):
 @pytest.mark.parametrize("args", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
 def test_suites_without_networks_start_no_process(args, monkeypatch, capsys):
     """The probe of the MPI library may run, since its result is cached per process."""
-    from spbench.engine import checked_cases
+    from spbench.engine import case_check
 
     async def refuse(*_, **__):
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(checked_cases, "_run_program", refuse)
+    monkeypatch.setattr(case_check, "_run_program", refuse)
     monkeypatch.setattr("asyncio.create_subprocess_exec", refuse)
     if args == ["validate"]:
         monkeypatch.setattr(subprocess, "Popen", refuse)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spbench.engine import checked_cases
-from spbench.engine.checked_cases import check_cases
+from spbench.engine import case_check
+from spbench.engine.case_check import check_cases
 from spbench.errors import SuiteError
 from spbench.suites.loader import load_suite_text
 from support.paths import TESTS
@@ -81,7 +81,7 @@ async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing is asked")
 
-    monkeypatch.setattr(checked_cases, "_run_program", refuse)
+    monkeypatch.setattr(case_check, "_run_program", refuse)
     text = "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: halo.exchange}]"
     suite = load_suite_text(text, Path("s.yaml"))
     assert await run_check(monkeypatch, suite) == []
@@ -152,4 +152,4 @@ def test_checker_reads_cases_and_marks_its_answer(monkeypatch, capsys):
 
     monkeypatch.setattr(sys, "stdin", StringIO("[]"))
     checking.main()
-    assert capsys.readouterr().out == checked_cases._ANSWER_MARKER + "[]\n"
+    assert capsys.readouterr().out == case_check._ANSWER_MARKER + "[]\n"

@@ -1,4 +1,4 @@
-"""The verdicts of cases, which are recorded as events.
+"""Judge cases, and record their statuses as events.
 
 A case is judged once its ranks have ended, and those of the cases to which it refers.
 """
@@ -19,11 +19,11 @@ from spbench.record.stragglers import Straggler, find_stragglers
 from spbench_core.events.statuses import CaseStatus
 
 
-def record_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
+def judge_ready_cases(recorder: Recorder, case_id: str | None = None) -> None:
     """Judge a case if it has ended, and all cases that have waited for others.
 
     Raises:
-        FailedRunError: A verdict cannot be recorded.
+        FailedRunError: A status cannot be recorded.
     """
     cases = recorder.state.cases
     referring = recorder.state.referring
@@ -37,17 +37,17 @@ def record_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
             status=verdict.status,
             reason=verdict.reason,
             expectations=verdict.expectations,
-            **_straggler_fields(stragglers),
+            **_build_straggler_fields(stragglers),
         )
 
 
-def _straggler_fields(stragglers: Iterable[Straggler]) -> dict[str, Any]:
+def _build_straggler_fields(stragglers: Iterable[Straggler]) -> dict[str, Any]:
     """Return the fields of an event for stragglers; an empty dict without stragglers."""
     rows = [asdict(straggler) for straggler in stragglers]
     return {"stragglers": rows} if rows else {}
 
 
-def judge_case(
+def record_fault(
     recorder: Recorder,
     case_id: str,
     fault: Fault,
@@ -55,14 +55,17 @@ def judge_case(
     *,
     job: int | None = None,
 ) -> None:
-    """Record a fault as a case's verdict; ``job`` if several run at once."""
+    """Record a fault as the status of a case.
+
+    ``job`` is the number of its job if several run at once.
+    """
     fields: dict[str, Any] = {
         "case": case_id,
         "status": status or fault.status,
         "reason": fault.message,
         "traceback": fault.traceback,
         "expectations": [],
-        **_straggler_fields(find_stragglers(recorder.state.cases[case_id])),
+        **_build_straggler_fields(find_stragglers(recorder.state.cases[case_id])),
     } | ({} if job is None else {"job": job})
     try:
         recorder.record("case_judged", **fields)
@@ -70,4 +73,4 @@ def judge_case(
         # The log cannot be written. The recorder now continues without it.
         recorder.record("case_judged", **fields)
     with suppress(SpbenchError):
-        record_verdicts(recorder)
+        judge_ready_cases(recorder)

@@ -1,7 +1,7 @@
-"""Verdicts are recorded once, after a case and those it refers to have ended."""
+"""The status of a case is recorded once, after a case and those it refers to have ended."""
 
+from spbench.engine.judging import judge_ready_cases
 from spbench.engine.recorder import Recorder
-from spbench.engine.verdicts import record_verdicts
 from spbench.record.case_figures import is_open
 from spbench.record.runs.event_log import EventLog
 from support.sample_events import (
@@ -37,7 +37,7 @@ def judge_in_order(tmp_path, cases, order):
     for case in order:
         for event in case_events(case):
             state.apply(event)
-        record_verdicts(recorder, case)
+        judge_ready_cases(recorder, case)
         log.append(case)
     return [
         entry if isinstance(entry, str) else ("judged", entry["case"]) for entry in log
@@ -71,6 +71,6 @@ def test_waiting_case_fails_if_the_other_case_has_an_error(tmp_path):
         False,
     )
     recorder.state.apply(case_judged("b", "error", "it died"))
-    record_verdicts(recorder)
+    judge_ready_cases(recorder)
     assert state.cases["a"].status == "failed"
     assert state.cases["a"].execution.reason.endswith("cannot be judged: case b ended in error")

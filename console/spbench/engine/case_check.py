@@ -25,6 +25,10 @@ PROGRESS_DELAY = 2.0
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
+class _NoAnswerError(Exception):
+    """A process gave no answer, for the reason in the message."""
+
+
 async def check_cases(
     suite: Suite,
     cases: Iterable[Case],
@@ -58,16 +62,18 @@ async def check_cases(
     for settings, group in _group_by_settings(cases):
         check = _check_group(settings, group, environ, progress, progress_seconds)
         try:
-            answers = await asyncio.wait_for(check, timeout_seconds)
+            reasons = await asyncio.wait_for(check, timeout_seconds)
         except TimeoutError:
             program = _describe_interpreter(settings)
-            answers = f"{program} gave no answer within {timeout_seconds:g} s"
-        if isinstance(answers, str):
-            count = format_quantity(len(group), "case")
-            unchecked.append(f"the networks of {count} are not checked: {answers}")
+            message = f"{program} gave no answer within {timeout_seconds:g} s"
+        except _NoAnswerError as error:
+            message = str(error)
+        else:
+            pairs = zip(group, reasons, strict=True)
+            failures += [(case, reason) for case, reason in pairs if reason is not None]
             continue
-        pairs = zip(group, answers, strict=True)
-        failures += [(case, reason) for case, reason in pairs if reason is not None]
+        count = format_quantity(len(group), "case")
+        unchecked.append(f"the networks of {count} are not checked: {message}")
     if failures:
         raise SuiteError(_make_diagnostics(suite, failures))
     return unchecked
@@ -119,8 +125,8 @@ async def _check_group(
     environ: Mapping[str, str],
     progress: Progress,
     progress_seconds: float,
-) -> list[str | None] | str:
-    """Return for each case why it cannot run, or None; a message without answer."""
+) -> list[str | None]:
+    """Return for each case why it cannot run, or None."""
     argv = wrap_argv(settings, (find_interpreter(settings), *CHECKER))
     requests = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
     env = {**environ, **settings.env}
@@ -138,10 +144,12 @@ async def _check_group(
     for line in stdout.splitlines():
         _, marker, answer_text = line.partition(_ANSWER_MARKER)
         if marker:
-            answers: list[str | None] = json.loads(answer_text)
-            return answers
+            reasons: list[str | None] = json.loads(answer_text)
+            return reasons
     missing = _NO_MODULE.search(last_line)
-    return f"{_describe_interpreter(settings)} has no {missing[1]}" if missing else last_line
+    if missing:
+        raise _NoAnswerError(f"{_describe_interpreter(settings)} has no {missing[1]}")
+    raise _NoAnswerError(last_line)
 
 
 def _describe_interpreter(settings: LaunchSettings) -> str:
