@@ -206,8 +206,8 @@ class _Collection:
         cases, unreportable = build_cases(self._state)
         for case, reason in unreportable:
             self._judge(case, CaseStatus.ERROR, reason)
-        verdict, code = self._judge_run()
-        result_fields = {"verdict": verdict, "exit_code": int(code)}
+        status, code = self._judge_run()
+        result_fields = {"verdict": status, "exit_code": int(code)}
         self._recorder.record(
             "run_end",
             **result_fields,

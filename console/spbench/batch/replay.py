@@ -155,7 +155,7 @@ class LaunchReplay:
         positions = self._listener.positions
         # Each rank keeps its own deadline; that of a console counts from the start of the last
         # rank.
-        fault = watch.find_overdue(
+        fault = watch.check_deadlines(
             self._clock.now, _SLACK + watch.start_spread if positions else 0.0
         )
         if fault is not None and fault.status == CaseStatus.TIMEOUT:
@@ -164,10 +164,10 @@ class LaunchReplay:
 
     def _find_cause(self, fault: Fault | None) -> Fault:
         """Return the cause, from events, files and the launcher's output."""
-        # After a misfit, ranks do not know each other, and each ends without the last event of the
-        # others. None of them is to blame.
-        is_misfit = self.watch.misfit is not None
-        is_final = fault is not None and (is_misfit or not self.watch.tentative)
+        # After a protocol fault, ranks do not know each other, and each ends without the last event
+        # of the others. None of them is to blame.
+        has_protocol_fault = self.watch.protocol_fault is not None
+        is_final = fault is not None and (has_protocol_fault or not self.watch.tentative)
         for source in sorted(self.sources, key=lambda source: source.last):
             if not is_final:
                 self._listener.on_lost(source)
@@ -197,11 +197,11 @@ class LaunchReplay:
             observations=watch.observations,
             launcher_report=self._launcher.parse_output(output),
             describe_rank=lambda rank, host: watch.describe_rank(rank, end_time, host),
-            waited_for=watch.unconnected,
+            unconnected=watch.unconnected,
             quiet=watch.find_quiet(now),
             launcher=self._planned.launcher,
             status=end.status if end else None,
-            misfit=watch.misfit,
+            protocol_fault=watch.protocol_fault,
             stderr_text=extract_rank_stderr(output),
         )
 

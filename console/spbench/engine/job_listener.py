@@ -42,12 +42,12 @@ class JobListener:
         self,
         job: Job,
         recorder: Recorder,
-        watch: Watchdog,
+        watchdog: Watchdog,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._recorder = recorder
-        self._watch = watch
+        self._watchdog = watchdog
         self._clock = clock
         self._has_sent_cases = False
         self._case_repeats = {(case.id, repeat) for case, repeat in job.items}
@@ -73,25 +73,25 @@ class JobListener:
         except SpbenchError as error:
             # In a callback of the event loop it would be lost. The job raises it after its end.
             self.failure = self.failure or error
-            self._watch.fail(str(error))
+            self._watchdog.fail(str(error))
         except Exception as error:
             trace = traceback.format_exc()
-            self._watch.fail(describe_defect(error), source.rank, traceback=trace)
+            self._watchdog.fail(describe_defect(error), source.rank, traceback=trace)
         if violation is not None:
             self.on_violation(source, violation)
-        if self._watch.fault is not None:
+        if self._watchdog.fault is not None:
             self.wake.set()
 
     def _record(self, lines: list[bytes], events: list[Event]) -> None:
         """Record events, with ranks numbered like in their cases."""
-        first_rank = self._job.first_rank
-        if first_rank:
-            numbered = (
-                (e, e["rank"] if e["rank"] is None else e["rank"] + first_rank) for e in events
-            )
-            events = [event | {"rank": rank} for event, rank in numbered]
+        if self._job.first_rank:
+            events = [event | {"rank": self._number_rank(event["rank"])} for event in events]
             lines = [encode(event)[:-1] for event in events]
         self._recorder.record_batch(self._job.number, lines, events)
+
+    def _number_rank(self, rank: int | None) -> int | None:
+        """Return the number of a rank among the ranks of its cases; None if it is unknown."""
+        return None if rank is None else rank + self._job.first_rank
 
     def _find_first_violation(
         self, source: RankPeer, events: list[Event]
@@ -137,21 +137,21 @@ class JobListener:
     def _react(self, source: RankPeer, event: Event, now: float) -> None:
         kind = event["event"]
         if source.rank is not None:
-            self._watch.on_sign_of_life(source.rank, now)
+            self._watchdog.on_sign_of_life(source.rank, now)
         if kind == "hello":
-            self._watch.on_hello(event["rank"], event["host"])
+            self._watchdog.on_hello(event["rank"], event["host"])
         elif kind == "ready":
             self._on_ready(source, event, now)
         elif kind == "case_start":
-            self._watch.on_case_start(event, now)
+            self._watchdog.on_case_start(event, now)
             self._begin(event["case"])
         elif kind == "progress":
-            self._watch.on_progress(event, now)
+            self._watchdog.on_progress(event, now)
         elif kind == "case_end":
-            self._watch.on_case_end(event, now)
+            self._watchdog.on_case_end(event, now)
             judge_ready_cases(self._recorder, event["case"])
         elif kind == "log" and event["level"] == LogLevel.LOADING:
-            self._watch.on_loading(event["rank"])
+            self._watchdog.on_loading(event["rank"])
         elif kind == "log" and event["level"] == LogLevel.WHERE:
             self.positions[event["rank"]] = event["message"]
         elif kind == "log" and event["level"] in (LogLevel.PRINTED, LogLevel.BROKEN_OFF):
@@ -162,7 +162,7 @@ class JobListener:
             self._on_orphan(event, now)
         elif kind == "bye":
             source.ended = True
-            self._watch.on_bye(event["rank"], now)
+            self._watchdog.on_bye(event["rank"], now)
             self._release(source)
             self.wake.set()
 
@@ -172,15 +172,15 @@ class JobListener:
             self._recorder.record("case_begin", case=case)
 
     def _on_ready(self, source: RankPeer, event: Event, now: float) -> None:
-        self._watch.on_ready(
+        self._watchdog.on_ready(
             event, source.identity.host, source.identity.pid, now, launched_as=source.identity.rank
         )
         source.rank = event["rank"]
         self.ranks[event["rank"]] = source
-        if self._watch.ready and not self._has_sent_cases and 0 in self.ranks:
+        if self._watchdog.ready and not self._has_sent_cases and 0 in self.ranks:
             self._has_sent_cases = True
             if self._job.starts_program:
-                self._hand_out_program()
+                self._send_program()
             else:
                 self.ranks[0].reply(reply="cases", cases=build_payload(self._job))
 
@@ -191,11 +191,11 @@ class JobListener:
         """
         if not self._job.starts_program:
             source.reply(reply="bye")
-        elif self._watch.done:
+        elif self._watchdog.done:
             for rank in self.ranks.values():
                 rank.reply(reply="bye")
 
-    def _hand_out_program(self) -> None:
+    def _send_program(self) -> None:
         """Send each rank the case, because without MPI they cannot pass on cases or hosts."""
         hosts = [self.ranks[rank].identity.host for rank in range(self._job.np)]
         cases = [case | {"hosts": hosts} for case in build_payload(self._job)]
@@ -205,8 +205,8 @@ class JobListener:
     def _on_program(self, event: Event, now: float) -> None:
         """Report the state of a rank's program to the other ranks, which may depend on it."""
         if event["level"] == LogLevel.BROKEN_OFF:
-            description = self._watch.describe_rank(event["rank"], now)
-            self._watch.on_abnormal_end(RankError(event["rank"], description, event["message"]))
+            description = self._watchdog.describe_rank(event["rank"], now)
+            self._watchdog.on_abnormal_end(RankError(event["rank"], description, event["message"]))
         for rank, source in self.ranks.items():
             if rank != event["rank"] and not source.ended:
                 source.reply(reply=event["level"], rank=event["rank"], message=event["message"])
@@ -219,10 +219,10 @@ class JobListener:
             if lacks_module
             else ""
         )
-        self._watch.on_error(
+        self._watchdog.on_error(
             RankError(
                 event["rank"],
-                self._watch.describe_rank(event["rank"], now),
+                self._watchdog.describe_rank(event["rank"], now),
                 message,
                 hint,
                 missing=lacks_module,
@@ -232,14 +232,17 @@ class JobListener:
 
     def _on_orphan(self, event: Event, now: float) -> None:
         """Note a rank that lost its launcher's helper, which the launcher may not notice."""
-        description = self._watch.describe_rank(event["rank"], now)
-        self._watch.on_error(RankError(event["rank"], description, event["message"], orphaned=True))
+        description = self._watchdog.describe_rank(event["rank"], now)
+        self._watchdog.on_error(
+            RankError(event["rank"], description, event["message"], orphaned=True)
+        )
 
     def on_violation(self, source: RankPeer, reason: str) -> None:
         """Note that a rank has sent something invalid."""
-        rank = "?" if source.rank is None else source.rank + self._job.first_rank
-        message = f"rank {rank} on {source.identity.host} {reason}"
-        self._watch.on_misfit(Fault(CaseStatus.ERROR, message, source.rank))
+        number = self._number_rank(source.rank)
+        name = "?" if number is None else number
+        message = f"rank {name} on {source.identity.host} {reason}"
+        self._watchdog.on_protocol_fault(Fault(CaseStatus.ERROR, message, source.rank))
         self.wake.set()
 
     def on_lost(self, source: RankPeer) -> None:
@@ -250,13 +253,13 @@ class JobListener:
         number = source.rank if source.rank is not None else source.identity.rank
         description = f"a rank on {source.identity.host}"
         if number is not None:
-            description = self._watch.describe_rank(number, now)
-        self._watch.on_lost(number, description)
+            description = self._watchdog.describe_rank(number, now)
+        self._watchdog.on_lost(number, description)
         self.wake.set()
 
     def record_lost(self, fault: Fault) -> None:
         """Record that the rank of a fault is lost, if its connection has ended."""
-        for observation in self._watch.observations:
+        for observation in self._watchdog.observations:
             if isinstance(observation, RankLoss) and observation.rank == fault.rank:
                 self._record_rank_lost(observation.rank, fault.message)
                 return
@@ -266,15 +269,15 @@ class JobListener:
             self._recorder.record(
                 "rank_lost",
                 job=self._job.number,
-                rank=rank if rank is None else rank + self._job.first_rank,
-                host=self._watch.connected_hosts.get(rank, ""),
+                rank=self._number_rank(rank),
+                host=self._watchdog.connected_hosts.get(rank, ""),
                 reason=reason,
             )
 
     def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
         """Note the end of a relay, which cuts off ranks that are not at fault."""
         subject = "the rank" if ranks == 1 else f"the {ranks} ranks"
-        self._watch.fail(f"the relay of {host} {reason}: {subject} behind it cannot be heard")
+        self._watchdog.fail(f"the relay of {host} {reason}: {subject} behind it cannot be heard")
         self.wake.set()
 
     def on_rejected(self, peer: str, reason: str) -> None:

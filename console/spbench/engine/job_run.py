@@ -77,21 +77,21 @@ class JobRun:
         self._job = plan.job
         self._folder = folder
         self._recorder = recorder
-        self._kill_at_once = asyncio.Event()
+        self._kill_now = asyncio.Event()
         self._token = secrets.token_hex(16)
         case_repeats = [(case.id, repeat) for case, repeat in self._job.items]
-        self._watch = Watchdog(
+        self._watchdog = Watchdog(
             np=self._job.np,
             items=case_repeats,
             start_timeout=self._job.settings.start_timeout,
             case_timeouts={case.id: case.launch.timeout for case in self._job.cases},
             launched=time.monotonic(),
             silence_timeout=self._job.settings.silence_timeout,
-            busy=describe_busy_host,
+            describe_load=describe_busy_host,
             hosts=_find_expected_hosts(plan),
             first_rank=plan.job.first_rank,
         )
-        self._listener = JobListener(self._job, recorder, self._watch)
+        self._listener = JobListener(self._job, recorder, self._watchdog)
         silence = self._job.settings.silence_timeout
         self._collector = Collector(self._token, self._listener, self._job.np, silence=silence)
         self._tunnels = Tunnels()
@@ -113,7 +113,7 @@ class JobRun:
                     await self._collector.close()
                     await self._tunnels.close()
             if process is None:
-                return self._watch.fault
+                return self._watchdog.fault
             try:
                 await self._supervise(process)
                 await self._explain(process)
@@ -125,13 +125,11 @@ class JobRun:
                 await self._collector.close()
                 await self._tunnels.close()
                 await self._note_segments()
-                await processes.end_processes(
-                    process, self._folder.id, KILL_DELAY, self._kill_at_once
-                )
+                await processes.end_processes(process, self._folder.id, KILL_DELAY, self._kill_now)
                 await asyncio.to_thread(processes.remove_unused_segments, self._segments)
         if self._listener.failure is not None:
             raise self._listener.failure
-        fault = self._watch.fault
+        fault = self._watchdog.fault
         self._recorder.record(
             "job_end",
             job=self._job.number,
@@ -144,14 +142,14 @@ class JobRun:
     @property
     def current_case(self) -> str | None:
         """The id of the first case that has not ended; None if all have."""
-        item = self._watch.current
+        item = self._watchdog.current
         return item[0] if item else None
 
-    def cancel(self, message: str, *, at_once: bool = False) -> None:
-        """End the job and cancel its running case. ``at_once`` leaves ranks no time."""
-        self._watch.cancel(message)
-        if at_once:
-            self._kill_at_once.set()
+    def cancel(self, message: str, *, kill_now: bool = False) -> None:
+        """End the job and cancel its running case. ``kill_now`` leaves ranks no time."""
+        self._watchdog.cancel(message)
+        if kill_now:
+            self._kill_now.set()
         self._listener.wake.set()
 
     async def _start(
@@ -168,7 +166,7 @@ class JobRun:
         )
         port = await self._collector.listen(endpoint.bind, endpoint.ports)
         await self._open_tunnels(endpoint.tunnel_hosts, port)
-        if self._watch.fault is not None:
+        if self._watchdog.fault is not None:
             return None
 
         private_env = {
@@ -205,7 +203,7 @@ class JobRun:
             **({} if self._job.host is None else {"first_rank": self._job.first_rank}),
         )
         programs = f"{launcher} ({launch.version}) and {library}"
-        self._watch.on_launch(programs, library, time.monotonic())
+        self._watchdog.on_launch(programs, library, time.monotonic())
         # The variables are not recorded, because the folder has another name in each job.
         command = replace(command, env={**command.env, **folder_variables})
         return await processes.start_launcher(command, job_folder, self._folder.path)
@@ -225,19 +223,21 @@ class JobRun:
         exited = asyncio.create_task(process.wait())
         exited.add_done_callback(lambda _: self._listener.wake.set())
         exit_time = 0.0
-        # shared memory in the folder of the launcher is removed with it
-        segments_found = self._plan.launch.library.keeps_memory_in_folders
-        while not self._watch.done and not self._watch.find_overdue(time.monotonic()):
+        # shared memory in the folder of the launcher is removed with it, and need not be found
+        skip_segments = self._plan.launch.library.keeps_memory_in_folders
+        while not self._watchdog.done and not self._watchdog.check_deadlines(time.monotonic()):
             if exited.done():
                 exit_time = exit_time or time.monotonic()
                 # events that ranks had sent may arrive after the launcher's exit
                 if time.monotonic() - exit_time > DRAIN_TIMEOUT:
-                    self._watch.fail(_format_launcher_exit(process, self._watch), tentative=True)
+                    self._watchdog.fail(
+                        _format_launcher_exit(process, self._watchdog), tentative=True
+                    )
             self._listener.wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._listener.wake.wait(), CHECK_INTERVAL)
-            if self._watch.ready and not segments_found:
-                segments_found = True
+            if self._watchdog.ready and not skip_segments:
+                skip_segments = True
                 await self._note_segments()
         exited.cancel()
 
@@ -247,33 +247,33 @@ class JobRun:
 
     async def _explain(self, process: asyncio.subprocess.Process) -> None:
         """Find the cause of a fault from the reports of ranks and launcher."""
-        fault = self._watch.fault
+        fault = self._watchdog.fault
         if fault is not None and fault.status == CaseStatus.TIMEOUT:
             await self._locate_ranks(fault)
         elif fault is not None and fault.status == CaseStatus.ERROR:
-            if self._watch.tentative:
+            if self._watchdog.tentative:
                 await self._await_evidence(process)
             evidence = self._collect_evidence(process)
             if names_unknown_host(evidence.launcher_report.lost, evidence.host_names):
                 self._aliases = await read_ssh_names(_list_rank_hosts(self._plan))
                 evidence = self._collect_evidence(process)
-            explained = await self._check_unreached_hosts(self._find_fault(fault, evidence))
-            self._watch.explain(explained)
+            explained = await self._add_host_problems(self._choose_fault(fault, evidence))
+            self._watchdog.explain(explained)
             self._listener.record_lost(explained)
         self._listener.closed = True
 
-    def _find_fault(self, fault: Fault, evidence: Evidence) -> Fault:
-        cause = find_cause(evidence) if self._watch.tentative else None
+    def _choose_fault(self, fault: Fault, evidence: Evidence) -> Fault:
+        cause = find_cause(evidence) if self._watchdog.tentative else None
         if cause is not None or fault.traceback is not None:
             return cause or fault
         details = evidence.stderr_text or evidence.launcher_report.message
         return replace(fault, message=f"{fault.message}: {details}") if details else fault
 
-    async def _check_unreached_hosts(self, fault: Fault) -> Fault:
+    async def _add_host_problems(self, fault: Fault) -> Fault:
         """Add the hosts' problems if no rank has connected and the launcher hides them."""
         launch = self._plan.launch
         helper = launch.launcher.helper
-        if fault.rank is not None or self._watch.connected_hosts or helper is None:
+        if fault.rank is not None or self._watchdog.connected_hosts or helper is None:
             return fault
         hosts = [block.host for block in launch.placement]
         program = launch.installed.executable.with_name(helper)
@@ -285,7 +285,7 @@ class JobRun:
     async def _await_evidence(self, process: asyncio.subprocess.Process) -> None:
         """Wait for further evidence, because the launcher's report takes time."""
         deadline = time.monotonic() + EVIDENCE_TIMEOUT
-        while time.monotonic() < deadline and not self._kill_at_once.is_set():
+        while time.monotonic() < deadline and not self._kill_now.is_set():
             evidence = self._collect_evidence(process)
             ended = process.returncode is not None
             if is_settled(evidence):
@@ -296,7 +296,7 @@ class JobRun:
                 return
 
     def _collect_evidence(self, process: asyncio.subprocess.Process) -> Evidence:
-        watch = self._watch
+        watch = self._watchdog
         launcher = self._plan.launch.launcher
         output = read_output(self._folder.path / "jobs" / str(self._job.number))
         now = time.monotonic()
@@ -304,20 +304,20 @@ class JobRun:
             observations=watch.observations,
             launcher_report=launcher.parse_output(output),
             describe_rank=lambda rank, host: watch.describe_rank(rank, now, host),
-            waited_for=watch.unconnected,
+            unconnected=watch.unconnected,
             planned_hosts=watch.expected_hosts,
             host_names=self._collect_host_names(),
             quiet=watch.find_quiet(now),
             launcher=launcher.name,
             host=socket.gethostname(),
             status=process.returncode,
-            misfit=watch.misfit,
+            protocol_fault=watch.protocol_fault,
             stderr_text=extract_rank_stderr(output),
         )
 
     def _collect_host_names(self) -> dict[int, set[str]]:
         """Return the names of each rank's host: its own, the placement's and ssh's."""
-        names_by_rank = {rank: {host} for rank, host in self._watch.hosts.items()}
+        names_by_rank = {rank: {host} for rank, host in self._watchdog.hosts.items()}
         for rank, host in enumerate(_list_rank_hosts(self._plan)):
             names_by_rank.setdefault(rank, set()).update((host, self._aliases.get(host, host)))
         return names_by_rank
@@ -331,18 +331,18 @@ class JobRun:
         ranks = self._listener.ranks
         while len(positions) < len(ranks) and time.monotonic() < deadline:
             await asyncio.sleep(CHECK_INTERVAL / 2)
-        self._watch.explain(self._watch.add_locations(fault, positions))
+        self._watchdog.explain(self._watchdog.add_locations(fault, positions))
 
     async def _drain_events(self, process: asyncio.subprocess.Process) -> None:
         """Let the launcher exit, and read the events that ended ranks had sent."""
-        fault = self._watch.fault
+        fault = self._watchdog.fault
         if fault is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), KILL_DELAY)
         await asyncio.sleep(CHECK_INTERVAL / 2)
         deadline = time.monotonic() + DRAIN_TIMEOUT
         while process.returncode is not None and self._collector.ranks:
-            if time.monotonic() > deadline or self._kill_at_once.is_set():
+            if time.monotonic() > deadline or self._kill_now.is_set():
                 return
             await asyncio.sleep(CHECK_INTERVAL / 10)
 

@@ -25,7 +25,7 @@ from spbench.record.state import RunState
 from spbench.suites.case import MAX_REPEATS, Case
 from spbench_core.events.statuses import CaseStatus
 
-MAX_SHOWN = 3
+MAX_SHOWN_FAULTS = 3
 """The number of faults of one case on several hosts that are shown."""
 PendingJobs = deque[tuple[Job, Launch | None]]
 """Jobs to run. A job without a launch is prepared when it starts."""
@@ -83,11 +83,11 @@ class JobSequence:
             if pending and concurrent and _share_cases(pending[0][0], concurrent[0][0]):
                 # the same cases are next on other hosts, where this fault does not end them
                 continue
-            remaining = self.settle(recorder, failures)
+            remaining = self.record_failures(recorder, failures)
             failures = []
             # new jobs, which are prepared when they start
             pending.extendleft((job, None) for job in reversed(remaining))
-        self.settle(recorder, failures)
+        self.record_failures(recorder, failures)
 
     def _take_next(self, pending: PendingJobs) -> list[tuple[Job, Launch | None]]:
         """Take the next job with open cases, and the jobs that run at once with it.
@@ -134,19 +134,19 @@ class JobSequence:
         self._judge_open_cases(context.recorder, job, Fault(CaseStatus.ERROR, str(self.errors[-1])))
         return None
 
-    def _cancel(self, reason: str, at_once: bool) -> None:
+    def _cancel(self, reason: str, kill_now: bool) -> None:
         for job_run in self._running:
-            job_run.cancel(reason, at_once=at_once)
+            job_run.cancel(reason, kill_now=kill_now)
 
     def make_failure(self, job: Job, fault: Fault, current: str | None) -> JobFailure:
         """Return a job's failure; call it while the state still has the job's ranks."""
         ranks = self._state.ranks
         job_ranks = range(job.first_rank, job.first_rank + job.np)
-        started = any(ranks[rank].case is not None for rank in job_ranks if rank in ranks)
-        return JobFailure(job, fault, current, started)
+        has_started = any(ranks[rank].case is not None for rank in job_ranks if rank in ranks)
+        return JobFailure(job, fault, current, has_started)
 
-    def settle(self, recorder: Recorder, failures: list[JobFailure]) -> list[Job]:
-        """Record faults as verdicts of their cases; return jobs of remaining cases."""
+    def record_failures(self, recorder: Recorder, failures: list[JobFailure]) -> list[Job]:
+        """Record faults as statuses of their cases; return jobs of remaining cases."""
         faults_by_case: dict[str, list[Fault]] = {}
         for failure in failures:
             faults_by_case.setdefault(failure.case, []).append(failure.fault)
@@ -154,22 +154,24 @@ class JobSequence:
             replace(failure, fault=_merge_faults(faults_by_case[failure.case]))
             for failure in failures
         ]
-        remaining = [self._settle_failure(recorder, failure) for failure in merged]
+        remaining = [self._record_failure(recorder, failure) for failure in merged]
         return [job for job in remaining if job is not None]
 
-    def _settle_failure(self, recorder: Recorder, failure: JobFailure) -> Job | None:
-        """Record a fault as the verdict of its case; return the remaining job."""
+    def _record_failure(self, recorder: Recorder, failure: JobFailure) -> Job | None:
+        """Record a fault as the status of its case; return the remaining job."""
         job = failure.job
         fault = failure.fault
-        started = failure.started
+        has_started = failure.has_started
         self.missing = self.missing or fault.missing
-        if not started and job.deaths:
+        if not has_started and job.deaths:
             fault = replace(
                 fault,
                 message=f"{fault.message}; it died twice before any case: it is not started a "
                 "third time",
             )
-        if fault.status == CaseStatus.CANCELLED or (not started and (fault.missing or job.deaths)):
+        if fault.status == CaseStatus.CANCELLED or (
+            not has_started and (fault.missing or job.deaths)
+        ):
             self._judge_open_cases(recorder, job, fault)
             return None
         if self._state.cases[failure.case].execution.reason != fault.message:
@@ -177,7 +179,7 @@ class JobSequence:
         cases = tuple(
             case for case in job.cases if self._is_open(case) and not self._has_run(case, job)
         )
-        return replace(job, cases=cases, deaths=0 if started else 1) if cases else None
+        return replace(job, cases=cases, deaths=0 if has_started else 1) if cases else None
 
     def _is_open(self, case: Case) -> bool:
         return is_open(self._state.cases[case.id])
@@ -204,7 +206,7 @@ class JobFailure:
     job: Job
     fault: Fault
     current: str | None
-    started: bool
+    has_started: bool
 
     @property
     def case(self) -> str:
@@ -215,9 +217,9 @@ class JobFailure:
 def _merge_faults(faults: Sequence[Fault]) -> Fault:
     """Return faults of one case on several hosts as one fault."""
     messages = list(dict.fromkeys(fault.message for fault in faults))
-    hidden = len(messages) - MAX_SHOWN
+    hidden = len(messages) - MAX_SHOWN_FAULTS
     more = f"; and {hidden} more" if hidden > 0 else ""
-    return replace(faults[0], message="; ".join(messages[:MAX_SHOWN]) + more)
+    return replace(faults[0], message="; ".join(messages[:MAX_SHOWN_FAULTS]) + more)
 
 
 def _share_cases(job: Job, other: Job) -> bool:
@@ -281,12 +283,12 @@ def _find_end_of_repeats(case: CaseState, state: RunState, width: float | None) 
         return "check"
     if width is not None and width <= until["interval"]:
         return "interval"
-    if _count_seconds(case, state) >= until["max_time"]:
+    if _sum_seconds(case, state) >= until["max_time"]:
         return "max_time"
     return "repeats" if case.repeats >= MAX_REPEATS else None
 
 
-def _count_seconds(case: CaseState, state: RunState) -> float:
+def _sum_seconds(case: CaseState, state: RunState) -> float:
     """Return the seconds of a case's launches, each shared equally by its cases."""
     jobs = [state.jobs[number] for number in set(case.measured.jobs.values())]
     return sum(

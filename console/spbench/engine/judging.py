@@ -30,13 +30,13 @@ def judge_ready_cases(recorder: Recorder, case_id: str | None = None) -> None:
     ended = [case_id] if case_id is not None and case_id not in referring else []
     for case in [*find_ready(cases, [*ended, *referring])]:
         stragglers = find_stragglers(case)
-        verdict = judge(case, cases, stragglers)
+        judgement = judge(case, cases, stragglers)
         recorder.record(
             "case_judged",
             case=case.id,
-            status=verdict.status,
-            reason=verdict.reason,
-            expectations=verdict.expectations,
+            status=judgement.status,
+            reason=judgement.reason,
+            expectations=judgement.expectations,
             **_build_straggler_fields(stragglers),
         )
 

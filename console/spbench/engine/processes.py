@@ -26,7 +26,7 @@ MPICH 5.0.2 removes ``mpich_shm_*`` in MPI_Finalize, Open MPI ``sm_segment.*`` a
 ``vader_segment.*``: if ranks are killed, the files remain. The name of MPICH's file is random, so
 only the ranks that have it mapped show to which run it belongs. Measured with 5.0.2.
 """
-POLL = 0.05
+POLL_INTERVAL = 0.05
 """Seconds between two searches for processes that still run."""
 KILL_TIMEOUT = 10.0
 """Seconds in which a killed process must have ended."""
@@ -135,7 +135,7 @@ async def end_processes(
     process: asyncio.subprocess.Process,
     run_id: str,
     grace: float,
-    hurry: asyncio.Event,
+    kill_now: asyncio.Event,
     *,
     kill_seconds: float = KILL_TIMEOUT,
 ) -> None:
@@ -148,14 +148,14 @@ async def end_processes(
         process: The launcher.
         run_id: The run with the processes to end.
         grace: Seconds between SIGTERM and SIGKILL.
-        hurry: If it is set, SIGKILL follows immediately.
+        kill_now: If it is set, SIGKILL follows immediately.
         kill_seconds: Seconds in which a killed process must have ended.
 
     Raises:
         FailedRunError: A killed process does not end, because it waits in the kernel.
     """
     _signal_group(process, signal.SIGTERM)
-    if await _wait_for_end(process, run_id, grace, hurry):
+    if await _wait_for_end(process, run_id, grace, kill_now):
         return
     _signal_group(process, signal.SIGKILL)
     deadline = time.monotonic() + kill_seconds
@@ -169,17 +169,17 @@ async def end_processes(
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(POLL)
+        await asyncio.sleep(POLL_INTERVAL)
 
 
 async def _wait_for_end(
-    process: asyncio.subprocess.Process, run_id: str, grace: float, hurry: asyncio.Event
+    process: asyncio.subprocess.Process, run_id: str, grace: float, kill_now: asyncio.Event
 ) -> bool:
     deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and not hurry.is_set():
+    while time.monotonic() < deadline and not kill_now.is_set():
         if process.returncode is not None and not find_processes(run_id):
             return True
-        await asyncio.sleep(POLL)
+        await asyncio.sleep(POLL_INTERVAL)
     return False
 
 

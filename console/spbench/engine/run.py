@@ -221,11 +221,11 @@ class Run:
         folder.write_json("run.json", folder.read_json("run.json") | fields)
 
     def _build_run_end(self) -> dict[str, Any]:
-        verdict, code = self._judge()
+        status, code = self._judge()
         flaky = self._describe_flaky()
         flaky_fails = self._plan.request.fail_on_flaky
         return {
-            "verdict": verdict,
+            "verdict": status,
             "exit_code": int(code),
             "errors": [*self._excluded, *map(str, self._errors), *(flaky if flaky_fails else ())],
             "findings": [*collect_findings_or_defect(self._state), *(() if flaky_fails else flaky)],
@@ -245,13 +245,13 @@ class Run:
         return findings
 
     def _judge(self) -> tuple[RunStatus, ExitCode]:
-        """Return the first verdict that applies.
+        """Return the first status that applies, with its exit code.
 
         The order is interrupted, budget, missing, error, failed.
         """
         if self._stop.code is not None:
             return RunStatus.CANCELLED, self._stop.code
-        verdict, code = judge_run(self._state.cases.values())
+        status, code = judge_run(self._state.cases.values())
         codes = {error.exit_code for error in self._errors}
         if self._sequence.missing or ExitCode.MISSING in codes:
             return RunStatus.ERROR, ExitCode.MISSING
@@ -261,4 +261,4 @@ class Run:
         # less ran, or passed, than was requested
         if incomplete and code == ExitCode.PASSED:
             return RunStatus.FAILED, ExitCode.FAILED
-        return verdict, code
+        return status, code

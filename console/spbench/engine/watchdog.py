@@ -25,7 +25,7 @@ Item = tuple[str, int]
 """A case's id and a repeat, which ranks start and end together."""
 
 
-def _report_unknown(host: str) -> str:
+def _ignore_load(host: str) -> str:
     return ""
 
 
@@ -70,7 +70,7 @@ class Watchdog:
         launched: The time of the launch, until `on_launch` sets it.
         names: Launcher and MPI library, for messages.
         silence_timeout: Seconds without a sign of life after which a rank counts as hung.
-        busy: Returns the load of a host if it is high and known, otherwise an empty text.
+        describe_load: Returns the load of a host if it is high and known, otherwise an empty text.
         hosts: The hosts of ranks, as far as they are known before the ranks report them.
         first_rank: The number of rank 0 in messages: its number among the ranks of its cases.
     """
@@ -85,7 +85,7 @@ class Watchdog:
         *,
         names: str = "the launcher and the MPI library",
         silence_timeout: float = SILENCE_LIMIT,
-        busy: Callable[[str], str] = _report_unknown,
+        describe_load: Callable[[str], str] = _ignore_load,
         hosts: Mapping[int, str] = MappingProxyType({}),
         first_rank: int = 0,
     ) -> None:
@@ -97,14 +97,14 @@ class Watchdog:
         self._names = names
         self._library: str | None = None
         self._silence_timeout = silence_timeout
-        self._busy = busy
+        self._describe_load = describe_load
         self._expected_hosts = hosts
         self._first_rank = first_rank
         self._ranks: dict[int, _Rank] = {}
         self._connected_hosts: dict[int | None, str] = {}
         self._fault: Fault | None = None
         self._tentative = False
-        self._misfit: Fault | None = None
+        self._protocol_fault: Fault | None = None
         self._observations: list[Observation] = []
         self._first_start: float | None = None
         self._starts: dict[Item, _StartTimes] = {}
@@ -127,9 +127,9 @@ class Watchdog:
         return self._tentative
 
     @property
-    def misfit(self) -> Fault | None:
+    def protocol_fault(self) -> Fault | None:
         """The fault of a rank in a wrong world, or that sent something invalid."""
-        return self._misfit
+        return self._protocol_fault
 
     @property
     def observations(self) -> tuple[Observation, ...]:
@@ -232,11 +232,11 @@ class Watchdog:
         world = f"a job of {format_quantity(self.np, 'rank')}"
         message = f"{subject} says it is {claim} in {world}: {reason}"
         rank = event["rank"] if launched_as is None else launched_as
-        self.on_misfit(Fault(CaseStatus.ERROR, message, rank, missing=True))
+        self.on_protocol_fault(Fault(CaseStatus.ERROR, message, rank, missing=True))
 
-    def on_misfit(self, fault: Fault) -> None:
+    def on_protocol_fault(self, fault: Fault) -> None:
         """Note that a rank is in a wrong world or has sent something invalid."""
-        self._misfit = self._misfit or fault
+        self._protocol_fault = self._protocol_fault or fault
         if self._fault is None:
             self._fault = fault
             self._tentative = True
@@ -373,7 +373,7 @@ class Watchdog:
         starts = self._starts.get(self.current) if self.current is not None else None
         return starts.last - starts.first if starts is not None else 0.0
 
-    def find_overdue(self, now: float, slack: float = 0.0) -> Fault | None:
+    def check_deadlines(self, now: float, slack: float = 0.0) -> Fault | None:
         """Return the fault of an overdue step, or the fault that was noted before.
 
         A deadline that is at most ``slack`` seconds ahead counts as passed.
@@ -413,7 +413,7 @@ class Watchdog:
                 is_loading = now - self._first_start <= self._silence_timeout
             if silence > self._silence_timeout and not is_loading and not rank.ended:
                 message = f"{self._name_ranks([number])} silent for {silence:.0f} s"
-                if load := self._busy(rank.host):
+                if load := self._describe_load(rank.host):
                     setting = f"launch.silence_timeout ({self._silence_timeout:g} s)"
                     message += f": {load} there; end what else runs there, or raise {setting}"
                 return Fault(CaseStatus.ERROR, message, number)
@@ -422,7 +422,7 @@ class Watchdog:
     def _find_late(self, now: float) -> Fault | None:
         waited_seconds = now - self._waiting_since
         if not self.ready:
-            return self._find_late_start(now)
+            return self._check_start(now)
         item = self.current
         if item is None:
             late_ranks = [number for number, rank in self._ranks.items() if not rank.ended]
@@ -451,7 +451,7 @@ class Watchdog:
             return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited_seconds:.0f} s")
         return None
 
-    def _find_late_start(self, now: float) -> Fault | None:
+    def _check_start(self, now: float) -> Fault | None:
         waited_seconds = now - self._launched
         if waited_seconds <= self._start_timeout:
             return None

@@ -54,7 +54,7 @@ def read_load(proc: Path = PROC) -> Load | None:
 
 
 def describe_busy_host(host: str) -> str:
-    """Return the load of a host if it is known and was high over the last minute, or an empty text.
+    """Return the load of a host if it was high over the last minute; otherwise empty.
 
     Only the load of this host is known.
     """

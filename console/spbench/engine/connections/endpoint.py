@@ -31,7 +31,7 @@ class CollectorEndpoint:
         bind: The address to listen on.
         ports: The ports to try, in order; 0 is any free port.
         advertised: The addresses that ranks try, in order.
-        tunnel_hosts: Hosts whose ranks reach the collector through an ssh tunnel.
+        tunnel_hosts: Hosts from which ranks reach the collector through an ssh tunnel.
     """
 
     bind: str

@@ -46,29 +46,29 @@ class Evidence:
         launcher_report: The report of the launcher.
         describe_rank: Describes a rank without observations: its host and the time. The second
             argument is the host that the launcher reports, which is named if no other is known.
-        waited_for: Ranks that have not connected; None if unknown.
+        unconnected: Ranks that have not connected; None if unknown.
         planned_hosts: The ranks' hosts by the placement, as far as known before the launch.
         host_names: All names of each rank's host: those of the placement and of ssh, and its own.
         quiet: Seconds of silence of ranks that have been silent for longer than others.
         launcher: The launcher's name.
         host: The host on which it runs.
         status: Its exit status; negative for a signal, None while it runs.
-        misfit: The fault of a rank in a wrong world, or that sent something invalid. The end of the
-            launcher can cause either.
+        protocol_fault: The fault of a rank in a wrong world, or that sent something invalid. The
+            end of the launcher can cause either.
         stderr_text: The stderr of ranks without a connection; None if there is none.
     """
 
     observations: Sequence[Observation] = ()
     launcher_report: LauncherReport = field(default_factory=LauncherReport)
     describe_rank: Callable[[int, str | None], str] = "rank {}".format
-    waited_for: frozenset[int] | None = None
+    unconnected: frozenset[int] | None = None
     planned_hosts: Mapping[int, str] = field(default_factory=dict)
     host_names: Mapping[int, Collection[str]] = field(default_factory=dict)
     quiet: Mapping[int, float] = field(default_factory=dict)
     launcher: str = "?"
     host: str = "?"
     status: int | None = None
-    misfit: Fault | None = None
+    protocol_fault: Fault | None = None
     stderr_text: str | None = None
 
     @property
@@ -108,7 +108,7 @@ def is_settled(evidence: Evidence) -> bool:
 def is_doubtful(evidence: Evidence) -> bool:
     """Whether all evidence may be a consequence of another rank's end."""
     cause = find_cause(evidence)
-    following = {error.rank for error in evidence.errors if error.follows}
+    following = {error.rank for error in evidence.errors if error.may_be_consequence}
     return cause is None or (cause.rank in following and cause.traceback is not None)
 
 
@@ -145,12 +145,14 @@ def _find_own_error(evidence: Evidence) -> Fault | None:
     for observation in evidence.observations:
         if isinstance(observation, RankLoss):
             return None
-        if not observation.follows:
-            return None if _killed_before(evidence, observation.rank) else observation.to_fault()
+        if not observation.may_be_consequence:
+            return (
+                None if _follows_killed_rank(evidence, observation.rank) else observation.to_fault()
+            )
     return None
 
 
-def _killed_before(evidence: Evidence, rank: int) -> bool:
+def _follows_killed_rank(evidence: Evidence, rank: int) -> bool:
     """Whether the launcher reports a killed rank, and only then the end of this one."""
     report = evidence.launcher_report
     index = next((i for i, end in enumerate(report.ends) if rank in end.ranks), None)
@@ -203,16 +205,16 @@ def _find_unconnected_rank(evidence: Evidence) -> Fault | None:
 
 
 def _match_unconnected(evidence: Evidence, end: RankEnd) -> int | None:
-    waited_for = sorted(evidence.waited_for or ())
+    unconnected = sorted(evidence.unconnected or ())
     if end.ranks:
-        return next((rank for rank in end.ranks if rank in waited_for), None)
+        return next((rank for rank in end.ranks if rank in unconnected), None)
     hosts = evidence.planned_hosts
-    on_host = [rank for rank in waited_for if hosts.get(rank, end.host) == end.host]
+    on_host = [rank for rank in unconnected if hosts.get(rank, end.host) == end.host]
     return on_host[0] if on_host else None
 
 
-def _get_misfit(evidence: Evidence) -> Fault | None:
-    return evidence.misfit
+def _get_protocol_fault(evidence: Evidence) -> Fault | None:
+    return evidence.protocol_fault
 
 
 def _find_orphan(evidence: Evidence) -> Fault | None:
@@ -246,7 +248,7 @@ def _find_loss(evidence: Evidence) -> Fault | None:
 
 def _find_quiet_rank(evidence: Evidence) -> Fault | None:
     """Return the rank that fell silent first, if connections of others to it break."""
-    if not evidence.quiet or not any(error.follows for error in evidence.errors):
+    if not evidence.quiet or not any(error.may_be_consequence for error in evidence.errors):
         return None
     rank = max(evidence.quiet, key=lambda rank: evidence.quiet[rank])
     silence = evidence.quiet[rank]
@@ -290,7 +292,7 @@ _RULES = (
     _find_killed_rank,
     _find_killed_launcher,
     _find_unconnected_rank,
-    _get_misfit,
+    _get_protocol_fault,
     _find_orphan,
     _find_loss,
     _find_quiet_rank,
@@ -332,7 +334,7 @@ def _describe_consequences(evidence: Evidence, cause: Fault) -> str:
     for error in evidence.errors:
         if error.rank == cause.rank or error.orphaned:
             continue
-        if error.follows or not is_own_error:
+        if error.may_be_consequence or not is_own_error:
             error_by_rank.setdefault(error.rank, f"{error.description}: {error.message}")
     if not error_by_rank:
         return ""

@@ -75,7 +75,7 @@ class RankError:
         return self.message.startswith("KeyboardInterrupt")
 
     @property
-    def follows(self) -> bool:
+    def may_be_consequence(self) -> bool:
         """Whether the end of another rank may cause it, such as an error in communication."""
         text = f"{self.message}\n{self.traceback or ''}"
         return self.orphaned or self.interrupted or _COMMUNICATION.search(text) is not None

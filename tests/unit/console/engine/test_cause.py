@@ -341,7 +341,7 @@ CAUSES = {
 def build_evidence(observations, report, **more):
     names = {
         "describe_rank": describe_rank,
-        "waited_for": frozenset(),
+        "unconnected": frozenset(),
         "planned_hosts": HOSTS,
         "host": "login",
     }
@@ -426,7 +426,7 @@ def test_rank_that_never_connected_is_the_cause(report, hosts, rank, start):
     evidence = build_evidence(
         observations,
         report,
-        waited_for=frozenset({2, 3}),
+        unconnected=frozenset({2, 3}),
         planned_hosts=hosts,
         stderr_text="no module x",
     )
@@ -437,7 +437,7 @@ def test_rank_that_never_connected_is_the_cause(report, hosts, rank, start):
 
 def test_wrong_size_is_a_mismatch_unless_a_rank_ended_before():
     mismatch = Fault("error", "node01 says it is rank 0 of 1", 0, missing=True)
-    fields = {"misfit": mismatch, "waited_for": frozenset({2})}
+    fields = {"protocol_fault": mismatch, "unconnected": frozenset({2})}
     assert find_cause(build_evidence([rank_loss(0)], build_report(), **fields)) == mismatch
     assert (
         find_cause(build_evidence([rank_loss(0)], build_report(exit_end(2, 7)), **fields)).rank == 2
@@ -448,7 +448,7 @@ def test_rank_without_a_host_gets_that_of_the_launcher_report(messages):
     evidence = build_evidence(
         [],
         build_report(exit_end(2, 7)),
-        waited_for=frozenset({2}),
+        unconnected=frozenset({2}),
         describe_rank="rank {} on {}, early".format,
     )
     messages.check(find_cause(evidence).message)
@@ -461,7 +461,7 @@ def test_host_of_the_launcher_report_is_added_to_a_renumbered_rank():
     evidence = build_evidence(
         [],
         build_report(exit_end(1, 7)),
-        waited_for=frozenset({1}),
+        unconnected=frozenset({1}),
         describe_rank=lambda rank, host: watch.describe_rank(rank, 0.3, host),
     )
     assert find_cause(evidence).message.startswith("rank 11 on node01, 0.3 s after the launch, ")
@@ -506,7 +506,7 @@ def test_reported_signal_settles_the_cause(report, settled):
 
 
 @pytest.mark.parametrize(
-    ("message", "trace", "follows"),
+    ("message", "trace", "may_be_consequence"),
     [
         ("Exception: MPI_ERR_PROC_FAILED: Process Failure", None, True),
         ("Exception: Unknown error class, error stack:", None, True),
@@ -520,5 +520,5 @@ def test_reported_signal_settles_the_cause(report, settled):
         ("SystemExit: 3", None, False),
     ],
 )
-def test_recognizes_errors_that_follow_another_rank(message, trace, follows):
-    assert RankError(0, "rank 0", message, traceback=trace).follows is follows
+def test_recognizes_errors_that_follow_another_rank(message, trace, may_be_consequence):
+    assert RankError(0, "rank 0", message, traceback=trace).may_be_consequence is may_be_consequence

@@ -84,7 +84,7 @@ class SimulatedJob:
         run = Run(SimpleNamespace(request=request), self.state, None)
         current = self.watch.current
         end = run._sequence.make_failure(self.job, self.watch.fault, current and current[0])
-        remaining = run._sequence.settle(self.recorder, [end])
+        remaining = run._sequence.record_failures(self.recorder, [end])
         self.verdict = run._judge()
         self.remaining = remaining[0] if remaining else None
         return [case.id for job in remaining for case in job.cases]
@@ -180,7 +180,7 @@ def test_orphaned_rank_is_an_error_with_its_message(job, messages):
     job.send(1, "log", level=LogLevel.ORPHANED, message="its parent process (mpispawn) has ended")
     (observation,) = job.watch.observations
     assert observation.orphaned
-    assert observation.follows
+    assert observation.may_be_consequence
     assert job.watch.tentative
     assert job.settle() == ["b", "c"]
     assert job.statuses == {"a": "error", "b": "waiting", "c": "waiting"}

@@ -46,9 +46,9 @@ async def start():
         await process.wait()
 
 
-async def measure_end(process, grace, hurry=None):
+async def measure_end(process, grace, kill_now=None):
     started = time.monotonic()
-    await end_processes(process, RUN, grace, hurry or asyncio.Event())
+    await end_processes(process, RUN, grace, kill_now or asyncio.Event())
     return time.monotonic() - started
 
 
@@ -66,11 +66,11 @@ async def test_process_that_ignores_sigterm_is_killed_after_the_grace(start):
     assert process.returncode == -9
 
 
-async def test_hurry_ends_the_grace_period(start):
+async def test_kill_request_ends_the_grace_period(start):
     process = await start(IGNORES_SIGTERM)
-    hurry = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.2, hurry.set)
-    assert await measure_end(process, 30.0, hurry) < 3.0
+    kill_now = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.2, kill_now.set)
+    assert await measure_end(process, 30.0, kill_now) < 3.0
     assert find_processes(RUN) == []
 
 

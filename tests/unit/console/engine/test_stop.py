@@ -53,7 +53,7 @@ async def test_names_the_canceller_only_for_an_interrupt():
 async def test_only_the_second_signal_stops_at_once():
     calls = []
     with Stop(None) as stop:
-        stop.set_listener(lambda reason, at_once: calls.append(at_once))
+        stop.set_listener(lambda reason, kill_now: calls.append(kill_now))
         await send_signal()
         await send_signal()
     assert calls == [False, True]
@@ -77,7 +77,7 @@ async def test_first_signal_sets_the_exit_code():
 async def test_reports_an_exhausted_budget():
     calls = []
     with Stop(0.05) as stop:
-        stop.set_listener(lambda reason, at_once: calls.append((reason, at_once)))
+        stop.set_listener(lambda reason, kill_now: calls.append((reason, kill_now)))
         await asyncio.sleep(0.1)
     assert stop.code is ExitCode.BUDGET
     assert calls == [("the budget of 0.05 s is used up", False)]

@@ -74,7 +74,7 @@ class Job:
 
     @property
     def fault(self):
-        return self.watch.find_overdue(self.now)
+        return self.watch.check_deadlines(self.now)
 
 
 # The start
@@ -197,7 +197,7 @@ def test_silence_timeout_extends_the_limit(messages):
 
 def test_silence_on_a_busy_host_names_load_and_setting(messages):
     load = "load 13.8 on 2 cores"
-    job = Job(busy=lambda host: f"{load} of {host}").ready().start("a")
+    job = Job(describe_load=lambda host: f"{load} of {host}").ready().start("a")
     fault = job.advance(10.1, 0, 1).fault
     assert fault.status is CaseStatus.ERROR
     messages.check(fault.message)
@@ -458,7 +458,14 @@ def test_shortens_a_list_of_many_ranks(messages):
 
 def test_attributes_are_read_only():
     watch = Job().watch
-    for name in ("fault", "tentative", "misfit", "observations", "connected_hosts", "launched"):
+    for name in (
+        "fault",
+        "tentative",
+        "protocol_fault",
+        "observations",
+        "connected_hosts",
+        "launched",
+    ):
         with pytest.raises(AttributeError):
             setattr(watch, name, None)
 
