@@ -1,6 +1,7 @@
 """A job with a program as launcher that simulates both ranks over connections."""
 
 import os
+import re
 import sys
 from types import SimpleNamespace
 
@@ -134,6 +135,11 @@ SSH_LINE = "sys.stderr.write('Connection to node02 closed by remote host.\\r\\n'
 RANK_LINE = "end(first, 'a', status='error', error=INTERRUPT)\n"
 
 
+def hide_times(message):
+    """Replace measured times, which depend on the load of this machine."""
+    return re.sub(r"\b\d+\.\d s", "T s", message)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "order", [(SSH_LINE, RANK_LINE), (RANK_LINE, SSH_LINE)], ids=["ssh first", "rank first"]
@@ -146,12 +152,12 @@ async def test_lost_host_is_the_cause_in_any_order_of_messages(run_job, order, m
         load_launcher("mpirun_rsh").parse_output,
     )
     assert (fault.status, fault.rank, fault.traceback) == ("error", 1, None)
-    messages.check(fault.message)
+    messages.check(hide_times(fault.message))
     first, _, consequence = fault.message.partition("; as a consequence ")
     assert first.endswith(
         "the launcher lost its connection to this host: Connection to node02 closed by remote host"
     )
-    messages.check(consequence)
+    messages.check(hide_times(consequence))
     assert statuses["a"] == "running"
 
 
