@@ -25,8 +25,8 @@ from time import perf_counter, process_time
 
 from benchmarks.goals import Figure, argument_parser, format_figures
 
-from spbench.planner.cluster.machines import Cluster, cluster_from_ends
-from spbench.planner.planning import default_jobs, plan, plan_many
+from spbench.planner.cluster.machines import Cluster, make_cluster_from_ends
+from spbench.planner.planning import find_default_jobs, plan, plan_many
 from spbench.planner.plans import Mode
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import LayerProfile, Profile
@@ -75,7 +75,7 @@ def time_published_profiles(folder: Path) -> Iterator[Figure]:
     name = f"best mode, vgg-19 on 2x8, {len(BATCHES)} batch sizes"
     yield Figure(name, sum(times), "s")
     start = perf_counter()
-    jobs = default_jobs(os.environ)
+    jobs = find_default_jobs(os.environ)
     plan_many(profile, make_cluster([8, 8]), BATCHES, jobs=jobs)
     yield Figure(f"{name}, {jobs} processes", perf_counter() - start, "s", maximum=5.0)
     profile = load_profile(_find_profile(folder, "gnmt-16"), 64)
@@ -123,7 +123,7 @@ def fit_exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
 def make_cluster(sizes: Sequence[int]) -> Cluster:
     """Return machines of these numbers of devices, with HPGO's links."""
     ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
-    return cluster_from_ends(ends)
+    return make_cluster_from_ends(ends)
 
 
 def make_profile(block_count: int) -> Profile:

@@ -97,7 +97,7 @@ def test_profile_has_the_layers_of_a_model(folder: Path) -> None:
     names = ["stem", "stack1_block1", "stack2_block1", "stack3_block1", "head"]
     assert [layer.name for layer in profile.layers] == names
     assert profile.batch_size == 4
-    [half] = profile.also
+    [half] = profile.further_measurements
     assert half.batch_size == 2
     assert profile.origin is not None
     assert (profile.origin.model, profile.origin.ranks, profile.origin.threads) == ("resnet", 2, 1)

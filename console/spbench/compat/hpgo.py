@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.planner.cluster.machines import Cluster, cluster_from_ends
+from spbench.planner.cluster.machines import Cluster, make_cluster_from_ends
 from spbench.planner.planning import plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
@@ -57,4 +57,4 @@ def conductor_from_torch_graph_and_seps(
         PlannerError: The file cannot be read or has errors, or `seps` is invalid.
     """
     profile = load_profile(Path(profile_filename), profile_batch_size)
-    return Conductor(profile, cluster_from_ends(list(seps)), global_batch_size)
+    return Conductor(profile, make_cluster_from_ends(list(seps)), global_batch_size)

@@ -11,7 +11,7 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.suites.given_files import expand_user_path
 
-MOST_FILES = 200
+MAX_FILES = 200
 """The most files of a kind that are listed."""
 _FOLDERS = (".", "profiles", "clusters", "docs/examples")
 _ENDINGS = frozenset({".json", ".txt", ".yaml", ".yml"})
@@ -43,13 +43,13 @@ def find_nearby_files(folder: Path) -> NearbyFiles:
     paths_by_format: dict[str, list[str]] = {"profile": [], "torchgraph": [], "cluster": []}
     for path in sorted(_candidate_files(folder), key=_modification_time, reverse=True):
         file_format = _detect_format(path)
-        if file_format is not None and len(paths_by_format[file_format]) < MOST_FILES:
+        if file_format is not None and len(paths_by_format[file_format]) < MAX_FILES:
             paths_by_format[file_format].append(str(path.relative_to(folder)))
     return NearbyFiles(*(tuple(paths) for paths in paths_by_format.values()))
 
 
 def complete_path(folder: Path, text: str) -> str | None:
-    """Return a typed path completed with the first name that begins like it, if any.
+    """Return a typed path completed with the first matching file or else folder, if any.
 
     Args:
         folder: The folder of relative paths.
@@ -58,7 +58,7 @@ def complete_path(folder: Path, text: str) -> str | None:
     stem, slash, prefix = text.rpartition("/")
     try:
         parent = expand_user_path(folder, f"{stem}{slash}")
-        is_file_and_names = sorted(
+        candidates = sorted(
             (path.is_file(), path.name)
             for path in parent.iterdir()
             if path.name.startswith(prefix)
@@ -67,9 +67,9 @@ def complete_path(folder: Path, text: str) -> str | None:
         )
     except (OSError, UsageError, ValueError):
         return None
-    if not is_file_and_names or not prefix:
+    if not candidates or not prefix:
         return None
-    is_file, name = max(is_file_and_names, key=itemgetter(0))
+    is_file, name = max(candidates, key=itemgetter(0))
     return f"{stem}{slash}{name}{'' if is_file else '/'}"
 
 

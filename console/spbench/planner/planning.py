@@ -106,7 +106,7 @@ def plan_many(
     return call_in_processes(plan, calls, options, jobs)
 
 
-def default_jobs(environ: Mapping[str, str]) -> int:
+def find_default_jobs(environ: Mapping[str, str]) -> int:
     """Return the default number of processes: ``RAYON_NUM_THREADS``, or all cores.
 
     The variable is HPGO's. Like in HPGO, 0 and invalid numbers mean all cores.

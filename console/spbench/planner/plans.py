@@ -15,8 +15,8 @@ Mode = Literal["hpgo", "best"]
 SkipRoute = Literal["straight", "along"]
 """The route of outputs past stages that do not read them: straight to the stage that does, or along
 from stage to stage."""
-STRAIGHT: Final = "straight"
-ALONG: Final = "along"
+ROUTE_STRAIGHT: Final = "straight"
+ROUTE_ALONG: Final = "along"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class PlanStage:
         recompute: Whether activations are computed again for the backward pass.
         overlapped_s: Seconds of the all-reduce during the last backward pass.
         fixed_bytes: The part of the memory for parameters and optimizer.
-        kept_bytes: The part for each micro-batch from its forward to its backward pass.
-        once_bytes: The part for the pass that runs.
+        bytes_per_micro_batch: The part for each micro-batch from its forward to its backward pass.
+        working_bytes: The part for the pass that runs.
         data_share: The share of the backward pass that computes data gradients, if weight
             gradients are computed later.
         overhead_s: The part of the forward pass, and of the backward pass, in which messages
@@ -98,14 +98,14 @@ class PlanStage:
     recompute: bool = False
     overlapped_s: float = 0.0
     fixed_bytes: float = 0.0
-    kept_bytes: float = 0.0
-    once_bytes: float = 0.0
+    bytes_per_micro_batch: float = 0.0
+    working_bytes: float = 0.0
     data_share: float = DATA_SHARE
     overhead_s: float = 0.0
 
     @property
-    def replicas(self) -> int:
-        """Number of devices, which share each micro-batch of the stage."""
+    def device_count(self) -> int:
+        """The number of devices, which share each micro-batch of the stage."""
         return len(self.devices)
 
 
@@ -183,25 +183,21 @@ class Plan:
         return tuple(map(tuple, groups.values()))
 
     @property
-    def states(self) -> int:
-        """Number of states of the profile."""
+    def state_count(self) -> int:
+        """The number of states of the profile."""
         return len(self.state_names)
 
     def hpgo_stages(self) -> list[tuple[int, int, int, list[int]]]:
         """Return the stages in HPGO's format: ``(start, end, n, devices)``.
 
-        ``end`` is exclusive, except in the last stage. ``n`` is the number of replicas within one
+        ``end`` is exclusive, except in the last stage. ``n`` is the number of devices within one
         pipeline, so that eight pipelines of one device per stage have ``n`` 1.
         """
-        last = len(self.stages) - 1
+        ends = [stage.end for stage in self.stages]
+        ends[-1] -= 1
         return [
-            (
-                stage.start,
-                stage.end - (index == last),
-                stage.replicas // self.pipelines,
-                list(stage.devices),
-            )
-            for index, stage in enumerate(self.stages)
+            (stage.start, end, stage.device_count // self.pipelines, list(stage.devices))
+            for stage, end in zip(self.stages, ends, strict=True)
         ]
 
 

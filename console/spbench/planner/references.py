@@ -36,7 +36,7 @@ def get_context(info: ValidationInfo) -> ValidationContext:
     return cast(ValidationContext, info.context)
 
 
-def check_reference(kind: str) -> AfterValidator:
+def make_reference_validator(kind: str) -> AfterValidator:
     """Return the validator of a reference to an entry of some kind by its name."""
 
     def check(name: str, info: ValidationInfo) -> str:
@@ -48,7 +48,7 @@ def check_reference(kind: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def check_unique(key: Callable[[Any], Hashable], message: str) -> AfterValidator:
+def make_unique_validator(key: Callable[[Any], Hashable], message: str) -> AfterValidator:
     """Return the validator of values that must have different keys."""
 
     def check(value: Any, info: ValidationInfo) -> Any:

@@ -49,7 +49,7 @@ class PlanDetails:
     profile: Profile
     cluster: Cluster
     plan: Plan
-    step: Simulation
+    simulation: Simulation
     memory: tuple[StageMemory, ...]
 
 
@@ -101,9 +101,13 @@ def compute_plan(request: PlanRequest) -> PlanDetails:
         micro_batch_size=request.micro_batch_size,
         mode=request.mode,
     )
-    step = simulate(new_plan)
+    simulation = simulate(new_plan)
     return PlanDetails(
-        profile, cluster, new_plan, step, compute_stage_memories(new_plan, step, cluster)
+        profile,
+        cluster,
+        new_plan,
+        simulation,
+        compute_stage_memories(new_plan, simulation, cluster),
     )
 
 

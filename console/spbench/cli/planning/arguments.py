@@ -74,7 +74,7 @@ def find_requested_cluster(
         UsageError: None or several are given, or the cluster cannot be read.
     """
     from spbench.planner.cluster.lookup import machines_cluster, named_cluster
-    from spbench.planner.cluster.measured import cluster_from_run
+    from spbench.planner.cluster.measured import build_measured_cluster
     from spbench.record.runs.folder import find_run
 
     if [machines, cluster, cluster_from].count(None) != 2:
@@ -82,6 +82,6 @@ def find_requested_cluster(
     if machines is not None:
         return machines_cluster(machines, "--machines ")
     if cluster_from is not None:
-        return cluster_from_run(find_run(home, cluster_from))
+        return build_measured_cluster(find_run(home, cluster_from))
     assert cluster is not None  # exactly one is given
     return named_cluster(cluster, Path(), "--cluster ")

@@ -165,7 +165,7 @@ def plan(
 ) -> None:
     """Divide a model among devices: stages, replicas, micro-batches."""
     from spbench.planner.errors import PlannerError
-    from spbench.planner.planning import default_jobs, plan_many
+    from spbench.planner.planning import find_default_jobs, plan_many
     from spbench.planner.profile.files import load_profile
     from spbench.record.runs.folder import find_home
 
@@ -190,7 +190,7 @@ def plan(
         model,
         devices,
         batches,
-        jobs=default_jobs(os.environ) if jobs is None else jobs,
+        jobs=find_default_jobs(os.environ) if jobs is None else jobs,
         micro_batch_size=micro_batch_size,
         mode=cast("Mode", mode),
         optimizer_memory_scaling=optimizer_memory_scaling,
@@ -275,7 +275,7 @@ def _emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path | Non
     suite = emit_suite(plan, profile, cluster, path or Path("plan.yaml"))
     if path is not None:
         write_file(path, suite.text)
-        ranks = format_quantity(suite.ranks, "rank")
+        ranks = format_quantity(suite.rank_count, "rank")
         sys.stderr.write(f"{path}: {ranks}; run it: spbench run {path}\n")
     return suite
 

@@ -48,9 +48,9 @@ from spbench.planner.profile.files import read_text
 from spbench.planner.ranges import BANDWIDTHS, DELAYS_S, MAX_DEVICES, MEMORIES, SPEEDS, Range
 from spbench.planner.references import (
     ValidationContext,
-    check_reference,
-    check_unique,
     get_context,
+    make_reference_validator,
+    make_unique_validator,
     make_validation_error,
 )
 from spbench.suites.findings import Findings
@@ -141,7 +141,7 @@ def _parse_with_unit(value: object, units: Mapping[str, Decimal]) -> float:
 Bandwidth = Annotated[float, Quantity(RATES, BANDWIDTHS)]
 Delay = Annotated[float, Quantity(SECONDS, DELAYS_S)]
 Count = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
-LinkName = Annotated[str, check_reference("link")]
+LinkName = Annotated[str, make_reference_validator("link")]
 
 
 class DeviceEntry(StrictModel):
@@ -177,7 +177,7 @@ class MachineEntry(StrictModel):
     """One machine, or ``count`` equal ones, an entry of ``machines:``."""
 
     name: str = Field(default_factory=str, description="node and its index if left out")
-    devices: dict[Annotated[str, check_reference("device")], Count] = Field(
+    devices: dict[Annotated[str, make_reference_validator("device")], Count] = Field(
         min_length=1, description="how many devices of which kind", examples=[{"v100": 8}]
     )
     link: LinkName = Field(default_factory=str, description="joins any two of its devices")
@@ -233,10 +233,10 @@ class PairEntry(StrictModel):
     """Two machines with their own link, an entry of ``pairs:``."""
 
     machines: Annotated[
-        list[Annotated[str, check_reference("machine")]],
+        list[Annotated[str, make_reference_validator("machine")]],
         Field(min_length=2, max_length=2),
         BeforeValidator(_check_machine_pair),
-        check_unique(frozenset, "these machines have a link of their own above"),
+        make_unique_validator(frozenset, "these machines have a link of their own above"),
     ]
     link: LinkName
 

@@ -10,16 +10,16 @@ from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.cluster.machines import (
     PRESETS,
     Cluster,
-    cluster_from_ends,
+    make_cluster_from_ends,
     make_hpgo_cluster,
 )
-from spbench.planner.cluster.measured import cluster_from_run
+from spbench.planner.cluster.measured import build_measured_cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.ranges import MAX_DEVICES
 from spbench.record.runs.folder import find_run
 from spbench.suites.given_files import expand_user_path
 
-_MOST_DIGITS = 100
+_MAX_DIGITS = 100
 
 
 def machines_cluster(text: str, option: str = "") -> Cluster:
@@ -40,11 +40,11 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
         raise PlannerError(
             f"{option}{text}: write machines times devices: 4x8 is four machines of 8 devices"
         )
-    if max(map(len, numbers)) > _MOST_DIGITS:
+    if max(map(len, numbers)) > _MAX_DIGITS:
         owner = f"{option}has" if option else "the machines have"
-        raise PlannerError(f"{owner} a number of over {_MOST_DIGITS} digits; give a smaller one")
+        raise PlannerError(f"{owner} a number of over {_MAX_DIGITS} digits; give a smaller one")
     if "x" not in text:
-        return cluster_from_ends([int(term) for term in terms])
+        return make_cluster_from_ends([int(term) for term in terms])
     return make_hpgo_cluster(
         text.replace(" ", ""), _parse_sizes(factors_by_term, f"{option}{text}")
     )
@@ -114,4 +114,4 @@ def find_cluster(text: str, home: Path, folder: Path) -> Cluster:
         raise PlannerError(
             f"{text} is neither machines such as 2x8, a file, one of {presets}, nor a run: {error}"
         ) from None
-    return cluster_from_run(run)
+    return build_measured_cluster(run)

@@ -204,7 +204,7 @@ PRESETS = {
 device at 25 Gbit/s; the same at 10 Gbit/s."""
 
 
-def cluster_from_ends(ends: Sequence[int]) -> Cluster:
+def make_cluster_from_ends(ends: Sequence[int]) -> Cluster:
     """Return HPGO's cluster of machines that end before these device numbers.
 
     ``[8, 16]`` is two machines of 8 devices.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from operator import itemgetter
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.errors import PlannerError
@@ -19,11 +20,11 @@ from spbench.stats.summary import median
 
 _TIME_TABLE = "latency_us"
 
-Hosts = tuple[str, str]
+HostPair = tuple[str, str]
 """Two hosts, in alphabetical order; the same one twice for the pairs within it."""
 
 
-def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cluster:
+def build_measured_cluster(folder: RunFolder, memory_bytes: float | None = None) -> Cluster:
     """Return the cluster on which a run measured links, in its case with most ranks.
 
     Args:
@@ -35,16 +36,17 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
             between some of its hosts.
         UsageError: The run cannot be read.
     """
-    matrices_and_tables = [
-        (matrix, _find_time_tables(matrix)) for matrix in build_link_matrices(load_run(folder))
+    measurements = [
+        (matrix.ranks, tables)
+        for matrix in build_link_matrices(load_run(folder))
+        if (tables := _find_time_tables(matrix))
     ]
-    matrices_and_tables = [(matrix, tables) for matrix, tables in matrices_and_tables if tables]
-    if not matrices_and_tables:
+    if not measurements:
         raise PlannerError(
             f"the run {folder.id} measured no one-way times between ranks at two message sizes or"
             " more; take a run of link.pingpong"
         )
-    _, tables = max(matrices_and_tables, key=lambda matrix_and_tables: matrix_and_tables[0].ranks)
+    _, tables = max(measurements, key=itemgetter(0))
     host_by_rank = {rank: host for table in tables.values() for rank, host in table.hosts.items()}
     link_by_hosts = _fit_links(tables)
     names = list(dict.fromkeys(host_by_rank[rank] for rank in sorted(host_by_rank)))
@@ -74,9 +76,11 @@ def _find_time_tables(matrix: LinkMatrix) -> dict[int, LinkTable]:
     return dict(sorted(tables.items())) if len(tables) > 1 else {}
 
 
-def _fit_links(tables: Mapping[int, LinkTable]) -> dict[Hosts, Link]:
+def _fit_links(tables: Mapping[int, LinkTable]) -> dict[HostPair, Link]:
     """Return the links between hosts and within hosts."""
-    times_s_by_hosts: dict[Hosts, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    times_s_by_hosts: dict[HostPair, dict[int, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for size, table in tables.items():
         for (source, target), latency_us in table.values.items():
             a, b = sorted((table.hosts[source], table.hosts[target]))

@@ -16,18 +16,18 @@ MachineShare = tuple[int, float]
 """A machine, and the share of a micro-batch on its devices."""
 MachineShares = tuple[MachineShare, ...]
 # Smaller shares come from rounding.
-_LEAST_SHARE = 1e-12
+_MIN_SHARE = 1e-12
 
 
 class MessageCost(NamedTuple):
     """The cost of a message: seconds per byte, and seconds per message."""
 
-    per_byte: float
-    latency: float
+    s_per_byte: float
+    latency_s: float
 
-    def seconds(self, count: float) -> float:
-        """Return the seconds of a message of `count` bytes; 0 bytes are not sent."""
-        return self.latency + count * self.per_byte if count else 0.0
+    def seconds(self, message_bytes: float) -> float:
+        """Return the seconds of a message; 0 bytes are not sent."""
+        return self.latency_s + message_bytes * self.s_per_byte if message_bytes else 0.0
 
 
 class MessageCosts:
@@ -48,14 +48,14 @@ class MessageCosts:
         one machine stays there.
         """
         max_share = 1.0 / min(source.size, target.size)
-        shares_and_limit = (
+        key = (
             self._find_machine_shares(source),
             self._find_machine_shares(target),
             max_share,
         )
-        if shares_and_limit not in self._transfers:
-            self._transfers[shares_and_limit] = self._compute_transfer(*shares_and_limit)
-        return self._transfers[shares_and_limit]
+        if key not in self._transfers:
+            self._transfers[key] = self._compute_transfer(*key)
+        return self._transfers[key]
 
     def _compute_transfer(
         self, source: MachineShares, target: MachineShares, max_share: float
@@ -83,8 +83,8 @@ class MessageCosts:
 
         The cost is per byte of the whole micro-batch, of which a device copies its share.
         """
-        source_and_target = source, target
-        if source_and_target not in self._overheads:
+        key = source, target
+        if key not in self._overheads:
             transfers = _find_transfers(
                 self._find_machine_shares(source), self._find_machine_shares(target)
             )
@@ -92,8 +92,8 @@ class MessageCosts:
             share = 1.0 / min(source.size, target.size)
             slowest_s_per_byte = max(1.0 / (link.copy_bandwidth or math.inf) for link in links)
             overhead_s = max(link.overhead_s for link in links)
-            self._overheads[source_and_target] = MessageCost(share * slowest_s_per_byte, overhead_s)
-        return self._overheads[source_and_target]
+            self._overheads[key] = MessageCost(share * slowest_s_per_byte, overhead_s)
+        return self._overheads[key]
 
     def _find_machine_shares(self, group: DeviceGroup) -> MachineShares:
         """Return the machines of a group with their share of a micro-batch, by speed."""
@@ -154,7 +154,7 @@ def _find_transfers(source: MachineShares, target: MachineShares) -> list[_Trans
     receiver, to_receive = next(targets)
     while True:
         share = min(to_send, to_receive)
-        if share > _LEAST_SHARE:
+        if share > _MIN_SHARE:
             transfers.append(_Transfer(sender, receiver, share))
         to_send -= share
         to_receive -= share

@@ -56,28 +56,28 @@ class Placements:
         self.sizes = sizes
         self.empty: Counts = (0,) * len(sizes)
         self.full = sizes
-        self._by_policy: dict[tuple[Counts, int, Policy], Counts | None] = {}
-        self._by_each_policy: dict[tuple[Counts, int], tuple[Counts, ...]] = {}
-        self._by_count: dict[tuple[Counts, int, int], tuple[Counts, ...]] = {}
+        self._used_after_by_policy: dict[tuple[Counts, int, Policy], Counts | None] = {}
+        self._used_after_each_policy: dict[tuple[Counts, int], tuple[Counts, ...]] = {}
+        self._used_after_groups: dict[tuple[Counts, int, int], tuple[Counts, ...]] = {}
 
     def place_by_each_policy(self, used: Counts, device_count: int) -> tuple[Counts, ...]:
         """Return the different counts after `device_count` more devices, in policy order."""
-        used_and_size = used, device_count
-        if used_and_size not in self._by_each_policy:
+        key = used, device_count
+        if key not in self._used_after_each_policy:
             used_afterwards = (self.place_group(used, device_count, policy) for policy in POLICIES)
-            self._by_each_policy[used_and_size] = tuple(
+            self._used_after_each_policy[key] = tuple(
                 dict.fromkeys(
                     used_after for used_after in used_afterwards if used_after is not None
                 )
             )
-        return self._by_each_policy[used_and_size]
+        return self._used_after_each_policy[key]
 
     def place_group(self, used: Counts, device_count: int, policy: Policy) -> Counts | None:
         """Return the counts after `device_count` more devices; None if there are too few."""
-        used_size_and_policy = used, device_count, policy
-        if used_size_and_policy not in self._by_policy:
-            self._by_policy[used_size_and_policy] = self._apply_policy(*used_size_and_policy)
-        return self._by_policy[used_size_and_policy]
+        key = used, device_count, policy
+        if key not in self._used_after_by_policy:
+            self._used_after_by_policy[key] = self._apply_policy(*key)
+        return self._used_after_by_policy[key]
 
     def _apply_policy(self, used: Counts, device_count: int, policy: Policy) -> Counts | None:
         if policy == "scatter":
@@ -88,8 +88,8 @@ class Placements:
 
     def place_groups(self, used: Counts, device_count: int, group_count: int) -> tuple[Counts, ...]:
         """Return the different counts after some groups of equally many devices each."""
-        used_size_and_groups = used, device_count, group_count
-        if used_size_and_groups not in self._by_count:
+        key = used, device_count, group_count
+        if key not in self._used_after_groups:
             used_afterwards = dict.fromkeys([used])
             for _ in range(group_count):
                 used_afterwards = dict.fromkeys(
@@ -97,8 +97,8 @@ class Placements:
                     for used_before in used_afterwards
                     for used_after in self.place_by_each_policy(used_before, device_count)
                 )
-            self._by_count[used_size_and_groups] = tuple(used_afterwards)
-        return self._by_count[used_size_and_groups]
+            self._used_after_groups[key] = tuple(used_afterwards)
+        return self._used_after_groups[key]
 
     def place_in_order(self, used: Counts, device_count: int) -> tuple[Counts, ...]:
         """Return the counts after the next devices by number, if there are enough."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import DeviceGroup
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork, estimate_hpgo_step
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoCluster, HpgoModel, estimate_hpgo_step
 from spbench.planner.hpgo.straight import (
     HpgoProblem,
     explain_too_few_states,
@@ -28,7 +28,7 @@ from spbench.planner.profile.states import States
 DP_PLAIN = "DP no overlap"
 DP_OVERLAP = "DP + normal overlap"
 DP_P3 = "DP + P3"
-STRAIGHT = "straight pipeline"
+STRAIGHT_PIPELINE = "straight pipeline"
 GPIPE = "GPipe"
 
 
@@ -36,24 +36,24 @@ def estimate_baselines(
     states: States, cluster: Cluster, problem: HpgoProblem
 ) -> tuple[Baseline, ...]:
     """Return the five other ways to train a model on a cluster, from HPGO's problem."""
-    work, links, straight = problem
+    model, hpgo_cluster, straight = problem
     return (
-        *_estimate_data_parallel(states, cluster, work, links),
-        _estimate_straight(work, links, straight),
-        _estimate_gpipe(states, work, links),
+        *_estimate_data_parallel(states, cluster, model, hpgo_cluster),
+        _estimate_straight(model, hpgo_cluster, straight),
+        _estimate_gpipe(states, model, hpgo_cluster),
     )
 
 
 def _estimate_data_parallel(
-    states: States, cluster: Cluster, work: HpgoWork, links: HpgoLinks
+    states: States, cluster: Cluster, model: HpgoModel, hpgo_cluster: HpgoCluster
 ) -> tuple[Baseline, ...]:
-    all_devices = DeviceGroup((0,) * len(links.sizes), links.sizes)
-    all_reduce_s_per_byte = links.all_reduce_s_per_byte(all_devices)
-    passes_s = work.total_s / sum(links.sizes)
+    all_devices = DeviceGroup((0,) * len(hpgo_cluster.sizes), hpgo_cluster.sizes)
+    all_reduce_s_per_byte = hpgo_cluster.all_reduce_s_per_byte(all_devices)
+    passes_s = model.total_s / sum(hpgo_cluster.sizes)
     without_overlap = _make_baseline(
-        work, DP_PLAIN, passes_s + all_reduce_s_per_byte * float(work.parameters_so_far[-1])
+        model, DP_PLAIN, passes_s + all_reduce_s_per_byte * float(model.parameters_so_far[-1])
     )
-    iteration_share = compute_iteration_share(states, cluster, work.training)
+    iteration_share = compute_iteration_share(states, cluster, model.training)
     if iteration_share is None:
         reason = "one sample does not fit on a device"
         return without_overlap, *(
@@ -61,11 +61,11 @@ def _estimate_data_parallel(
         )
     with_overlap = (
         _make_baseline(
-            work,
+            model,
             name,
             passes_s
             + compute_exposed_all_reduce_s(
-                work, all_reduce_s_per_byte, iteration_share, across_steps
+                model, all_reduce_s_per_byte, iteration_share, across_steps
             ),
         )
         for name, across_steps in ((DP_OVERLAP, False), (DP_P3, True))
@@ -73,8 +73,8 @@ def _estimate_data_parallel(
     return without_overlap, *with_overlap
 
 
-def _make_baseline(work: HpgoWork, name: str, step_s: float) -> Baseline:
-    return Baseline(name, step_s, work.total_s / step_s)
+def _make_baseline(model: HpgoModel, name: str, step_s: float) -> Baseline:
+    return Baseline(name, step_s, model.total_s / step_s)
 
 
 def compute_iteration_share(states: States, cluster: Cluster, training: Training) -> float | None:
@@ -103,12 +103,12 @@ def compute_iteration_share(states: States, cluster: Cluster, training: Training
 
 
 def compute_exposed_all_reduce_s(
-    work: HpgoWork, seconds_per_byte: float, batch_share: float, across_steps: bool
+    model: HpgoModel, seconds_per_byte: float, batch_share: float, across_steps: bool
 ) -> float:
     """Return the seconds of all-reduce behind the backward pass of an iteration.
 
     Args:
-        work: The model.
+        model: The model.
         seconds_per_byte: Seconds of an all-reduce for each byte.
         batch_share: The share of the global batch that an iteration takes.
         across_steps: Whether the next step's forward pass hides it as well (P3).
@@ -116,8 +116,8 @@ def compute_exposed_all_reduce_s(
     The backward pass of the layer before hides the all-reduce of a layer. With P3, HPGO adds the
     forward pass of the layer that is as far from the other end of the model as that one.
     """
-    layer_s = _compute_differences(work.compute_s.tolist())
-    bytes_from_last = _compute_differences(work.parameters_so_far.tolist())[::-1]
+    layer_s = _compute_differences(model.compute_s.tolist())
+    bytes_from_last = _compute_differences(model.parameters_so_far.tolist())[::-1]
     pass_s = [seconds * batch_share / 2.0 for seconds in layer_s]
     exposed_s = seconds_per_byte * bytes_from_last[-1]
     spare_s = 0.0
@@ -139,37 +139,40 @@ def _compute_differences(sums: Sequence[float]) -> list[float]:
 
 
 def _estimate_straight(
-    work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate | None
+    model: HpgoModel, hpgo_cluster: HpgoCluster, candidate: HpgoCandidate | None
 ) -> Baseline:
     if candidate is None:
-        return _too_few_states(STRAIGHT, work, links)
-    step_s = estimate_hpgo_step(work, links, candidate)
+        return _too_few_states(STRAIGHT_PIPELINE, model, hpgo_cluster)
+    step_s = estimate_hpgo_step(model, hpgo_cluster, candidate)
     return Baseline(
-        STRAIGHT, step_s, work.total_s / step_s, stages=_list_pipeline_stages(candidate, links)
+        STRAIGHT_PIPELINE,
+        step_s,
+        model.total_s / step_s,
+        stages=_list_pipeline_stages(candidate, hpgo_cluster),
     )
 
 
-def _too_few_states(name: str, work: HpgoWork, links: HpgoLinks) -> Baseline:
-    return Baseline(name, None, None, explain_too_few_states(work, links))
+def _too_few_states(name: str, model: HpgoModel, hpgo_cluster: HpgoCluster) -> Baseline:
+    return Baseline(name, None, None, explain_too_few_states(model, hpgo_cluster))
 
 
 def _list_pipeline_stages(
-    candidate: HpgoCandidate, links: HpgoLinks
+    candidate: HpgoCandidate, hpgo_cluster: HpgoCluster
 ) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     ends = [cut + 1 for cut in candidate.cuts]
-    groups = [group.devices(links.sizes) for group in candidate.groups]
+    groups = [group.devices(hpgo_cluster.sizes) for group in candidate.groups]
     return tuple(zip([0, *ends[:-1]], ends, groups, strict=True))
 
 
-def _estimate_gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baseline:
-    free_links = HpgoLinks(links.sizes, math.inf, math.inf, math.inf)
-    candidate = find_straight_pipeline(work, free_links)
+def _estimate_gpipe(states: States, model: HpgoModel, hpgo_cluster: HpgoCluster) -> Baseline:
+    unlimited_cluster = HpgoCluster(hpgo_cluster.sizes, math.inf, math.inf, math.inf)
+    candidate = find_straight_pipeline(model, unlimited_cluster)
     if candidate is None:
-        return _too_few_states(GPIPE, work, links)
-    micro_batch = work.training.micro_batch_size
-    micro_batches = work.micro_batches(1)
-    samples_share = micro_batch / states.profile.batch_size
-    stages = _list_pipeline_stages(candidate, links)
+        return _too_few_states(GPIPE, model, hpgo_cluster)
+    micro_batch_size = model.training.micro_batch_size
+    micro_batches = model.count_micro_batches(1)
+    samples_share = micro_batch_size / states.profile.batch_size
+    stages = _list_pipeline_stages(candidate, hpgo_cluster)
     forward_s_by_stage = [
         samples_share * states.range_sum(states.forward_s, start, end) for start, end, _ in stages
     ]
@@ -178,7 +181,9 @@ def _estimate_gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baselin
         for (start, end, _), forward_s in zip(stages, forward_s_by_stage, strict=True)
     ]
     message_s_by_cut = [
-        samples_share * states.crossing_bytes[cut] * links.transfer_s_per_byte(source, target)
+        samples_share
+        * states.crossing_bytes[cut]
+        * hpgo_cluster.transfer_s_per_byte(source, target)
         for cut, source, target in zip(
             candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
         )
@@ -186,7 +191,7 @@ def _estimate_gpipe(states: States, work: HpgoWork, links: HpgoLinks) -> Baselin
     step_s = _compute_flow_s(
         [*forward_s_by_stage, *message_s_by_cut], micro_batches
     ) + _compute_flow_s([*backward_s_by_stage, *message_s_by_cut], micro_batches)
-    return Baseline(GPIPE, step_s, work.total_s / step_s, stages=stages)
+    return Baseline(GPIPE, step_s, model.total_s / step_s, stages=stages)
 
 
 def _compute_flow_s(seconds_by_step: Sequence[float], jobs: int) -> float:

@@ -77,7 +77,7 @@ class SearchCell:
 
     Args:
         used: The devices in use.
-        count: The number of states.
+        state_count: The number of states.
 
     Attributes:
         block_s: The least block by the last state; infinite if there is no split.

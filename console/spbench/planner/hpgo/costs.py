@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class HpgoWork:
+class HpgoModel:
     """A model as arrays over its ``L`` states, for the whole batch on one device.
 
     Attributes:
@@ -49,7 +49,7 @@ class HpgoWork:
         """The last state."""
         return len(self.compute_s) - 1
 
-    def micro_batches(self, pipelines: int) -> int:
+    def count_micro_batches(self, pipelines: int) -> int:
         """Return the micro-batches of each of some pipelines, rounded down."""
         return self.training.global_batch_size // pipelines // self.training.micro_batch_size
 
@@ -59,7 +59,7 @@ class HpgoWork:
         return float(self.parameters_so_far[end] - before)
 
 
-def build_hpgo_work(states: States, training: Training) -> HpgoWork:
+def build_hpgo_model(states: States, training: Training) -> HpgoModel:
     """Return a model at the global batch size, by linear scaling."""
     import numpy as np
 
@@ -69,7 +69,7 @@ def build_hpgo_work(states: States, training: Training) -> HpgoWork:
         b"".join(mask.to_bytes(mask_bytes, "little") for mask in states.ancestors), dtype=np.uint8
     ).reshape(len(states), mask_bytes)
     can_precede = np.unpackbits(packed_masks, axis=1, count=len(states), bitorder="little")
-    return HpgoWork(
+    return HpgoModel(
         compute_s=(np.array(states.forward_s) + np.array(states.backward_s)) * batch_ratio,
         parameters_so_far=np.array(states.parameter_bytes),
         crossing_bytes=np.array(states.crossing_bytes) * batch_ratio,
@@ -79,7 +79,7 @@ def build_hpgo_work(states: States, training: Training) -> HpgoWork:
 
 
 @dataclass(frozen=True, slots=True)
-class HpgoLinks:
+class HpgoCluster:
     """HPGO's model of a cluster: one bandwidth within machines and two between them.
 
     Attributes:
@@ -116,14 +116,14 @@ class HpgoLinks:
         return remote_sources / sources / self.between if remote_sources else 1.0 / self.within
 
 
-def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
+def build_hpgo_cluster(cluster: Cluster) -> HpgoCluster:
     """Return HPGO's model of a cluster.
 
     Raises:
         PlannerError: Its devices or links are of several kinds, which HPGO does not support.
     """
     if len(set(cluster.kinds)) > 1:
-        raise _several_kinds_error(cluster, "devices")
+        raise _make_several_kinds_error(cluster, "devices")
     inner_links = {machine.link for machine in cluster.machines if machine.link is not None}
     machine_count = len(cluster.machines)
     outer_links = {cluster.find_link(a, b) for a in range(machine_count) for b in range(a)}
@@ -132,19 +132,19 @@ def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
     # Without links of one sort, no message needs them, so the other sort's values are used.
     inner_link, outer_link = inner_link or outer_link, outer_link or inner_link
     if inner_link is None or outer_link is None:
-        return HpgoLinks(cluster.sizes, 1.0, 1.0, 1.0)  # one device sends no messages
-    return HpgoLinks(
+        return HpgoCluster(cluster.sizes, 1.0, 1.0, 1.0)  # one device sends no messages
+    return HpgoCluster(
         cluster.sizes, inner_link.bandwidth, outer_link.bandwidth, outer_link.all_reduce_bandwidth
     )
 
 
 def _require_single_kind(cluster: Cluster, links: set[Link]) -> Link | None:
     if len(links) > 1:
-        raise _several_kinds_error(cluster, "links")
+        raise _make_several_kinds_error(cluster, "links")
     return next(iter(links), None)
 
 
-def _several_kinds_error(cluster: Cluster, sort: str) -> PlannerError:
+def _make_several_kinds_error(cluster: Cluster, sort: str) -> PlannerError:
     return PlannerError(
         f"the cluster {cluster.name} has {sort} of several kinds, which mode hpgo cannot tell"
         " apart; use mode best"
@@ -168,33 +168,35 @@ class HpgoCandidate:
     block_s: float
 
 
-def estimate_hpgo_step(work: HpgoWork, links: HpgoLinks, candidate: HpgoCandidate) -> float:
+def estimate_hpgo_step(
+    model: HpgoModel, hpgo_cluster: HpgoCluster, candidate: HpgoCandidate
+) -> float:
     """Return the seconds of a step by HPGO's ``sync_pipeline_speedup_analytical``.
 
     ``b (M - 1) + T / (r M) + sum of transfers + max(0, all-reduce of stage i - i b)``, with
     ``M`` micro-batches in each of ``r`` pipelines and ``b`` the block of one micro-batch. Like in
-    HPGO, the fill term ignores replicas within a pipeline, a message counts once, and the
-    all-reduce of all stages except the last includes the first state of the next one.
+    HPGO, the fill term ignores that devices share the work of a stage, and a message counts once.
+    The all-reduce of all stages except the last includes the first state of the next one.
 
     Returns:
         Seconds; infinite if a pipeline has no micro-batch.
     """
-    micro_batches = work.micro_batches(candidate.pipelines)
+    micro_batches = model.count_micro_batches(candidate.pipelines)
     pipelines = candidate.pipelines
     if micro_batches == 0:
         return float("inf")
     block_s = candidate.block_s / micro_batches
-    step_s = block_s * (micro_batches - 1) + work.total_s / pipelines / micro_batches
+    step_s = block_s * (micro_batches - 1) + model.total_s / pipelines / micro_batches
     for cut, source, target in zip(
         candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
     ):
-        sent_bytes = float(work.crossing_bytes[cut]) / pipelines / micro_batches
-        step_s += sent_bytes * links.transfer_s_per_byte(source, target)
+        sent_bytes = float(model.crossing_bytes[cut]) / pipelines / micro_batches
+        step_s += sent_bytes * hpgo_cluster.transfer_s_per_byte(source, target)
     starts = [0, *(cut + 1 for cut in candidate.cuts)]
     exposed_s = 0.0
     for stage, (cut, group) in enumerate(zip(candidate.cuts, candidate.groups, strict=True)):
-        parameter_bytes = work.parameter_bytes(starts[stage], min(cut + 1, work.last))
+        parameter_bytes = model.parameter_bytes(starts[stage], min(cut + 1, model.last))
         exposed_s = max(
-            exposed_s, links.all_reduce_s_per_byte(group) * parameter_bytes - stage * block_s
+            exposed_s, hpgo_cluster.all_reduce_s_per_byte(group) * parameter_bytes - stage * block_s
         )
     return step_s + exposed_s

@@ -24,7 +24,7 @@ from spbench.planner.hpgo.cells import (
     Trial,
     trace_candidate,
 )
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoCluster, HpgoModel
 
 if TYPE_CHECKING:
     from spbench.planner.hpgo.cells import Floats, Indices
@@ -36,12 +36,12 @@ PlaceNext = Callable[[Counts, int], tuple[Counts, ...]]
 """The devices in use after a stage, by those in use before it and its number of workers."""
 
 
-class Table:
+class SplitTable:
     """The table of HPGO's dynamic program over some states.
 
     Args:
-        work: The model.
-        links: The cluster.
+        model: The model.
+        hpgo_cluster: The cluster.
         limits: The limits of the search.
         states: The states that may end a stage, rising; includes the model's last one.
         place_next: The placements.
@@ -49,8 +49,8 @@ class Table:
 
     def __init__(
         self,
-        work: HpgoWork,
-        links: HpgoLinks,
+        model: HpgoModel,
+        hpgo_cluster: HpgoCluster,
         limits: SearchLimits,
         states: Indices,
         place_next: PlaceNext,
@@ -58,19 +58,21 @@ class Table:
         import numpy as np
 
         self._np = np
-        self._work = work
-        self._links = links
+        self._model = model
+        self._hpgo_cluster = hpgo_cluster
         self._limits = limits
         self._states = states
         self._place_next = place_next
         # Times in whole units make stages of equal work equal to the last bit.
-        unit_s = work.total_s / _WORK_UNITS
-        work_units = np.rint(work.compute_s[states] / unit_s)
+        unit_s = model.total_s / _WORK_UNITS
+        work_units = np.rint(model.compute_s[states] / unit_s)
         self._compute_s = work_units * unit_s
-        self._crossing_bytes = work.crossing_bytes[states]
+        self._crossing_bytes = model.crossing_bytes[states]
         span_s = (work_units[:, None] - work_units[None, :]) * unit_s
-        self._span_s = np.where(work.can_precede[np.ix_(states, states)], span_s, np.inf)
-        self._all_micro_batches = limits.pipelines * max(work.micro_batches(limits.pipelines), 1)
+        self._span_s = np.where(model.can_precede[np.ix_(states, states)], span_s, np.inf)
+        self._all_micro_batches = limits.pipelines * max(
+            model.count_micro_batches(limits.pipelines), 1
+        )
         # By the last group as well, since the cost of the next message depends on it.
         self._cells: list[dict[DeviceGroup, SearchCell]] = [{} for _ in range(limits.workers + 1)]
         self._s_per_byte: dict[tuple[DeviceGroup, DeviceGroup], float] = {}
@@ -137,7 +139,7 @@ class Table:
             return self._np.array([last_index])
         work_before_s = self._compute_s[:last_index]
         capacity_after_s = (limits.workers - workers) * limits.pipelines * limits.bound_with_slack_s
-        least_work_s = self._work.total_s * (2.0 - SLACK) - capacity_after_s
+        least_work_s = self._model.total_s * (2.0 - SLACK) - capacity_after_s
         most_work_s = workers * limits.pipelines * limits.bound_with_slack_s
         return self._np.flatnonzero(
             (work_before_s >= least_work_s) & (work_before_s <= most_work_s)
@@ -207,7 +209,7 @@ class Table:
         """Choose the best cut for each end; `block_s` is ``(ends, cuts)``."""
         np = self._np
         end_indices = np.arange(len(ends))
-        if self._links.all_reduce_s_per_byte(group) == 0.0:
+        if self._hpgo_cluster.all_reduce_s_per_byte(group) == 0.0:
             chosen_cut = block_s.argmin(axis=1)
             tail_s = cell.tail_s[cuts][chosen_cut]
         else:
@@ -231,10 +233,10 @@ class Table:
         )
 
     def _transfer_s_per_byte(self, source: DeviceGroup, target: DeviceGroup) -> float:
-        ends_of_message = source, target
-        if ends_of_message not in self._s_per_byte:
-            self._s_per_byte[ends_of_message] = self._links.transfer_s_per_byte(source, target)
-        return self._s_per_byte[ends_of_message]
+        key = source, target
+        if key not in self._s_per_byte:
+            self._s_per_byte[key] = self._hpgo_cluster.transfer_s_per_byte(source, target)
+        return self._s_per_byte[key]
 
     def _compute_all_reduce_s(
         self, group: DeviceGroup, ends: Indices, bytes_before: Floats
@@ -248,16 +250,16 @@ class Table:
             ends: The possible last states.
             bytes_before: Bytes of parameters before the stage, for each cut.
         """
-        work = self._work
-        counted_ends = self._np.minimum(self._states[ends] + 1, work.last)
-        parameter_bytes = work.parameters_so_far[counted_ends][:, None] - bytes_before[None, :]
-        return self._links.all_reduce_s_per_byte(group) * parameter_bytes
+        model = self._model
+        counted_ends = self._np.minimum(self._states[ends] + 1, model.last)
+        parameter_bytes = model.parameters_so_far[counted_ends][:, None] - bytes_before[None, :]
+        return self._hpgo_cluster.all_reduce_s_per_byte(group) * parameter_bytes
 
     def _compute_tails_s(
         self, cell: SearchCell, group: DeviceGroup, ends: Indices, cuts: Indices
     ) -> Floats:
         """Return the seconds by which all-reduces outlast the pipeline, ``(ends, cuts)``."""
-        bytes_before = self._work.parameters_so_far[self._states[cuts]]
+        bytes_before = self._model.parameters_so_far[self._states[cuts]]
         micro_batch_block_s = (
             self._limits.bound_s * self._limits.pipelines / self._all_micro_batches
         )

@@ -30,12 +30,12 @@ class EmittedSuite:
     Attributes:
         text: The YAML text.
         suite: The suite of that text.
-        ranks: The number of ranks.
+        rank_count: The number of ranks.
     """
 
     text: str
     suite: Suite
-    ranks: int
+    rank_count: int
 
 
 def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> EmittedSuite:
@@ -46,23 +46,23 @@ def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Em
     """
     origin = _find_origin(profile)
     layout = _find_layout(plan, cluster)
-    params = {**_batch_params(plan, profile, layout), **_recompute_params(plan)}
-    params |= {**_model_params(origin), **ITERATIONS}
+    params = {**_make_batch_params(plan, profile, layout), **_make_recompute_params(plan)}
+    params |= {**_select_model_params(origin), **ITERATIONS}
     lines = [
         *_generate_comments(plan),
         f"schema: {SCHEMA}",
         f"name: plan-{make_suite_word(profile.name)}",
-        *format_key("launch", _launch_settings(origin), 0),
+        *format_key("launch", _make_launch_settings(origin), 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
-        f"    benchmark: {_benchmark_name(origin)}",
+        f"    benchmark: {_choose_benchmark_name(origin)}",
         *format_key("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
     return EmittedSuite(text, load_suite_text(text, path), layout.ranks)
 
 
-def _launch_settings(origin: Origin) -> dict[str, Any]:
+def _make_launch_settings(origin: Origin) -> dict[str, Any]:
     """Return the launch settings, which do not let ranks share a device."""
     return {"threads": origin.threads, "timeout": TIMEOUT, "oversubscribe": False}
 
@@ -74,7 +74,7 @@ def _find_origin(profile: Profile) -> Origin:
             f"the profile {profile.name} does not say which model it is of, so a plan of it cannot"
             " be run; take one of spbench profile"
         )
-    if _benchmark_name(origin) not in BENCHMARKS:
+    if _choose_benchmark_name(origin) not in BENCHMARKS:
         raise PlannerError(
             f"the profile is of {origin.model}, which no benchmark runs; spbench runs plans of"
             " resnet, amoebanet and networks that were profiled with an image_size"
@@ -82,14 +82,14 @@ def _find_origin(profile: Profile) -> Origin:
     return origin
 
 
-def _benchmark_name(origin: Origin) -> str:
+def _choose_benchmark_name(origin: Origin) -> str:
     """Return the name of the benchmark for a profile's model, which need not exist."""
     is_own_network = ":" in origin.model and "image_size" in dict(origin.params)
     return "model.network" if is_own_network else f"model.{origin.model}"
 
 
-def _model_params(origin: Origin) -> dict[str, Any]:
-    param_names = {param.name for param in BENCHMARKS[_benchmark_name(origin)].params}
+def _select_model_params(origin: Origin) -> dict[str, Any]:
+    param_names = {param.name for param in BENCHMARKS[_choose_benchmark_name(origin)].params}
     network = {"network": origin.model} if ":" in origin.model else {}
     return network | {name: value for name, value in origin.params if name in param_names}
 
@@ -100,7 +100,8 @@ def _generate_comments(plan: Plan) -> Iterator[str]:
     for index, stage in enumerate(plan.stages):
         layers = format_span(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))
-        yield f"# Stage {index}: {layers} on device{'s' * (stage.replicas > 1)} {devices}."
+        noun = "device" if stage.device_count == 1 else "devices"
+        yield f"# Stage {index}: {layers} on {noun} {devices}."
 
 
 def _find_layout(plan: Plan, cluster: Cluster) -> ModelLayout:
@@ -140,7 +141,7 @@ def _find_layout(plan: Plan, cluster: Cluster) -> ModelLayout:
 
 
 def _generate_layouts(plan: Plan) -> Iterator[ModelLayout]:
-    devices_by_stage = [stage.replicas for stage in plan.stages]
+    devices_by_stage = [stage.device_count for stage in plan.stages]
     rounds = plan.rounds
     for replicas in dict.fromkeys((devices_by_stage[0], plan.pipelines, 1)):
         if all(count % replicas == 0 for count in devices_by_stage):
@@ -154,7 +155,7 @@ def _generate_layouts(plan: Plan) -> Iterator[ModelLayout]:
                 )
 
 
-def _recompute_params(plan: Plan) -> dict[str, Any]:
+def _make_recompute_params(plan: Plan) -> dict[str, Any]:
     """Return the parameters of stages that recompute their activations."""
     stages = [index for index, stage in enumerate(plan.stages) if stage.recompute]
     if len(stages) == len(plan.stages):
@@ -162,7 +163,7 @@ def _recompute_params(plan: Plan) -> dict[str, Any]:
     return {"recompute": "stage", "recompute_stages": stages} if stages else {}
 
 
-def _batch_params(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]:
+def _make_batch_params(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]:
     """Return the parameters of the layout, the batch and its micro-batches.
 
     Raises:
@@ -207,10 +208,10 @@ def _compute_balance(plan: Plan, profile: Profile) -> list[int]:
     Raises:
         PlannerError: The layers are not a chain, so layers and states differ.
     """
-    if plan.states != len(profile.layers):
+    if plan.state_count != len(profile.layers):
         raise PlannerError(
             f"the profile {profile.name} has {len(profile.layers)} layers, the plan"
-            f" {plan.states} states; only a chain of layers can be run"
+            f" {plan.state_count} states; only a chain of layers can be run"
         )
     ends = [stage.end for stage in plan.stages]
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]

@@ -22,7 +22,7 @@ from spbench_core.schedule.orders import ZERO_BUBBLE
 THIS_PLAN = "this plan"
 STAGE_LEGEND = "all-reduce: one step; other times: one micro-batch; memory: one device"
 """The legend below the table of stages, on a terminal and in the TUI."""
-MOST_OVERHEADS = 6
+MAX_OVERHEADS = 6
 """The most stages with message times in a note."""
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 
@@ -110,8 +110,8 @@ def list_stage_notes(plan: Plan) -> list[str]:
             )
     if any(stage.overhead_s > 0.0 for stage in plan.stages):
         overhead_texts = [format_seconds(stage.overhead_s) for stage in plan.stages]
-        shown = ", ".join(overhead_texts[:MOST_OVERHEADS])
-        if len(overhead_texts) > MOST_OVERHEADS:
+        shown = ", ".join(overhead_texts[:MAX_OVERHEADS])
+        if len(overhead_texts) > MAX_OVERHEADS:
             shown += ", ..."
         notes.append(
             f"forward and backward include the handling of messages: {shown} each, stage by stage"
@@ -123,7 +123,7 @@ def list_stage_notes(plan: Plan) -> list[str]:
         notes.append(
             f"{_format_stages(recomputing)}: activations are recomputed in the backward pass"
         )
-    members = [stage.replicas // plan.pipelines for stage in plan.stages]
+    members = [stage.device_count // plan.pipelines for stage in plan.stages]
     max_members = max(members)
     if max_members > plan.micro_batch_size:
         notes.append(
@@ -150,7 +150,7 @@ def _format_stages(stages: Sequence[int]) -> str:
 def _list_batch_notes(plan: Plan) -> list[str]:
     """Return a note if times are interpolated or extrapolated between batch sizes."""
     measured = plan.measured_batches
-    members = (stage.replicas // plan.pipelines for stage in plan.stages)
+    members = (stage.device_count // plan.pipelines for stage in plan.stages)
     samples_per_device = sorted({plan.micro_batch_size / count for count in members} - {*measured})
     if not measured or not samples_per_device:
         return []
@@ -204,22 +204,22 @@ def format_baseline_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
     return [*rows, (THIS_PLAN, format_seconds(plan.step_s), format_factor(plan.speedup), note)]
 
 
-def describe_step(step: Simulation) -> tuple[str, str]:
+def describe_step(simulation: Simulation) -> tuple[str, str]:
     """Return the meaning of a timeline's marks, and the step's time and bubble."""
     first_marks = "0 forward and a backward"
     second_marks = "1 and b"
-    if step.schedule == ZERO_BUBBLE:
+    if simulation.schedule == ZERO_BUBBLE:
         first_marks = "0 forward, a backward and A weights"
         second_marks = "1, b and B"
     return (
         f"{first_marks} of micro-batch 0, {second_marks} of micro-batch 1, = all-reduce",
-        f"{step.schedule}: step {format_seconds(step.step_s)}, "
-        f"bubble {format_percent(step.bubble)} (devices' time without work)",
+        f"{simulation.schedule}: step {format_seconds(simulation.step_s)}, "
+        f"bubble {format_percent(simulation.bubble)} (devices' time without work)",
     )
 
 
 def format_verification_cells(
-    plan: Plan, verified: Verification
+    plan: Plan, verification: Verification
 ) -> list[tuple[str, str, str, str, str]]:
     """Return rows of name, last layer, predicted and measured time, and error.
 
@@ -231,7 +231,7 @@ def format_verification_cells(
             ", ".join(plan.state_names[plan.stages[index].end - 1] for index in group),
             times,
         )
-        for group, times in zip(plan.stage_groups, verified.stages, strict=True)
+        for group, times in zip(plan.stage_groups, verification.stages, strict=True)
     ]
     return [
         (
@@ -241,13 +241,15 @@ def format_verification_cells(
             format_time(times.measured_ms),
             f"{100 * times.error:+.1f} %",
         )
-        for name, end, times in (*rows, ("step", "", verified.step))
+        for name, end, times in (*rows, ("step", "", verification.step))
     ]
 
 
-def describe_step_parts(plan: Plan, verified: Verification) -> str:
+def describe_step_parts(plan: Plan, verification: Verification) -> str:
     """Return the parts of a step on the rank with the most work, and its prediction."""
-    work_text, *other_texts = (f"{name} {format_time(ms)}" for name, ms in verified.spent.items())
+    work_text, *other_texts = (
+        f"{name} {format_time(ms)}" for name, ms in verification.parts_ms.items()
+    )
     all_reduce_s = max(stage.all_reduce_s for stage in plan.stages)
     exposed_s = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
     prediction_text = "no optimizer"
@@ -256,8 +258,9 @@ def describe_step_parts(plan: Plan, verified: Verification) -> str:
         all_reduce_text = f"allreduce {format_seconds(all_reduce_s)}, {exposed_text} of it"
         prediction_text = f"{all_reduce_text} after the passes, and {prediction_text}"
     return (
-        f"the step of {format_time(verified.step.measured_ms)} on rank {verified.rank}, which has "
-        f"the most work: {work_text}, {', '.join(other_texts)}; predicted: {prediction_text}"
+        f"the step of {format_time(verification.step.measured_ms)} on rank {verification.rank}, "
+        f"which has the most work: {work_text}, {', '.join(other_texts)}; "
+        f"predicted: {prediction_text}"
     )
 
 

@@ -117,13 +117,15 @@ def build_plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _build_stage_fields(plan: Plan, stage: PlanStage) -> dict[str, Any]:
-    is_last = plan.mode == "hpgo" and stage is plan.stages[-1]
+    end = stage.end
+    if plan.mode == "hpgo" and stage is plan.stages[-1]:
+        end -= 1  # HPGO's last end is inclusive
     is_split = plan.schedule == ZERO_BUBBLE
     return {
         "start": stage.start,
-        "end": stage.end - is_last,
+        "end": end,
         "layers": (plan.state_names[stage.start], plan.state_names[stage.end - 1]),
-        "replicas": stage.replicas,
+        "replicas": stage.device_count,
         "devices": list(stage.devices),
         "forward_ms": 1000.0 * stage.forward_s,
         "backward_ms": 1000.0 * stage.backward_s,

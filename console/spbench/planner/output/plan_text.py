@@ -31,16 +31,16 @@ def render_hpgo(plan: Plan) -> str:
 def render_csv(plans: Iterable[tuple[int, Plan | None]]) -> str:
     """Return CSV with a row for each global batch size; empty cells if it has no plan."""
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(CSV_COLUMNS)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
     for batch, plan in plans:
-        rows.writerow([batch, *(_format_cells(plan) if plan else [""] * (len(CSV_COLUMNS) - 1))])
+        writer.writerow([batch, *(_format_cells(plan) if plan else [""] * (len(CSV_COLUMNS) - 1))])
     return text.getvalue()
 
 
 def _format_cells(plan: Plan) -> list[str]:
-    speedup_of = {baseline.name: baseline.speedup for baseline in plan.baselines}
-    speedups = [speedup_of.get(name) for name in _SPEEDUPS]
+    speedup_by_name = {baseline.name: baseline.speedup for baseline in plan.baselines}
+    speedups = [speedup_by_name.get(name) for name in _SPEEDUPS]
     cells = ["" if speedup is None else repr(speedup) for speedup in speedups]
     return [*cells, repr(plan.speedup), repr(plan.hpgo_stages())]
 

@@ -14,7 +14,7 @@ _ROW = 34
 _BAR = 22
 _HEAD = 44
 _FOOT = 26
-_LEAST_TEXT = 14.0
+_MIN_TEXT_WIDTH = 14.0
 """Pixels of the shortest pass that shows the number of its micro-batch."""
 _COLOURS: dict[Kind, str] = {
     "forward": "#4c78a8",
@@ -82,7 +82,7 @@ def _draw_span(span: StepSpan, pixels_per_s: float) -> Iterator[str]:
         f"<title>{label}: {format_seconds(span.start_s)} to {format_seconds(span.end_s)}</title>"
         "</rect>"
     )
-    if span.kind in ("forward", "backward", "weights") and width >= _LEAST_TEXT:
+    if span.kind in ("forward", "backward", "weights") and width >= _MIN_TEXT_WIDTH:
         x_middle = x + width / 2
         yield (
             f'<text x="{x_middle:.2f}" y="{top + 15}" text-anchor="middle"'

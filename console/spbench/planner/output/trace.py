@@ -40,7 +40,7 @@ def _make_name_events(plan: Plan) -> list[dict[str, Any]]:
     events = []
     for index, stage in enumerate(plan.stages):
         label = f"stage {index}: {format_span(plan.state_names, stage.start, stage.end)}"
-        label += f", {format_devices(stage.replicas)}"
+        label += f", {format_devices(stage.device_count)}"
         events.append(_make_name_event("process_name", index, 0, label))
         events += [
             _make_name_event("thread_name", index, *thread)

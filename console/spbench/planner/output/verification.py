@@ -39,13 +39,13 @@ class Verification:
         stages: Passes and messages of all micro-batches of a step, by group of devices; see
             `Plan.stage_groups`.
         rank: The rank with the longest passes and messages.
-        spent: The parts of that rank's step in milliseconds; ``other`` is the remainder.
+        parts_ms: The parts of that rank's step in milliseconds; ``other`` is the remainder.
     """
 
     step: TimeComparison
     stages: tuple[TimeComparison, ...]
     rank: int
-    spent: Mapping[str, float]
+    parts_ms: Mapping[str, float]
 
 
 def compare_with_run(plan: Plan, case: CaseState) -> Verification:
@@ -83,10 +83,10 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
                 1000.0 * predicted_s, sum(work_ms_by_rank[rank] for rank in ranks) / len(ranks)
             )
         )
-    busiest = max(work_ms_by_rank, key=work_ms_by_rank.__getitem__)
-    spent_ms = _split_step(case, busiest, step.p50)
+    busiest_rank = max(work_ms_by_rank, key=work_ms_by_rank.__getitem__)
+    parts_ms = _split_step(case, busiest_rank, step.p50)
     return Verification(
-        TimeComparison(1000.0 * plan.step_s, step.p50), tuple(time_by_stage), busiest, spent_ms
+        TimeComparison(1000.0 * plan.step_s, step.p50), tuple(time_by_stage), busiest_rank, parts_ms
     )
 
 

@@ -32,7 +32,7 @@ def find_antichain_states(profile: Profile) -> States:
     planned = drop_unplanned_layers(profile)
     graph = build_graph(len(planned.layers), planned.edges)
     reachable, children = _find_reachable(planned, graph)
-    names = [planned.layers[chain[0]].description for chain in reachable]
+    names = [planned.layers[antichain[0]].description for antichain in reachable]
     order = _sort_topologically_by_name(names, children)
 
     position_by_node = {node: index for index, node in enumerate(order)}
@@ -41,24 +41,24 @@ def find_antichain_states(profile: Profile) -> States:
         for child in children[node]:
             ancestors[position_by_node[child]] |= ancestors[index] | 1 << index
 
-    chains = [reachable[node] for node in order]
-    _check_all_reached(planned, graph, chains)
+    antichains = [reachable[node] for node in order]
+    _check_all_reached(planned, graph, antichains)
     return build_states(
         planned,
         [names[node] for node in order],
-        [_compute_downset_mask(graph, chain) for chain in chains],
+        [_compute_downset_mask(graph, antichain) for antichain in antichains],
         ancestors,
         [
-            _sum_output_bytes(planned, [*_find_layers_read_elsewhere(graph, chain), *chain])
-            for chain in chains
+            _sum_output_bytes(planned, [*_find_layers_read_elsewhere(graph, antichain), *antichain])
+            for antichain in antichains
         ],
     )
 
 
-def _check_all_reached(profile: Profile, graph: LayerGraph, chains: list[Antichain]) -> None:
+def _check_all_reached(profile: Profile, graph: LayerGraph, antichains: list[Antichain]) -> None:
     reached_mask = 0
-    for chain in chains:
-        reached_mask |= _compute_downset_mask(graph, chain)
+    for antichain in antichains:
+        reached_mask |= _compute_downset_mask(graph, antichain)
     for index, layer in enumerate(profile.layers):
         if not reached_mask >> index & 1:
             raise PlannerError(
@@ -71,33 +71,33 @@ def _check_all_reached(profile: Profile, graph: LayerGraph, chains: list[Anticha
 def _find_reachable(profile: Profile, graph: LayerGraph) -> tuple[list[Antichain], list[list[int]]]:
     """Return the antichains in search order, and the successors of each by index."""
     first_node = next(node for node, mask in enumerate(graph.predecessor_masks) if not mask)
-    chains: list[Antichain] = [(first_node,)]
+    antichains: list[Antichain] = [(first_node,)]
     index_by_mask = {1 << first_node: 0}
     children: list[list[int]] = []
-    for chain in chains:  # grows during the loop
+    for antichain in antichains:  # grows during the loop
         successors = []
-        for next_chain in _generate_next_antichains(graph, chain):
-            chain_mask = _make_mask(next_chain)
-            if chain_mask not in index_by_mask:
-                index_by_mask[chain_mask] = len(chains)
-                chains.append(next_chain)
-            successors.append(index_by_mask[chain_mask])
+        for next_antichain in _generate_next_antichains(graph, antichain):
+            antichain_mask = _make_mask(next_antichain)
+            if antichain_mask not in index_by_mask:
+                index_by_mask[antichain_mask] = len(antichains)
+                antichains.append(next_antichain)
+            successors.append(index_by_mask[antichain_mask])
         children.append(successors)
-        if len(chains) > MAX_STATES:
+        if len(antichains) > MAX_STATES:
             raise PlannerError(
                 f"the profile {profile.name} has more than {MAX_STATES} states, and mode hpgo"
                 " searches all of them; use mode best"
             )
-    return chains, children
+    return antichains, children
 
 
-def _generate_next_antichains(graph: LayerGraph, chain: Antichain) -> Iterable[Antichain]:
+def _generate_next_antichains(graph: LayerGraph, antichain: Antichain) -> Iterable[Antichain]:
     """Yield the antichains in which a successor replaces one layer."""
-    members = [*_find_layers_read_elsewhere(graph, chain), *chain]
+    members = [*_find_layers_read_elsewhere(graph, antichain), *antichain]
     mask = _make_mask(members)
     for node in members:
         for successor in graph.successors[node]:
-            if successor not in chain and not graph.descendant_masks[successor] & mask:
+            if successor not in antichain and not graph.descendant_masks[successor] & mask:
                 nodes = [successor if member == node else member for member in members]
                 yield _find_maximal(graph, nodes)
 
@@ -108,10 +108,10 @@ def _find_maximal(graph: LayerGraph, nodes: list[int]) -> Antichain:
     return tuple(dict.fromkeys(node for node in nodes if not graph.descendant_masks[node] & mask))
 
 
-def _find_layers_read_elsewhere(graph: LayerGraph, chain: Antichain) -> list[int]:
+def _find_layers_read_elsewhere(graph: LayerGraph, antichain: Antichain) -> list[int]:
     """Return the layers before a member that are read outside of its ancestors."""
     read_elsewhere_mask = 0
-    for member in chain:
+    for member in antichain:
         inside_mask = graph.ancestor_masks[member] | 1 << member
         for node in iterate_bits(graph.ancestor_masks[member]):
             if graph.successor_masks[node] & ~inside_mask:
@@ -126,9 +126,9 @@ def _make_mask(nodes: Iterable[int]) -> int:
     return mask
 
 
-def _compute_downset_mask(graph: LayerGraph, chain: Antichain) -> int:
-    mask = _make_mask(chain)
-    for member in chain:
+def _compute_downset_mask(graph: LayerGraph, antichain: Antichain) -> int:
+    mask = _make_mask(antichain)
+    for member in antichain:
         mask |= graph.ancestor_masks[member]
     return mask
 

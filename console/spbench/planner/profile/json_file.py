@@ -66,13 +66,13 @@ def write_profile_json(profile: Profile) -> str:
         "layers": [_layer_fields(layer, NUMBERS) for layer in profile.layers],
         "edges": [[names[source], names[target]] for source, target in profile.edges],
     }
-    if profile.also:
+    if profile.further_measurements:
         document["also"] = [
             {
                 "batch_size": measurement.batch_size,
                 "layers": [_layer_fields(layer, PER_BATCH) for layer in measurement.layers],
             }
-            for measurement in profile.also
+            for measurement in profile.further_measurements
         ]
     if profile.origin:
         document["origin"] = asdict(profile.origin) | {"params": dict(profile.origin.params)}

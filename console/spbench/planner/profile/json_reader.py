@@ -27,9 +27,9 @@ from spbench.planner.profile.layers import (
 from spbench.planner.ranges import MAX_BATCH, SIZES, TIMES_MS
 from spbench.planner.references import (
     ValidationContext,
-    check_reference,
-    check_unique,
     get_context,
+    make_reference_validator,
+    make_unique_validator,
     make_validation_error,
 )
 from spbench.suites.settings import StrictModel
@@ -54,10 +54,10 @@ Time = Annotated[Number, AfterValidator(_check_number), WithJsonSchema(TIMES_MS.
 Size = Annotated[Number, AfterValidator(_check_number), WithJsonSchema(SIZES.json_schema())]
 BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH)]
 NamedEdge = Annotated[
-    list[Annotated[str, check_reference("layer")]],
+    list[Annotated[str, make_reference_validator("layer")]],
     Field(min_length=2, max_length=2),
     BeforeValidator(_check_edge),
-    check_unique(tuple, "duplicate edge"),
+    make_unique_validator(tuple, "duplicate edge"),
 ]
 
 
@@ -94,7 +94,7 @@ class RepeatedLayerEntry(StrictModel):
 class LayerEntry(RepeatedLayerEntry):
     """A layer, an entry of ``layers``."""
 
-    name: Annotated[str, check_unique(str, "duplicate layer {!r}")] = Field(
+    name: Annotated[str, make_unique_validator(str, "duplicate layer {!r}")] = Field(
         min_length=1, description="what the edges call it; no other layer has it"
     )
     parameter_bytes: Size = Field(description="its parameters")

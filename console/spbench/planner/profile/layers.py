@@ -96,7 +96,7 @@ class Profile:
     Attributes:
         batch_size: Samples in a batch when the layers were measured.
         edges: By index, from a layer to one that reads its output.
-        also: Measurements at further batch sizes, rising.
+        further_measurements: Measurements at further batch sizes, rising.
         origin: The run that measured it; None if unknown.
 
     Raises:
@@ -107,7 +107,7 @@ class Profile:
     batch_size: int
     layers: tuple[LayerProfile, ...]
     edges: tuple[Edge, ...]
-    also: tuple[BatchMeasurement, ...] = field(default=())
+    further_measurements: tuple[BatchMeasurement, ...] = field(default=())
     origin: Origin | None = None
 
     def __post_init__(self) -> None:
@@ -119,7 +119,12 @@ class Profile:
     def batch_sizes(self) -> tuple[int, ...]:
         """The batch sizes at which the layers were measured, rising."""
         return tuple(
-            sorted({self.batch_size, *(measurement.batch_size for measurement in self.also)})
+            sorted(
+                {
+                    self.batch_size,
+                    *(measurement.batch_size for measurement in self.further_measurements),
+                }
+            )
         )
 
     def scale_layers(self, batch_size: int) -> tuple[LayerProfile, ...]:
@@ -132,7 +137,7 @@ class Profile:
         if batch_size == self.batch_size:
             return self.layers
         measurements = sorted(
-            [BatchMeasurement(self.batch_size, self.layers), *self.also],
+            [BatchMeasurement(self.batch_size, self.layers), *self.further_measurements],
             key=lambda measurement: measurement.batch_size,
         )
         return tuple(
@@ -163,7 +168,7 @@ class Profile:
             BatchMeasurement(
                 measurement.batch_size, tuple(measurement.layers[index] for index in remaining)
             )
-            for measurement in self.also
+            for measurement in self.further_measurements
         )
         layers = tuple(self.layers[index] for index in remaining)
         return Profile(self.name, self.batch_size, layers, edges, also, self.origin)
@@ -184,10 +189,10 @@ def _find_errors(profile: Profile) -> list[str]:
         return ["it has no layers"]
     errors = _list_batch_size_errors(profile.batch_size)
     errors += _list_layer_errors(profile.layers)
-    for measurement in profile.also:
+    for measurement in profile.further_measurements:
         errors += _list_measurement_errors(profile, measurement)
         errors += _list_batch_size_errors(measurement.batch_size)
-    further_batch_sizes = [measurement.batch_size for measurement in profile.also]
+    further_batch_sizes = [measurement.batch_size for measurement in profile.further_measurements]
     if (
         sorted(set(further_batch_sizes)) != further_batch_sizes
         or profile.batch_size in further_batch_sizes

@@ -65,14 +65,14 @@ NO_SKIPS = Skips()
 
 def find_skips(profile: Profile, graph: LayerGraph, downsets: Sequence[int]) -> Skips:
     """Return the skip connections between the states with these downsets."""
-    state_of = {
+    state_by_layer = {
         layer: state
         for state, (before, after) in enumerate(pairwise((0, *downsets)))
         for layer in iterate_bits(after & ~before)
     }
     connections = []
-    for layer, state in state_of.items():
-        readers = {state_of[reader] for reader in iterate_bits(graph.successor_masks[layer])}
+    for layer, state in state_by_layer.items():
+        readers = {state_by_layer[reader] for reader in iterate_bits(graph.successor_masks[layer])}
         holders = tuple(sorted({state, *readers}))
         size_bytes = profile.layers[layer].activation_bytes
         if size_bytes and any(after - before > 1 for before, after in pairwise(holders)):

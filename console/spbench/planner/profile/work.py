@@ -9,8 +9,10 @@ from itertools import pairwise
 from spbench.planner.profile.graph import iterate_bits
 from spbench.planner.profile.states import States
 
-Sums = tuple[float, ...]
+BoundarySums = tuple[float, ...]
 """One number more than there are states: the sum before each state, and the total."""
+StateSums = tuple[float, ...]
+"""One number for each state: the sum up to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,14 @@ class ModelWork:
     """
 
     samples: int
-    forward_s: Sums
-    backward_s: Sums
-    data_s: Sums
-    weights_s: Sums
-    kept_bytes: Sums
-    parameter_bytes: Sums
-    crossing_bytes: Sums
-    working_bytes: Sums
+    forward_s: BoundarySums
+    backward_s: BoundarySums
+    data_s: BoundarySums
+    weights_s: BoundarySums
+    kept_bytes: BoundarySums
+    parameter_bytes: BoundarySums
+    crossing_bytes: tuple[float, ...]
+    working_bytes: tuple[float, ...]
 
     @property
     def total_s(self) -> float:
@@ -62,7 +64,7 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
     kept_bytes = states.kept_bytes
     data_s = states.data_s
     weights_s = states.weights_s
-    if profile.also and samples:
+    if profile.further_measurements and samples:
         # With several measurements, times are not in proportion to the samples.
         sums_ratio = 1.0
         layers = profile.scale_layers(samples)
@@ -98,11 +100,11 @@ def compute_work(states: States, samples: int, peak_activation_bytes: float | No
     )
 
 
-def _scale_sums(sums: Sums, ratio: float) -> Sums:
-    return (0.0, *(ratio * layer_sum for layer_sum in sums))
+def _scale_sums(sums: StateSums, ratio: float) -> BoundarySums:
+    return (0.0, *(ratio * state_sum for state_sum in sums))
 
 
-def _sum_by_state(states: States, number_by_layer: list[float]) -> Sums:
+def _sum_by_state(states: States, number_by_layer: list[float]) -> StateSums:
     """Return the sums of the layers' values up to each state."""
     return tuple(
         math.fsum(number_by_layer[index] for index in iterate_bits(mask))

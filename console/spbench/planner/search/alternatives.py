@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN, GPIPE, STRAIGHT
+from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN, GPIPE, STRAIGHT_PIPELINE
 from spbench.planner.hpgo.costs import (
     HpgoCandidate,
-    HpgoLinks,
-    HpgoWork,
-    build_hpgo_links,
-    build_hpgo_work,
+    HpgoCluster,
+    HpgoModel,
+    build_hpgo_cluster,
+    build_hpgo_model,
 )
 from spbench.planner.hpgo.straight import explain_too_few_states, find_straight_pipeline
 from spbench.planner.plans import Baseline
@@ -90,10 +90,10 @@ def estimate_baseline(cost_model: CostModel, alternative: Alternative, single_s:
 
 
 def _compute_step_s(
-    cost_model: CostModel, alternative: Alternative, shape: Shape, micro_batch: int
+    cost_model: CostModel, alternative: Alternative, shape: Shape, micro_batch_size: int
 ) -> float:
     """Return the seconds of a step; infinite if it does not fit."""
-    candidate = Candidate(shape, micro_batch, alternative.schedule)
+    candidate = Candidate(shape, micro_batch_size, alternative.schedule)
     if alternative.recomputes:
         stages = compute_recomputing_stages(cost_model, candidate)
     else:
@@ -102,9 +102,9 @@ def _compute_step_s(
         return math.inf
     if not alternative.overlaps:
         start, end, group = shape.spans[0]
-        all_reduce_s = cost_model.stage_cost(group, start, end, micro_batch).all_reduce_s
+        all_reduce_s = cost_model.stage_cost(group, start, end, micro_batch_size).all_reduce_s
         stages = [stages[0]._replace(all_reduce_s=all_reduce_s, overlapped_s=0.0)]
-    micro_batches = cost_model.training.global_batch_size // micro_batch
+    micro_batches = cost_model.training.global_batch_size // micro_batch_size
     return compute_step_end(stages, alternative.schedule, micro_batches)
 
 
@@ -128,24 +128,26 @@ def _list_data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator
 def _list_pipelines(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:
     """Yield pipelines of one device per stage, in the order of the devices."""
     try:
-        links = build_hpgo_links(cost_model.cluster)
+        hpgo_cluster = build_hpgo_cluster(cost_model.cluster)
     except PlannerError:
         reason = "its cuts are known only for devices and links of one kind"
-        yield from (Alternative(name, None, reason=reason) for name in (STRAIGHT, GPIPE))
+        yield from (Alternative(name, None, reason=reason) for name in (STRAIGHT_PIPELINE, GPIPE))
         return
-    work = build_hpgo_work(cost_model.states, cost_model.training)
-    free_links = HpgoLinks(links.sizes, math.inf, math.inf, math.inf)
-    straight = Alternative(STRAIGHT, None, tuple(sizes))
+    model = build_hpgo_model(cost_model.states, cost_model.training)
+    unlimited_cluster = HpgoCluster(hpgo_cluster.sizes, math.inf, math.inf, math.inf)
+    straight = Alternative(STRAIGHT_PIPELINE, None, tuple(sizes))
     gpipe = Alternative(GPIPE, None, tuple(sizes), schedule="gpipe", recomputes=True)
-    yield _find_best_cuts(straight, work, links)
-    yield _find_best_cuts(gpipe, work, free_links)
+    yield _find_best_cuts(straight, model, hpgo_cluster)
+    yield _find_best_cuts(gpipe, model, unlimited_cluster)
 
 
-def _find_best_cuts(alternative: Alternative, work: HpgoWork, links: HpgoLinks) -> Alternative:
-    """Return a pipeline with the best cuts for these links, or why it has none."""
-    candidate = find_straight_pipeline(work, links)
+def _find_best_cuts(
+    alternative: Alternative, model: HpgoModel, hpgo_cluster: HpgoCluster
+) -> Alternative:
+    """Return a pipeline with the best cuts for a cluster, or why it has none."""
+    candidate = find_straight_pipeline(model, hpgo_cluster)
     if candidate is None:
-        return replace(alternative, reason=explain_too_few_states(work, links))
+        return replace(alternative, reason=explain_too_few_states(model, hpgo_cluster))
     return replace(alternative, shape=to_shape(candidate))
 
 

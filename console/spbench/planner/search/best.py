@@ -20,7 +20,7 @@ from spbench.planner.cluster.placement import Placements
 from spbench.planner.cluster.placement_graph import PlacementGraph, build_placement_graph
 from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.hpgo.candidates import generate_candidates
-from spbench.planner.hpgo.costs import build_hpgo_links, build_hpgo_work, estimate_hpgo_step
+from spbench.planner.hpgo.costs import build_hpgo_cluster, build_hpgo_model, estimate_hpgo_step
 from spbench.planner.hpgo.straight import find_straight_pipeline
 from spbench.planner.plans import Plan, Training
 from spbench.planner.profile.layers import Profile
@@ -32,7 +32,7 @@ from spbench.planner.search.alternatives import (
     list_alternatives,
     to_shape,
 )
-from spbench.planner.search.candidates import Shape
+from spbench.planner.search.candidates import Shape, SizedShape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.fitting import find_fitting_shape
 from spbench.planner.search.local_search import improve_candidates
@@ -46,9 +46,9 @@ from spbench.planner.search.shape_lists import (
 from spbench.planner.search.stage_messages import choose_skip_route
 from spbench.planner.search.stage_times import build_plan_stages
 
-FEW_GROUPS = 220
-ALL_GROUPS = 900
-SMALL = 4000
+MAX_FEW_GROUPS = 220
+MAX_ALL_GROUPS = 900
+MAX_ENUMERATED_SHAPES = 4000
 """The most shapes of a problem for which all shapes are tried."""
 # With more devices, HPGO's search takes minutes for models of many equal layers.
 _MAX_HPGO_DEVICES = 128
@@ -90,7 +90,7 @@ def search_best(
     assert scores.best is not None  # `find_best` raises otherwise
 
     candidate = scores.best
-    sequential_s = cost_model.sequential_s(candidate.shape.spans, candidate.micro_batch)
+    sequential_s = cost_model.sequential_s(candidate.shape.spans, candidate.micro_batch_size)
     single_s = min(cost_model.single_s(sizes), sequential_s)
     return Plan(
         mode="best",
@@ -98,8 +98,8 @@ def search_best(
         cluster=cluster.name,
         state_names=states.names,
         global_batch_size=training.global_batch_size,
-        micro_batch_size=candidate.micro_batch,
-        micro_batches=scores.micro_batches(candidate.micro_batch),
+        micro_batch_size=candidate.micro_batch_size,
+        micro_batches=scores.count_micro_batches(candidate.micro_batch_size),
         schedule=candidate.schedule,
         pipelines=1,
         step_s=scores.step_s,
@@ -108,7 +108,7 @@ def search_best(
         baselines=tuple(
             estimate_baseline(cost_model, alternative, single_s) for alternative in alternatives
         ),
-        skips=choose_skip_route(cost_model, candidate.shape, candidate.micro_batch),
+        skips=choose_skip_route(cost_model, candidate.shape, candidate.micro_batch_size),
         measured_batches=states.profile.batch_sizes,
     )
 
@@ -120,7 +120,7 @@ def _divisors(number: int) -> list[int]:
 def find_best(
     cost_model: CostModel,
     sizes: list[int],
-    small: int = SMALL,
+    max_enumerated_shapes: int = MAX_ENUMERATED_SHAPES,
     others: Iterable[Alternative] = (),
 ) -> CandidateScores:
     """Return the scores of a complete search; their best candidate is set.
@@ -128,7 +128,7 @@ def find_best(
     Args:
         cost_model: The costs.
         sizes: The allowed micro-batch sizes, rising.
-        small: The most shapes of a problem for which all shapes are tried.
+        max_enumerated_shapes: The most shapes of a problem for which all shapes are tried.
         others: The other ways in the plan's table; the best candidate is never slower than these.
 
     Raises:
@@ -137,38 +137,38 @@ def find_best(
     scores = CandidateScores(cost_model)
     for alternative in others:
         if alternative.shape is not None:
-            scores.offer_all((alternative.shape, size) for size in alternative.sizes)
+            scores.offer_all(SizedShape(alternative.shape, size) for size in alternative.sizes)
     hpgo_shapes = find_hpgo_shapes(cost_model.states, cost_model.cluster, cost_model.training)
     for size in sizes:
-        scores.offer_all((shape, size) for shape in hpgo_shapes)
+        scores.offer_all(SizedShape(shape, size) for shape in hpgo_shapes)
 
     placements = Placements(cost_model.cluster.sizes)
     state_count = len(cost_model.states)
-    all_groups = build_placement_graph(placements, ALL_GROUPS, state_count)
-    few_groups = build_placement_graph(placements, FEW_GROUPS, state_count)
+    all_groups = build_placement_graph(placements, MAX_ALL_GROUPS, state_count)
+    few_groups = build_placement_graph(placements, MAX_FEW_GROUPS, state_count)
     PeriodSearch(scores, all_groups, few_groups, sizes).run()
 
     error = _offer_fitting(scores, all_groups, sizes[0]) if scores.best is None else None
     scores.offer_all(make_interleavings(scores, placements, sizes))
     improve_candidates(scores, placements, sizes)
-    if all_groups.unit == 1 and count_shapes(state_count, all_groups) <= small:
+    if all_groups.unit == 1 and count_shapes(state_count, all_groups) <= max_enumerated_shapes:
         every_shape = list(enumerate_shapes(state_count, all_groups))
         for size in sizes:
-            scores.offer_all(((shape, size) for shape in every_shape), ranked=False)
+            scores.offer_all((SizedShape(shape, size) for shape in every_shape), ranked=False)
     if scores.best is None and error is not None:
         raise error
     return scores
 
 
 def _offer_fitting(
-    scores: CandidateScores, graph: PlacementGraph, micro_batch: int
+    scores: CandidateScores, graph: PlacementGraph, micro_batch_size: int
 ) -> NoPlanError | None:
     """Offer the shape that needs the least memory; return an error if it does not fit."""
     try:
-        shape = find_fitting_shape(scores.cost_model, graph, micro_batch)
+        shape = find_fitting_shape(scores.cost_model, graph, micro_batch_size)
     except NoPlanError as error:
         return error
-    scores.offer(shape, micro_batch)
+    scores.offer(shape, micro_batch_size)
     return None
 
 
@@ -181,11 +181,13 @@ def find_hpgo_shapes(states: States, cluster: Cluster, training: Training) -> li
     if cluster.device_count > _MAX_HPGO_DEVICES:
         return []
     try:
-        links = build_hpgo_links(cluster)
+        hpgo_cluster = build_hpgo_cluster(cluster)
     except PlannerError:
         return []  # HPGO does not support devices or links of several kinds
-    work = build_hpgo_work(states, training)
-    candidates = list(generate_candidates(work, links, find_straight_pipeline(work, links)))
+    model = build_hpgo_model(states, training)
+    candidates = list(
+        generate_candidates(model, hpgo_cluster, find_straight_pipeline(model, hpgo_cluster))
+    )
     candidates.reverse()  # HPGO takes the last of equally fast plans
-    candidates.sort(key=lambda candidate: estimate_hpgo_step(work, links, candidate))
+    candidates.sort(key=lambda candidate: estimate_hpgo_step(model, hpgo_cluster, candidate))
     return list(dict.fromkeys(map(to_shape, candidates[:_MAX_HPGO_SHAPES])))

@@ -55,6 +55,13 @@ class Shape(NamedTuple):
         return SCHEDULES
 
 
+class SizedShape(NamedTuple):
+    """A shape, and the samples of a micro-batch."""
+
+    shape: Shape
+    micro_batch_size: int
+
+
 class BoundedShape(NamedTuple):
     """A bound on the period in seconds, and the shape of the shortest path under it."""
 
@@ -66,5 +73,5 @@ class Candidate(NamedTuple):
     """A candidate plan: a shape, the samples of a micro-batch, and the schedule."""
 
     shape: Shape
-    micro_batch: int
+    micro_batch_size: int
     schedule: Schedule

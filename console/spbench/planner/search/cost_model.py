@@ -1,8 +1,8 @@
 """The cost model of stages: passes, messages, all-reduces and memory.
 
-Replicas share each micro-batch in whole samples, so the time of a stage is that of the largest
-share. Devices of several speeds get shares by their speed. Messages in opposite directions overlap;
-those of two micro-batches in one direction follow each other.
+The devices of a stage share each micro-batch in whole samples, so the time of a stage is that of
+the largest share. Devices of several speeds get shares by their speed. Messages in opposite
+directions overlap. Those of two micro-batches in one direction follow each other.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class CostModel:
         self.states = states
         self.cluster = cluster
         self.training = training
-        self.links = MessageCosts(cluster)
+        self.message_costs = MessageCosts(cluster)
         self._top_speed = max(kind.speed for kind in cluster.kinds)
         self._has_overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}
@@ -133,7 +133,7 @@ class CostModel:
         return min(self.work(size).total_s * (batch // size) for size in sizes) / self._top_speed
 
     def sequential_s(
-        self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch: int
+        self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch_size: int
     ) -> float:
         """Return the seconds of the batch on the fastest device, in a plan's shares.
 
@@ -143,25 +143,27 @@ class CostModel:
 
         Args:
             spans: The plan's stages: first state, state after the last, and group.
-            micro_batch: Samples of a micro-batch.
+            micro_batch_size: Samples of a micro-batch.
         """
         micro_batch_s = 0.0
         for start, end, group in spans:
-            for samples, devices in self._split_micro_batch(group, micro_batch):
+            for samples, devices in self._split_micro_batch(group, micro_batch_size):
                 work = self.work(samples)
                 forward_s = work.forward_s[end] - work.forward_s[start]
                 backward_s = work.backward_s[end] - work.backward_s[start]
                 data_s = work.data_s[end] - work.data_s[start]
                 weights_s = work.weights_s[end] - work.weights_s[start]
                 micro_batch_s += devices * (forward_s + min(backward_s, data_s + weights_s))
-        micro_batches = self.training.global_batch_size // micro_batch
+        micro_batches = self.training.global_batch_size // micro_batch_size
         return micro_batch_s * micro_batches / self._top_speed
 
-    def _split_micro_batch(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
+    def _split_micro_batch(
+        self, group: DeviceGroup, micro_batch_size: int
+    ) -> Iterator[tuple[int, int]]:
         """Yield the sizes of the shares of a micro-batch, and the devices with each."""
         kinds = self.count_device_kinds(group)
-        shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
-        samples_left = micro_batch
+        shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch_size)
+        samples_left = micro_batch_size
         for (_, count), samples in zip(kinds, shares, strict=True):
             samples_of_kind = min(samples_left, samples * count)
             if samples_of_kind:
@@ -178,18 +180,18 @@ class CostModel:
             self._works[samples] = compute_work(self.states, samples, peak)
         return self._works[samples]
 
-    def sharing(self, group: DeviceGroup, micro_batch: int) -> SampleSharing:
+    def sharing(self, group: DeviceGroup, micro_batch_size: int) -> SampleSharing:
         """Return how a group shares a micro-batch."""
-        group_and_size = group, micro_batch
-        if group_and_size not in self._sharings:
-            kinds_and_size = self.count_device_kinds(group), micro_batch
-            if kinds_and_size not in self._sharings_of_kinds:
-                self._sharings_of_kinds[kinds_and_size] = self._compute_sharing(*kinds_and_size)
-            self._sharings[group_and_size] = self._sharings_of_kinds[kinds_and_size]
-        return self._sharings[group_and_size]
+        key = group, micro_batch_size
+        if key not in self._sharings:
+            kinds_key = self.count_device_kinds(group), micro_batch_size
+            if kinds_key not in self._sharings_of_kinds:
+                self._sharings_of_kinds[kinds_key] = self._compute_sharing(*kinds_key)
+            self._sharings[key] = self._sharings_of_kinds[kinds_key]
+        return self._sharings[key]
 
-    def _compute_sharing(self, kinds: KindCounts, micro_batch: int) -> SampleSharing:
-        shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
+    def _compute_sharing(self, kinds: KindCounts, micro_batch_size: int) -> SampleSharing:
+        shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch_size)
         kind_works = [
             (kind, self.work(samples)) for (kind, _), samples in zip(kinds, shares, strict=True)
         ]
@@ -201,15 +203,17 @@ class CostModel:
         )
         return SampleSharing(slowest_work, slowest.speed, memories, self.work(max(shares)))
 
-    def stage_cost(self, group: DeviceGroup, start: int, end: int, micro_batch: int) -> StageCost:
+    def stage_cost(
+        self, group: DeviceGroup, start: int, end: int, micro_batch_size: int
+    ) -> StageCost:
         """Return the cost of a stage with the states from `start` up to `end`, exclusive."""
-        stage_key = group, start, end, micro_batch
-        if stage_key not in self._stages:
-            sharing = self.sharing(group, micro_batch)
+        key = group, start, end, micro_batch_size
+        if key not in self._stages:
+            sharing = self.sharing(group, micro_batch_size)
             work = sharing.work
             speed = sharing.speed
-            all_reduce = self.links.all_reduce_cost(group)
-            self._stages[stage_key] = StageCost(
+            all_reduce = self.message_costs.all_reduce_cost(group)
+            self._stages[key] = StageCost(
                 forward_s=(work.forward_s[end] - work.forward_s[start]) / speed,
                 backward_s=(work.backward_s[end] - work.backward_s[start]) / speed,
                 data_s=(work.data_s[end] - work.data_s[start]) / speed,
@@ -226,7 +230,7 @@ class CostModel:
                     for share_work, capacity_bytes in sharing.memories
                 ),
             )
-        return self._stages[stage_key]
+        return self._stages[key]
 
     def count_device_kinds(self, group: DeviceGroup) -> KindCounts:
         """Return the kinds of a group's devices."""
@@ -263,26 +267,30 @@ class CostModel:
             default=-math.inf,
         )
 
-    def crossing_bytes(self, cut: int, micro_batch: int) -> float:
+    def crossing_bytes(self, cut: int, micro_batch_size: int) -> float:
         """Return the bytes of a micro-batch that cross the cut before a state."""
-        return self.work(micro_batch).crossing_bytes[cut]
+        return self.work(micro_batch_size).crossing_bytes[cut]
 
-    def passing_bytes(self, start: int, end: int, micro_batch: int) -> float:
+    def passing_bytes(self, start: int, end: int, micro_batch_size: int) -> float:
         """Return the bytes of a micro-batch that a stage only passes on."""
-        return self._compute_batch_ratio(micro_batch) * self.states.skips.bytes_past(start, end)
+        return self._compute_batch_ratio(micro_batch_size) * self.states.skips.bytes_past(
+            start, end
+        )
 
-    def skip_routes(self, ends: tuple[int, ...], micro_batch: int) -> dict[tuple[int, int], float]:
+    def skip_routes(
+        self, ends: tuple[int, ...], micro_batch_size: int
+    ) -> dict[tuple[int, int], float]:
         """Return the bytes that can go straight past stages, by source and target stage."""
         if ends not in self._skip_routes:
             self._skip_routes[ends] = self.states.skips.straight_routes(ends)
-        batch_ratio = self._compute_batch_ratio(micro_batch)
+        batch_ratio = self._compute_batch_ratio(micro_batch_size)
         return {
             route: batch_ratio * route_bytes
             for route, route_bytes in self._skip_routes[ends].items()
         }
 
-    def _compute_batch_ratio(self, micro_batch: int) -> float:
-        return micro_batch / self.states.profile.batch_size
+    def _compute_batch_ratio(self, micro_batch_size: int) -> float:
+        return micro_batch_size / self.states.profile.batch_size
 
     def overhead_s(self, source: DeviceGroup, target: DeviceGroup, message_bytes: float) -> float:
         """Return the seconds for which a message keeps both stages from computing.
@@ -294,7 +302,7 @@ class CostModel:
         """
         if not self._has_overheads or not message_bytes:
             return 0.0
-        return self.links.overhead_cost(source, target).seconds(message_bytes)
+        return self.message_costs.overhead_cost(source, target).seconds(message_bytes)
 
 
 def share_samples(speed_counts: Sequence[tuple[float, int]], samples: int) -> list[int]:

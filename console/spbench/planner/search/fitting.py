@@ -22,30 +22,32 @@ if TYPE_CHECKING:
 _MAX_STAGES = 64
 
 
-def find_fitting_shape(cost_model: CostModel, graph: PlacementGraph, micro_batch: int) -> Shape:
+def find_fitting_shape(
+    cost_model: CostModel, graph: PlacementGraph, micro_batch_size: int
+) -> Shape:
     """Return a shape that fits under ``1f1b``.
 
     Args:
         cost_model: The costs.
         graph: The groups that stages can have.
-        micro_batch: Samples of a micro-batch; fewer need less memory.
+        micro_batch_size: Samples of a micro-batch; fewer need less memory.
 
     Raises:
         NoPlanError: No shape fits. The message names the worst stage of the nearest shape.
     """
-    shape = _MemorySearch(cost_model, graph, micro_batch).find_nearest()
-    missing_bytes = _list_missing_bytes(cost_model, shape, micro_batch)
+    shape = _MemorySearch(cost_model, graph, micro_batch_size).find_nearest()
+    missing_bytes = _list_missing_bytes(cost_model, shape, micro_batch_size)
     if max(missing_bytes) <= 0:
         return shape
-    raise NoPlanError(_format_no_plan(cost_model, shape, micro_batch, missing_bytes))
+    raise NoPlanError(_format_no_plan(cost_model, shape, micro_batch_size, missing_bytes))
 
 
-def _list_missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]:
+def _list_missing_bytes(cost_model: CostModel, shape: Shape, micro_batch_size: int) -> list[float]:
     """Return the bytes that each stage lacks; negative if some are left."""
     missing_bytes = []
-    micro_batches = cost_model.training.global_batch_size // micro_batch
+    micro_batches = cost_model.training.global_batch_size // micro_batch_size
     for index, (start, end, group) in enumerate(shape.spans):
-        sharing = cost_model.sharing(group, micro_batch)
+        sharing = cost_model.sharing(group, micro_batch_size)
         in_flight = min(len(shape.ends) - index, micro_batches)
         missing_bytes.append(
             min(
@@ -57,7 +59,7 @@ def _list_missing_bytes(cost_model: CostModel, shape: Shape, micro_batch: int) -
 
 
 def _format_no_plan(
-    cost_model: CostModel, shape: Shape, micro_batch: int, missing_bytes: Sequence[float]
+    cost_model: CostModel, shape: Shape, micro_batch_size: int, missing_bytes: Sequence[float]
 ) -> str:
     worst_stage = max(range(len(missing_bytes)), key=missing_bytes.__getitem__)
     start, end, group = shape.spans[worst_stage]
@@ -65,7 +67,7 @@ def _format_no_plan(
     return (
         f"no plan of {cost_model.states.profile.name} fits the memory of"
         f" {cost_model.cluster.name}: in the"
-        f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst_stage} of"
+        f" one that comes nearest, with micro-batches of {micro_batch_size}, stage {worst_stage} of"
         f" {len(missing_bytes)} ({span}, {format_devices(group.size)}) lacks"
         f" {missing_bytes[worst_stage]:.0f} bytes on a device"
     )
@@ -79,10 +81,10 @@ class _MemorySearch:
     stage of a tail has as many micro-batches in flight as the tail has stages.
     """
 
-    def __init__(self, cost_model: CostModel, graph: PlacementGraph, micro_batch: int) -> None:
+    def __init__(self, cost_model: CostModel, graph: PlacementGraph, micro_batch_size: int) -> None:
         self._cost_model = cost_model
         self._graph = graph
-        self._micro_batch = micro_batch
+        self._micro_batch = micro_batch_size
         self._missing_by_kinds: dict[tuple[object, int], Floats] = {}
 
     def find_nearest(self) -> Shape:
@@ -141,15 +143,13 @@ class _MemorySearch:
     def _get_stage_missing(self, group: DeviceGroup, in_flight: int) -> Floats:
         """Return the bytes that each stage on a group lacks, by first and last state."""
         cost_model = self._cost_model
-        kinds_and_in_flight = cost_model.count_device_kinds(group), in_flight
-        if kinds_and_in_flight not in self._missing_by_kinds:
+        key = cost_model.count_device_kinds(group), in_flight
+        if key not in self._missing_by_kinds:
             micro_batches = cost_model.training.global_batch_size // self._micro_batch
             sharing = cost_model.sharing(group, self._micro_batch)
             in_flight = min(in_flight, micro_batches)
-            self._missing_by_kinds[kinds_and_in_flight] = compute_missing_table(
-                cost_model, sharing, in_flight
-            )
-        return self._missing_by_kinds[kinds_and_in_flight]
+            self._missing_by_kinds[key] = compute_missing_table(cost_model, sharing, in_flight)
+        return self._missing_by_kinds[key]
 
     def _trace_shape(
         self, missing_by_tail: list[list[Floats]], later_stages: int, first_group: int

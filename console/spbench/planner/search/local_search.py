@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements, Policy
-from spbench.planner.search.candidates import Shape
+from spbench.planner.search.candidates import Shape, SizedShape
 from spbench.planner.search.scoring import CandidateScores
 
 _CUT_STEPS = (1, 2, 4)
@@ -34,41 +34,45 @@ class _Recipe(NamedTuple):
 
 
 def improve_candidates(
-    scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]
+    scores: CandidateScores, placements: Placements, micro_batch_sizes: Sequence[int]
 ) -> None:
     """Change the best candidates, as long as small changes make them better.
 
     Args:
         scores: The candidates; receives the better ones.
         placements: The placements of the cluster.
-        micro_batches: The allowed micro-batch sizes, rising.
+        micro_batch_sizes: The allowed micro-batch sizes, rising.
     """
     for max_starts, max_ratio, interleaved in (
         (_MAX_STARTS, _MAX_STEP_RATIO, False),
         (_MAX_INTERLEAVED_STARTS, _MAX_INTERLEAVED_STEP_RATIO, True),
     ):
-        for shape_and_size in scores.best_shapes(max_starts, interleaved):
+        for sized_shape in scores.best_shapes(max_starts, interleaved):
             climb = CandidateScores(scores.cost_model)
-            climb.offer(*shape_and_size)
+            climb.offer(*sized_shape)
             if climb.best is None or climb.step_s > max_ratio * scores.step_s:
                 continue
-            _climb(climb, placements, micro_batches)
-            scores.offer(climb.best.shape, climb.best.micro_batch)
+            _climb(climb, placements, micro_batch_sizes)
+            scores.offer(climb.best.shape, climb.best.micro_batch_size)
 
 
-def _climb(scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]) -> None:
+def _climb(
+    scores: CandidateScores, placements: Placements, micro_batch_sizes: Sequence[int]
+) -> None:
     """Replace the best candidate by its best change as long as that is better."""
     tried = 0
     while scores.best is not None and tried < _MAX_SHAPES:
-        shape, micro_batch, _ = scores.best
-        index = micro_batches.index(micro_batch)
-        neighbour_sizes = micro_batches[max(index - 1, 0) : index + 2]
+        shape, micro_batch_size, _ = scores.best
+        index = micro_batch_sizes.index(micro_batch_size)
+        neighbour_sizes = micro_batch_sizes[max(index - 1, 0) : index + 2]
         recipes = dict.fromkeys(_generate_changes(_find_recipe(shape, placements), placements))
         changed = [_build_shape(recipe, placements) for recipe in recipes]
         changed_shapes = [
-            (changed_shape, micro_batch) for changed_shape in changed if changed_shape is not None
+            SizedShape(changed_shape, micro_batch_size)
+            for changed_shape in changed
+            if changed_shape is not None
         ]
-        resized_shapes = [(shape, size) for size in neighbour_sizes]
+        resized_shapes = [SizedShape(shape, size) for size in neighbour_sizes]
         tried += len(changed_shapes)
         if not scores.offer_all(changed_shapes + resized_shapes, ranked=False):
             return

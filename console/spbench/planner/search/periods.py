@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.candidates import BoundedShape, Shape
+from spbench.planner.search.candidates import BoundedShape, Shape, SizedShape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import CandidateScores
 from spbench.planner.search.shortest_paths import (
@@ -85,7 +85,7 @@ class PeriodSearch:
             groups = {graph.groups[index] for graph in graphs for index in graph.out_edges[empty]}
             largest_first = sorted(groups, key=lambda group: -group.size)
             self._scores.offer_all(
-                (Shape((state_count,), (group,)), size) for group in largest_first
+                SizedShape(Shape((state_count,), (group,)), size) for group in largest_first
             )
         if state_count == 1:
             return
@@ -111,7 +111,7 @@ class PeriodSearch:
     def _find_period_range_s(self, micro_batch_size: int) -> tuple[float, float]:
         """Return the least possible period and the longest of a better step, in seconds."""
         model_s = self._cost_model.work(micro_batch_size).total_s
-        micro_batches = self._scores.micro_batches(micro_batch_size)
+        micro_batches = self._scores.count_micro_batches(micro_batch_size)
         speeds = [kind.speed for kind in self._cost_model.cluster.kinds]
         low_s = model_s / sum(speeds)
         high_s = model_s / min(speeds)
@@ -130,12 +130,12 @@ class PeriodSearch:
         if low_s > high_s:
             return []
         bounds_s = _space_bounds(low_s, high_s * 1.001)
-        if self._scores.micro_batches(micro_batch_size) == 1:
+        if self._scores.count_micro_batches(micro_batch_size) == 1:
             bounds_s = bounds_s[-1:]
         shapes = BoundedSearch(self._cost_model, graph, micro_batch_size, self._ends).search(
             bounds_s
         )
-        self._scores.offer_all((shape, micro_batch_size) for _, shape in shapes)
+        self._scores.offer_all(SizedShape(shape, micro_batch_size) for _, shape in shapes)
         points = [
             _SearchPoint(
                 self._scores.least_bound(shape, micro_batch_size), micro_batch_size, found_bound

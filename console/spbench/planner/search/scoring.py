@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from spbench.planner.search.candidates import Candidate, Shape
+from spbench.planner.search.candidates import Candidate, Shape, SizedShape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import estimate_step
 from spbench.planner.search.stage_times import CandidateStage, compute_stages_by_schedule
@@ -45,19 +45,19 @@ class CandidateScores:
         self.best: Candidate | None = None
         self.step_s = math.inf
         self.times: Sequence[CandidateStage] = ()
-        self._least_bounds: dict[tuple[Shape, int], float] = {}
+        self._least_bounds: dict[SizedShape, float] = {}
         # Kept to rank shapes: the closed form, where that was enough to rule a schedule out.
-        self._step_s_by_schedule: dict[tuple[Shape, int], dict[Schedule, float]] = {}
+        self._step_s_by_schedule: dict[SizedShape, dict[Schedule, float]] = {}
 
-    def micro_batches(self, micro_batch: int) -> int:
+    def count_micro_batches(self, micro_batch_size: int) -> int:
         """Return the number of micro-batches of this size per step."""
-        return self.cost_model.training.global_batch_size // micro_batch
+        return self.cost_model.training.global_batch_size // micro_batch_size
 
-    def offer(self, shape: Shape, micro_batch: int) -> bool:
+    def offer(self, shape: Shape, micro_batch_size: int) -> bool:
         """Take a shape under its best schedule if it is better; return whether it is."""
-        return self.offer_all([(shape, micro_batch)])
+        return self.offer_all([SizedShape(shape, micro_batch_size)])
 
-    def offer_all(self, shapes: Iterable[tuple[Shape, int]], ranked: bool = True) -> bool:
+    def offer_all(self, shapes: Iterable[SizedShape], ranked: bool = True) -> bool:
         """Take the best of some shapes if it is better; return whether it is.
 
         Args:
@@ -66,7 +66,7 @@ class CandidateScores:
         """
         improved = False
         estimates = [
-            estimate for candidate in shapes for estimate in self._estimate(candidate, ranked)
+            estimate for sized_shape in shapes for estimate in self._estimate(sized_shape, ranked)
         ]
         for estimate in sorted(estimates, key=lambda estimate: estimate.bound_s):
             if estimate.bound_s >= self.step_s * _BETTER:
@@ -74,77 +74,78 @@ class CandidateScores:
             improved |= self._simulate(estimate)
         return improved
 
-    def least_bound(self, shape: Shape, micro_batch: int) -> float:
+    def least_bound(self, shape: Shape, micro_batch_size: int) -> float:
         """Return the least closed form of a shape; infinite if it does not fit."""
-        return self._least_bounds.get((shape, micro_batch), math.inf)
+        return self._least_bounds.get(SizedShape(shape, micro_batch_size), math.inf)
 
-    def best_shapes(self, limit: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
+    def best_shapes(self, limit: int, interleaved: bool = False) -> list[SizedShape]:
         """Return the best shapes, one for each number of stages and micro-batch size.
 
         Args:
             limit: The number of shapes.
             interleaved: Whether to return shapes of several rounds instead of one.
         """
-        step_shapes = (
-            (min(step_s_by_schedule.values()), *shape_and_size)
-            for shape_and_size, step_s_by_schedule in self._step_s_by_schedule.items()
+        timed_shapes = (
+            (min(step_s_by_schedule.values()), sized_shape)
+            for sized_shape, step_s_by_schedule in self._step_s_by_schedule.items()
             if step_s_by_schedule
         )
-        best_by_stages_and_size: dict[tuple[int, int], tuple[Shape, int]] = {}
-        for _, shape, size in sorted(step_shapes, key=itemgetter(0)):
+        best_by_stages_and_size: dict[tuple[int, int], SizedShape] = {}
+        for _, sized_shape in sorted(timed_shapes, key=itemgetter(0)):
+            shape, size = sized_shape
             is_new = all(shape != other for other, _ in best_by_stages_and_size.values())
             if is_new and (shape.rounds > 1) == interleaved:
-                best_by_stages_and_size.setdefault((len(shape.ends), size), (shape, size))
+                best_by_stages_and_size.setdefault((len(shape.ends), size), sized_shape)
         return list(best_by_stages_and_size.values())[:limit]
 
-    def _estimate(
-        self, shape_and_size: tuple[Shape, int], ranked: bool
-    ) -> list[_EstimatedCandidate]:
+    def _estimate(self, sized_shape: SizedShape, ranked: bool) -> list[_EstimatedCandidate]:
         """Return a new shape with each schedule under which it fits."""
-        if shape_and_size in self._step_s_by_schedule:
+        if sized_shape in self._step_s_by_schedule:
             return []
-        shape, micro_batch = shape_and_size
-        if self._compute_busy_s(shape, micro_batch) >= self.step_s * (_NEAR if ranked else _BETTER):
-            self._step_s_by_schedule[shape_and_size] = {}
+        shape, micro_batch_size = sized_shape
+        if self._compute_busy_s(shape, micro_batch_size) >= self.step_s * (
+            _NEAR if ranked else _BETTER
+        ):
+            self._step_s_by_schedule[sized_shape] = {}
             return []
-        micro_batches = self.micro_batches(micro_batch)
+        micro_batches = self.count_micro_batches(micro_batch_size)
         stages_by_schedule = compute_stages_by_schedule(
-            self.cost_model, shape, micro_batch, shape.schedules(micro_batches)
+            self.cost_model, shape, micro_batch_size, shape.schedules(micro_batches)
         )
         estimates = [
             _EstimatedCandidate(
                 estimate_step(stages, schedule, micro_batches, shape.rounds),
-                Candidate(shape, micro_batch, schedule),
+                Candidate(shape, micro_batch_size, schedule),
                 stages,
             )
             for schedule, stages in stages_by_schedule
         ]
-        self._step_s_by_schedule[shape_and_size] = {
+        self._step_s_by_schedule[sized_shape] = {
             estimate.candidate.schedule: estimate.bound_s for estimate in estimates
         }
-        self._least_bounds[shape_and_size] = min(
-            self._step_s_by_schedule[shape_and_size].values(), default=math.inf
+        self._least_bounds[sized_shape] = min(
+            self._step_s_by_schedule[sized_shape].values(), default=math.inf
         )
         return estimates
 
-    def _compute_busy_s(self, shape: Shape, micro_batch: int) -> float:
+    def _compute_busy_s(self, shape: Shape, micro_batch_size: int) -> float:
         """Return the seconds per step for which the busiest group runs passes."""
         busy_s_by_group = [0.0] * len(shape.groups)
         for index, (start, end, group) in enumerate(shape.spans):
-            cost = self.cost_model.stage_cost(group, start, end, micro_batch)
+            cost = self.cost_model.stage_cost(group, start, end, micro_batch_size)
             busy_s_by_group[index % len(busy_s_by_group)] += cost.least_s
-        return max(busy_s_by_group) * self.micro_batches(micro_batch)
+        return max(busy_s_by_group) * self.count_micro_batches(micro_batch_size)
 
     def _simulate(self, estimate: _EstimatedCandidate) -> bool:
         """Simulate a candidate; return whether it is the best one now."""
         bound_s, candidate, stages = estimate
-        shape, micro_batch, schedule = candidate
-        micro_batches = self.micro_batches(micro_batch)
+        shape, micro_batch_size, schedule = candidate
+        micro_batches = self.count_micro_batches(micro_batch_size)
         # Interleaved steps take longest to simulate, so the simulation stops at the limit.
         limit_s = self.step_s if schedule == INTERLEAVED else math.inf
         step_s = compute_step_end(stages, schedule, micro_batches, shape.rounds, limit=limit_s)
         known_s = max(bound_s, self.step_s) if step_s == math.inf else step_s
-        self._step_s_by_schedule[shape, micro_batch][schedule] = known_s
+        self._step_s_by_schedule[SizedShape(shape, micro_batch_size)][schedule] = known_s
         if step_s >= self.step_s * _BETTER:
             return False
         self.best = candidate

@@ -14,7 +14,7 @@ from itertools import accumulate, combinations
 
 from spbench.planner.cluster.placement import POLICIES, Counts, DeviceGroup, Placements
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.candidates import Shape
+from spbench.planner.search.candidates import Shape, SizedShape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import CandidateScores
 from spbench_core.schedule.orders import can_interleave
@@ -27,8 +27,8 @@ _MAX_STARTS = 6
 
 
 def make_interleavings(
-    scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]
-) -> list[tuple[Shape, int]]:
+    scores: CandidateScores, placements: Placements, micro_batch_sizes: Sequence[int]
+) -> list[SizedShape]:
     """Return shapes of two or more rounds, each with a micro-batch size to try.
 
     They use the groups of the best shapes so far, and groups with equal numbers of devices. The
@@ -37,20 +37,20 @@ def make_interleavings(
     Args:
         scores: The best shapes so far.
         placements: The placements of the cluster.
-        micro_batches: The allowed micro-batch sizes, rising.
+        micro_batch_sizes: The allowed micro-batch sizes, rising.
     """
     best_groups = [shape.groups for shape, _ in scores.best_shapes(_MAX_STARTS)]
     shapes = []
     for groups in dict.fromkeys([*best_groups, *_generate_equal_groups(placements)]):
         for rounds in range(2, _MAX_ROUNDS + 1):
-            for size in micro_batches:
-                micro_batch_count = scores.micro_batches(size)
+            for size in micro_batch_sizes:
+                micro_batch_count = scores.count_micro_batches(size)
                 if micro_batch_count <= _MAX_MICRO_BATCHES and can_interleave(
                     micro_batch_count, len(groups)
                 ):
                     shape = _cut_evenly(scores.cost_model, groups, rounds, size)
                     if shape is not None:
-                        shapes.append((shape, size))
+                        shapes.append(SizedShape(shape, size))
     return shapes
 
 
@@ -74,20 +74,20 @@ def _generate_equal_groups(placements: Placements) -> Iterator[tuple[DeviceGroup
 
 
 def _cut_evenly(
-    cost_model: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch: int
+    cost_model: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch_size: int
 ) -> Shape | None:
     """Return the shape with about equal work; None if there are too few states."""
     state_count = len(cost_model.states)
     stage_count = rounds * len(groups)
     if not 1 < len(groups) <= stage_count <= state_count:
         return None
-    work = cost_model.sharing(groups[0], micro_batch).work
+    work = cost_model.sharing(groups[0], micro_batch_size).work
     cumulative_s = [
         forward + backward
         for forward, backward in zip(work.forward_s, work.backward_s, strict=True)
     ]
     stage_speeds = [
-        _compute_group_speed(cost_model, group, micro_batch) for group in groups
+        _compute_group_speed(cost_model, group, micro_batch_size) for group in groups
     ] * rounds
     ends = []
     previous_end = 0
@@ -102,9 +102,9 @@ def _cut_evenly(
     return Shape((*ends, state_count), groups)
 
 
-def _compute_group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch: int) -> float:
+def _compute_group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch_size: int) -> float:
     """Return the micro-batches of the whole model that a group runs per second."""
-    sharing = cost_model.sharing(group, micro_batch)
+    sharing = cost_model.sharing(group, micro_batch_size)
     return sharing.speed / sharing.work.total_s
 
 

@@ -54,13 +54,13 @@ class MessageRates:
 
     Attributes:
         row: The row of each source.
-        per_byte: Seconds per byte; ``(rows, targets, 1, 1)``.
-        latency: Seconds per message; same shape.
+        s_per_byte: Seconds per byte; ``(rows, targets, 1, 1)``.
+        latency_s: Seconds per message; same shape.
     """
 
     row: Indices
-    per_byte: Floats
-    latency: Floats
+    s_per_byte: Floats
+    latency_s: Floats
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class CostArrays:
     Args:
         cost_model: The costs.
         graph: The groups that stages can have.
-        micro_batch: Samples of a micro-batch.
+        micro_batch_size: Samples of a micro-batch.
         ends: The states before which a stage may end, rising. A state of this module is an index
             into them.
 
@@ -103,26 +103,28 @@ class CostArrays:
     """
 
     def __init__(
-        self, cost_model: CostModel, graph: SearchGraph, micro_batch: int, ends: Sequence[int]
+        self, cost_model: CostModel, graph: SearchGraph, micro_batch_size: int, ends: Sequence[int]
     ) -> None:
         import numpy as np
 
         self.graph = graph
         self.ends = ends
-        self.micro_batches = cost_model.training.global_batch_size // micro_batch
-        crossing = np.array(cost_model.work(micro_batch).crossing_bytes, dtype=np.float32)
+        self.micro_batches = cost_model.training.global_batch_size // micro_batch_size
+        crossing = np.array(cost_model.work(micro_batch_size).crossing_bytes, dtype=np.float32)
         self.crossing_bytes: Floats = crossing[list(ends[:-1])]
         self.arriving_bytes: Floats | None = None
         if cost_model.states.skips.connections:
             passing = np.array(cost_model.states.skips.passing_bytes)
-            passing *= micro_batch / cost_model.states.profile.batch_size
+            passing *= micro_batch_size / cost_model.states.profile.batch_size
             spared = passing[np.ix_(list(ends[:-1]), list(ends))].astype(np.float32)
             self.arriving_bytes = np.maximum(self.crossing_bytes[:, None] - spared, 0.0)
-        if micro_batch not in graph.tables:
+        if micro_batch_size not in graph.tables:
             groups = graph.placement_graph.groups
-            graph.tables[micro_batch] = compute_stage_tables(cost_model, groups, micro_batch, ends)
-        self.tables = graph.tables[micro_batch]
-        self._links = cost_model.links
+            graph.tables[micro_batch_size] = compute_stage_tables(
+                cost_model, groups, micro_batch_size, ends
+            )
+        self.tables = graph.tables[micro_batch_size]
+        self._links = cost_model.message_costs
 
     def rates(self, used: Counts) -> MessageRates:
         """Return the message costs between groups that meet at these devices in use."""
@@ -252,7 +254,7 @@ class ShortestPathDP:
                 self._states[:-1], next_tails[END].astype(int)
             ]
         rates = self._costs.rates(used)
-        send_s = message_bytes * rates.per_byte + rates.latency * (message_bytes > 0)
+        send_s = message_bytes * rates.s_per_byte + rates.latency_s * (message_bytes > 0)
         finish_s = next_tails[FINISH] + send_s
         if self._deep:
             np.copyto(finish_s, np.inf, where=send_s > self._limits_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from spbench.planner.plans import ALONG, STRAIGHT, SkipRoute
+from spbench.planner.plans import ROUTE_ALONG, ROUTE_STRAIGHT, SkipRoute
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 
@@ -25,7 +25,7 @@ class StageMessages(NamedTuple):
     overhead_s: list[float]
 
 
-def compute_messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> StageMessages:
+def compute_messages(cost_model: CostModel, shape: Shape, micro_batch_size: int) -> StageMessages:
     """Return the messages of a shape's stages."""
     spans = shape.spans
     groups = [group for *_, group in spans]
@@ -38,15 +38,15 @@ def compute_messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> S
         overhead_s_by_stage[target] += busy_s
 
     bytes_by_route: dict[tuple[int, int], float] = {}
-    if choose_skip_route(cost_model, shape, micro_batch) == STRAIGHT:
-        bytes_by_route = cost_model.skip_routes(shape.ends, micro_batch)
+    if choose_skip_route(cost_model, shape, micro_batch_size) == ROUTE_STRAIGHT:
+        bytes_by_route = cost_model.skip_routes(shape.ends, micro_batch_size)
     for stage, ((*_, source), (start, end, target)) in enumerate(pairwise(spans)):
-        message_bytes = cost_model.crossing_bytes(start, micro_batch)
+        message_bytes = cost_model.crossing_bytes(start, micro_batch_size)
         if bytes_by_route:
             message_bytes = max(
-                0.0, message_bytes - cost_model.passing_bytes(start, end, micro_batch)
+                0.0, message_bytes - cost_model.passing_bytes(start, end, micro_batch_size)
             )
-        send_s_by_stage[stage] = cost_model.links.transfer_cost(source, target).seconds(
+        send_s_by_stage[stage] = cost_model.message_costs.transfer_cost(source, target).seconds(
             message_bytes
         )
         skipped_bytes = sum(
@@ -60,7 +60,9 @@ def compute_messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> S
     return StageMessages(send_s_by_stage, overhead_s_by_stage)
 
 
-def choose_skip_route(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipRoute | None:
+def choose_skip_route(
+    cost_model: CostModel, shape: Shape, micro_batch_size: int
+) -> SkipRoute | None:
     """Return the route of skip connections past stages; None if there are none.
 
     They go straight if that saves the stages between them more message time than the additional
@@ -69,18 +71,18 @@ def choose_skip_route(cost_model: CostModel, shape: Shape, micro_batch: int) -> 
     spans = shape.spans
     if len(spans) < _MIN_STAGES_WITH_SKIPS or not cost_model.states.skips.connections:
         return None
-    links = cost_model.links
+    links = cost_model.message_costs
     saved_s = passing_bytes = 0.0
     for (*_, source), (start, end, target) in pairwise(spans):
-        stage_passing_bytes = cost_model.passing_bytes(start, end, micro_batch)
+        stage_passing_bytes = cost_model.passing_bytes(start, end, micro_batch_size)
         passing_bytes += stage_passing_bytes
         costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
-        saved_s += stage_passing_bytes * sum(cost.per_byte for cost in costs)
+        saved_s += stage_passing_bytes * sum(cost.s_per_byte for cost in costs)
     if not passing_bytes:
         return None
     added_s = 0.0
-    for route in cost_model.skip_routes(shape.ends, micro_batch):
+    for route in cost_model.skip_routes(shape.ends, micro_batch_size):
         source, target = (spans[stage][2] for stage in route)
         costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
-        added_s += sum(cost.latency for cost in costs)
-    return STRAIGHT if added_s <= saved_s else ALONG
+        added_s += sum(cost.latency_s for cost in costs)
+    return ROUTE_STRAIGHT if added_s <= saved_s else ROUTE_ALONG

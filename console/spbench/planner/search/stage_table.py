@@ -57,14 +57,14 @@ class _StageTable(NamedTuple):
 
 
 def compute_stage_tables(
-    cost_model: CostModel, groups: Sequence[DeviceGroup], micro_batch: int, ends: Sequence[int]
+    cost_model: CostModel, groups: Sequence[DeviceGroup], micro_batch_size: int, ends: Sequence[int]
 ) -> StageTables:
     """Return the costs of all stages.
 
     Args:
         cost_model: The costs.
         groups: The groups that stages can have.
-        micro_batch: Samples of a micro-batch.
+        micro_batch_size: Samples of a micro-batch.
         ends: The states before which a stage may end, rising; `L` of them.
     """
     import numpy as np
@@ -73,13 +73,13 @@ def compute_stage_tables(
     tables: list[_StageTable] = []
     table_indices = []
     for group in groups:
-        all_reduce = cost_model.links.all_reduce_cost(group)
-        kinds_and_all_reduce = cost_model.count_device_kinds(group), all_reduce
-        if kinds_and_all_reduce not in table_index_by_cost:
-            table_index_by_cost[kinds_and_all_reduce] = len(tables)
-            sharing = cost_model.sharing(group, micro_batch)
+        all_reduce = cost_model.message_costs.all_reduce_cost(group)
+        key = cost_model.count_device_kinds(group), all_reduce
+        if key not in table_index_by_cost:
+            table_index_by_cost[key] = len(tables)
+            sharing = cost_model.sharing(group, micro_batch_size)
             tables.append(_build_table(cost_model, sharing, all_reduce, ends))
-        table_indices.append(table_index_by_cost[kinds_and_all_reduce])
+        table_indices.append(table_index_by_cost[key])
     forward_s, passes_s, all_reduce_s, max_in_flight, max_in_flight_recomputing = (
         np.stack(arrays).astype(np.float32) for arrays in zip(*tables, strict=True)
     )
@@ -109,18 +109,18 @@ def _build_table(
     max_in_flight = np.full_like(forward_s, np.inf)
     max_in_flight_recomputing = max_in_flight.copy()
     for share_work, capacity_bytes in sharing.memories:
-        micro_batch = _compute_micro_batch_memory(cost_model, share_work, capacity_bytes)
-        free_bytes = micro_batch.free_bytes
+        memory = _compute_micro_batch_memory(cost_model, share_work, capacity_bytes)
+        free_bytes = memory.free_bytes
         max_in_flight = np.minimum(
             max_in_flight,
-            _count_fitting(free_bytes[starts_and_ends], micro_batch.kept_bytes[starts_and_ends]),
+            _count_fitting(free_bytes[starts_and_ends], memory.kept_bytes[starts_and_ends]),
         )
         # One micro-batch at a time keeps all activations while its stage recomputes them.
-        recomputing_free_bytes = (free_bytes - micro_batch.kept_bytes)[starts_and_ends]
-        num_fitting = _count_fitting(recomputing_free_bytes, micro_batch.input_bytes[starts])
+        recomputing_free_bytes = (free_bytes - memory.kept_bytes)[starts_and_ends]
+        num_fitting = _count_fitting(recomputing_free_bytes, memory.input_bytes[starts])
         max_in_flight_recomputing = np.minimum(max_in_flight_recomputing, num_fitting)
     forward_s[np.tril(np.ones(forward_s.shape, dtype=bool), -1)] = np.inf
-    all_reduce_s = parameter_bytes * all_reduce.per_byte + all_reduce.latency
+    all_reduce_s = parameter_bytes * all_reduce.s_per_byte + all_reduce.latency_s
     return _StageTable(
         forward_s=forward_s,
         passes_s=forward_s + _compute_span_sums(work.backward_s)[starts_and_ends] / sharing.speed,

@@ -37,8 +37,10 @@ class CandidateStage(NamedTuple):
 
 def compute_stages(cost_model: CostModel, candidate: Candidate) -> list[CandidateStage] | None:
     """Return the times of a candidate's stages; None if a stage does not fit."""
-    shape, micro_batch, schedule = candidate
-    stages_by_schedule = compute_stages_by_schedule(cost_model, shape, micro_batch, (schedule,))
+    shape, micro_batch_size, schedule = candidate
+    stages_by_schedule = compute_stages_by_schedule(
+        cost_model, shape, micro_batch_size, (schedule,)
+    )
     return dict(stages_by_schedule).get(schedule)
 
 
@@ -49,39 +51,37 @@ def compute_recomputing_stages(
 
     The schedule must have one stage per device.
     """
-    shape, micro_batch, schedule = candidate
-    micro_batches = cost_model.training.global_batch_size // micro_batch
+    shape, micro_batch_size, schedule = candidate
+    micro_batches = cost_model.training.global_batch_size // micro_batch_size
     for index, (start, end, group) in enumerate(shape.spans):
         in_flight = stage_in_flight(schedule, index, len(shape.ends), micro_batches)
-        memories = cost_model.stage_cost(group, start, end, micro_batch).memories
+        memories = cost_model.stage_cost(group, start, end, micro_batch_size).memories
         if any(
             recomputing.peak_bytes(in_flight) > capacity for _, recomputing, capacity in memories
         ):
             return None
-    return _compute_times(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
+    return _compute_times(cost_model, shape, micro_batch_size, False, [True] * len(shape.ends))
 
 
 def compute_stages_by_schedule(
-    cost_model: CostModel, shape: Shape, micro_batch: int, schedules: Sequence[Schedule]
+    cost_model: CostModel, shape: Shape, micro_batch_size: int, schedules: Sequence[Schedule]
 ) -> Iterator[tuple[Schedule, list[CandidateStage]]]:
     """Yield the schedules under which a shape fits, each with the times of its stages."""
     stages_by_backward: dict[tuple[bool, tuple[bool, ...]], list[CandidateStage]] = {}
     for schedule in schedules:
-        recompute = _find_recomputing(cost_model, Candidate(shape, micro_batch, schedule))
+        recompute = _find_recomputing(cost_model, Candidate(shape, micro_batch_size, schedule))
         if recompute is None:
             continue
-        split_and_recompute = schedule == ZERO_BUBBLE, tuple(recompute)
-        if split_and_recompute not in stages_by_backward:
-            stages_by_backward[split_and_recompute] = _compute_times(
-                cost_model, shape, micro_batch, *split_and_recompute
-            )
-        yield schedule, stages_by_backward[split_and_recompute]
+        key = schedule == ZERO_BUBBLE, tuple(recompute)
+        if key not in stages_by_backward:
+            stages_by_backward[key] = _compute_times(cost_model, shape, micro_batch_size, *key)
+        yield schedule, stages_by_backward[key]
 
 
 def _compute_times(
     cost_model: CostModel,
     shape: Shape,
-    micro_batch: int,
+    micro_batch_size: int,
     split_backward: bool,
     recompute: Sequence[bool],
 ) -> list[CandidateStage]:
@@ -90,15 +90,15 @@ def _compute_times(
     Args:
         cost_model: The costs.
         shape: The shape.
-        micro_batch: Samples of a micro-batch.
+        micro_batch_size: Samples of a micro-batch.
         split_backward: Whether weight gradients are computed separately from data gradients.
         recompute: Whether each stage recomputes its activations.
     """
     spans = shape.spans
-    messages = compute_messages(cost_model, shape, micro_batch)
+    messages = compute_messages(cost_model, shape, micro_batch_size)
     stages = []
     for index, (start, end, group) in enumerate(spans):
-        cost = cost_model.stage_cost(group, start, end, micro_batch)
+        cost = cost_model.stage_cost(group, start, end, micro_batch_size)
         forward_s = cost.forward_s
         backward_s = cost.backward_s
         data_s = DATA_SHARE * backward_s
@@ -111,7 +111,7 @@ def _compute_times(
         all_reduce_s = cost.all_reduce_s
         overlapped_s = 0.0
         if len(spans) == 1 and all_reduce_s:
-            sharing = cost_model.sharing(group, micro_batch)
+            sharing = cost_model.sharing(group, micro_batch_size)
             all_reduce_s, overlapped_s = _compute_all_reduce_overlap(
                 cost_model, sharing, group, all_reduce_s
             )
@@ -137,17 +137,17 @@ def _compute_times(
 
 def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | None:
     """Return whether each stage must recompute to fit; None if one cannot fit."""
-    shape, micro_batch, schedule = candidate
-    micro_batches = cost_model.training.global_batch_size // micro_batch
+    shape, micro_batch_size, schedule = candidate
+    micro_batches = cost_model.training.global_batch_size // micro_batch_size
     spans = shape.spans
     recompute: list[bool] = []
     for index, (start, end, group) in enumerate(spans):
         if schedule != INTERLEAVED:
             in_flight = stage_in_flight(schedule, index, len(spans), micro_batches)
-            cost = cost_model.stage_cost(group, start, end, micro_batch)
+            cost = cost_model.stage_cost(group, start, end, micro_batch_size)
             must_recompute = cost.must_recompute(in_flight)
         elif index < len(shape.groups):
-            sharing = cost_model.sharing(group, micro_batch)
+            sharing = cost_model.sharing(group, micro_batch_size)
             must_recompute = _group_must_recompute(cost_model, shape, index, sharing, micro_batches)
         else:
             # Decided for all stages of the group at once, since they share its memory.
@@ -216,7 +216,7 @@ def _compute_all_reduce_overlap(
     takes longer than one sum after all passes, there is one sum after all passes.
     """
     work = sharing.work
-    all_reduce = cost_model.links.all_reduce_cost(group)
+    all_reduce = cost_model.message_costs.all_reduce_cost(group)
     last_sum_end_s = total_s = 0.0
     for state in range(len(work.working_bytes) - 1, -1, -1):
         ready_s = (work.backward_s[-1] - work.backward_s[state]) / sharing.speed
@@ -239,7 +239,7 @@ def build_plan_stages(
     for index, ((start, end, group), stage_times) in enumerate(
         zip(shape.spans, times, strict=True)
     ):
-        work = cost_model.sharing(group, candidate.micro_batch).largest
+        work = cost_model.sharing(group, candidate.micro_batch_size).largest
         recompute = stage_times.recompute
         memory = cost_model.device_memory(work, start, end, recompute)
         stages.append(
@@ -249,8 +249,8 @@ def build_plan_stages(
                 devices=group.devices(cost_model.cluster.sizes),
                 memory_bytes=_compute_peak_bytes(cost_model, candidate, index, work, recompute),
                 fixed_bytes=memory.fixed_bytes,
-                kept_bytes=memory.bytes_per_micro_batch,
-                once_bytes=memory.working_bytes,
+                bytes_per_micro_batch=memory.bytes_per_micro_batch,
+                working_bytes=memory.working_bytes,
                 **stage_times._asdict(),
             )
         )
@@ -261,8 +261,8 @@ def _compute_peak_bytes(
     cost_model: CostModel, candidate: Candidate, stage: int, work: ModelWork, recompute: bool
 ) -> float:
     """Return the peak memory of each device of a stage, for all stages of the device."""
-    shape, micro_batch, schedule = candidate
-    micro_batches = cost_model.training.global_batch_size // micro_batch
+    shape, micro_batch_size, schedule = candidate
+    micro_batches = cost_model.training.global_batch_size // micro_batch_size
     if schedule == INTERLEAVED:
         group = stage % len(shape.groups)
         memories = _list_group_memories(cost_model, shape, group, work, recompute)

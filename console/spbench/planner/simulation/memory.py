@@ -34,7 +34,7 @@ def compute_peak_kept_bytes(
     return peak_bytes
 
 
-def compute_stage_memory(
+def compute_device_memory(
     states: States,
     start: int,
     end: int,
@@ -52,7 +52,7 @@ def compute_stage_memory(
         states: The model.
         start: The stage's first state.
         end: The state after its last.
-        samples: Samples of a micro-batch on one device; a fraction if replicas share a sample.
+        samples: Samples of a micro-batch on one device; a fraction if devices share a sample.
         optimizer_memory_scaling: Bytes kept per byte of parameters.
         recompute: Whether activations are recomputed in the backward pass.
     """

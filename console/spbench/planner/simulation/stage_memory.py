@@ -10,7 +10,7 @@ from spbench.planner.cluster.machines import Cluster
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.step import Simulation
 
-LEAST_VISIBLE = 0.1
+MIN_VISIBLE_SHARE = 0.1
 """The least part of a device's memory that is visible in a bar of all its memory."""
 
 
@@ -37,18 +37,18 @@ class StageMemory:
 
 
 def compute_stage_memories(
-    plan: Plan, step: Simulation, cluster: Cluster
+    plan: Plan, simulation: Simulation, cluster: Cluster
 ) -> tuple[StageMemory, ...]:
     """Return the memory of each stage of a plan in one simulated step."""
     memory_by_stage: dict[int, StageMemory] = {}
     for group in plan.stage_groups:
         stages = [plan.stages[index] for index in group]
         fixed_bytes = sum(stage.fixed_bytes for stage in stages)
-        working_bytes = max(stage.once_bytes for stage in stages)
+        working_bytes = max(stage.working_bytes for stage in stages)
         capacity = _find_capacity(cluster, stages[0].devices)
         for index in group:
             memory_by_stage[index] = StageMemory(
-                fixed_bytes, step.kept_bytes[index], working_bytes, capacity
+                fixed_bytes, simulation.kept_bytes[index], working_bytes, capacity
             )
     return tuple(memory_by_stage[index] for index in range(len(plan.stages)))
 
@@ -74,7 +74,7 @@ def find_bar_limits(memories: Sequence[StageMemory]) -> BarLimits:
         (memory.peak_bytes / (memory.capacity_bytes or largest_bytes) for memory in memories),
         default=0.0,
     )
-    if len(capacities_bytes) == len(memories) and largest_fill >= LEAST_VISIBLE:
+    if len(capacities_bytes) == len(memories) and largest_fill >= MIN_VISIBLE_SHARE:
         return BarLimits(capacities_bytes, True)
     return BarLimits([largest_bytes] * len(memories), False)
 

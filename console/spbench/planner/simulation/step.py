@@ -115,14 +115,15 @@ def _build_timetable(plan: Plan, schedule: Schedule) -> Timetable:
 def _compute_kept_bytes(plan: Plan, timetable: Timetable, group: Sequence[int]) -> float:
     """Return the peak bytes of micro-batches in flight on a device with these stages."""
     return compute_peak_kept_bytes(
-        [plan.stages[index].kept_bytes for index in group], _count_in_flight(timetable, group)
+        [plan.stages[index].bytes_per_micro_batch for index in group],
+        _count_in_flight(timetable, group),
     )
 
 
 def _compute_peak_bytes(plan: Plan, kept_bytes_by_stage: Mapping[int, float], stage: int) -> float:
     stages = [other for other in plan.stages if other.devices == plan.stages[stage].devices]
     fixed_bytes = sum(other.fixed_bytes for other in stages)
-    return fixed_bytes + kept_bytes_by_stage[stage] + max(other.once_bytes for other in stages)
+    return fixed_bytes + kept_bytes_by_stage[stage] + max(other.working_bytes for other in stages)
 
 
 def _count_in_flight(timetable: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
@@ -150,8 +151,8 @@ def _count_in_flight(timetable: Timetable, stages: Sequence[int]) -> list[tuple[
 
 def _compute_bubble(plan: Plan, timetable: Timetable) -> float:
     end_s = max(end_s[-1] for end_s in timetable.released)
-    devices = sum(plan.stages[stage].replicas for stage, *_ in plan.stage_groups)
-    busy_s = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
+    devices = sum(plan.stages[stage].device_count for stage, *_ in plan.stage_groups)
+    busy_s = sum(stage.device_count * (stage.forward_s + stage.backward_s) for stage in plan.stages)
     return 1.0 - busy_s * plan.micro_batches / (devices * end_s) if end_s else 0.0
 
 

@@ -291,9 +291,8 @@ stands beside what was predicted."""
         try:
             emitted = await asyncio.to_thread(emit_suite, *plan_args, folder / "plan.yaml")
             prefix = "suites/" if (folder / "suites").is_dir() else ""
-            question = (
-                f"File of the suite that runs the plan on {format_quantity(emitted.ranks, 'rank')}:"
-            )
+            ranks_text = format_quantity(emitted.rank_count, "rank")
+            question = f"File of the suite that runs the plan on {ranks_text}:"
             proposed = f"{prefix}{emitted.suite.name}.yaml"
             name = await self.app.push_screen_wait(AskLine(question, proposed))
             if name is None:
@@ -308,6 +307,6 @@ stands beside what was predicted."""
             return None
         self.suite = path
         self.app.notify(
-            f"{path}: {format_quantity(emitted.ranks, 'rank')}", title="written", markup=False
+            f"{path}: {format_quantity(emitted.rank_count, 'rank')}", title="written", markup=False
         )
         return path

@@ -133,7 +133,7 @@ running pass take of each stage's devices. Below: one step."""
         bars, of_devices = memory_bars(planned)
         self.query_one(StackedBars).update(MEMORY_PARTS, bars, _FREE[of_devices])
         self.query_one("#memory").border_subtitle = _WHOLE[of_devices]
-        self.query_one(StepPane).show(planned.step)
+        self.query_one(StepPane).show(planned.simulation)
         self.scroll_home(animate=False)
 
     def show_pending(self, text: str) -> None:
@@ -170,7 +170,7 @@ def stage_rows(planned: PlanDetails) -> list[Row]:
     rows: list[Row] = []
     for index, memory in enumerate(planned.memory):
         stage, layers, _, devices, *time_texts, _ = format_stage_cells(planned.plan, index)
-        replicas = str(planned.plan.stages[index].replicas)
+        replicas = str(planned.plan.stages[index].device_count)
         rows.append((stage, layers, devices, replicas, *time_texts, _memory_cell(memory)))
     return rows
 

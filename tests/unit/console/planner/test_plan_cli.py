@@ -15,12 +15,18 @@ import pytest
 from spbench.cli.app import run_command_line
 from spbench.cli.planning.output import _cut_stages, render_plan, render_verification
 from spbench.planner.cluster.cluster_file import load_cluster
-from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.cluster.machines import (
+    Cluster,
+    DeviceKind,
+    Link,
+    Machine,
+    make_cluster_from_ends,
+)
 from spbench.planner.output.plan_description import describe_memory, describe_step_parts
 from spbench.planner.output.plan_json import plan_json_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
 from spbench.planner.output.verification import TimeComparison, Verification
-from spbench.planner.planning import default_jobs
+from spbench.planner.planning import find_default_jobs
 from spbench.planner.planning import plan as compute_plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
@@ -140,10 +146,10 @@ def test_stages_are_cut_at_their_boundaries():
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_long_device_list_fits_the_terminal(width):
     profile = load_profile(DOCS / "examples" / "resnet-20.json")
-    planned = compute_plan(profile, cluster_from_ends([2]), 16)
+    planned = compute_plan(profile, make_cluster_from_ends([2]), 16)
     [stage] = planned.stages
     scattered = replace(planned, stages=(replace(stage, devices=tuple(range(0, 400, 2))),))
-    assert max(map(len, render_plan(scattered, cluster_from_ends([400]), width))) <= width
+    assert max(map(len, render_plan(scattered, make_cluster_from_ends([400]), width))) <= width
 
 
 def test_note_on_overlap_needs_an_overlapped_all_reduce(run_in_terminal, messages):
@@ -157,20 +163,20 @@ def test_note_on_overlap_needs_an_overlapped_all_reduce(run_in_terminal, message
 @pytest.mark.slow
 def test_plan_with_more_devices_than_samples_is_marked(messages):
     profile = load_profile(DOCS / "examples" / "unet.json")
-    cluster = cluster_from_ends([8, 16, 24, 32])
+    cluster = make_cluster_from_ends([8, 16, 24, 32])
     planned = compute_plan(profile, cluster, 32, micro_batch_size=1)
     [note] = [line for line in render_plan(planned, cluster, 120) if "cannot be run" in line]
     messages.check(note)
-    runnable_plan = compute_plan(profile, cluster_from_ends([2]), 32)
+    runnable_plan = compute_plan(profile, make_cluster_from_ends([2]), 32)
     assert not [
         line
-        for line in render_plan(runnable_plan, cluster_from_ends([2]), 120)
+        for line in render_plan(runnable_plan, make_cluster_from_ends([2]), 120)
         if "cannot be run" in line
     ]
 
 
 def test_links_show_their_all_reduce_bandwidth(messages):
-    cluster = cluster_from_ends([8, 16])
+    cluster = make_cluster_from_ends([8, 16])
     profile = load_profile(DOCS / "examples" / "resnet-50.json")
     planned = compute_plan(profile, cluster, 64)
     [links] = [line for line in render_plan(planned, cluster, 120) if " links: " in line]
@@ -179,9 +185,9 @@ def test_links_show_their_all_reduce_bandwidth(messages):
 
 def test_recomputing_stages_are_listed_once_below_the_table():
     profile = load_profile(DOCS / "examples" / "resnet-20.json")
-    planned = compute_plan(profile, cluster_from_ends([2]), 8, micro_batch_size=1)
+    planned = compute_plan(profile, make_cluster_from_ends([2]), 8, micro_batch_size=1)
     stages = tuple(replace(stage, recompute=True) for stage in planned.stages)
-    lines = list(render_plan(replace(planned, stages=stages), cluster_from_ends([2]), 80))
+    lines = list(render_plan(replace(planned, stages=stages), make_cluster_from_ends([2]), 80))
     [note] = [line for line in lines if "recomputed" in line]
     last = len(stages) - 1
     assert note == f"stages 0-{last}: activations are recomputed in the backward pass"
@@ -202,7 +208,7 @@ def test_measured_times_fit_the_terminal(width):
 
 def test_verification_reports_the_predicted_exposed_allreduce():
     planned = compute_plan(
-        load_profile(DOCS / "examples" / "resnet-20.json"), cluster_from_ends([2]), 8
+        load_profile(DOCS / "examples" / "resnet-20.json"), make_cluster_from_ends([2]), 8
     )
     [stage] = planned.stages
     planned = replace(planned, stages=(replace(stage, all_reduce_s=3e-3, overlapped_s=2e-3),))
@@ -267,7 +273,7 @@ def test_csv_has_the_columns_of_hpgo_for_many_batches(plan):
 )
 def test_default_jobs_are_cores_or_the_threads_of_hpgo(monkeypatch, threads, jobs):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {4, 7})
-    assert default_jobs({} if threads is None else {"RAYON_NUM_THREADS": threads}) == jobs
+    assert find_default_jobs({} if threads is None else {"RAYON_NUM_THREADS": threads}) == jobs
 
 
 def test_plan_uses_the_default_number_of_jobs(plan, monkeypatch):

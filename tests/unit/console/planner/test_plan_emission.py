@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.cluster.machines import (
+    Cluster,
+    DeviceKind,
+    Link,
+    Machine,
+    make_cluster_from_ends,
+)
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.emission import emit_suite
 from spbench.planner.output.plan_description import list_stage_notes
@@ -46,10 +52,10 @@ def build_plan(*stages, pipelines=1, batch=24, micro=4, schedule="1f1b", recompu
 
 
 def emit_params(plan, cluster=None, profile=FIVE):
-    emitted = emit_suite(plan, profile, cluster or cluster_from_ends([8]), PATH)
+    emitted = emit_suite(plan, profile, cluster or make_cluster_from_ends([8]), PATH)
     [case] = emitted.suite.cases
     assert case.benchmark == "model.resnet"
-    assert case.ranks.exact == emitted.ranks
+    assert case.ranks.exact == emitted.rank_count
     assert case.launch.threads == 1
     return dict(case.params)
 
@@ -93,7 +99,7 @@ def test_parallel_pipelines_with_unequal_stages_are_replicas():
 
 def test_stages_on_separate_machines_share_images_locally():
     """With replicas, ranks 0 and 1 would be the two stages of the first replica."""
-    cluster = cluster_from_ends([2, 4])
+    cluster = make_cluster_from_ends([2, 4])
     params = emit_params(build_plan((2, [0, 1]), (5, [2, 3])), cluster)
     assert pick(params, "local_DP", "replicas") == ("2", 1)
     params = emit_params(build_plan((2, [0, 2]), (5, [1, 3])), cluster)
@@ -152,7 +158,10 @@ def test_rejects_profiles_that_no_benchmark_runs(messages):
 def test_user_network_runs_with_its_profiled_params():
     origin = Origin("nets:Net", (("image_size", 64), ("network_args", {"width": 8})), 2, 1)
     emitted = emit_suite(
-        build_plan((2, [0]), (5, [1])), replace(FIVE, origin=origin), cluster_from_ends([8]), PATH
+        build_plan((2, [0]), (5, [1])),
+        replace(FIVE, origin=origin),
+        make_cluster_from_ends([8]),
+        PATH,
     )
     [case] = emitted.suite.cases
     assert case.benchmark == "model.network"

@@ -114,7 +114,7 @@ async def test_child_process_gives_the_same_plan_and_error(folder):
     request = parse_request(folder)
     response = await plan_in_process(request)
     assert response.plan == plan(load_profile(request.profile), response.cluster, 8)
-    assert [memory.peak_bytes for memory in response.memory] == list(response.step.peak_bytes)
+    assert [memory.peak_bytes for memory in response.memory] == list(response.simulation.peak_bytes)
     assert {memory.capacity_bytes for memory in response.memory} == {4e9}
     with pytest.raises(PlannerError, match="cannot read"):
         await plan_in_process(replace(request, profile=folder / "gone.json"))

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.cluster.machines import (
+    Cluster,
+    DeviceKind,
+    Link,
+    Machine,
+    make_cluster_from_ends,
+)
 from spbench.planner.errors import NoPlanError
 from spbench.planner.output.plan_description import format_baseline_cells
 from spbench.planner.planning import plan
@@ -43,7 +49,7 @@ def problems(draw: st.DrawFn) -> tuple[Profile, Cluster, int, int | None]:
         BatchMeasurement(2 * 2**index, tuple(scale_row(row, factor) for row in profile.layers))
         for index, factor in enumerate(factors)
     )
-    profile = replace(profile, also=measured)
+    profile = replace(profile, further_measurements=measured)
     memory = draw(st.sampled_from([None, 20000.0, 5000.0]))
     speeds = draw(st.sampled_from([(1.0,), (2.0,), (1.0, 2.0), (0.5, 1.0)]))
     kinds = [DeviceKind(f"speed {speed}", memory, speed) for speed in speeds]
@@ -110,8 +116,8 @@ def test_speedup_is_at_most_the_number_of_devices() -> None:
     # A pass takes 3 ms for one sample and 30 for two, and micro-batches are of two.
     rows = make_chain([1.0]).layers
     slow_rows = tuple(scale_row(row, 10.0) for row in rows)
-    profile = replace(make_chain([1.0]), also=(BatchMeasurement(2, slow_rows),))
-    best = plan(profile, cluster_from_ends([2]), 4, micro_batch_size=2)
+    profile = replace(make_chain([1.0]), further_measurements=(BatchMeasurement(2, slow_rows),))
+    best = plan(profile, make_cluster_from_ends([2]), 4, micro_batch_size=2)
     assert best.step_s == pytest.approx(0.006)
     assert best.single_s == pytest.approx(0.012)
     assert best.speedup == pytest.approx(2.0)
@@ -125,7 +131,7 @@ def test_single_device_time_uses_the_fastest_device() -> None:
 
 
 def test_impossible_data_parallelism_has_a_reason(messages) -> None:
-    best = plan(make_chain([1.0, 1.0]), cluster_from_ends([2]), 8, micro_batch_size=1)
+    best = plan(make_chain([1.0, 1.0]), make_cluster_from_ends([2]), 8, micro_batch_size=1)
     reasons = {baseline.name: baseline.reason for baseline in best.baselines}
     messages.check(reasons["DP no overlap"])
     assert reasons["DP + normal overlap"] == reasons["DP no overlap"]
@@ -136,7 +142,7 @@ def test_impossible_data_parallelism_has_a_reason(messages) -> None:
 def test_data_parallel_steps_match_a_hand_calculation() -> None:
     # 2 layers of 3 ms a sample, 8 samples on 2 machines; 3 and 6 MB at 3 GB/s take 1 and 2 ms.
     profile = make_chain([1.0, 1.0], parameters=[3e6, 6e6])
-    best = plan(profile, cluster_from_ends([1, 2]), 8, micro_batch_size=8)
+    best = plan(profile, make_cluster_from_ends([1, 2]), 8, micro_batch_size=8)
     steps = {baseline.name: baseline.step_s for baseline in best.baselines}
     assert steps["DP no overlap"] == pytest.approx(0.024 + 0.003)
     # The last layer's 2 ms hide behind the first one's 8 ms of backward pass.
@@ -146,7 +152,7 @@ def test_data_parallel_steps_match_a_hand_calculation() -> None:
 def test_gpipe_step_matches_a_hand_calculation() -> None:
     # Forward 1 and 3 ms; backward 2 and 6 ms and the forward again; 1 MB at 1 GB/s: 1 ms.
     profile = make_chain([1.0, 3.0], [1e6, 0.0])
-    best = plan(profile, cluster_from_ends([1, 2]), 5, micro_batch_size=1)
+    best = plan(profile, make_cluster_from_ends([1, 2]), 5, micro_batch_size=1)
     gpipe = next(baseline for baseline in best.baselines if baseline.name == "GPipe")
     forward = (1 + 1 + 3) + 4 * 3
     backward = (3 + 1 + 9) + 4 * 9
@@ -166,7 +172,7 @@ def test_alternative_that_does_not_fit_has_a_reason(messages) -> None:
 
 def test_mode_hpgo_notes_faster_alternatives(messages) -> None:
     profile = load_profile(EXAMPLES / "vgg-19.json")
-    planned = plan(profile, cluster_from_ends([2]), 16, mode="hpgo")
+    planned = plan(profile, make_cluster_from_ends([2]), 16, mode="hpgo")
     assert any(
         baseline.step_s is not None and baseline.step_s < planned.step_s
         for baseline in planned.baselines

@@ -2,19 +2,19 @@
 
 import pytest
 
-from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
+from spbench.planner.cluster.machines import PRESETS, make_cluster_from_ends
 from spbench.planner.hpgo.baselines import (
     compute_exposed_all_reduce_s,
     compute_iteration_share,
     estimate_baselines,
 )
-from spbench.planner.hpgo.costs import build_hpgo_work
+from spbench.planner.hpgo.costs import build_hpgo_model
 from spbench.planner.hpgo.straight import build_problem
 from spbench.planner.plans import Training
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
-from spbench.planner.simulation.memory import compute_stage_memory
+from spbench.planner.simulation.memory import compute_device_memory
 from spbench_core.schedule.orders import stage_in_flight
 from support.planner.sample_profiles import find_shared_file, make_chain, make_layer
 
@@ -25,7 +25,7 @@ def estimate_for_profile(profile, cluster, training):
 
 
 def estimate_by_name(profile, ends, training):
-    baselines = estimate_for_profile(profile, cluster_from_ends(ends), training)
+    baselines = estimate_for_profile(profile, make_cluster_from_ends(ends), training)
     return {baseline.name: baseline for baseline in baselines}
 
 
@@ -52,7 +52,7 @@ def test_data_parallel_steps_match_a_hand_calculation():
 
 def test_spare_time_of_a_layer_hides_the_next_all_reduce():
     # Backward order; slots of 1, 4 and 4 ms for the layers before the first one.
-    work = build_hpgo_work(find_antichain_states(make_chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
+    work = build_hpgo_model(find_antichain_states(make_chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
     work.parameters_so_far[:] = [0.0, 5.0, 9.0]
     # In ms of all-reduce: 4 at the end, then 5, then 0; slots before them 4, 4.
     assert compute_exposed_all_reduce_s(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
@@ -61,7 +61,7 @@ def test_spare_time_of_a_layer_hides_the_next_all_reduce():
 def test_iteration_share_is_limited_by_memory():
     profile = make_chain([1.0], [2e9], [4e9])
     states = find_antichain_states(profile)
-    cluster = cluster_from_ends([2])
+    cluster = make_cluster_from_ends([2])
     # 16 GB less 4 GB leave 6 samples of 2 GB: 16 samples in 4 iterations of 4.
     assert compute_iteration_share(states, cluster, Training(16)) == pytest.approx(0.25)
     assert compute_iteration_share(states, cluster, Training(6)) == 1.0
@@ -121,7 +121,7 @@ def test_stage_memory_matches_a_hand_calculation():
     )
     states = find_antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
     # Layers b and c, 4 samples (2 were measured), 3 micro-batches kept.
-    peak = compute_stage_memory(states, 1, 3, 4.0, 2.0).peak_bytes(3)
+    peak = compute_device_memory(states, 1, 3, 4.0, 2.0).peak_bytes(3)
     assert peak == 2 * 600.0 + 2 * (3 * 90.0 + 7.0)
-    recomputed = compute_stage_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak_bytes(3)
+    recomputed = compute_device_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak_bytes(3)
     assert recomputed == 2 * 600.0 + 2 * (3 * 10.0 + 90.0 + 7.0)

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.cluster.machines import (
+    Cluster,
+    DeviceKind,
+    Link,
+    Machine,
+    make_cluster_from_ends,
+)
 from spbench.planner.cluster.placement import DeviceGroup, Placements
 from spbench.planner.cluster.placement_graph import build_placement_graph
 from spbench.planner.errors import NoPlanError, PlannerError
@@ -20,7 +26,7 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.search.best import find_best, search_best
-from spbench.planner.search.candidates import Candidate, Shape
+from spbench.planner.search.candidates import Candidate, Shape, SizedShape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.periods import BoundedSearch
 from spbench.planner.search.scoring import CandidateScores
@@ -129,8 +135,11 @@ def test_search_for_large_problems_is_near_the_best(problem):
     sizes = [size for size in range(1, batch + 1) if batch % size == 0]
     optimum = find_plan(states, target_cluster, training)
     if optimum is not None:
-        assert optimum.step_s * (1 - 1e-9) <= find_best(cost_model, sizes, small=0).step_s
-        assert find_best(cost_model, sizes, small=0).step_s <= optimum.step_s * 1.5
+        assert (
+            optimum.step_s * (1 - 1e-9)
+            <= find_best(cost_model, sizes, max_enumerated_shapes=0).step_s
+        )
+        assert find_best(cost_model, sizes, max_enumerated_shapes=0).step_s <= optimum.step_s * 1.5
 
 
 @pytest.mark.slow
@@ -173,7 +182,7 @@ def find_step(plan, states, target_cluster, training):
     scores = CandidateScores(CostModel(states, target_cluster, training))
     shape = Shape(tuple(stage.end for stage in plan.stages), tuple(groups))
     batch = training.global_batch_size
-    scores.offer_all((shape, size) for size in range(1, batch + 1) if batch % size == 0)
+    scores.offer_all(SizedShape(shape, size) for size in range(1, batch + 1) if batch % size == 0)
     return scores.step_s
 
 
@@ -189,7 +198,7 @@ def find_step(plan, states, target_cluster, training):
 )
 def test_best_is_never_worse_than_hpgo(name, measured_at, batch):
     profile = load_profile(find_shared_file(f"profiles/{name}.txt"), measured_at)
-    target_cluster = cluster_from_ends([2, 4])
+    target_cluster = make_cluster_from_ends([2, 4])
     hpgo = plan(profile, target_cluster, batch, mode="hpgo")
     hpgo_step = find_step(
         hpgo, find_antichain_states(profile), target_cluster, Training(batch, 1, 2.0)
@@ -227,7 +236,7 @@ def test_interleaves_if_nothing_else_fits():
 
 
 def test_baseline_speedups_use_the_same_single_device():
-    best = plan(make_chain([3.0, 4.0], [1.0, 1.0], [10.0, 10.0]), cluster_from_ends([2]), 6)
+    best = plan(make_chain([3.0, 4.0], [1.0, 1.0], [10.0, 10.0]), make_cluster_from_ends([2]), 6)
     assert best.baselines
     for baseline in best.baselines:
         if baseline.step_s is not None:
@@ -267,14 +276,14 @@ def test_slower_stage_gets_more_devices():
     # Parameters are too dear to sum between machines, and the first layer has thrice the work.
     profile = make_chain([3.0, 1.0], [1.0, 1.0], [0.0, 1000.0])
     best = plan(profile, cluster([4], DeviceKind("device"), inner=1e4), 48)
-    assert [stage.replicas for stage in best.stages] == [3, 1]
+    assert [stage.device_count for stage in best.stages] == [3, 1]
 
 
 def test_all_reduce_of_one_stage_overlaps_the_backward_pass():
     profile = make_chain([1.0] * 4, parameters=[10.0] * 4)
     best = plan(profile, cluster([2], DeviceKind("device"), inner=1e4), 2, micro_batch_size=2)
     (stage,) = best.stages
-    assert stage.replicas == 2
+    assert stage.device_count == 2
     # 1 ms per layer, ready every 2 ms: only the all-reduce of the first layer is exposed.
     assert stage.all_reduce_s == pytest.approx(0.004)
     assert stage.overlapped_s == pytest.approx(0.003)

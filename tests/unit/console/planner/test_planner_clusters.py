@@ -27,9 +27,9 @@ from spbench.planner.cluster.machines import (
     DeviceKind,
     Link,
     Machine,
-    cluster_from_ends,
+    make_cluster_from_ends,
 )
-from spbench.planner.cluster.measured import cluster_from_run, fit_link
+from spbench.planner.cluster.measured import build_measured_cluster, fit_link
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_refused_report
@@ -240,19 +240,19 @@ def test_rejects_invalid_quantities(text):
 
 
 def test_machine_ends_are_exclusive():
-    cluster = cluster_from_ends([8, 16])
+    cluster = make_cluster_from_ends([8, 16])
     assert (cluster.sizes, cluster.device_count, cluster.ends) == ((8, 8), 16, (8, 16))
     assert (find_device_link(cluster, 0, 7), find_device_link(cluster, 7, 8)) == (
         NVLINK,
         ETHERNET_25,
     )
-    assert cluster_from_ends([1]).sizes == (1,)
+    assert make_cluster_from_ends([1]).sizes == (1,)
 
 
 @pytest.mark.parametrize("ends", [[], [0], [8, 8], [8, 4], [-1]])
 def test_machine_ends_must_rise(ends, messages):
     with messages.raises(PlannerError):
-        cluster_from_ends(ends)
+        make_cluster_from_ends(ends)
 
 
 def test_presets_match_the_dapple_clusters():
@@ -272,7 +272,7 @@ def test_presets_match_the_dapple_clusters():
         (lambda: Cluster("c", ()), "no machines"),
         (lambda: Machine("m", ()), "no devices"),
         (
-            lambda: cluster_from_ends([8, 10**12]),
+            lambda: make_cluster_from_ends([8, 10**12]),
             "has 1000000000000 devices; give it at most 65536",
         ),
         (
@@ -366,7 +366,9 @@ def compute_latency(same_host, size):
 
 def test_cluster_is_fitted_to_a_run(tmp_path):
     hosts = ("node01", "node01", "node02", "node02")
-    cluster = cluster_from_run(record_run(tmp_path, hosts, compute_latency), memory_bytes=64e9)
+    cluster = build_measured_cluster(
+        record_run(tmp_path, hosts, compute_latency), memory_bytes=64e9
+    )
     assert [machine.name for machine in cluster.machines] == ["node01", "node02"]
     assert (cluster.name, cluster.sizes) == ("run1", (2, 2))
     assert cluster.kinds[0].memory_bytes == 64e9
@@ -377,7 +379,7 @@ def test_cluster_is_fitted_to_a_run(tmp_path):
 
 
 def test_hosts_with_one_rank_need_no_inner_link(tmp_path):
-    cluster = cluster_from_run(record_run(tmp_path, ("b", "a", "c"), compute_latency))
+    cluster = build_measured_cluster(record_run(tmp_path, ("b", "a", "c"), compute_latency))
     assert [machine.name for machine in cluster.machines] == ["b", "a", "c"]
     assert cluster.machines[0].link is None
     assert find_device_link(cluster, 0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
@@ -385,7 +387,7 @@ def test_hosts_with_one_rank_need_no_inner_link(tmp_path):
 
 def test_run_without_links_is_rejected(tmp_path, messages):
     with messages.raises(PlannerError):
-        cluster_from_run(record_run(tmp_path, ("a", "a"), compute_latency, sizes=(8,)))
+        build_measured_cluster(record_run(tmp_path, ("a", "a"), compute_latency, sizes=(8,)))
 
 
 def test_missing_pair_is_rejected(tmp_path, messages):
@@ -395,7 +397,7 @@ def test_missing_pair_is_rejected(tmp_path, messages):
     report["cases"][0]["measurements"] = [row for row in rows if row["target"] - row["source"] == 1]
     folder.write_json("report.json", report)
     with messages.raises(PlannerError):
-        cluster_from_run(folder)
+        build_measured_cluster(folder)
 
 
 def test_rejects_times_that_do_not_grow(messages):

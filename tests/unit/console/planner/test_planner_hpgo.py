@@ -13,14 +13,14 @@ from spbench.planner.cluster.machines import (
     DeviceKind,
     Link,
     Machine,
-    cluster_from_ends,
+    make_cluster_from_ends,
 )
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.costs import (
     HpgoCandidate,
-    build_hpgo_links,
-    build_hpgo_work,
+    build_hpgo_cluster,
+    build_hpgo_model,
     estimate_hpgo_step,
 )
 from spbench.planner.hpgo.mode import plan_hpgo, search_hpgo
@@ -56,7 +56,7 @@ def describe_cut(states, end):
 def test_plan_matches_hpgo_or_is_better(row):
     profile = load_profile(find_shared_file(row["profile"]), row["profile_batch_size"])
     states = find_antichain_states(profile)
-    cluster = cluster_from_ends(row["machines"])
+    cluster = make_cluster_from_ends(row["machines"])
     plan = search_hpgo(states, cluster, Training(row["global_batch_size"]))
     best_known = BETTER.get((profile.name, cluster.device_count))
     if best_known is not None:
@@ -85,7 +85,7 @@ def test_plan_matches_hpgo_or_is_better(row):
 )
 def test_plans_of_two_machines_with_eight_devices(name, batch, total, ends, stages):
     profile = load_profile(find_shared_file(f"profiles/dapple/{name}.txt"), batch)
-    plan = plan_hpgo(profile, cluster_from_ends(ends), Training(total))
+    plan = plan_hpgo(profile, make_cluster_from_ends(ends), Training(total))
     assert [(a, b, len(devices)) for a, b, _, devices in plan.hpgo_stages()] == stages
 
 
@@ -96,7 +96,7 @@ def test_plans_of_two_machines_with_eight_devices(name, batch, total, ends, stag
 @pytest.mark.parametrize("ends", [[2, 4], [8, 16]])
 def test_linear_states_have_an_equally_good_plan(name, ends):
     profile = load_profile(find_shared_file(f"profiles/{name}.txt"), 64)
-    cluster = cluster_from_ends(ends)
+    cluster = make_cluster_from_ends(ends)
     training = Training(1024)
     linear, antichains = (
         search_hpgo(find_states(profile), cluster, training).speedup
@@ -146,7 +146,7 @@ def test_plan_is_never_worse_than_the_reference_search(problem):
         batch,
     )
     profile = make_chain(times, activations, parameters)
-    plan = plan_hpgo(profile, cluster_from_ends(ends), Training(batch))
+    plan = plan_hpgo(profile, make_cluster_from_ends(ends), Training(batch))
     assert plan.speedup >= reference.find_best_speedup() * (1 - 1e-9)
     stages = [(stage.start, stage.end - 1, frozenset(stage.devices)) for stage in plan.stages]
     assert {stage.end for stage in plan.stages} >= {len(times)}
@@ -168,10 +168,10 @@ def test_plan_is_never_worse_than_the_reference_search(problem):
 @given(problems(most_devices=4))
 def test_straight_pipeline_has_the_smallest_block(problem):
     times, activations, parameters, ends, batch = problem
-    work = build_hpgo_work(
+    work = build_hpgo_model(
         find_antichain_states(make_chain(times, activations, parameters)), Training(batch)
     )
-    wires = build_hpgo_links(cluster_from_ends(ends))
+    wires = build_hpgo_cluster(make_cluster_from_ends(ends))
     candidate = find_straight_pipeline(work, wires)
     assert (candidate is None) == (len(times) < ends[-1])
     if candidate is not None:
@@ -215,8 +215,8 @@ def find_smallest_block(work, wires, devices):
 def test_estimate_matches_a_hand_calculation():
     # 2 layers of 3 ms a sample, 8 samples: 48 ms; each half on one device of its separate machine.
     profile = make_chain([1.0, 1.0], [1e6, 0.0], [3e6, 5e6])
-    work = build_hpgo_work(find_antichain_states(profile), Training(8))
-    wires = build_hpgo_links(cluster_from_ends([1, 2]))
+    work = build_hpgo_model(find_antichain_states(profile), Training(8))
+    wires = build_hpgo_cluster(make_cluster_from_ends([1, 2]))
     groups = (DeviceGroup((0, 0), (1, 0)), DeviceGroup((1, 0), (1, 1)))
     candidate = HpgoCandidate((0, 1), groups, 1, block_s=0.024)
     # Blocks of 3 ms: 7 of them, one sample through (6 ms), and 1 MB at 1 GB/s.
@@ -227,9 +227,12 @@ def test_estimate_matches_a_hand_calculation():
 
 
 def test_batch_smaller_than_the_pipelines_has_no_step():
-    work = build_hpgo_work(find_antichain_states(make_chain([1.0, 1.0])), Training(1))
+    work = build_hpgo_model(find_antichain_states(make_chain([1.0, 1.0])), Training(1))
     candidate = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block_s=1.0)
-    assert estimate_hpgo_step(work, build_hpgo_links(cluster_from_ends([2])), candidate) == np.inf
+    assert (
+        estimate_hpgo_step(work, build_hpgo_cluster(make_cluster_from_ends([2])), candidate)
+        == np.inf
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ def test_batch_smaller_than_the_pipelines_has_no_step():
     ],
 )
 def test_all_reduce_cost_depends_on_the_devices(first, last, expected):
-    wires = build_hpgo_links(cluster_from_ends([4, 8]))
+    wires = build_hpgo_cluster(make_cluster_from_ends([4, 8]))
     assert wires.all_reduce_s_per_byte(DeviceGroup(first, last)) == pytest.approx(expected)
 
 
@@ -257,7 +260,7 @@ def test_all_reduce_cost_depends_on_the_devices(first, last, expected):
     ],
 )
 def test_transfer_cost_depends_on_both_groups(source, target, expected):
-    wires = build_hpgo_links(cluster_from_ends([4, 8]))
+    wires = build_hpgo_cluster(make_cluster_from_ends([4, 8]))
     assert wires.transfer_s_per_byte(DeviceGroup(*source), DeviceGroup(*target)) == pytest.approx(
         expected
     )
@@ -268,7 +271,7 @@ def test_transfer_cost_depends_on_both_groups(source, target, expected):
 
 def test_plan_describes_its_stages():
     profile = make_chain([2.0, 2.0], [1e3, 0.0], [4e6, 8e6], batch_size=2)
-    plan = plan_hpgo(profile, cluster_from_ends([1, 2]), Training(8, 2, 3.0))
+    plan = plan_hpgo(profile, make_cluster_from_ends([1, 2]), Training(8, 2, 3.0))
     first, second = plan.stages
     assert (plan.mode, plan.schedule, plan.micro_batches, plan.pipelines) == ("hpgo", "1f1b", 4, 1)
     assert (first.devices, second.devices) == ((0,), (1,))
@@ -280,21 +283,21 @@ def test_plan_describes_its_stages():
     assert plan.speedup == pytest.approx(plan.single_s / plan.step_s)
     assert plan.single_s == pytest.approx(4 * 0.012)
     assert plan.hpgo_stages() == [(0, 1, 1, [0]), (1, 1, 1, [1])]
-    assert [stage.replicas for stage in plan.stages] == [1, 1]
+    assert [stage.device_count for stage in plan.stages] == [1, 1]
 
 
 def test_parallel_pipelines_are_printed_like_hpgo():
     profile = load_profile(find_shared_file("profiles/dapple/xlnet-36-pbs-1.txt"), 1)
     plan = plan_hpgo(profile, PRESETS["dapple-a"], Training(128))
     assert plan.hpgo_stages() == [(0, 22, 1, [*range(8)]), (22, 40, 1, [*range(8, 16)])]
-    assert (plan.pipelines, plan.stages[0].replicas, plan.stages[1].end) == (8, 8, 41)
-    assert plan.states == len(plan.state_names) == 41
+    assert (plan.pipelines, plan.stages[0].device_count, plan.stages[1].end) == (8, 8, 41)
+    assert plan.state_count == len(plan.state_names) == 41
 
 
 @pytest.mark.parametrize("ends", [[1], [3], [2, 3], [1, 2, 3, 4, 5], [64, 128]])
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_every_cluster_has_a_plan(ends, layers):
-    plan = plan_hpgo(make_chain([1.0] * layers), cluster_from_ends(ends), Training(256))
+    plan = plan_hpgo(make_chain([1.0] * layers), make_cluster_from_ends(ends), Training(256))
     assert plan.stages[-1].end == layers
     used = [device for stage in plan.stages for device in stage.devices]
     assert len(set(used)) == len(used) <= ends[-1]
@@ -303,7 +306,7 @@ def test_every_cluster_has_a_plan(ends, layers):
 def test_even_layers_are_split():
     # All blocks are alike, and only a pipeline saves the all-reduce between machines.
     plan = plan_hpgo(
-        make_chain([1.0] * 6, parameters=[1e9] * 6), cluster_from_ends([2, 3]), Training(60)
+        make_chain([1.0] * 6, parameters=[1e9] * 6), make_cluster_from_ends([2, 3]), Training(60)
     )
     assert len(plan.stages) > 1
 
@@ -311,12 +314,12 @@ def test_even_layers_are_split():
 def test_rounding_does_not_hide_the_better_cut():
     # 3 of 5 equal layers in the first or the second stage: blocks of 0.171 s, up to the last bit.
     profile = make_chain([1.0] * 5, [3e5, 5e5, 0.0, 0.0, 0.0], [8e7, 4e7, 8e5, 0.0, 5e7])
-    plan = plan_hpgo(profile, cluster_from_ends([3, 4, 6]), Training(57))
+    plan = plan_hpgo(profile, make_cluster_from_ends([3, 4, 6]), Training(57))
     assert plan.hpgo_stages() == [(0, 3, 1, [0, 1, 2]), (3, 4, 1, [3, 4, 5])]
 
 
 def test_batch_of_one_has_a_plan():
-    plan = plan_hpgo(make_chain([1.0]), cluster_from_ends([4]), Training(1))
+    plan = plan_hpgo(make_chain([1.0]), make_cluster_from_ends([4]), Training(1))
     assert (plan.pipelines, plan.micro_batches) == (1, 1)
 
 

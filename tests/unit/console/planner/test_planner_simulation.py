@@ -179,7 +179,7 @@ def test_overlapped_all_reduce_starts_in_the_backward_pass():
 
 
 def test_peak_memory_grows_with_micro_batches_in_flight():
-    stages = build_even_stages(3, fixed_bytes=100.0, kept_bytes=10.0, once_bytes=1.0)
+    stages = build_even_stages(3, fixed_bytes=100.0, bytes_per_micro_batch=10.0, working_bytes=1.0)
     peaks = {name: simulate(build_plan(stages, 8, name)).peak_bytes for name in STAGE_SCHEDULES}
     assert peaks == {
         "gpipe": (181, 181, 181),
@@ -230,7 +230,7 @@ def test_messages_of_a_group_do_not_overlap():
 
 
 def test_interleaved_memory_sums_the_stages_of_a_device():
-    stages = build_rounds(2, fixed_bytes=100.0, kept_bytes=10.0, once_bytes=1.0)
+    stages = build_rounds(2, fixed_bytes=100.0, bytes_per_micro_batch=10.0, working_bytes=1.0)
     simulated = simulate(build_plan(stages, 4, "interleaved"))
     assert interleaved_in_flight(0, 2, 2, 4) == ((3, 2), (4, 1))
     assert simulated.peak_bytes == (251, 231, 251, 231)
@@ -472,7 +472,7 @@ def test_times_of_the_busiest_rank_add_up_to_the_step():
     plan = build_plan(build_even_stages(2), 2)
     figures = compare_with_run(plan, case)
     assert figures.rank == 1
-    assert figures.spent == pytest.approx(
+    assert figures.parts_ms == pytest.approx(
         {
             "passes and messages": 7.0,
             "allreduce": 0.0,
