@@ -399,8 +399,14 @@ def test_rejects_unreadable_files(tmp_path, raw):
         ({"layers": (make_layer("a", 10**400),), "edges": ()}, "forward_ms of a is out of range"),
         ({"layers": (make_layer("a"), make_layer("a"))}, "duplicate layer a"),
         ({"layers": (make_layer("a", 0.0, 0.0),), "edges": ()}, "take no time"),
-        ({"further_measurements": (BatchMeasurement(2, (make_layer("z"),)),)}, "are not its layers"),
-        ({"further_measurements": (BatchMeasurement(1, make_chain([1.0, 1.0]).layers),)}, "do not rise"),
+        (
+            {"further_measurements": (BatchMeasurement(2, (make_layer("z"),)),)},
+            "are not its layers",
+        ),
+        (
+            {"further_measurements": (BatchMeasurement(1, make_chain([1.0, 1.0]).layers),)},
+            "do not rise",
+        ),
     ],
 )
 def test_rejects_invalid_profiles(change, error):
