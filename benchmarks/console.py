@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.goals import Figure, argument_parser, format_figures
-from benchmarks.made_up_run import write_cases, write_recorded
+from benchmarks.made_up_run import CONSOLE_ARGUMENTS, write_cases, write_recorded
 from benchmarks.results_list import write_runs
 from benchmarks.terminal import Terminal
 
@@ -34,15 +34,17 @@ SPBENCH = str(Path(sys.executable).parent / "spbench")
 WARM_UP = 5.0
 """Seconds at the start of watching that are not measured."""
 F1 = "\x1bOP"
-BACKWARDS = "\x1b[Z"
-TABLE_KEYS = (("s", "p95 ms"), ("j", "▸"), ("S", "p95 ms"), ("k", "▸"))
+SHIFT_TAB = "\x1b[Z"
+HEADING = r"p99\W+skew"
+TABLE_KEYS = (("s", HEADING), ("j", "▸"), ("S", HEADING), ("k", "▸"))
 """Keys and their effects: sort by the next column, row down, reverse the order, row up.
 
-The heading is drawn whenever rows are sorted. It has no arrow if they are in natural order.
+The heading is drawn whenever rows are sorted. An arrow may follow each of its titles.
 """
-HELP_KEYS = ((F1, "Sort"), (F1, "Results"))
+HELP_KEYS = ((F1, "Rows that change"), (F1, "Results"))
+"""Keys and their effects: open the help of a table, and close it."""
 ROW_KEYS = (("j", "▸"), ("k", "▸"))
-KEYS_TO_FIELD = ("5", *[BACKWARDS] * 3)  # the page Plan, and from its table back to a field
+KEYS_TO_FIELD = ("5", *[SHIFT_TAB] * 3)  # the page Plan, and from its table back to a field
 FIELD_KEYS = (("7", "7"), ("\x7f", "."))  # type a digit into a field, and delete it
 MANY = """\
 schema: spbench.suite/1
@@ -72,17 +74,17 @@ def main() -> None:
         Figure("first paint", paint, "s", maximum=0.6),
         Figure("the first page with its keys", page, "s"),
     ]
-    watching = measure_watching(options.ranks, options.rate, options.seconds)
+    cost = measure_watching(options.ranks, options.rate, options.seconds)
     figures += [
-        Figure("a key's answer, p50", median(watching.answers), "ms"),
-        Figure("a key's answer, p95", quantiles(watching.answers, n=20)[-1], "ms", maximum=50),
-        Figure("processor time, of one core", watching.load, "%", maximum=30),
-        Figure("help opened or closed, p50", median(watching.help), "ms"),
-        Figure("help opened or closed, p95", quantiles(watching.help, n=20)[-1], "ms"),
+        Figure("a key's answer, p50", median(cost.answer_ms), "ms"),
+        Figure("a key's answer, p95", quantiles(cost.answer_ms, n=20)[-1], "ms", maximum=50),
+        Figure("processor time, of one core", cost.load, "%", maximum=30),
+        Figure("help opened or closed, p50", median(cost.help_ms), "ms"),
+        Figure("help opened or closed, p95", quantiles(cost.help_ms, n=20)[-1], "ms"),
         Figure(f"replay of {REPLAYED:,} events", measure_replay(), "s", maximum=3),
     ]
     figures += measure_pages(options.cases, options.runs, options.seconds / 5)
-    keys = len(watching.answers)
+    keys = len(cost.answer_ms)
     print(f"{options.ranks:,} ranks, {options.rate:,} events a second, {keys} keys")
     print(format_figures([*figures, *measure_memory()]))
 
@@ -100,28 +102,27 @@ def measure_start(rounds: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class WatchCost:
     """The cost of watching a large run.
 
     Attributes:
-        answers: Times in ms from a key of the table to its effect.
+        answer_ms: Times from a key of the table to its effect.
         load: Processor time in % of one core during the keys.
-        help: Times in ms to open or close the help over the page.
+        help_ms: Times to open or close the help over the page.
     """
 
-    answers: list[float]
+    answer_ms: list[float]
     load: float
-    help: list[float]
+    help_ms: list[float]
 
 
-def measure_watching(ranks: int, rate: int, seconds: float) -> Watching:
+def measure_watching(ranks: int, rate: int, seconds: float) -> WatchCost:
     """Return the cost of watching a run of that many ranks and events per second."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:
         folder = Path(home, "runs", "20260101-000000-made-up-0000")
         options = f"--ranks {ranks} --rate {rate} --seconds {2 * seconds + 60}".split()
-        writer = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.made_up_run", str(folder), *options], cwd=REPOSITORY
-        )
+        command = [sys.executable, "-m", "benchmarks.made_up_run", str(folder), *options]
+        writer = subprocess.Popen([*command, *CONSOLE_ARGUMENTS], cwd=REPOSITORY)
         try:
             while not (folder / "events.jsonl").exists():
                 time.sleep(0.1)
@@ -132,10 +133,10 @@ def measure_watching(ranks: int, rate: int, seconds: float) -> Watching:
                 terminal.rest(WARM_UP)
                 spent = terminal.processor_seconds()
                 started = time.monotonic()
-                answers = _press_keys(terminal, TABLE_KEYS, seconds)
+                answer_ms = _press_keys(terminal, TABLE_KEYS, seconds)
                 passed = time.monotonic() - started
                 load = 100 * (terminal.processor_seconds() - spent) / passed
-                return Watching(answers, load, _press_keys(terminal, HELP_KEYS, seconds))
+                return WatchCost(answer_ms, load, _press_keys(terminal, HELP_KEYS, seconds))
         finally:
             writer.kill()
             writer.wait()
@@ -146,14 +147,14 @@ def _press_keys(terminal: Terminal, keys: Sequence[tuple[str, str]], seconds: fl
 
     A key's time ends when its effect is shown.
     """
-    answers: list[float] = []
+    answer_ms: list[float] = []
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         for key, effect in keys:
             terminal.rest(random.uniform(0.2, 0.5))
             terminal.press(key)
-            answers.append(1000 * terminal.wait_for_text(effect))
-    return answers
+            answer_ms.append(1000 * terminal.wait_for_text(effect))
+    return answer_ms
 
 
 def measure_pages(cases: int, runs: int, seconds: float) -> list[Figure]:
@@ -191,8 +192,10 @@ def measure_pages(cases: int, runs: int, seconds: float) -> list[Figure]:
 def _measure_page(
     page: str, terminal: Terminal, keys: Sequence[tuple[str, str]], seconds: float
 ) -> Figure:
-    answers = _press_keys(terminal, keys, seconds)
-    return Figure(f"a key on the page {page}, p95", quantiles(answers, n=20)[-1], "ms", maximum=50)
+    answer_ms = _press_keys(terminal, keys, seconds)
+    return Figure(
+        f"a key on the page {page}, p95", quantiles(answer_ms, n=20)[-1], "ms", maximum=50
+    )
 
 
 def measure_replay() -> float:

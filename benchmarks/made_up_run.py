@@ -25,6 +25,8 @@ PER_HOST = 8
 SLOW_HOST = 3
 SLOW_RANK = 5
 BATCHES = 20  # writes per second
+CONSOLE_ARGUMENTS = ("--program", "spbench")
+"""Arguments by which spbench recognizes the process as the console of a run that still runs."""
 
 
 def main() -> None:
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--rate", type=int, default=1000, help="samples events a second")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--program", help="ignored; with `spbench` this process is a console")
     options = parser.parse_args()
     write_live(options.folder, options.ranks, options.rate, options.seconds)
 

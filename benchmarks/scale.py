@@ -28,6 +28,7 @@ from typing import Any, cast
 
 from benchmarks.collector import read_memory
 from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.made_up_run import CONSOLE_ARGUMENTS
 from benchmarks.terminal import Terminal
 
 from spbench.cli.runs.lines import LineView
@@ -43,6 +44,7 @@ from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.suites.loader import load_suite_text
 from spbench_core.events import rank_events
+from spbench_core.events.fields import Event
 
 REPOSITORY = Path(__file__).parent.parent
 SPBENCH = str(Path(sys.executable).parent / "spbench")
@@ -100,6 +102,7 @@ def main() -> None:
     parser.add_argument("--fan-in", choices=("node", "flat"), default="node")
     parser.add_argument("--no-tui", action="store_true", help="without the page in a terminal")
     parser.add_argument("--console", type=Path, help=SUPPRESS)
+    parser.add_argument("--program", help=SUPPRESS)  # ignored: see CONSOLE_ARGUMENTS
     options = parser.parse_args()
     if options.console is not None:
         print(json.dumps(asdict(asyncio.run(run_job(options)))))
@@ -134,6 +137,7 @@ def build_figures(cost: Cost, contents: LogContents, page_figures: list[Figure])
 def measure(options: Namespace, home: Path) -> MeasuredRun:
     """Run the job in a separate process with the console's page; return both costs."""
     argv = [sys.executable, "-m", "benchmarks.scale", *sys.argv[1:], "--console", str(home)]
+    argv += CONSOLE_ARGUMENTS
     with subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE) as console:
         try:
             page_figures = [] if options.no_tui else watch_run(home, options.seconds)
@@ -158,7 +162,7 @@ async def run_job(options: Namespace) -> Cost:
     memory_before = read_memory("VmRSS")
     cpu_before = time.process_time()
     with open_view(state) as view, open_log(folder) as log:
-        timer = ReadyTimer(view, state)
+        timer = ReadyTimer(view)
         recorder = Recorder(log, state, timer)
         description = describe_case(case, [options.ranks])
         run_fields: dict[str, Any] = {
@@ -190,12 +194,11 @@ async def run_job(options: Namespace) -> Cost:
 class ReadyTimer:
     """A view that stores the time when the last rank was ready, and passes events on."""
 
-    def __init__(self, view: Any, state: RunState) -> None:
+    def __init__(self, view: LineView) -> None:
         self._view = view
-        self._state = state
         self.ready = 0.0
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: Event) -> None:
         if event["event"] == "ready":
             self.ready = time.monotonic()
         self._view(event)
@@ -256,7 +259,7 @@ def watch_run(home: Path, seconds: float) -> list[Figure]:
     while not list(home.glob("runs/*/events.jsonl")):
         time.sleep(0.05)
     with Terminal([SPBENCH, "tui", "--home", str(home)], REPOSITORY) as terminal:
-        terminal.wait_for_text("Watch it")
+        terminal.wait_for_text("still running")
         terminal.press("y")
         draw_seconds = terminal.wait_for_text("node0|made up")
         started = time.monotonic()
