@@ -1,4 +1,4 @@
-"""A launcher for this machine alone: Open MPI's mpirun with as few words as there can be."""
+"""A launcher for the local host: Open MPI's mpirun with a minimal command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 class LocalLauncher:
-    """Starts ranks on this machine, bound to nothing."""
+    """Starts ranks on this host, without binding them to cores."""
 
     name = "example_local"
     libraries = frozenset({"openmpi"})
@@ -23,30 +23,30 @@ class LocalLauncher:
     helper = None
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
-        """Return the ``mpirun`` beside the interpreter, or the first in PATH."""
-        found = shutil.which("mpirun", path=beside) or shutil.which("mpirun", path=env.get("PATH"))
-        return [Path(found)] if found else []
+        """Return the ``mpirun`` next to the interpreter, or the first in PATH."""
+        path = shutil.which("mpirun", path=beside) or shutil.which("mpirun", path=env.get("PATH"))
+        return [Path(path)] if path else []
 
     def version(self, executable: Path) -> str | None:
         """Return ``Open MPI's 5.0.11``; None for another program."""
-        done = subprocess.run(
+        completed = subprocess.run(
             [executable, "--version"], capture_output=True, text=True, timeout=10, check=False
         )
-        _, is_it, version = done.stdout.partition("(Open MPI) ")
-        return f"Open MPI's {version.split()[0]}" if is_it else None
+        _, separator, version = completed.stdout.partition("(Open MPI) ")
+        return f"Open MPI's {version.split()[0]}" if separator else None
 
     def hostfile(self, placement: Sequence[RankBlock]) -> str | None:
-        """Return None: there is one host."""
+        """Return None, because there is only one host."""
         return None
 
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
         """Return mpirun's argv and environment."""
-        words = ("-n", str(job.np), "--oversubscribe", "--bind-to", "none", *job.settings.args)
+        options = ("-n", str(job.np), "--oversubscribe", "--bind-to", "none", *job.settings.args)
         all_env = {**AS_ROOT, **env, **job.rank_env, **job.private_env}
-        return Command((str(executable), *words, *job.program), all_env)
+        return Command((str(executable), *options, *job.program), all_env)
 
     def parse_output(self, output: str) -> LauncherReport:
-        """Return nothing: it reads no messages."""
+        """Return an empty report, because no messages are parsed."""
         return LauncherReport()
 
 

@@ -11,11 +11,11 @@ from spbench_workers.timing import measure
 
 def run(context: Context) -> None:
     """Run the case."""
-    own = _numbers(context, context.world.rank)
-    sums = array("q", bytes(8 * len(own)))
+    numbers = _draw_numbers(context, context.world.rank)
+    sums = array("q", bytes(8 * len(numbers)))
 
     def add() -> None:
-        context.world.comm.Allreduce(own, sums)
+        context.world.comm.Allreduce(numbers, sums)
 
     measure(context, add)
     if context.planted("corrupt-sum"):
@@ -23,13 +23,14 @@ def run(context: Context) -> None:
     _check(context, sums)
 
 
-def _numbers(context: Context, rank: int) -> array[int]:
+def _draw_numbers(context: Context, rank: int) -> array[int]:
     random = Random(context.seed_for("numbers", rank))
     return array("q", (random.randrange(1 << 40) for _ in range(context.params["count"])))
 
 
 def _check(context: Context, sums: array[int]) -> None:
-    """Compare with sums of all ranks' numbers, which each rank draws again by itself."""
-    every = [_numbers(context, rank) for rank in range(context.world.size)]
-    error = max(abs(sum(numbers) - got) for *numbers, got in zip(*every, sums, strict=True))
+    """Compare with sums of all ranks' numbers, which each rank generates from the seed."""
+    numbers_of_ranks = [_draw_numbers(context, rank) for rank in range(context.world.size)]
+    rows = zip(*numbers_of_ranks, sums, strict=True)
+    error = max(abs(sum(numbers) - total) for *numbers, total in rows)
     context.check("sum", float(error))
