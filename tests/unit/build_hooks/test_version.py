@@ -1,4 +1,4 @@
-"""The version of a tree, by tags, in clones that see none, and without git."""
+"""The version of a source tree: with tags, without them, and without git."""
 
 import os
 import shutil
@@ -14,38 +14,38 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n- New.\n\n## 1.2.0 - 2026-01-01\n\n## 1.1.0\n"
 
 
-def git(tree, *words):
-    of_nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    who = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false")
-    words = ("git", "-C", str(tree), *who, *words)
-    done = subprocess.run(
-        words, env=os.environ | of_nobody, capture_output=True, text=True, check=True
+def git(folder, *arguments):
+    no_config = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    identity = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false")
+    command = ("git", "-C", str(folder), *identity, *arguments)
+    completed = subprocess.run(
+        command, env=os.environ | no_config, capture_output=True, text=True, check=True
     )
-    return done.stdout.strip()
+    return completed.stdout.strip()
 
 
 @pytest.fixture
 def tree(tmp_path):
-    made = tmp_path / "tree"
-    made.mkdir()
-    (made / "CHANGELOG.md").write_text(CHANGELOG)
-    git(made, "init", "--quiet")
-    git(made, "add", ".")
-    git(made, "commit", "--quiet", "--message", "Begin")
-    return made
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    (folder / "CHANGELOG.md").write_text(CHANGELOG)
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "Add a changelog")
+    return folder
 
 
 def commit(tree):
-    git(tree, "commit", "--quiet", "--allow-empty", "--message", "Go on")
+    git(tree, "commit", "--quiet", "--allow-empty", "--message", "Change nothing")
     return git(tree, "rev-parse", "--short", "HEAD")
 
 
-def test_a_tagged_commit_is_the_release(tree):
+def test_version_of_a_tagged_commit_is_its_tag(tree):
     git(tree, "tag", "v1.3.0")
     assert tree_version(tree) == "1.3.0"
 
 
-def test_commits_after_a_tag_are_versions_between_it_and_the_next_patch(tree):
+def test_commit_after_a_tag_has_a_version_before_the_next_patch(tree):
     git(tree, "tag", "v1.3.0")
     commit(tree)
     last = commit(tree)
@@ -53,26 +53,26 @@ def test_commits_after_a_tag_are_versions_between_it_and_the_next_patch(tree):
     assert Version("1.3.0") < Version(tree_version(tree)) < Version("1.3.1")
 
 
-def test_changes_that_are_not_committed_are_no_release(tree):
+def test_uncommitted_changes_are_marked_as_dirty(tree):
     git(tree, "tag", "v1.3.0")
     (tree / "CHANGELOG.md").write_text(CHANGELOG + "\n")
     assert tree_version(tree).startswith("1.3.1.dev0+g")
     assert tree_version(tree).endswith(".dirty")
 
 
-def test_other_tags_are_no_versions(tree):
+def test_ignores_tags_that_are_not_versions(tree):
     git(tree, "tag", "nightly")
     git(tree, "tag", "vendor")
     assert tree_version(tree).startswith("1.2.0+untagged.g")
 
 
-def test_an_untagged_clone_has_the_newest_release_of_the_changelog(tree):
+def test_untagged_clone_has_the_newest_release_of_the_changelog(tree):
     last = git(tree, "rev-parse", "--short", "HEAD")
     assert tree_version(tree) == f"1.2.0+untagged.g{last}"
     assert str(Version(tree_version(tree))) == tree_version(tree)
 
 
-def test_a_shallow_clone_that_sees_no_tag_builds_too(tree, tmp_path):
+def test_shallow_clone_without_tags_has_a_version(tree, tmp_path):
     git(tree, "tag", "v1.3.0")
     last = commit(tree)
     clone = tmp_path / "clone"
@@ -80,7 +80,7 @@ def test_a_shallow_clone_that_sees_no_tag_builds_too(tree, tmp_path):
     assert tree_version(clone) == f"1.2.0+untagged.g{last}"
 
 
-def test_a_copy_without_git_inside_another_repository_is_not_that_ones(tree):
+def test_copy_inside_another_repository_ignores_its_tags(tree):
     git(tree, "tag", "v9.0.0")
     copy = tree / "copy"
     copy.mkdir()
@@ -88,21 +88,21 @@ def test_a_copy_without_git_inside_another_repository_is_not_that_ones(tree):
     assert tree_version(copy) == "1.2.0+untagged"
 
 
-def test_a_tree_on_a_machine_without_git_builds(tree, monkeypatch):
+def test_tree_without_git_has_a_version(tree, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert tree_version(tree) == "1.2.0+untagged"
 
 
-def test_a_tree_that_says_no_version_at_all_is_refused(tmp_path, messages):
+def test_rejects_a_tree_without_any_version(tmp_path, messages):
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
     with messages.raises(ValueError):
         tree_version(tmp_path)
 
 
-def test_this_trees_changelog_has_releases_below_what_is_not_released():
+def test_changelog_lists_releases_newest_first_below_unreleased():
     text = (ROOT / "CHANGELOG.md").read_text()
-    heads = [line for line in text.splitlines() if line.startswith("## ")]
-    assert heads[0] == "## Unreleased"
-    releases = [Version(head.split()[1]) for head in heads[1:]]
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings[0] == "## Unreleased"
+    releases = [Version(heading.split()[1]) for heading in headings[1:]]
     assert releases
     assert releases == sorted(releases, reverse=True)
