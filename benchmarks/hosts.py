@@ -65,7 +65,7 @@ def main() -> int:
             assert process.stderr is not None
             os.set_blocking(process.stderr.fileno(), False)
             while process.poll() is None:
-                most_at_once = max(most_at_once, len(os.listdir(hosts.now)))
+                most_at_once = max(most_at_once, len(os.listdir(hosts.active_logins)))
                 if process.stderr.read():
                     now = time.monotonic()
                     silence = max(silence, now - last_output)

@@ -1,21 +1,20 @@
-"""A stand-in for a GPU: a device of torch that does its work only when something waits for it.
+"""A stand-in for a GPU: a torch device that does its work only at a wait for it.
 
-Tensors of the device ``late`` are real to autograd, whose backward passes run in a thread of their
-own, as on a GPU. Each operation is put on the queue of the current stream, and its result holds NaN
-until somebody waits for the stream: a wait that is missing shows as a wrong value. Copies to and
-from the host wait as CUDA's do: blocking ones for the current stream, ``non_blocking`` ones not.
+Autograd treats tensors of the device ``late`` like real ones: backward passes run in a separate
+thread, like on a GPU. Each operation is enqueued on the current stream, and its result is NaN until
+the host waits for the stream. So a missing wait causes a wrong value. Copies to and from the host
+wait like those of CUDA: blocking ones for the current stream, ``non_blocking`` ones not at all.
 
-It has a clock too, in seconds of its own: `host` and `work` let time pass on the host and on the
-current stream, and `LateEvent.seconds_since` tells it. A wait that is missing there shows as a
-wrong time.
+The device has its own clock, in seconds. `host` and `work` let time pass on the host and on the
+current stream, and `LateEvent.seconds_since` returns it. A missing wait causes a wrong time.
 
-As on a GPU, an operation on tensors of the host and of the device raises `RuntimeError`. Memory
-that no tensor uses any more is overwritten by the stream that it was allocated on: that is where a
-caching allocator uses it again. If another stream still reads it, its values are wrong.
+Like on a GPU, an operation on tensors of the host and of the device raises `RuntimeError`. Memory
+without a tensor is overwritten by the stream that allocated it, like by the next tensor of a
+caching allocator. If another stream still reads it, the values are wrong.
 
-It stands in for streams, events and waits alone: no kernel of CUDA is run, no memory is counted.
+Only streams, events and waits are those of a GPU: no CUDA kernel runs, and no memory is counted.
 
-    late = install()                       # once a process; then torch.device("late") is there
+    late = install()                       # once per process; then torch.device("late") exists
     pixels = torch.ones(2, 3, device="late") * 2
     late.streams.synchronize()                  # now they are 2
 """
@@ -43,55 +42,60 @@ OVERWRITTEN = 0xFF
 
 
 class Stream:
-    """Work in order: what is done when, and by the device's clock until when.
+    """Work in its order.
 
     Attributes:
-        freed: Storages that were freed and that the stream has not been asked to overwrite yet.
+        freed: Freed storages for which the stream has no overwriting enqueued.
+        enqueued: The number of enqueued operations.
+        done: The number of done operations.
+        busy_until: The end of its work, by the device's clock.
     """
 
     def __init__(self):
         self.queue = deque()
         self.freed = deque()
-        self.asked = self.done = 0
+        self.enqueued = 0
+        self.done = 0
         self.busy_until = 0.0
-        self._under_way = False
+        self._is_working = False
         self._turn = threading.Condition()
 
-    def ask(self, work):
+    def enqueue(self, work):
         self._overwrite_freed()
         self._append(work)
 
     def position(self):
-        """Return the position of the last work so far, for `run_to`."""
+        """Return the position of the last enqueued work, for `run_to`."""
         self._overwrite_freed()
-        return self.asked
+        return self.enqueued
 
     def _append(self, work):
         self.queue.append(work)
-        self.asked += 1
+        self.enqueued += 1
 
     def _overwrite_freed(self):
         while self.freed:
             self._append(partial(_overwrite, self.freed.popleft()))
 
     def run_to(self, position):
-        # Another thread may be at work: that of late_ipc.py, for other processes.
+        # Another thread may do the work: the one of late_ipc.py, for other processes.
         with self._turn:
             while self.done < position:
-                if self._under_way:
+                if self._is_working:
                     self._turn.wait()
                 else:
                     self._do_next()
 
     def _do_next(self):
         work = self.queue.popleft()
-        self._under_way = True
+        self._is_working = True
         self._turn.release()
         try:
             work()
         finally:
             self._turn.acquire()
-            self.done, self._under_way = self.done + 1, False
+            self.done += 1
+            self._is_working = False
             self._turn.notify_all()
 
 
@@ -100,7 +104,7 @@ def _overwrite(storage):
 
 
 class LateEvent:
-    """A point in the work of a stream; one that was never set has passed."""
+    """A point in the work of a stream; an event that was never recorded has passed."""
 
     def __init__(self, device):
         self._device = device
@@ -112,7 +116,7 @@ class LateEvent:
         self._stream = self._device.current
         self._position = self._stream.position()
         self.time = max(self._stream.busy_until, self._device.now)
-        # As on a GPU, the event itself comes in the stream's order.
+        # Like on a GPU, the event itself has a position in the stream.
         self._stream.busy_until = self.time
 
     def query(self):
@@ -123,17 +127,17 @@ class LateEvent:
             self._device.waits += not self.query()
             self._stream.run_to(self._position)
             if self._stream in (self._device.main, self._device.copies):
-                # One of before `reset` is of another time.
+                # An event from before `reset` has a time of another clock.
                 self._device.now = max(self._device.now, self.time)
 
     def seconds_since(self, earlier):
-        assert self.query(), "the event has not passed: nobody waited for it"
-        assert earlier.query(), "the earlier event has not passed: nobody waited for it"
+        assert self.query(), "the event has not passed: there was no wait for it"
+        assert earlier.query(), "the earlier event has not passed: there was no wait for it"
         return self.time - earlier.time
 
 
 class LateStreams:
-    """The streams of the device, as `spbench_parallel.device.streams` has them."""
+    """The streams of the device, for `spbench_parallel.device.streams`."""
 
     def __init__(self, device):
         self._device = device
@@ -141,18 +145,19 @@ class LateStreams:
     def synchronize_device(self):
         self._device.device_wide += 1
         for stream in (self._device.main, self._device.copies):
-            self._device.wait_for(stream)
+            self._device.wait_for_stream(stream)
 
     def synchronize(self):
-        self._device.wait_for(self._device.current)
+        self._device.wait_for_stream(self._device.current)
 
     @contextmanager
     def use_copy_stream(self):
-        kept, self._device.current = self._device.current, self._device.copies
+        stream = self._device.current
+        self._device.current = self._device.copies
         try:
             yield
         finally:
-            self._device.current = kept
+            self._device.current = stream
 
     def fork_copy_stream(self):
         self._device.order(self._device.copies, after=self._device.current)
@@ -166,14 +171,14 @@ class LateStreams:
 
 @dataclass
 class Block:
-    """Memory of the device in use: the stream it was allocated on and the number of its tensors."""
+    """Used memory: the stream that allocated it, and the number of its tensors."""
 
     stream: Stream
     tensors: int = 0
 
 
 class Allocator:
-    """The allocator of the device, which lets streams overwrite memory that is no longer used."""
+    """The allocator of the device: streams overwrite memory after its last use."""
 
     def __init__(self):
         self._blocks = {}
@@ -182,15 +187,15 @@ class Allocator:
         self._lock = threading.RLock()
 
     def exempt(self, address, nbytes):
-        """Do not overwrite this memory, which other processes may use as well."""
+        """Never overwrite this memory, which other processes may use, too."""
         self._exempt[address] = address + nbytes
 
     def end_exemption(self, address):
-        """Forget memory that is no longer mapped: its address may be given to another tensor."""
+        """Forget unmapped memory, because another tensor may get its address."""
         del self._exempt[address]
 
     def track(self, tensor, stream):
-        """Keep the memory of a tensor until it and all others of the same memory are gone."""
+        """Keep the memory of a tensor until all tensors of this memory are freed."""
         storage = tensor.elem.untyped_storage()
         address = storage.data_ptr()
         if any(start <= address < end for start, end in list(self._exempt.items())):
@@ -209,7 +214,7 @@ class Allocator:
                 return
             del self._blocks[storage._cdata]
         if storage.nbytes():
-            # Any thread may be here, even one within `ask`: the stream takes it up later.
+            # Any thread may be here, even one within `enqueue`: the stream overwrites it later.
             block.stream.freed.append(storage)
 
 
@@ -218,15 +223,15 @@ class LateDevice:
 
     Attributes:
         allocator: The allocator of its memory.
-        main: The stream that work goes to unless another is entered.
+        main: The stream of work, unless another stream is active.
         copies: The stream of copies.
         now: The host's time, in seconds.
-        device_wide: How often somebody waited for all streams at once.
-        waits: How often the host waited for a stream, or for an event that had not passed.
+        device_wide: The number of waits for all streams at once.
+        waits: The number of waits for a stream, or for an event that had not passed.
     """
 
     def __init__(self):
-        self._here = threading.local()
+        self._of_thread = threading.local()
         self.library = torch.library.Library("aten", "IMPL")
         self.streams = LateStreams(self)
         self.allocator = Allocator()
@@ -238,24 +243,24 @@ class LateDevice:
         self.now = 0.0
         self.device_wide = 0
         self.waits = 0
-        self._here.current = self.main
+        self._of_thread.current = self.main
 
     @property
     def current(self):
-        return getattr(self._here, "current", self.main)
+        return getattr(self._of_thread, "current", self.main)
 
     @current.setter
     def current(self, stream):
-        self._here.current = stream
+        self._of_thread.current = stream
 
-    def wait_for(self, stream):
+    def wait_for_stream(self, stream):
         self.waits += 1
         stream.run_to(stream.position())
         self.now = max(self.now, stream.busy_until)
 
     def order(self, later, *, after):
         position = after.position()
-        later.ask(lambda: after.run_to(position))
+        later.enqueue(lambda: after.run_to(position))
         later.busy_until = max(later.busy_until, after.busy_until)
 
     def host(self, seconds):
@@ -263,13 +268,13 @@ class LateDevice:
         self.now += seconds
 
     def work(self, seconds):
-        """Put work of so many seconds on the current stream."""
+        """Enqueue work of a duration on the current stream."""
         stream = self.current
-        stream.ask(lambda: None)
+        stream.enqueue(lambda: None)
         stream.busy_until = max(stream.busy_until, self.now) + seconds
 
     def clock(self):
-        """The host's time: stands in for ``time.perf_counter``."""
+        """Return the host's time; replaces ``time.perf_counter``."""
         return self.now
 
 
@@ -280,7 +285,7 @@ class LateTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, elem):
-        made: LateTensor = torch.Tensor._make_wrapper_subclass(
+        tensor: LateTensor = torch.Tensor._make_wrapper_subclass(
             cls,
             elem.shape,
             strides=elem.stride(),
@@ -289,10 +294,10 @@ class LateTensor(torch.Tensor):
             layout=elem.layout,
             device=torch.device(NAME, 0),
         )
-        made.elem = elem
+        tensor.elem = elem
         device = install()
-        device.allocator.track(made, device.current)
-        return made
+        device.allocator.track(tensor, device.current)
+        return tensor
 
     def __repr__(self, *, tensor_contents=None):
         return f"LateTensor({tuple(self.shape)}, {self.dtype})"
@@ -302,14 +307,14 @@ class LateTensor(torch.Tensor):
         return _dispatch(install(), function, args, kwargs or {})
 
 
-def elem_of(tensor: torch.Tensor) -> torch.Tensor:
+def unwrap(tensor: torch.Tensor) -> torch.Tensor:
     """Return the values of a tensor of the device; its work may not be done."""
     assert isinstance(tensor, LateTensor)
     return tensor.elem
 
 
 _READS = {"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "unique_consecutive"}
-"""Operations whose answer the host reads."""
+"""Operations with a value that the host reads."""
 
 _COPIES = {"copy_", "_to_copy", "_copy_from"}
 """Operations on tensors of any two devices."""
@@ -347,7 +352,8 @@ def _dispatch(device, function, args, kwargs):
     wrappers = {id(tensor.elem): tensor for tensor in tensors if isinstance(tensor, LateTensor)}
     if not all(isinstance(tensor, LateTensor) for tensor in tensors):
         _check_devices(function, args, kwargs)
-    args, kwargs = _elems(args), _elems(kwargs)
+    args = _unwrap_all(args)
+    kwargs = _unwrap_all(kwargs)
     name = function._schema.name.partition("::")[2]
     if name == "copy_":
         return _copy(device, wrappers, *args, **kwargs)
@@ -355,56 +361,59 @@ def _dispatch(device, function, args, kwargs):
         if not kwargs.get("non_blocking"):
             device.streams.synchronize()
             return function(*args, **kwargs)
-        made = torch.full_like(
-            function(*args, **kwargs), _garbage(kwargs.get("dtype", args[0].dtype))
-        )
-        device.current.ask(lambda: made.copy_(args[0]))
-        return made
+        copy = _make_uninitialized(function(*args, **kwargs))
+        device.current.enqueue(lambda: copy.copy_(args[0]))
+        return copy
     if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cpu":
-        return function(*args, **kwargs)  # memory of the host, such as `empty_like` makes
-    kwargs = _on_host(kwargs)
+        return function(*args, **kwargs)  # memory of the host, such as that of `empty_like`
+    kwargs = _move_to_host(kwargs)
     if name in _READS:
         device.streams.synchronize()
         return (
-            _wrapped(function(*args, **kwargs), wrappers)
+            _wrap(function(*args, **kwargs), wrappers)
             if name == "nonzero"
             else function(*args, **kwargs)
         )
-    aliases = [one.alias_info for one in function._schema.returns]
-    if any(one is not None and not one.is_write for one in aliases):
-        return _wrapped(function(*args, **kwargs), wrappers)  # a view
+    aliases = [argument.alias_info for argument in function._schema.returns]
+    if any(alias is not None and not alias.is_write for alias in aliases):
+        return _wrap(function(*args, **kwargs), wrappers)  # a view
     if function._schema.is_mutable:
-        device.current.ask(lambda: function(*args, **kwargs))
+        device.current.enqueue(lambda: function(*args, **kwargs))
         if not aliases:
             return None  # lists of tensors
         first = args[0] if args else kwargs["out"]
         returned = kwargs.get("out", first)
-        return tree_map(lambda one: wrappers.get(id(one), one), returned)
-    return _wrapped(_later(device, function, args, kwargs), wrappers)
+        return tree_map(lambda tensor: wrappers.get(id(tensor), tensor), returned)
+    return _wrap(_run_later(device, function, args, kwargs), wrappers)
 
 
-def _later(device, function, args, kwargs):
-    """Results with nothing in them yet: that they are of the right shape is known at once."""
+def _run_later(device, function, args, kwargs):
+    """Return uninitialized results of the right shape, and enqueue the operation."""
+    # A first run on copies: batch normalisation changes its running statistics, although its schema
+    # does not declare it.
     with torch.no_grad():
-        results = function(*tree_map(_copied, args), **tree_map(_copied, kwargs))
-    kept, shape = tree_flatten(results)
-    made = [
-        torch.full_like(one, _garbage(one.dtype)) if isinstance(one, torch.Tensor) else one
-        for one in kept
-    ]
+        outputs = function(*tree_map(_clone, args), **tree_map(_clone, kwargs))
+    leaves, structure = tree_flatten(outputs)
+    targets = [_make_uninitialized(leaf) for leaf in leaves]
 
     def work():
-        for target, value in zip(made, tree_flatten(function(*args, **kwargs))[0], strict=True):
+        for target, value in zip(targets, tree_flatten(function(*args, **kwargs))[0], strict=True):
             if isinstance(target, torch.Tensor):
                 target.copy_(value)
 
-    device.current.ask(work)
-    return torch.utils._pytree.tree_unflatten(made, shape)
+    device.current.enqueue(work)
+    return torch.utils._pytree.tree_unflatten(targets, structure)
 
 
-def _copied(one):
-    """For a first run: batch normalisation changes its running statistics, whatever it says."""
-    return one.clone() if isinstance(one, torch.Tensor) else one
+def _clone(leaf):
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _make_uninitialized(leaf):
+    """Return a tensor of this shape and dtype without valid values."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return torch.full_like(leaf, _choose_invalid(leaf.dtype))
 
 
 def _copy(device, wrappers, target, source, non_blocking=False):
@@ -413,36 +422,36 @@ def _copy(device, wrappers, target, source, non_blocking=False):
     if not to_device and not non_blocking:
         device.streams.synchronize()
         return target.copy_(source)
-    device.current.ask(lambda: target.copy_(source))
+    device.current.enqueue(lambda: target.copy_(source))
     if not from_device and not non_blocking:
         device.streams.synchronize()
     return wrappers.get(id(target), target)
 
 
-def _garbage(dtype):
+def _choose_invalid(dtype):
     return float("nan") if dtype.is_floating_point else 0
 
 
-def _elems(tree):
-    return tree_map(lambda one: one.elem if isinstance(one, LateTensor) else one, tree)
+def _unwrap_all(tree):
+    return tree_map(lambda leaf: leaf.elem if isinstance(leaf, LateTensor) else leaf, tree)
 
 
-def _on_host(kwargs):
-    return {name: torch.device("cpu") if name == "device" else one for name, one in kwargs.items()}
+def _move_to_host(kwargs):
+    return kwargs | {"device": torch.device("cpu")} if "device" in kwargs else kwargs
 
 
-def _wrapped(results, wrappers):
-    def wrap(one):
-        if not isinstance(one, torch.Tensor):
-            return one
-        known = wrappers.get(id(one))
-        return LateTensor(one) if known is None else known
+def _wrap(results, wrappers):
+    def wrap(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        wrapper = wrappers.get(id(leaf))
+        return LateTensor(leaf) if wrapper is None else wrapper
 
     return tree_map(wrap, results)
 
 
 class _Module:
-    """The module that torch asks about a kind of device."""
+    """The module with which torch queries a kind of device."""
 
     def is_available(self):
         return True
@@ -469,36 +478,36 @@ class _Module:
 def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
     dtype = dtype or torch.get_default_dtype()
     shape = {"memory_format": memory_format or torch.contiguous_format}
-    return LateTensor(torch.empty(size, dtype=dtype, **shape).fill_(_garbage(dtype)))
+    return LateTensor(torch.empty(size, dtype=dtype, **shape).fill_(_choose_invalid(dtype)))
 
 
 def _arange(*args, dtype=None, layout=None, device=None, pin_memory=None):
-    """Torch's own makes an empty tensor and resizes it, as no tensor of this device can be."""
+    """Replace torch's, which resizes an empty tensor: this device cannot do that."""
     values = torch.arange(*args, dtype=dtype, device="cpu")
     tensor = _empty(values.shape, dtype=values.dtype)
-    install().current.ask(lambda: tensor.elem.copy_(values))
+    install().current.enqueue(lambda: tensor.elem.copy_(values))
     return tensor
 
 
 def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
     dtype = dtype or torch.get_default_dtype()
-    return LateTensor(torch.empty_strided(size, stride, dtype=dtype).fill_(_garbage(dtype)))
+    return LateTensor(torch.empty_strided(size, stride, dtype=dtype).fill_(_choose_invalid(dtype)))
 
 
-def _copy_from(source, target, non_blocking=False):
-    """The copy that `torch.tensor` makes for a device, from numbers of Python's."""
+def _copy_numbers(source, target, non_blocking=False):
+    """Copy Python's numbers to the device for `torch.tensor`."""
     _copy(install(), {id(target.elem): target}, target.elem, source, non_blocking)
     return target
 
 
 @cache
 def install():
-    """Give torch the device, and spbench its streams; return it. Once a process is enough."""
+    """Register the device in torch and its streams in spbench; return it."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     device = LateDevice()
     device.library.impl("empty.memory_format", _empty, "PrivateUse1")
     device.library.impl("empty_strided", _empty_strided, "PrivateUse1")
-    device.library.impl("_copy_from", _copy_from, "PrivateUse1")
+    device.library.impl("_copy_from", _copy_numbers, "PrivateUse1")
     for overload in ("arange", "arange.start", "arange.start_step"):
         device.library.impl(overload, _arange, "PrivateUse1")
     device_streams.STREAM_FACTORIES[NAME] = lambda _: device.streams

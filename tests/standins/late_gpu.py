@@ -1,7 +1,7 @@
-"""A stand-in for the one GPU that all ranks of a job share: the device that runs late.
+"""A stand-in for a GPU that all ranks of a job share: the device that runs late.
 
 The functions change modules of the workers in a rank that the console has started: see
-`benchmarks/gpu_once/rank_site`. NCCL is refused, as on a GPU that ranks share.
+`benchmarks/gpu_once/rank_site`. NCCL is rejected, like on a GPU that ranks share.
 """
 
 from time import perf_counter
@@ -30,8 +30,9 @@ def take_host(choice):
 
 def _choose_device(stand_in):
     def choose_device(context, *, preference=None, index=None, tf32=False):
-        asked = preference or context.params["device"]
-        name, reason = ("cpu", "asked for") if asked == "cpu" else (stand_in, _REASON)
+        requested = preference or context.params["device"]
+        name = "cpu" if requested == "cpu" else stand_in
+        reason = "asked for" if requested == "cpu" else _REASON
         context.device(name, reason, speaks=context.world.rank == 0, near=None)
         return torch.device(name)
 
@@ -42,7 +43,8 @@ _record = LateEvent.record
 
 
 def _record_host_time(event):
-    """Set an event with the host's time: the clock of the device does not advance in a run."""
+    """Record an event with the host's time."""
+    # The clock of the device does not advance in a run.
     _record(event)
     event.time = perf_counter()
 

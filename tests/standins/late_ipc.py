@@ -1,16 +1,16 @@
-"""A stand-in for CUDA IPC on the device that runs late: memory is in files that processes map.
+"""A stand-in for CUDA IPC on the device that runs late: processes map files.
 
-A process's work is done when another process waits for one of its events, as well as when it waits
-itself: a thread of the stand-in looks for such waits. As on a GPU, who waits for an event waits for
-what had been recorded when it asked. A wait that is missing leaves NaN, or what was there before.
+The work of a process is done when it waits, or when another process waits for one of its events: a
+thread of the stand-in looks for such waits. Like on a GPU, a wait for an event covers the records
+before the wait. A missing wait leaves NaN or the old values.
 
-Memory that its process has let go of is overwritten, whoever still has it open.
+Memory that its process has freed is overwritten, also if other processes still have it open.
 
-It counts what the driver limits: open events, and mappings of other processes' memory. As torch's
-allocator does, it puts small pieces of memory into segments, each of which a process maps once. The
-product decides whether to open the event of a piece, which is counted but makes nobody wait.
+It counts open events and mappings of the memory of other processes, which a driver limits. Like
+torch's allocator, it puts small pieces of memory into segments, and a process maps a segment once.
+The product decides whether to open the event of a piece, which counts but lets no process wait.
 
-It shows nothing of CUDA's own handles, nor of peer access between GPUs.
+It does not show CUDA's handles, nor peer access between GPUs.
 """
 
 import atexit
@@ -27,23 +27,23 @@ from weakref import WeakValueDictionary, finalize
 import torch
 
 from spbench_parallel.device import ipc
-from standins.late_device import LateTensor, elem_of, install
+from standins.late_device import LateTensor, install, unwrap
 
 _PAUSE = 0.0002
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 _OVERWRITTEN = b"\xff"
-"""Each byte of memory that is gone: NaN as a floating-point number."""
-_RECORDED, _DONE, _WANTED = range(3)
-"""The numbers of an event: records asked for, records done, and the one that is waited for."""
+"""Each byte of freed memory: NaN as a floating-point number."""
+_RECORDED, _DONE, _AWAITED = range(3)
+"""The numbers of an event: enqueued records, done records, and the awaited one."""
 _MAX_OPEN = 1000
-"""The most events, and the most mappings, that a process can have open; a driver has more."""
+"""Maximum of open events, and of mappings, per process; a driver allows more."""
 _SEGMENT = 2 << 20
 _SMALL = 1 << 20
-"""Bytes of a segment of small pieces, and of the largest small piece, as torch's allocator has."""
+"""Bytes of a segment of small pieces, and of the largest small piece, like in torch."""
 _BLOCK = 512
-"""Bytes at whose multiples pieces start, as in torch's allocator."""
+"""Pieces start at multiples of these bytes, like in torch's allocator."""
 _MAX_EVENT_HANDLES = 1000
-"""Live handles with an event: torch has no event for later ones, and waits for the stream."""
+"""Live handles with an event. For later ones, torch waits for the stream."""
 
 
 @cache
@@ -51,11 +51,11 @@ def _folder():
     return tempfile.TemporaryDirectory(prefix="late-ipc-", dir="/dev/shm")
 
 
-def _mapped(path, size, dtype):
+def _map_file(path, size, dtype):
     return torch.from_file(path, shared=True, size=size, dtype=dtype)
 
 
-def _new_file():
+def _create_file():
     descriptor, path = tempfile.mkstemp(dir=_folder().name)
     os.close(descriptor)
     return path
@@ -72,22 +72,22 @@ def _map_segment(path):
 
 
 class Segment:
-    """Memory that the sender's allocator has asked the driver for, with one piece or several."""
+    """Memory from the driver, with one or several pieces of the sender's allocator."""
 
     def __init__(self, nbytes):
-        self.path = _new_file()
+        self.path = _create_file()
         os.truncate(self.path, nbytes)
         self.memory = _map_segment(self.path)
         self._nbytes = nbytes
-        self._taken = 0
+        self._used = 0
 
-    def has_room(self, nbytes):
-        return self._taken + nbytes <= self._nbytes
+    def can_take(self, nbytes):
+        return self._used + nbytes <= self._nbytes
 
     def take(self, nbytes):
-        """Return the offset of a new piece. Freed pieces are not reused, so that it shows."""
-        offset = self._taken
-        self._taken += -(-nbytes // _BLOCK) * _BLOCK
+        """Return the offset of a new piece; freed pieces are not reused."""
+        offset = self._used
+        self._used += -(-nbytes // _BLOCK) * _BLOCK
         return offset
 
 
@@ -108,7 +108,7 @@ class Piece:
     handles: int = 0
 
     def map(self, when_freed):
-        """Return its bytes, and call a function when nothing of this process uses them."""
+        """Return its bytes; call a function when this process no longer uses them."""
         view = memoryview(self.segment.memory)[self.offset : self.offset + self.nbytes]
         tensor = torch.frombuffer(view, dtype=torch.uint8)
         finalize(view, when_freed, tensor.data_ptr())
@@ -123,28 +123,28 @@ class OwnEvent:
     """An event of this process."""
 
     def __init__(self):
-        self.path = _new_file()
-        self.numbers = _mapped(self.path, 3, torch.int64).zero_()
-        self._places = {}
+        self.path = _create_file()
+        self.numbers = _map_file(self.path, 3, torch.int64).zero_()
+        self._positions = {}
         self._lock = threading.Lock()
 
     def record(self):
         count = int(self.numbers[_RECORDED]) + 1
         stream = install().current
-        stream.ask(lambda: self._reach(count))
-        self._places[count] = stream, stream.asked
+        stream.enqueue(lambda: self._set_done(count))
+        self._positions[count] = stream, stream.enqueued
         self.numbers[_RECORDED] = count
 
-    def _reach(self, count):
-        """Note that a record is done; records on different streams come in any order."""
+    def _set_done(self, count):
+        """Store that a record is done; records of different streams have any order."""
         with self._lock:
             self.numbers[_DONE] = max(count, int(self.numbers[_DONE]))
 
     def serve(self):
-        """Do the work that another process waits for."""
-        wanted = int(self.numbers[_WANTED])
-        if wanted > int(self.numbers[_DONE]):
-            stream, position = self._places[wanted]
+        """Do the work for which another process waits."""
+        awaited = int(self.numbers[_AWAITED])
+        if awaited > int(self.numbers[_DONE]):
+            stream, position = self._positions[awaited]
             stream.run_to(position)
 
 
@@ -152,26 +152,26 @@ class OpenedEvent:
     """An event of another process."""
 
     def __init__(self, path):
-        self.numbers = _mapped(path, 3, torch.int64)
+        self.numbers = _map_file(path, 3, torch.int64)
 
     def wait(self):
         count = int(self.numbers[_RECORDED])
-        install().current.ask(lambda: self._come_to(count))
+        install().current.enqueue(lambda: self._wait_until(count))
 
-    def _come_to(self, count):
+    def _wait_until(self, count):
         while int(self.numbers[_DONE]) < count:
-            # Again and again: another process may have written a lower one over it.
-            if int(self.numbers[_WANTED]) < count:
-                self.numbers[_WANTED] = count
+            # In each round, because another process may have replaced it by a lower one.
+            if int(self.numbers[_AWAITED]) < count:
+                self.numbers[_AWAITED] = count
             time.sleep(_PAUSE)
 
 
 class LateIpc:
-    """What the device shares, as `spbench_parallel.device.ipc` has it.
+    """The memory and events that the device shares, for `spbench_parallel.device.ipc`.
 
     Args:
-        max_open: The most events, and the most mappings, that a process can have open.
-        max_event_handles: The most live handles with an event.
+        max_open: Maximum of open events, and of mappings, per process.
+        max_event_handles: Maximum of live handles with an event.
 
     Attributes:
         open_events: The number of events of other processes that are open.
@@ -190,7 +190,7 @@ class LateIpc:
         self._opened = {}
         self._small = Segment(_SEGMENT)
         self._pieces = {}
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._server = threading.Thread(target=self._serve, daemon=True)
         self._server.start()
         atexit.register(self.end)
@@ -206,7 +206,7 @@ class LateIpc:
 
     def share(self, memory):
         """Return a handle with the fields of torch's ``_share_cuda_``."""
-        piece = self._piece_of(elem_of(memory))
+        piece = self._find_or_create_piece(unwrap(memory))
         handles = sum(piece.handles for piece in list(self._pieces.values()))
         has_event = handles < self._max_event_handles
         if not has_event:
@@ -215,33 +215,34 @@ class LateIpc:
         handle = piece.segment.path.encode()
         return 0, handle, piece.nbytes, piece.offset, b"counters", 0, b"event", has_event
 
-    def _piece_of(self, elem):
+    def _find_or_create_piece(self, elem):
         address = elem.data_ptr()
         if address not in self._pieces:
             nbytes = elem.numel()
-            segment = self._segment_for(nbytes)
+            segment = self._select_segment(nbytes)
             piece = Piece(segment, segment.take(nbytes), nbytes)
             mapped = piece.map(self._free).copy_(elem)
             address = mapped.data_ptr()
             self._pieces[address] = piece
-            # The work that the memory is still to get goes to where it is from now on.
+            # Further work writes to the new location.
             elem.set_(mapped)
         return self._pieces[address]
 
     def _free(self, address):
         self._pieces.pop(address).overwrite()
 
-    def _segment_for(self, nbytes):
+    def _select_segment(self, nbytes):
         if nbytes > _SMALL:
             return Segment(nbytes)
-        if not self._small.has_room(nbytes):
+        if not self._small.can_take(nbytes):
             self._small = Segment(_SEGMENT)
         return self._small
 
     def _open_storage_memory(self, handle, nbytes, offset, counters, counter, event, opens_event):
-        """Do what torch's ``_new_shared_cuda`` does with these fields.
+        """Replace torch's ``_new_shared_cuda`` with these fields.
 
-        Its event stays open, as torch destroys none, and the caller must wait by other means.
+        Its event stays open, because torch does not destroy it, and the caller has to wait by
+        other means.
         """
         if opens_event:
             self._count_event()
@@ -262,15 +263,15 @@ class LateIpc:
             raise RuntimeError("CUDA error: mapping of buffer object failed")
 
     def end(self):
-        self._over.set()
+        self._ended.set()
         self._server.join()
 
     def _serve(self):
-        while not self._over.wait(_PAUSE):
+        while not self._ended.wait(_PAUSE):
             self.packed.serve()
             self.read.serve()
 
 
 def install_ipc():
-    """Give the device that runs late what it shares; once a process is enough."""
+    """Add shared memory and events to the device that runs late; once per process."""
     ipc.IPC_FACTORIES["late"] = lambda _: LateIpc()

@@ -1,7 +1,7 @@
-"""A stand-in for NCCL on the device that runs late: what is asked of it is done by MPI, later.
+"""A stand-in for NCCL on the device that runs late: MPI does its work later.
 
-Its work is on the copy stream, which first waits for the current one. `Pending.wait` lets the
-current stream wait for it, and not the host.
+Its work is on the copy stream, which first waits for the current one. With `Pending.wait`, the
+current stream waits for it, and the host does not.
 """
 
 import torch.distributed as dist
@@ -40,22 +40,24 @@ class LateGroup:
             requests = [
                 self.comm.Irecv(vector.elem.numpy(), source, tag) for vector, source in receives
             ]
-            requests += [self.comm.Isend(vector.elem.numpy(), to, tag) for vector, to in sends]
+            requests += [
+                self.comm.Isend(vector.elem.numpy(), target, tag) for vector, target in sends
+            ]
             MPI.Request.Waitall(requests)
 
-        return [self._ask(work)]
+        return [self._enqueue(work)]
 
     def allreduce(self, vector, op):
         def work():
             self.comm.Allreduce(MPI.IN_PLACE, vector.elem.numpy(), _OPS[op])
 
-        return self._ask(work)
+        return self._enqueue(work)
 
-    def _ask(self, work):
+    def _enqueue(self, work):
         late = install()
         late.streams.fork_copy_stream()
         with late.streams.use_copy_stream():
-            late.current.ask(work)
+            late.current.enqueue(work)
             event = late.streams.event()
             event.record()
         return LatePending(event)
@@ -65,7 +67,7 @@ _groups = {}
 
 
 def acquire(comm, device):
-    """In place of `torch_group.acquire`; the host has gloo as ever."""
+    """Replace `torch_group.acquire`; the host still has gloo."""
     if device.type != "late":
         return _acquire(comm, device)
     group, users = _groups.get(comm.handle, (None, 0))
@@ -75,7 +77,7 @@ def acquire(comm, device):
 
 
 def release(comm, device):
-    """In place of `torch_group.release`."""
+    """Replace `torch_group.release`."""
     if device.type != "late":
         _release(comm, device)
         return
@@ -87,6 +89,6 @@ def release(comm, device):
         group.comm.Free()
 
 
-def refusal(comm, device):
-    """In place of `torch_group.explain_missing_nccl`."""
+def explain_missing_nccl(comm, device):
+    """Replace `torch_group.explain_missing_nccl`."""
     return ""

@@ -5,9 +5,10 @@ from standins.late_device import NAME
 
 
 class LateFlatWeights(FlatWeights):
-    """The parameters of a stage in one tensor, also if they are of the late device.
+    """The parameters of a stage in one tensor, also on the late device.
 
-    Such a parameter keeps its values in `elem`, which an assignment to ``data`` does not change.
+    A parameter of this device has its values in `elem`, which an assignment to ``data`` does not
+    change.
     """
 
     def __init__(self, module):

@@ -1,6 +1,6 @@
-"""A stand-in for a communicator of two ranks that have the same numbers, within one process.
+"""A stand-in for a communicator of two ranks with the same numbers.
 
-It stands in for sums and gathers in memory of the host, and for nothing else of MPI.
+It runs in one process, and has only sums and gathers in memory of the host.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from mpi4py import MPI
 
 
 class Twin:
-    """A communicator as one of the ranks sees it.
+    """The communicator of one of the ranks.
 
     Args:
-        rank: Which of them.
-        sends: Called at each message: to let time pass.
+        rank: The number of the rank.
+        on_message: Is called at each message, for example to let time pass.
     """
 
     size = 2
 
-    def __init__(self, rank=0, sends=lambda: None):
+    def __init__(self, rank=0, on_message=lambda: None):
         self.rank = rank
-        self._sends = sends
+        self._on_message = on_message
 
-    def Allgather(self, sent, received):  # noqa: N802
-        self._sends()
-        memoryview(received[0])[:] = bytes(sent[0]) * self.size
+    def Allgather(self, source, received):  # noqa: N802
+        self._on_message()
+        memoryview(received[0])[:] = bytes(source[0]) * self.size
 
     def Allreduce(self, _, numbers):  # noqa: N802
-        self._sends()
+        self._on_message()
         memory, kind = numbers
         dtype = torch.float64 if kind == MPI.DOUBLE else torch.float32
         torch.frombuffer(memoryview(memory), dtype=dtype).mul_(self.size)

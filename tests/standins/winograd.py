@@ -1,11 +1,11 @@
 """A stand-in for a GPU that convolves in fp32 by Winograd's algorithm F(4x4, 3x3).
 
-While it is entered, each convolution in fp32 of 3x3 kernels with stride 1 is computed by blocks of
+While it is active, each convolution in fp32 of 3x3 kernels with stride 1 is computed in blocks of
 4x4 outputs, forward and backward, with the points 0, 1, -1, 2, -2 and infinity (Lavin and Gray,
-CVPR 2016). All others, and all other formats, are computed as they are. cuDNN has this algorithm
-for all three passes (``WINOGRAD_NONFUSED``); whether a GPU chooses it depends on shape and version.
+CVPR 2016). All other convolutions and formats are not changed. cuDNN has this algorithm for all
+three passes (``WINOGRAD_NONFUSED``). Whether a GPU chooses it depends on shape and version.
 
-It stands in for the rounding only: sums are in the order of the device that it runs on.
+Only the rounding is that of a GPU: sums are in the order of the device that runs it.
 """
 
 import torch
@@ -37,8 +37,8 @@ OUTPUT = [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -
 
 
 def winograd(images, kernels, format_=torch.float32):
-    """Convolve images whose sides are 2 more than a multiple of 4; ``format_`` is the factors'."""
-    pixels = _transform(INPUT, _tiles(images.float())).to(format_).float()
+    """Convolve images with sides of 4 n + 2; ``format_`` is the one of the factors."""
+    pixels = _transform(INPUT, _split_into_tiles(images.float())).to(format_).float()
     taps = _transform(KERNEL, kernels.float()).to(format_).float()
     sums = _transform(OUTPUT, torch.einsum("bcyxij,ocij->boyxij", pixels, taps))
     batch, channels, rows, cols = sums.shape[:4]
@@ -46,29 +46,30 @@ def winograd(images, kernels, format_=torch.float32):
 
 
 class WinogradConvolutions(TorchDispatchMode):
-    """Convolves by Winograd's algorithm where it can.
+    """Convolves by Winograd's algorithm if it can.
 
     Attributes:
-        forward: How many convolutions were computed by it.
-        backward: How many convolutions' gradients.
+        forward: The number of convolutions that were computed by it.
+        backward: The number of their gradients that were computed by it.
     """
 
     def __init__(self):
         super().__init__()
-        self.forward = self.backward = 0
+        self.forward = 0
+        self.backward = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         name = function._schema.name.partition("::")[2]
-        if name == "convolution" and _fits(*args[:2], *args[3:]):
+        if name == "convolution" and _is_suitable(*args[:2], *args[3:]):
             self.forward += 1
             return _forward(args[0], args[1], args[2], args[4])
-        if name == "convolution_backward" and _fits(*args[1:3], *args[4:10]):
+        if name == "convolution_backward" and _is_suitable(*args[1:3], *args[4:10]):
             self.backward += 1
             return _backward(args[0], args[1], args[2], args[5], args[10])
         return function(*args, **(kwargs or {}))
 
 
-def _fits(pixels, weight, stride, padding, dilation, transposed, _, groups):
+def _is_suitable(pixels, weight, stride, padding, dilation, transposed, _, groups):
     sides = [size + 2 * pad for size, pad in zip(pixels.shape[2:], padding, strict=True)]
     return (
         pixels.dtype == weight.dtype == torch.float32
@@ -84,47 +85,49 @@ def _fits(pixels, weight, stride, padding, dilation, transposed, _, groups):
 
 def _forward(pixels, weight, bias, padding):
     rows, cols = (size + 2 * pad - 2 for size, pad in zip(pixels.shape[2:], padding, strict=True))
-    sums = winograd(_padded(pixels, padding, rows, cols), weight)[:, :, :rows, :cols].contiguous()
+    sums = winograd(_pad(pixels, padding, rows, cols), weight)[:, :, :rows, :cols].contiguous()
     return sums if bias is None else sums + bias[:, None, None]
 
 
-def _backward(gradient, pixels, weight, padding, wanted):
-    of_pixels = of_weight = of_bias = None
-    if wanted[0]:
+def _backward(gradient, pixels, weight, padding, output_mask):
+    pixel_gradient = None
+    weight_gradient = None
+    bias_gradient = None
+    if output_mask[0]:
         flipped = weight.flip(2, 3).transpose(0, 1).contiguous()
-        of_pixels = _forward(gradient, flipped, None, [2 - pad for pad in padding])
-    if wanted[1]:
-        of_weight = _gradient_of_weight(gradient, pixels, padding)
-    if wanted[2]:
-        of_bias = gradient.sum((0, 2, 3))
-    return of_pixels, of_weight, of_bias
+        pixel_gradient = _forward(gradient, flipped, None, [2 - pad for pad in padding])
+    if output_mask[1]:
+        weight_gradient = _compute_weight_gradient(gradient, pixels, padding)
+    if output_mask[2]:
+        bias_gradient = gradient.sum((0, 2, 3))
+    return pixel_gradient, weight_gradient, bias_gradient
 
 
-def _gradient_of_weight(gradient, pixels, padding):
-    """F(3x3, 4x4): blocks of the gradient are the kernels, and products are summed over tiles."""
+def _compute_weight_gradient(gradient, pixels, padding):
+    """Compute F(3x3, 4x4): blocks of the gradient are kernels; sum over tiles."""
     rows, cols = gradient.shape[2:]
-    tiles = _transform(INPUT, _tiles(_padded(pixels, padding, rows, cols)))
+    tiles = _transform(INPUT, _split_into_tiles(_pad(pixels, padding, rows, cols)))
     gradient = functional.pad(gradient, (0, -cols % BLOCK, 0, -rows % BLOCK))
     blocks = gradient.unfold(2, BLOCK, BLOCK).unfold(3, BLOCK, BLOCK)
-    blocks = _transform(_transposed(OUTPUT), blocks)
+    blocks = _transform(_transpose(OUTPUT), blocks)
     sums = torch.einsum("bcyxij,boyxij->ocij", tiles, blocks)
-    return _transform(_transposed(KERNEL), sums)
+    return _transform(_transpose(KERNEL), sums)
 
 
-def _padded(pixels, padding, rows, cols):
-    """Return pixels with padding around them, and zeros up to whole blocks of outputs."""
-    (above, left) = padding
+def _pad(pixels, padding, rows, cols):
+    """Return pixels with padding, and with zeros up to whole blocks of outputs."""
+    above, left = padding
     return functional.pad(pixels, (left, left + -cols % BLOCK, above, above + -rows % BLOCK))
 
 
-def _tiles(pixels):
+def _split_into_tiles(pixels):
     return pixels.unfold(2, TILE, BLOCK).unfold(3, TILE, BLOCK)
 
 
 def _transform(matrix, values):
-    by = torch.tensor(matrix, dtype=torch.float32)
-    return by @ values @ by.T
+    factor = torch.tensor(matrix, dtype=torch.float32)
+    return factor @ values @ factor.T
 
 
-def _transposed(matrix):
+def _transpose(matrix):
     return [list(column) for column in zip(*matrix, strict=True)]

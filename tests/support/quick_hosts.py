@@ -16,25 +16,28 @@ from support.paths import STANDINS
 
 
 class QuickHosts:
-    """Synthetic hosts with the facts of this machine, and the environment to survey them.
+    """Synthetic hosts with the facts of this machine, and an environment to survey them.
 
     Args:
         folder: An empty folder.
-        seconds: The time that ssh takes to log in.
+        login_seconds: The time that ssh takes to log in.
+
+    Attributes:
+        active_logins: A folder with a file per active session of ssh.
     """
 
-    def __init__(self, folder: Path, seconds: float) -> None:
+    def __init__(self, folder: Path, login_seconds: float) -> None:
         self._hosts = folder / "hosts"
-        self.now = folder / "now"
-        for path in (self._hosts, self.now, folder / "bin"):
+        self.active_logins = folder / "logins"
+        for path in (self._hosts, self.active_logins, folder / "bin"):
             path.mkdir(parents=True)
         (folder / "bin/ssh").symlink_to(STANDINS / "quick_ssh")
         self.env = {
             **os.environ,
             "PATH": f"{folder}/bin:{os.environ['PATH']}",
             "QUICK_SSH_HOSTS": str(self._hosts),
-            "QUICK_SSH_NOW": str(self.now),
-            "QUICK_SSH_SECONDS": str(seconds),
+            "QUICK_SSH_LOGINS": str(self.active_logins),
+            "QUICK_SSH_SECONDS": str(login_seconds),
         }
         self._answer = _survey_this_machine()
 

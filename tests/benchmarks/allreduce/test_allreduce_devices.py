@@ -18,7 +18,7 @@ from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_li
 from spbench_workers.benchmarks.allreduce.model.link_times import JobLink, StagingCopies
 from spbench_workers.benchmarks.allreduce.model.prediction import predict
 from spbench_workers.collectives.distributed import DistributedAllreduce
-from standins.late_device import elem_of, install
+from standins.late_device import install, unwrap
 from standins.late_nccl import LateGroup
 from support.allreduce_rows import RecordingSweepContext, make_sweep_row
 from support.typed_params import fill_params
@@ -60,7 +60,7 @@ def test_nccl_waits_only_for_its_stream(nccl):
     source = torch.full((4,), 2.0, device=DEVICE)
     result = torch.zeros(4, device=DEVICE)
     DistributedAllreduce(SingleRank(), "nccl", source, result, "sum").run()
-    assert elem_of(result).tolist() == [3.0] * 4
+    assert unwrap(result).tolist() == [3.0] * 4
     assert LATE.device_wide == 0
 
 
@@ -260,7 +260,9 @@ def test_links_of_the_device_are_timed_to_completion(monkeypatch):
     def measure(comm, sizes, make_body):
         for size in sizes[:1]:
             make_body(size)()
-            finished.append(all(stream.done == stream.asked for stream in (LATE.main, LATE.copies)))
+            finished.append(
+                all(stream.done == stream.enqueued for stream in (LATE.main, LATE.copies))
+            )
         return [(size, 1e-6 + 1e-10 * size) for size in sizes]
 
     monkeypatch.setattr(job_link, "measure_together", measure)

@@ -22,7 +22,7 @@ from spbench_workers import device_choice as choice
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
 from standins.late_device import install
-from standins.late_nccl import acquire, refusal, release
+from standins.late_nccl import acquire, explain_missing_nccl, release
 from support.recording_context import make_rank_context, select_events
 
 KINDS = ("check", "choice", "metric", "samples", "log")
@@ -77,7 +77,7 @@ def main():
         mock.patch.object(choice, "choose_device", choose_late_device),
         mock.patch.object(torch_group, "acquire", acquire),
         mock.patch.object(torch_group, "release", release),
-        mock.patch.object(torch_group, "explain_missing_nccl", refusal),
+        mock.patch.object(torch_group, "explain_missing_nccl", explain_missing_nccl),
         ExitStack() as stack,
     ):
         cases = json.loads(Path(sys.argv[1]).read_text())

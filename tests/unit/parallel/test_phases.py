@@ -60,7 +60,7 @@ class Layer(nn.Module):
 
 def make_two_layers():
     """Return two layers of work with an exchange between them, forward and backward."""
-    tiling = Tiling.of_grid(Twin(sends=lambda: LATE.host(MESSAGE)), Grid(1, 2), 4, 8)
+    tiling = Tiling.of_grid(Twin(on_message=lambda: LATE.host(MESSAGE)), Grid(1, 2), 4, 8)
     norm = SpatialBatchNorm2d(3, tiling=tiling).to(DEVICE)
     return nn.Sequential(Layer(), norm, Layer())
 

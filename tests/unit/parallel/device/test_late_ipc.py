@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from standins.late_device import elem_of, install
+from standins.late_device import install, unwrap
 from standins.late_ipc import LateIpc
 
 pytestmark = pytest.mark.usefixtures("late")
@@ -83,4 +83,4 @@ def test_freed_memory_is_overwritten_in_open_handles(ipc):
     opened = ipc.open_memory(ipc.share(memory))
     install().streams.synchronize()
     del memory
-    assert elem_of(opened).tolist() == [0xFF] * 512
+    assert unwrap(opened).tolist() == [0xFF] * 512

@@ -15,7 +15,7 @@ from spbench_parallel.p2p import torch_group
 from spbench_parallel.p2p.opening import NcclP2P
 from spbench_parallel.spatial.transports import TransportSpec
 from spbench_parallel.spatial.transports.staged import StagedTransport
-from standins.late_device import elem_of, install
+from standins.late_device import install, unwrap
 
 LATE = install()
 
@@ -87,7 +87,7 @@ def test_groups_open_and_close_without_a_device_wide_wait(monkeypatch):
     LATE.reset()
     summed = torch.ones(1, device="late") * 2
     p2p = NcclP2P(Comm(), torch.device("late"), (0, 1))
-    assert elem_of(summed).item() == 2, "nobody waited for the current stream"
+    assert unwrap(summed).item() == 2, "nobody waited for the current stream"
     p2p.free()
     assert LATE.device_wide == 0
     assert not torch_group._groups
