@@ -21,6 +21,7 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.sheet import memory_bars
+from spbench.tui.widgets.line_table import LineTable
 from support import sample_events as make
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
 
@@ -135,6 +136,33 @@ async def test_overlapped_allreduce_is_noted_below_the_stages(folder):
         page.sheet.show(replace(page.planned, plan=replace(execution_plan, stages=stages)))
         note = "stage 0: 3.00 s of 4.00 s of all-reduce overlap the last backward pass"
         await wait_until(pilot, lambda: note in read_screen(app))
+
+
+async def test_plan_tables_are_sorted_by_value_whatever_the_unit(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await make_plan(pilot)
+        plan = page.planned.plan
+        stages = [
+            replace(stage, forward_s=forward_s)
+            for stage, forward_s in zip(plan.stages, (1.2, 0.0964), strict=True)
+        ]
+        memories = [
+            replace(memory, fixed_bytes=fixed_bytes)
+            for memory, fixed_bytes in zip(page.planned.memory, (10e9, 3e6), strict=True)
+        ]
+        baselines = [replace(plan.baselines[0], name=f"{x}", speedup=x) for x in (10.0, 9.0, None)]
+        plan = replace(plan, stages=tuple(stages), baselines=tuple(baselines))
+        plan = replace(plan, single_s=9.5 * plan.step_s)
+        page.sheet.show(replace(page.planned, plan=plan, memory=tuple(memories)))
+        for id, column, order in (
+            ("stages", "forward", [1, 0]),
+            ("stages", "memory", [1, 0]),
+            ("ways", "speedup", [1, 3, 0, 2]),
+        ):
+            table = page.query_one(f"#{id}", LineTable)
+            table.sort_by(column)
+            assert table.keys_shown == order
 
 
 async def test_queued_keys_reach_the_field_focused_by_earlier_ones(folder):

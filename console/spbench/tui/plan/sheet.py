@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -26,7 +25,7 @@ from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.tui.plan.step_pane import StepPane
-from spbench.tui.widgets.fixed_rows import FixedRows, fill_table
+from spbench.tui.widgets.fixed_rows import FixedRow, FixedRows, fill_table
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -66,8 +65,6 @@ MEMORY_PARTS = ("parameters", "activations", "working")
 """The parts of a stage's memory; their first letters are the letters of the bars."""
 _NEARLY_FULL = 0.9
 """Share of a device's memory from which the value is marked."""
-
-Row = Sequence[TableCell | str]
 
 
 class Sheet(VerticalScroll, can_focus=True):
@@ -125,11 +122,11 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#headline", Static).update(
             Content("\n").join([title, *map(Content, details)])
         )
-        fill_table(self.query_one("#stages", LineTable), STAGES, stage_rows(planned))
+        fill_table(self.query_one("#stages", LineTable), STAGES, build_stage_rows(planned))
         notes = list_stage_notes(planned.plan)
         self.query_one("#stage-notes", Static).update("\n".join(notes))
         self.query_one("#stage-notes").set_class(not notes, "away")
-        fill_table(self.query_one("#ways", LineTable), WAYS, way_rows(planned.plan))
+        fill_table(self.query_one("#ways", LineTable), WAYS, build_alternative_rows(planned.plan))
         bars, of_devices = memory_bars(planned)
         self.query_one(StackedBars).update(MEMORY_PARTS, bars, _FREE[of_devices])
         self.query_one("#memory").border_subtitle = _WHOLE[of_devices]
@@ -147,7 +144,7 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#measured").remove_class("away")
         table = self.query_one("#verified", LineTable)
         table.remove_class("away")
-        fill_table(table, MEASURED, measured_rows(plan, verified))
+        fill_table(table, MEASURED, build_verification_rows(plan, verified))
         self.query_one("#elsewhere", Static).update(describe_step_parts(plan, verified))
         # On a small screen the measurements are out of view below the plan.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
@@ -165,32 +162,44 @@ def _make_table(id: str, columns: tuple[Column, ...]) -> LineTable:
     return LineTable(columns, FixedRows(columns), id=id)
 
 
-def stage_rows(planned: PlanDetails) -> list[Row]:
+def build_stage_rows(details: PlanDetails) -> list[FixedRow]:
     """Return a row for each stage."""
-    rows: list[Row] = []
-    for index, memory in enumerate(planned.memory):
-        stage, layers, _, devices, *time_texts, _ = format_stage_cells(planned.plan, index)
-        replicas = str(planned.plan.stages[index].device_count)
-        rows.append((stage, layers, devices, replicas, *time_texts, _memory_cell(memory)))
+    rows = []
+    for index, memory in enumerate(details.memory):
+        stage = details.plan.stages[index]
+        number, layers, _, devices, *time_texts, _ = format_stage_cells(details.plan, index)
+        replicas = str(stage.device_count)
+        cells = (number, layers, devices, replicas, *time_texts, _make_memory_cell(memory))
+        sort_keys = [index, stage.start, stage.devices, stage.device_count]
+        sort_keys += [stage.forward_s, stage.backward_s, stage.send_s, stage.all_reduce_s]
+        sort_keys.append(memory.peak_bytes)
+        rows.append(FixedRow(cells, sort_keys))
     return rows
 
 
-def way_rows(plan: Plan) -> list[Row]:
-    """Return a row for each alternative, with the plan marked."""
-    return [
-        (
-            TableCell(name, "accent") if name == THIS_PLAN else name,
-            step,
-            speedup,
-            TableCell(reason, "muted"),
-        )
-        for name, step, speedup, reason in format_baseline_cells(plan)
-    ]
+def build_alternative_rows(plan: Plan) -> list[FixedRow]:
+    """Return a row for each alternative, and a marked one for the plan."""
+    rows = []
+    time_keys = [(baseline.step_s, baseline.speedup) for baseline in plan.baselines]
+    time_keys.append((plan.step_s, plan.speedup))
+    for texts, row_time_keys in zip(format_baseline_cells(plan), time_keys, strict=True):
+        name, step, speedup, reason = texts
+        name_cell = TableCell(name, "accent") if name == THIS_PLAN else name
+        cells = (name_cell, step, speedup, TableCell(reason, "muted"))
+        rows.append(FixedRow(cells, (name, *row_time_keys, reason or None)))
+    return rows
 
 
-def measured_rows(plan: Plan, verified: Verification) -> list[Row]:
-    """Return a row for each stage, and one for the step."""
-    return [tuple(cells) for cells in format_verification_cells(plan, verified)]
+def build_verification_rows(plan: Plan, verification: Verification) -> list[FixedRow]:
+    """Return a row for each group of devices, and one for the step."""
+    rows = []
+    cells_by_row = format_verification_cells(plan, verification)
+    times_by_row = (*verification.stages, verification.step)
+    for index, (cells, times) in enumerate(zip(cells_by_row, times_by_row, strict=True)):
+        _, end, *_ = cells
+        sort_keys = (index, end or None, times.predicted_ms, times.measured_ms, times.error)
+        rows.append(FixedRow(cells, sort_keys))
+    return rows
 
 
 def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
@@ -198,7 +207,7 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
     bytes_of_bars, of_devices = find_bar_limits(planned.memory)
     bars = [
         Bar(
-            f"stage {index} {_memory_cell(memory).text}",
+            f"stage {index} {_make_memory_cell(memory).text}",
             [
                 part / bar_bytes
                 for part in (memory.fixed_bytes, memory.kept_bytes, memory.working_bytes)
@@ -209,17 +218,15 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
     return bars, of_devices
 
 
-def _memory_cell(memory: StageMemory) -> TableCell:
+def _make_memory_cell(memory: StageMemory) -> TableCell:
     if memory.capacity_bytes is None:
-        return TableCell(_size(memory.peak_bytes))
+        return TableCell(format_memory(memory.peak_bytes))
     share_of_capacity = memory.peak_bytes / memory.capacity_bytes
     style = ""
     if share_of_capacity > 1:
         style = "failed"
     elif share_of_capacity > _NEARLY_FULL:
         style = "slow"
-    return TableCell(f"{_size(memory.peak_bytes)} of {_size(memory.capacity_bytes)}", style)
-
-
-def _size(count: float) -> str:
-    return format_memory(count)
+    return TableCell(
+        f"{format_memory(memory.peak_bytes)} of {format_memory(memory.capacity_bytes)}", style
+    )

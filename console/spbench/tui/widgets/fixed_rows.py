@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -12,17 +12,17 @@ MAX_LINES = 20
 """Largest number of rows that a table shows without scrolling."""
 
 
+class FixedRow(NamedTuple):
+    """The cells of a row, and its sort keys, both by column; a key of None sorts last."""
+
+    cells: Sequence[TableCell | str]
+    sort_keys: Sequence[Any]
+
+
 class FixedRows:
-    """Rows that do not change.
+    """Rows that do not change."""
 
-    Args:
-        columns: The columns.
-        rows: The cells of each row; numbers are sorted by value.
-    """
-
-    def __init__(
-        self, columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]] = ()
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], rows: Sequence[FixedRow] = ()) -> None:
         self._indices = {column.key: index for index, column in enumerate(columns)}
         self._rows = rows
 
@@ -37,26 +37,19 @@ class FixedRows:
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the cells of a row."""
         assert isinstance(key, int)
-        return self._rows[key]
+        return self._rows[key].cells
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return the number at the start of a cell, or its text; numbers come first."""
-        first, *others = _get_text(self.cells(key)[self._indices[column]]).split() or [""]
-        if not first:
-            return None
-        try:
-            return 0, float(first.rstrip("%")), ""
-        except ValueError:
-            return 1, 0.0, " ".join((first, *others))
+        """Return the sort key of a row in a column."""
+        assert isinstance(key, int)
+        return self._rows[key].sort_keys[self._indices[column]]
 
     def text(self, key: Hashable) -> str:
         """Return the text of all cells of a row."""
         return " ".join(map(_get_text, self.cells(key))).lower()
 
 
-def fill_table(
-    table: LineTable, columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]]
-) -> None:
+def fill_table(table: LineTable, columns: Sequence[Column], rows: Sequence[FixedRow]) -> None:
     """Show rows in a table and make it as high as they are, up to `MAX_LINES`."""
     table.styles.height = min(len(rows), MAX_LINES) + 1
     table.set_rows(FixedRows(columns, rows))
