@@ -18,6 +18,7 @@ from spbench.tui.results import library as library_module
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary, find_previous_run
+from spbench.tui.results.runs_pane import RunRows
 from spbench_core.events.statuses import RunStatus
 from support.sample_events import (
     build_state,
@@ -555,8 +556,8 @@ def test_run_is_read_again_only_after_a_change(home, monkeypatch):
     folder.write_json("report.json", {})
     assert library.load(folder) is not run
     assert len(reads) == 2
-    assert library.format_passed(folder.id) == "5/6"
-    assert library.format_passed("unknown") == ""
+    assert library.count_passed(folder.id) == (5, 6)
+    assert library.count_passed("unknown") is None
     folder.write_json("run.json", folder.read_json("run.json") | {"verdict": "cancelled"})
     assert library.summaries()[0].status == "cancelled"
 
@@ -589,8 +590,8 @@ def test_library_limits_its_cached_runs(home):
     library = RunLibrary(home, max_cached_runs=2)
     for summary in library.summaries():
         library.load(summary.folder)
-    counts = [library.format_passed(run.id) for run in library.summaries()]
-    assert counts == ["", "6/6", "6/6"]
+    counts = [library.count_passed(run.id) for run in library.summaries()]
+    assert counts == [None, (6, 6), (6, 6)]
 
 
 def test_previous_run_is_of_the_same_suite(home):
@@ -599,6 +600,15 @@ def test_previous_run_is_of_the_same_suite(home):
     assert find_previous_run(runs, runs[0]) is None
     assert find_previous_run(runs, runs[1]) is runs[2]
     assert find_previous_run(runs, runs[3]) is None
+
+
+def test_runs_are_sorted_by_their_number_of_failed_cases(home):
+    runs = RunLibrary(home).summaries()
+    counts = dict(zip((run.id for run in runs), [(10, 10), (9, 10), (2, 4)], strict=True))
+    rows = RunRows(counts.get)
+    rows.show(runs, 1e9)
+    keys = sorted(rows.keys(), key=lambda key: rows.sort_value(key, "cases"))
+    assert [rows.cells(key)[4] for key in keys] == ["2/4", "9/10", "10/10"]
 
 
 def test_readonly_console_writes_no_index(home):
@@ -614,7 +624,7 @@ def test_list_takes_counts_from_run_json(home):
     folder.report.write_bytes(b" " * (2 << 20))
     library = RunLibrary(home)
     library.summaries()
-    assert library.format_passed(folder.id) == "3/4"
+    assert library.count_passed(folder.id) == (3, 4)
 
 
 async def test_shows_each_finding_once_and_reasons_per_case(tmp_path):

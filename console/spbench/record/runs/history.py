@@ -50,11 +50,11 @@ class RunSummary:
     note: RunNote = NO_NOTE
     unreadable: str | None = None
 
-    @property
-    def passed(self) -> str:
-        """``3/4`` passed cases; empty if their number is unknown."""
-        counts = self.counts
-        return f"{counts.get(CaseStatus.PASSED, 0)}/{sum(counts.values())}" if counts else ""
+    def count_passed(self) -> tuple[int, int] | None:
+        """Return the numbers of passed and of all cases; None if they are unknown."""
+        if not self.counts:
+            return None
+        return self.counts.get(CaseStatus.PASSED, 0), sum(self.counts.values())
 
 
 KnownRuns = dict[str, tuple[FileStamp, RunSummary]]

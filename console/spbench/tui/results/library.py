@@ -106,16 +106,15 @@ class RunLibrary:
                 self._loaded.popitem(last=False)
             return cached[1]
 
-    def format_passed(self, run_id: str) -> str:
-        """Return ``3/4``, the numbers of passed and all cases; empty if unknown."""
-        summary = (self._summaries or {}).get(run_id)
-        if summary is not None and summary[1].counts:
-            return summary[1].passed
+    def count_passed(self, run_id: str) -> tuple[int, int] | None:
+        """Return the numbers of passed and of all cases of a run; None if unknown."""
+        known = (self._summaries or {}).get(run_id)
+        counts = None if known is None else known[1].count_passed()
         cached = self._loaded.get(run_id)
-        if cached is None:
-            return ""
+        if counts is not None or cached is None:
+            return counts
         cases = cached[1].cases.values()
-        return f"{sum(case.status == CaseStatus.PASSED for case in cases)}/{len(cases)}"
+        return sum(case.status == CaseStatus.PASSED for case in cases), len(cases)
 
 
 def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:

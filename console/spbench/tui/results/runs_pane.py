@@ -33,16 +33,19 @@ COLUMNS = (
     Column("id", "id", 44, rank=4),
 )
 
+PassedCounter = Callable[[str], tuple[int, int] | None]
+
 
 class RunRows:
     """Rows of runs, the newest first.
 
     Args:
-        format_passed: Returns how many cases of a run passed, given its id; empty if unknown.
+        count_passed: Returns the numbers of passed and of all cases of a run, given its id; None
+            if they are unknown.
     """
 
-    def __init__(self, format_passed: Callable[[str], str]) -> None:
-        self._format_passed = format_passed
+    def __init__(self, count_passed: PassedCounter) -> None:
+        self._count_passed = count_passed
         self._runs: dict[Hashable, RunSummary] = {}
         self._now = 0.0
         self.marked: str | None = None
@@ -62,7 +65,7 @@ class RunRows:
         return (
             run.status,
             self._format_duration(run),
-            self._format_passed(run.id),
+            self._count_passed(run.id),
             run.id == self.marked,
         )
 
@@ -74,7 +77,7 @@ class RunRows:
             format_moment(run.started, self._now),
             run.suite,
             status_cell(run.status),
-            self._format_passed(run.id),
+            self._format_passed(run),
             self._format_duration(run),
             run.host or "",
             TableCell(run.id, "muted"),
@@ -87,13 +90,28 @@ class RunRows:
             "mark": run.id == self.marked,
             "started": run.started,
             "duration": run.duration_s,
-            "cases": self._format_passed(run.id) or None,
+            "cases": self._get_cases_sort_key(run),
         }
         return value_by_column[column] if column in value_by_column else getattr(run, column)
 
     def text(self, key: Hashable) -> str:
         """Return an empty text, since the pane filters the runs."""
         return ""
+
+    def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
+        """Return a key that sorts runs with the most failed cases first."""
+        counts = self._count_passed(run.id)
+        if counts is None:
+            return None
+        passed, total = counts
+        return passed - total, total
+
+    def _format_passed(self, run: RunSummary) -> str:
+        counts = self._count_passed(run.id)
+        if counts is None:
+            return ""
+        passed, total = counts
+        return f"{passed}/{total}"
 
     def _format_duration(self, run: RunSummary) -> str:
         if run.status == RunStatus.RUNNING and run.started is not None:
@@ -105,7 +123,8 @@ class RunsPane(FilterPane):
     """The table of the runs that match the filter.
 
     Args:
-        format_passed: Returns how many cases of a run passed, given its id; empty if unknown.
+        count_passed: Returns the numbers of passed and of all cases of a run, given its id; None
+            if they are unknown.
         home: The folder of the runs, for the message that there are none.
     """
 
@@ -127,10 +146,10 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     class FilterChanged(Message):
         """The filter selects other runs."""
 
-    def __init__(self, format_passed: Callable[[str], str], home: str) -> None:
+    def __init__(self, count_passed: PassedCounter, home: str) -> None:
         super().__init__("Runs")
         self._home = home
-        self._rows = RunRows(format_passed)
+        self._rows = RunRows(count_passed)
         self._all: Sequence[RunSummary] = ()
         self._filter = ""
         self.shown: list[RunSummary] = []
