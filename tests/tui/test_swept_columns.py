@@ -51,6 +51,15 @@ def test_dispensable_column_makes_room_for_ids():
     ] == "note"
 
 
+def test_parameters_are_sorted_by_value_then_texts():
+    texts = ["-1", "0.5", "2.5", "10.5", "nan", "none"]
+    cases = [f"x[a={text}]" for text in texts]
+    swept = choose_swept_columns(cases, OTHERS, 80)
+    (column,) = (column.key for column in swept.columns(OTHERS) if column.title == "a")
+    shuffled = [*cases[1::2], *cases[::2]]
+    assert sorted(shuffled, key=lambda case: swept.sort_value(case, column)) == cases
+
+
 def test_integers_are_sorted_by_value():
     swept = choose_swept_columns(CASES, OTHERS, 80)
     (column,) = (column.key for column in swept.columns(OTHERS) if column.title == "halo_len")

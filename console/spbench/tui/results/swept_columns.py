@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,10 +53,13 @@ class SweptColumns:
         values = [point.get(key, "") for key in self.keys]
         return [drop_parameter_names(shown_id) if self.short_ids else shown_id, *values]
 
-    def sort_value(self, case: str, column: str) -> str | None:
-        """Return the sort key of a case in one of these columns; numbers by value."""
-        value = _split_id(case)[1].get(column.removeprefix(_PREFIX), "")
-        return value.rjust(_MAX_WIDTH) if value.isdigit() else value or None
+    def sort_value(self, case: str, column: str) -> tuple[bool, float, str] | None:
+        """Return the sort key of a case in one of these columns; numbers by value, then texts."""
+        text = _split_id(case)[1].get(column.removeprefix(_PREFIX), "")
+        if not text:
+            return None
+        number = _parse_number(text)
+        return number is None, number or 0.0, text
 
     def contains(self, column: str) -> bool:
         """Return whether a column is one of these."""
@@ -110,6 +114,14 @@ def choose_swept_columns(
     ):
         return swept
     return SweptColumns(after=after, short_ids=ids_are_cut or width < FULL_IDS_WIDTH)
+
+
+def _parse_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _split_id(case: str) -> tuple[str, dict[str, str]]:
