@@ -695,6 +695,21 @@ async def test_logs_scroll_and_keep_their_position(open_run):
         await run.wait_for_texts("said 101")
 
 
+@pytest.fixture
+def eastern_time_zone(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC-5")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+async def test_log_times_are_utc(open_run, eastern_time_zone):
+    async with open_run(WIDE, [*make_running_events(), *make_log_events(1)]) as run:
+        await run.press("l")
+        await run.wait_for_texts("00:16:40 rank 0")
+
+
 async def test_wide_characters_of_logs_are_all_shown(open_run):
     log_event = make.rank_event("log", 0, level="info", message="漢字" * 200 + "end")
     async with open_run(MIDDLE, [*make_running_events(), log_event]) as run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import ClassVar
 
@@ -122,7 +122,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
 
     def _render_log_line(self, line: LogLine, width: int) -> list[Strip]:
         """Return a log line, wrapped into several lines if needed."""
-        clock = datetime.fromtimestamp(line.time).strftime("%H:%M:%S")
+        clock = datetime.fromtimestamp(line.time, UTC).strftime("%H:%M:%S")
         prefix = f"{clock} rank {line.rank:<4} "
         text_width = max(8, width - len(prefix))
         texts = line.message.splitlines() or [""]
