@@ -17,7 +17,7 @@ from spbench.report.recorded import load_run
 from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
-from spbench.tui.hosts.panes import FindingsPane
+from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.widgets.heat_map import HeatMap
 from support.sample_events import make_links_run, record_run, run_end
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
@@ -302,6 +302,10 @@ async def test_filters_and_sorts_hosts_by_their_answers(folder, fake_survey):
         assert app.focused is page._hosts.table
         await pilot.press("slash", "escape")
         await wait_until(pilot, lambda: page._hosts.table.shown == 4)
+
+
+def test_pane_without_content_offers_to_leave_no_filter():
+    assert HostsPane({}, set()).check_action("leave_filter", ()) is False
 
 
 async def test_new_hostfile_appears(folder, fake_survey):

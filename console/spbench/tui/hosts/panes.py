@@ -67,10 +67,6 @@ the one under the cursor, escape stops asking. What was found, and how to fix it
         self.border_subtitle = Content(text)
         self.table.update_rows()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the key to the page if the filter is closed."""
-        return action != "leave_filter" or self.query_one(Input).has_class("open")
-
 
 class FindingsPane(VerticalScroll, can_focus=True):
     """The findings on a host with their remedies, and the differences between hosts."""
