@@ -11,6 +11,7 @@ from textual.geometry import Size
 
 from spbench.report.scale import Scale, fit_scale, format_ticks
 from spbench.tui.widgets.axes import render_labels
+from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots
 from spbench.tui.widgets.glyphs import slowness_mark, slowness_step
 from spbench.tui.widgets.heat_map import HeatMap
@@ -52,6 +53,11 @@ def render_lines(chart):
 
 def read_caption(chart):
     return next(line for line in reversed(render_lines(chart)) if line)
+
+
+def test_subclass_must_draw():
+    with pytest.raises(NotImplementedError):
+        Chart().draw(1, 1)
 
 
 # Ranks

@@ -5,7 +5,6 @@ A histogram and a time line show samples; stacked bars show shares in the detail
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -67,13 +66,13 @@ class SamplesCache:
 class ChartPane(Pane):
     """A chart of a metric in a frame."""
 
-    @abstractmethod
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the samples of a metric, of one rank or reduced over all ranks."""
+        raise NotImplementedError
 
-    @abstractmethod
     def clear(self) -> None:
         """Show that there are no samples."""
+        raise NotImplementedError
 
 
 class HistogramPane(ChartPane):
