@@ -41,7 +41,10 @@ class UnsavedText:
     host: str
 
     def is_abandoned(self) -> bool:
-        """Return whether no other running console has the text open."""
+        """Return whether the console was on this host and has ended, or is this console.
+
+        A console on another host cannot be checked.
+        """
         is_local = self.host == socket.gethostname()
         return is_local and (self.pid == os.getpid() or find_process_start(self.pid) is None)
 
