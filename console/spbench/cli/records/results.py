@@ -107,6 +107,7 @@ def list_(
 def _format_runs(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
     """Yield a heading and a line for each run, cut to a width; None: not cut."""
     from spbench.record.number_formatting import format_duration
+    from spbench.record.runs.history import format_passed
     from spbench.record.runs.notes import NO_NOTE
     from spbench.report.times import format_day_and_time
 
@@ -119,7 +120,7 @@ def _format_runs(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]
             run.id,
             format_day_and_time(run.started),
             run.status,
-            run.passed,
+            format_passed(run.count_passed()),
             "" if run.duration_s is None else format_duration(run.duration_s),
             run.suite,
             run.host or "",

@@ -222,6 +222,14 @@ def _read_time(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value < _YEAR_10000 else None
 
 
+def format_passed(counts: tuple[int, int] | None) -> str:
+    """Return ``3/4``, the numbers of passed and of all cases; empty if they are unknown."""
+    if counts is None:
+        return ""
+    passed, total = counts
+    return f"{passed}/{total}"
+
+
 _Test = Callable[[RunSummary], bool]
 
 

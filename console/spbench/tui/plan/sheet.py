@@ -169,7 +169,8 @@ def build_stage_rows(details: PlanDetails) -> list[FixedRow]:
         stage = details.plan.stages[index]
         number, layers, _, devices, *time_texts, _ = format_stage_cells(details.plan, index)
         replicas = str(stage.device_count)
-        cells = (number, layers, devices, replicas, *time_texts, _make_memory_cell(memory))
+        cells: list[TableCell | str] = [number, layers, devices, replicas, *time_texts]
+        cells.append(_make_memory_cell(memory))
         sort_keys = [index, stage.start, stage.devices, stage.device_count]
         sort_keys += [stage.forward_s, stage.backward_s, stage.send_s, stage.all_reduce_s]
         sort_keys.append(memory.peak_bytes)

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
 from spbench.record.number_formatting import format_duration
-from spbench.record.runs.history import RunSummary, select_runs
+from spbench.record.runs.history import RunSummary, format_passed, select_runs
 from spbench.report.times import format_day_and_time
 from spbench.tui.cells import format_moment, status_cell
 from spbench.tui.panes import FilterPane, leave_filter_key
@@ -77,7 +77,7 @@ class RunRows:
             format_moment(run.started, self._now),
             run.suite,
             status_cell(run.status),
-            self._format_passed(run),
+            format_passed(self._count_passed(run.id)),
             self._format_duration(run),
             run.host or "",
             TableCell(run.id, "muted"),
@@ -105,13 +105,6 @@ class RunRows:
             return None
         passed, total = counts
         return passed - total, total
-
-    def _format_passed(self, run: RunSummary) -> str:
-        counts = self._count_passed(run.id)
-        if counts is None:
-            return ""
-        passed, total = counts
-        return f"{passed}/{total}"
 
     def _format_duration(self, run: RunSummary) -> str:
         if run.status == RunStatus.RUNNING and run.started is not None:
