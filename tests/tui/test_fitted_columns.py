@@ -6,8 +6,8 @@ from spbench.tui.widgets.table_columns import Column, lay_out
 COLUMNS = (
     Column("case", "case", 12, flexible=True),
     Column("time", "time", 8, "right"),
-    Column("interval", "interval", 14, rank=2),
-    Column("reason", "reason", 30, rank=5),
+    Column("interval", "interval", 14, drop_priority=2),
+    Column("reason", "reason", 30, drop_priority=5),
 )
 CASES = [f"small[how={direction},length=4]" for direction in ("vertical", "across")]
 

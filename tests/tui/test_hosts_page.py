@@ -111,7 +111,7 @@ async def wait_for_examination(pilot):
     await wait_until(
         pilot, lambda: app.screen.query("#map") and app.screen._survey.machine_findings
     )
-    await wait_until(pilot, lambda: app.screen._table.total > 0)
+    await wait_until(pilot, lambda: app.screen._table.row_count > 0)
     return app.screen
 
 
@@ -149,7 +149,7 @@ async def test_hosts_are_asked_only_on_demand(folder, fake_survey, size):
         await wait_until(pilot, lambda: "→ see that it is up" in read_findings(app))
         await wait_until(pilot, lambda: "The hosts differ" in read_findings(app))
         await wait_until(pilot, lambda: "node03 has 32 cores, the others 64" in read_findings(app))
-        assert page._hosts.host == "node02"
+        assert page._hosts_pane.host == "node02"
 
 
 async def test_keys_typed_right_after_the_filter_key_reach_it(folder, fake_survey):
@@ -290,18 +290,18 @@ async def test_filters_and_sorts_hosts_by_their_answers(folder, fake_survey):
         await pilot.press("down", "d")
         await wait_until(pilot, lambda: "✗ unreachable" in read_screen(app))
         await wait_until(pilot, lambda: "✓ ok" in find_line(app, "node04"))
-        page._hosts.table.sort_by("status")
-        await wait_until(pilot, lambda: page._hosts.host is not None)
-        order = [page._hosts.table._order.keys[index] for index in range(4)]
+        page._hosts_pane.table.sort_by("status")
+        await wait_until(pilot, lambda: page._hosts_pane.host is not None)
+        order = [page._hosts_pane.table._order.keys[index] for index in range(4)]
         assert order == ["node02", "node03", "node01", "node04"]
         await pilot.press("slash")
         app.focused.value = "clock"
-        await wait_until(pilot, lambda: page._hosts.table.shown == 1)
+        await wait_until(pilot, lambda: page._hosts_pane.table.match_count == 1)
         await wait_until(pilot, lambda: "node03" in read_screen(app))
         await pilot.press("enter")
-        assert app.focused is page._hosts.table
+        assert app.focused is page._hosts_pane.table
         await pilot.press("slash", "escape")
-        await wait_until(pilot, lambda: page._hosts.table.shown == 4)
+        await wait_until(pilot, lambda: page._hosts_pane.table.match_count == 4)
 
 
 def test_pane_without_content_offers_to_leave_no_filter():

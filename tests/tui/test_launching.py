@@ -34,7 +34,9 @@ async def test_launch_line_has_launcher_and_environment(tmp_path, suite, size):
             pilot, lambda: app.context.overrides == ("launch.env.MV2_DEBUG=a b", "launch.env.X=1")
         )
         await wait_until(pilot, lambda: "env: MV2_DEBUG,X" in read_screen(app) or size[0] < 100)
-        await wait_until(pilot, lambda: "X=1" in app.pages["suites"].query_one("#command").line)
+        await wait_until(
+            pilot, lambda: "X=1" in app.pages["suites"].query_one("#command").command_line
+        )
 
 
 async def test_hosts_can_be_a_file_or_a_list(tmp_path, suite):

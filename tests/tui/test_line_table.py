@@ -17,8 +17,8 @@ COLUMNS = (
     Column("rank", "rank", 4, "right"),
     Column("host", "host", 8, flexible=True),
     Column("p50", "p50", 8, "right"),
-    Column("p95", "p95", 8, "right", rank=2),
-    Column("check", "check", 9, rank=1),
+    Column("p95", "p95", 8, "right", drop_priority=2),
+    Column("check", "check", 9, drop_priority=1),
 )
 
 
@@ -117,7 +117,7 @@ async def test_heading_and_rows_are_aligned_in_columns():
         assert third.split() == ["2", "node2", "✓", "passed"]
         assert not any(rest)
         assert heading.index("p95") + 3 == second.rindex("100") + 3
-        assert (app.table.shown, app.table.total) == (3, 3)
+        assert (app.table.match_count, app.table.row_count) == (3, 3)
 
 
 async def test_scroll_bar_follows_a_table_that_fills_at_once():
@@ -285,7 +285,7 @@ async def test_filter_needs_all_words_and_reports_no_match():
         app.table.filter = "NODE1 2"
         await pilot.pause()
         assert list_shown_ranks(app.table) == [22, 25, 28]
-        assert (app.table.shown, app.table.total) == (3, 30)
+        assert (app.table.match_count, app.table.row_count) == (3, 30)
         assert app.table.cursor_key == 22
         app.table.filter = "nobody"
         await pilot.pause()
@@ -295,7 +295,7 @@ async def test_filter_needs_all_words_and_reports_no_match():
         assert app.messages[-1] == ("highlighted", 22)
         app.table.filter = ""
         await pilot.pause()
-        assert app.table.shown == 30
+        assert app.table.match_count == 30
 
 
 async def test_empty_table_shows_the_given_message():
@@ -324,7 +324,7 @@ async def test_paused_table_keeps_cells_but_can_scroll_and_sort(pass_sort_interv
         table.update_rows()
         await pilot.pause()
         assert render_lines(table) == before
-        assert table.total == 50
+        assert table.row_count == 50
         await pilot.press("G")
         assert list_shown_ranks(table)[-1] == 49
         assert not any("77" in line for line in render_lines(table))
@@ -424,7 +424,7 @@ async def test_redraws_in_the_colours_of_a_new_theme():
 )
 def test_layout_leaves_out_only_dispensable_columns(shapes, width_limit, show_all):
     columns = [
-        Column(str(index), str(index), width, rank=rank, flexible=flexible)
+        Column(str(index), str(index), width, drop_priority=rank, flexible=flexible)
         for index, (width, rank, flexible) in enumerate(shapes)
     ]
     layout = lay_out(columns, width_limit, show_all)
@@ -432,9 +432,15 @@ def test_layout_leaves_out_only_dispensable_columns(shapes, width_limit, show_al
     left_out = [column for column in columns if column not in placed]
     assert layout.left_out == len(left_out)
     assert not (show_all and left_out)
-    assert all(column.rank for column in left_out)
-    assert not left_out or max(c.rank for c in placed + left_out) == max(c.rank for c in left_out)
-    assert layout.width <= width_limit or show_all or not any(column.rank for column in placed)
+    assert all(column.drop_priority for column in left_out)
+    assert not left_out or max(c.drop_priority for c in placed + left_out) == max(
+        c.drop_priority for c in left_out
+    )
+    assert (
+        layout.width <= width_limit
+        or show_all
+        or not any(column.drop_priority for column in placed)
+    )
     ends = [placement.x + placement.width for placement in layout.placed]
     assert all(placement.width >= placement.column.width for placement in layout.placed)
     assert all(end < placement.x for end, placement in zip(ends, layout.placed[1:], strict=False))

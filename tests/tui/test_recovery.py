@@ -45,7 +45,7 @@ async def wait_for_editor(pilot):
     await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
     await wait_until(pilot, lambda: app.screen.query(TextPane) and app.screen.text_pane.document)
     await wait_for_cases(pilot)  # the editor is at the first case
-    app.screen.text_pane.recovery_seconds = 0.05
+    app.screen.text_pane.backup_delay_s = 0.05
     return app.screen.text_pane
 
 

@@ -997,16 +997,16 @@ async def test_replay_pauses_and_changes_speed(open_run):
         await run.press("p")
         await run.wait_until(lambda: "⏸ 1x" in read_screen(run.app) and not source.playing)
         await run.pilot.pause(0.25)
-        before = source.played
+        before = source.played_count
         await run.pilot.pause(0.25)
-        assert source.played == before
+        assert source.played_count == before
         await run.press("minus")
         await run.wait_for_texts("⏸ 0.5x")
         await run.press(*["plus"] * 3)
         await run.wait_for_texts("⏸ 5x")
         assert source.speed == 5.0
         await run.press("p")
-        await run.wait_until(lambda: source.played > before)
+        await run.wait_until(lambda: source.played_count > before)
         await run.press(*["plus"] * len(REPLAY_SPEEDS))
         await run.wait_for_texts("■ played", "✓ passed")
         assert source.speed is None

@@ -143,16 +143,16 @@ async def test_shows_the_launch_command_of_the_selected_case(suite):
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_cases(pilot)
         command = app.screen.query_one(CommandPane)
-        await wait_until(pilot, lambda: command.line == commands[0].line)
+        await wait_until(pilot, lambda: command.command_line == commands[0].line)
         await move_to_line(pilot, SECOND_CASE_LINE)
         standalone = dict(commands[0].standalone)["second[iterations=5]"]
         await wait_until(pilot, lambda: "--iterations 5" in read_screen(app))
         screen_text = " ".join(" ".join(read_screen(app).split()).replace("│", "").split())
         assert "--iterations 5" in standalone
-        assert command.line in screen_text
+        assert command.command_line in screen_text
         assert "Command of second[iterations=5]" in screen_text
         await pilot.press("y")
-        assert app.clipboard == command.line
+        assert app.clipboard == command.command_line
 
 
 async def test_selecting_a_case_does_not_format_the_suite(suite, monkeypatch):
@@ -180,7 +180,7 @@ async def test_short_pane_has_the_launch_line_below_its_heading(suite):
         await wait_until(
             pilot, lambda: " mpirun_rsh " in read_screen(app).split("(assumed, not run)")[1]
         )
-        assert "--export-all -np 2" in app.screen.query_one(CommandPane).line
+        assert "--export-all -np 2" in app.screen.query_one(CommandPane).command_line
 
 
 async def test_missing_launcher_is_one_message(suite):
@@ -190,7 +190,7 @@ async def test_missing_launcher_is_one_message(suite):
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
         await wait_until(pilot, lambda: "srun" in read_screen(app).split("Command")[-1])
-        assert app.screen.query_one(CommandPane).line == ""
+        assert app.screen.query_one(CommandPane).command_line == ""
 
 
 async def test_changed_text_is_marked_until_saved(suite):

@@ -38,12 +38,16 @@ def test_ids_stay_complete_or_lose_their_keys_without_room():
 
 
 def test_does_not_add_a_column_at_the_cost_of_another():
-    others = (*OTHERS, Column("note", "note", 40, rank=1))
+    others = (*OTHERS, Column("note", "note", 40, drop_priority=1))
     assert list_titles(choose_swept_columns(CASES, others, 80)) == ["case", "time ms"]
 
 
 def test_dispensable_column_makes_room_for_ids():
-    others = (*OTHERS, Column("unit", "unit", 30, rank=2), Column("note", "note", 20, rank=1))
+    others = (
+        *OTHERS,
+        Column("unit", "unit", 30, drop_priority=2),
+        Column("note", "note", 20, drop_priority=1),
+    )
     swept = choose_swept_columns(CASES, others, 80)
     assert "slice_method" in list_titles(swept)
     assert [placement.column.key for placement in lay_out(swept.columns(others), 80).placed][
@@ -57,7 +61,7 @@ def test_parameters_are_sorted_by_value_then_texts():
     swept = choose_swept_columns(cases, OTHERS, 80)
     (column,) = (column.key for column in swept.columns(OTHERS) if column.title == "a")
     shuffled = [*cases[1::2], *cases[::2]]
-    assert sorted(shuffled, key=lambda case: swept.sort_value(case, column)) == cases
+    assert sorted(shuffled, key=lambda case: swept.sort_value(case, column) or ()) == cases
 
 
 def test_integers_are_sorted_by_value():

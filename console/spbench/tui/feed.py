@@ -99,7 +99,7 @@ class ReplaySource:
     Attributes:
         playing: Whether the replay is not paused.
         speed: The speed, where 1 is real time, or None for as fast as possible.
-        played: The number of events replayed.
+        played_count: The number of events replayed.
     """
 
     def __init__(self, events: Iterable[Event], speed: float | None) -> None:
@@ -108,7 +108,7 @@ class ReplaySource:
         self._applied_speed = speed
         self.speed = speed
         self.playing = True
-        self.played = 0
+        self.played_count = 0
 
     @property
     def skipped(self) -> str | None:
@@ -138,14 +138,17 @@ class ReplaySource:
     def _apply_controls(self, now: float) -> None:
         """Apply changes of pause and speed, at a time when no thread reads the events."""
         if self.playing == self._playback.paused:
-            (self._playback.resume if self.playing else self._playback.pause)(now)
+            if self.playing:
+                self._playback.resume(now)
+            else:
+                self._playback.pause(now)
         if self.speed != self._applied_speed:
             self._applied_speed = self.speed
             self._playback.set_speed(self.speed, now)
 
     def _step(self, now: float) -> tuple[Sequence[Event], bool]:
         due = self._playback.take_due(now, BATCH_EVENTS)
-        self.played = self._playback.position[0]
+        self.played_count = self._playback.position[0]
         return due, self._playback.done
 
 
@@ -155,7 +158,7 @@ class Feed:
     Attributes:
         log_count: The number of log lines so far; `logs` has only the newest ones.
         version: Grows with every change of the state.
-        events: The number of events applied.
+        event_count: The number of events applied.
         now: The time of the newest event, in seconds since the epoch.
         ended: Whether no more events can follow.
         failure: A message on why the log cannot be read further.
@@ -171,7 +174,7 @@ class Feed:
         self.logs: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
         self.log_count = 0
         self.version = 0
-        self.events = 0
+        self.event_count = 0
         self.now = 0.0
         self.ended = False
         self.failure: str | None = None
@@ -209,7 +212,7 @@ class Feed:
             self.failure = str(error)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
-            number = self.events + 1
+            number = self.event_count + 1
             self.failure = f"{self.folder.events}: event {number} is none of a run ({reason})"
         self.state.skipped = self.source.skipped
         if self.state.run is None:
@@ -232,7 +235,7 @@ class Feed:
     def _apply(self, event: Event) -> None:
         self.state.apply(event)
         self.rows.update(event)
-        self.events += 1
+        self.event_count += 1
         self.now = event["time"]
         if event["event"] == "log":
             self._add_log(event, event["level"], event["message"])

@@ -37,7 +37,7 @@ class HostSurvey:
         self.machine_findings: list[Finding] = []
         self.version = 0
 
-    async def ask(self, hosts: Iterable[str]) -> None:
+    async def query_hosts(self, hosts: Iterable[str]) -> None:
         """Query hosts that are not pending; a cancellation cancels all queries."""
         queried = {host: None for host in hosts if host not in self.pending}
         self.pending.update(queried)
@@ -56,7 +56,7 @@ class HostSurvey:
     async def examine_machine(self, host: str) -> None:
         """Query this machine, which needs no ssh, and check its launchers."""
         findings, _ = await asyncio.gather(
-            asyncio.to_thread(examine_machine, None, _RANKS, self._env), self.ask([host])
+            asyncio.to_thread(examine_machine, None, _RANKS, self._env), self.query_hosts([host])
         )
         self.machine_findings = findings
         self.version += 1

@@ -99,7 +99,7 @@ the links that were measured last."""
         return self.query_one("#sources", LineTable)
 
     @property
-    def _hosts(self) -> HostsPane:
+    def _hosts_pane(self) -> HostsPane:
         return self.query_one(HostsPane)
 
     def _get_source(self) -> HostSource | None:
@@ -110,7 +110,7 @@ the links that were measured last."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
         if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
             self._poll_worker = self.run_worker(self._poll(), group="look")
-        shown = (self._survey.version, self._hosts.host, self.context.launch_choice)
+        shown = (self._survey.version, self._hosts_pane.host, self.context.launch_choice)
         if shown != self._shown:
             self._shown = shown
             self._show_survey()
@@ -145,12 +145,12 @@ the links that were measured last."""
     def _show_source(self) -> None:
         source = self._get_source()
         if source is not None:
-            self._hosts.show_source(source)
+            self._hosts_pane.show_source(source)
 
     def _show_survey(self) -> None:
         """Show the current state of the survey."""
         pending = self._survey.pending
-        hosts = self._hosts
+        hosts = self._hosts_pane
         self._sources.launch_choice = self.context.launch_choice
         self._table.update_rows()
         hosts.show_progress(f"asking {len(pending)}, esc stops" if pending else "")
@@ -192,12 +192,12 @@ the links that were measured last."""
         """Query all hosts of the source under the cursor."""
         source = self._get_source()
         if source is not None and source.hosts is not None:
-            self._start_survey(self._survey.ask(source.hosts.names))
+            self._start_survey(self._survey.query_hosts(source.hosts.names))
 
     def action_examine_one(self) -> None:
         """Query the host under the cursor."""
-        if self._hosts.host is not None:
-            self._start_survey(self._survey.ask([self._hosts.host]))
+        if self._hosts_pane.host is not None:
+            self._start_survey(self._survey.query_hosts([self._hosts_pane.host]))
 
     def action_stop(self) -> None:
         """Stop all queries."""
@@ -205,7 +205,7 @@ the links that were measured last."""
 
     def action_filter(self) -> None:
         """Ask for a filter."""
-        self._hosts.open_filter()
+        self._hosts_pane.open_filter()
 
     def action_measure(self) -> None:
         """Show the next measurement and message size."""

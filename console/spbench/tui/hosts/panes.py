@@ -90,19 +90,19 @@ What was found on the host under the cursor: ✓ there, ! a note, ✗ missing; a
         self,
         host: str | None,
         facts: HostFacts | None,
-        machine: Sequence[Finding],
-        others: Iterable[HostFacts],
+        machine_findings: Sequence[Finding],
+        queried_facts: Iterable[HostFacts],
     ) -> None:
         """Show the findings on a host.
 
         Args:
             host: The host under the cursor.
             facts: The facts about it; None if it was not queried.
-            machine: The findings of doctor if the host is this machine.
-            others: All queried hosts, for the differences between them.
+            machine_findings: The findings of doctor if the host is this machine.
+            queried_facts: The facts about all queried hosts of the source, to find differences.
         """
         self.border_title = Content(f"Findings of {host}" if host else "Findings")
-        lines = [*_render_findings(facts, machine), *_render_differences(others)]
+        lines = [*_render_findings(facts, machine_findings), *_render_differences(queried_facts)]
         if not lines:
             lines = [Content(_explain_empty(host, facts))]
         self.query_one(Static).update(Content("\n").join(lines))
@@ -114,14 +114,16 @@ def _explain_empty(host: str | None, facts: HostFacts | None) -> str:
     return "not asked yet: d asks all hosts, enter this one" if facts is None else "nothing amiss"
 
 
-def _render_findings(facts: HostFacts | None, machine: Sequence[Finding]) -> Iterator[Content]:
+def _render_findings(
+    facts: HostFacts | None, machine_findings: Sequence[Finding]
+) -> Iterator[Content]:
     host_findings = facts.findings if facts else ()
-    for finding in dict.fromkeys((*host_findings, *machine)):
+    for finding in dict.fromkeys((*host_findings, *machine_findings)):
         yield from _render_finding(finding)
 
 
-def _render_differences(others: Iterable[HostFacts]) -> Iterator[Content]:
-    findings = find_differences(others)
+def _render_differences(queried_facts: Iterable[HostFacts]) -> Iterator[Content]:
+    findings = find_differences(queried_facts)
     if findings:
         yield Content.styled("The hosts differ", "bold underline")
     for finding in findings:

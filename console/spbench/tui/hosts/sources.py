@@ -21,7 +21,7 @@ COLUMNS = (
     Column("used", "", 1),
     Column("name", "hosts of", 12, flexible=True),
     Column("hosts", "hosts", 5, "right"),
-    Column("slots", "slots", 5, "right", rank=1),
+    Column("slots", "slots", 5, "right", drop_priority=1),
 )
 
 

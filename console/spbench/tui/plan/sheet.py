@@ -41,11 +41,11 @@ STAGES = (
     Column("stage", "stage", 5, "right"),
     Column("layers", "layers", 14, flexible=True),
     Column("devices", "devices", 7),
-    Column("replicas", "replicas", 8, "right", rank=4),
+    Column("replicas", "replicas", 8, "right", drop_priority=4),
     Column("forward", "forward", 7, "right"),
     Column("backward", "backward", 8, "right"),
-    Column("send", "send", 7, "right", rank=3),
-    Column("all-reduce", "all-reduce", 10, "right", rank=2),
+    Column("send", "send", 7, "right", drop_priority=3),
+    Column("all-reduce", "all-reduce", 10, "right", drop_priority=2),
     Column("memory", "memory", 18),
 )
 WAYS = (

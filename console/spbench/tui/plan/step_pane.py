@@ -21,7 +21,7 @@ MAX_ZOOM = 64
 _MIN_COLUMNS = 20
 _LABEL = re.compile(r"stage \d+ +")
 _PASSES = re.compile(r"[0-9]+|[a-j]+|[A-J]+|=+|\.+")
-_STYLES = {"=": "$text-warning", ".": "$foreground-muted"}
+_STYLE_BY_MARK = {"=": "$text-warning", ".": "$foreground-muted"}
 
 
 class StepPane(Vertical):
@@ -99,4 +99,4 @@ def _choose_style(mark: str) -> str:
         return "$text-accent"
     if mark.isupper():
         return "$text-secondary"
-    return _STYLES.get(mark, "$text-success")
+    return _STYLE_BY_MARK.get(mark, "$text-success")

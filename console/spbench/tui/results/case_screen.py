@@ -116,15 +116,15 @@ def _build_metrics(case: CasePart) -> Table:
 
 def _build_references(case: CasePart) -> Table:
     table = _make_table("metric", "measured by", "reference", "efficiency", left=2)
-    for name, limit in case.limits.items():
+    for name, reference in case.limits.items():
         efficiency = case.efficiency(name)
         efficiency_text = format_efficiency(efficiency, disturbed=case.disturbed)
-        reference = format_value_cell(limit.value, limit.unit, name) or "unknown"
+        reference_text = format_value_cell(reference.value, reference.unit, name) or "unknown"
         _add_row(
             table,
-            format_folded_name(name, limit.unit),
-            limit.measured_by,
-            reference,
+            format_folded_name(name, reference.unit),
+            reference.measured_by,
+            reference_text,
             efficiency_text,
         )
     return table

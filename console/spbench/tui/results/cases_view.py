@@ -26,12 +26,12 @@ from spbench_core.number_text import format_quantity
 _COLUMNS = (
     Column("status", "status", 11),
     Column("id", "case", 22, flexible=True),
-    Column("np", "ranks", 5, "right", rank=4),
+    Column("np", "ranks", 5, "right", drop_priority=4),
     Column("time", "time", 8, "right"),
-    Column("reference", "reference", 9, "right", rank=3),
-    Column("efficiency", "efficiency", 10, "right", rank=1),
-    Column("checks", "checks", 9, "right", rank=2),
-    Column("reason", "reason", 30, rank=5),
+    Column("reference", "reference", 9, "right", drop_priority=3),
+    Column("efficiency", "efficiency", 10, "right", drop_priority=1),
+    Column("checks", "checks", 9, "right", drop_priority=2),
+    Column("reason", "reason", 30, drop_priority=5),
 )
 _TIME = "time_ms"
 OVERSUBSCRIBED = "~ more ranks than cores: the times are not the hardware's"
@@ -187,11 +187,11 @@ def _summarize(run: RecordedRun) -> Content:
     )
     host = f" on {summary.host}" if summary.host else ""
     errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
-    details = "\n".join((f", {count_cases(run)}{duration}{host}", *run.findings, *errors))
-    return Content.assemble(f"{summary.id}\n", status_span(summary.status), details)
+    details = "\n".join((f", {format_case_counts(run)}{duration}{host}", *run.findings, *errors))
+    return Content.assemble(f"{summary.id}\n", status_span(summary.verdict), details)
 
 
-def count_cases(run: RecordedRun) -> str:
+def format_case_counts(run: RecordedRun) -> str:
     """Return ``4 cases, 3 passed``."""
     count = len(run.cases)
     passed = sum(c.status == CaseStatus.PASSED for c in run.cases.values())

@@ -31,7 +31,7 @@ from spbench_core.number_text import format_quantity
 _OUTCOME = Column("outcome", "outcome", max(map(len, OutcomeLabel)))
 _CASE = Column("case", "case", 12, flexible=True)
 _RATIO = Column("ratio", "b/a", 8, "right")
-_INTERVAL = Column("interval", "95 % interval", 14, rank=2)
+_INTERVAL = Column("interval", "95 % interval", 14, drop_priority=2)
 _CASE_COLUMNS = (
     *(_OUTCOME, _CASE, Column("a", "a", 8, "right"), Column("b", "b", 8, "right")),
     *(_RATIO, _INTERVAL),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from spbench.tui.results.swept_columns import DISPENSABLE, SweptColumns, choose_swept_columns
+from spbench.tui.results.swept_columns import DROPPABLE_PRIORITY, SweptColumns, choose_swept_columns
 from spbench.tui.widgets.table_columns import Column, Rows, lay_out
 from spbench.tui.widgets.text import cell_width
 
@@ -46,10 +46,10 @@ def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
     measured = [
         column
         if column.flexible
-        else replace(column, width=max(len(column.title), min(MAX_COLUMN_WIDTH, cells)))
-        for column, cells in zip(columns, widths, strict=True)
+        else replace(column, width=max(len(column.title), min(MAX_COLUMN_WIDTH, cells_width)))
+        for column, cells_width in zip(columns, widths, strict=True)
     ]
-    while measured[-1].rank and not widths[len(measured) - 1]:
+    while measured[-1].drop_priority and not widths[len(measured) - 1]:
         measured.pop()
     return measured
 
@@ -63,6 +63,8 @@ def _widen_ids(columns: list[Column], needed_width: int, width: int) -> list[Col
     layout = lay_out(widened, width)
     shown_keys = {placed.column.key for placed in layout.placed}
     left_out = [column for column in widened if column.key not in shown_keys]
-    if layout.width <= width and all(column.rank >= DISPENSABLE for column in left_out):
+    if layout.width <= width and all(
+        column.drop_priority >= DROPPABLE_PRIORITY for column in left_out
+    ):
         return widened
     return columns

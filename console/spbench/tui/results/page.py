@@ -136,7 +136,7 @@ metric over a swept parameter."""
         if run != self._loaded_run or (run and run.status == RunStatus.RUNNING and is_due):
             self._reload()
         table = self._pane.table
-        await self._case_counter.count(self._pane.shown, table.in_view, table.update_rows)
+        await self._case_counter.count(self._pane.shown, table.visible_keys, table.update_rows)
 
     def on_runs_pane_filter_changed(self) -> None:
         """Plot over the runs that match the filter."""

@@ -117,7 +117,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         head = f"{self._format_metric(case)} of {case.id}"
         lines = describe_over_runs(series, now)
         unit = choose_plot_unit([series])
-        points = build_runs_points(series, unit, now)
+        points = build_run_plot_series(series, unit, now)
         self._show(head, [points], "run", format_axis_title(series, unit), lines)
 
     def _plot_over_parameter(self, run: RecordedRun, case: CasePart) -> None:
@@ -138,7 +138,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             f"over {parameter}{_format_position('p', parameter, swept)}"
         )
         unit = choose_plot_unit(all_series)
-        points = [build_parameter_points(series, unit) for series in all_series]
+        points = [build_parameter_plot_series(series, unit) for series in all_series]
         lines = describe_over_parameter(all_series, parameter)
         self._show(head, points, parameter, format_axis_title(all_series[0], unit), lines)
 
@@ -189,7 +189,7 @@ def format_axis_title(series: Series, unit: DisplayUnit) -> str:
     return name + (f" in {unit.unit}" if unit.unit else "")
 
 
-def build_runs_points(series: Series, unit: DisplayUnit, now: float) -> PlotSeries:
+def build_run_plot_series(series: Series, unit: DisplayUnit, now: float) -> PlotSeries:
     """Return the points of a series over runs, which are named by their start times."""
     names = name_runs(series, now)
     points = [
@@ -198,7 +198,7 @@ def build_runs_points(series: Series, unit: DisplayUnit, now: float) -> PlotSeri
     return PlotSeries("median, from the least to p95", points)
 
 
-def build_parameter_points(series: Series, unit: DisplayUnit) -> PlotSeries:
+def build_parameter_plot_series(series: Series, unit: DisplayUnit) -> PlotSeries:
     """Return the points of a series over a parameter, to scale if it is a number."""
     points = [
         _scale_point(point.x if series.numeric else point.label, point, unit)

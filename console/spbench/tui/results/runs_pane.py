@@ -27,10 +27,10 @@ COLUMNS = (
     Column("started", "started UTC", 11),
     Column("suite", "suite", 8, flexible=True),
     Column("verdict", "verdict", 12),
-    Column("cases", "passed", 6, "right", rank=1),
-    Column("duration", "took", 10, "right", rank=2),
-    Column("host", "host", 10, rank=3),
-    Column("id", "id", 44, rank=4),
+    Column("cases", "passed", 6, "right", drop_priority=1),
+    Column("duration", "took", 10, "right", drop_priority=2),
+    Column("host", "host", 10, drop_priority=3),
+    Column("id", "id", 44, drop_priority=4),
 )
 
 PassedCounter = Callable[[str], tuple[int, int] | None]

@@ -15,8 +15,8 @@ _SWEPT = re.compile(r"(?P<name>.*)\[(?P<point>[^\[\]]*=[^\[\]]*)\]")
 _MAX_WIDTH = 24
 SCROLL_BAR = 1
 """Width of the scroll bar of a table, in cells."""
-DISPENSABLE = 2
-"""Smallest rank of columns that may be left out to avoid cut ids."""
+DROPPABLE_PRIORITY = 2
+"""Smallest drop priority of columns that may be left out to avoid cut ids."""
 _PREFIX = "param:"
 """Prefix of the keys of these columns, which avoids clashes with other columns."""
 
@@ -106,11 +106,13 @@ def choose_swept_columns(
         if placed.column.key not in shown_keys
     ]
     # Rows with equal, cut ids are worse than the loss of a dispensable column.
-    min_rank = DISPENSABLE if ids_are_cut else 1 + max(column.rank for column in others)
+    min_drop_priority = (
+        DROPPABLE_PRIORITY if ids_are_cut else 1 + max(column.drop_priority for column in others)
+    )
     if (
         keys
         and layout_with_swept.width <= width
-        and all(column.rank >= min_rank for column in left_out)
+        and all(column.drop_priority >= min_drop_priority for column in left_out)
     ):
         return swept
     return SweptColumns(after=after, short_ids=ids_are_cut or width < FULL_IDS_WIDTH)

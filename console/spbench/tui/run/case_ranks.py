@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spbench.record.case_state import CaseState
@@ -15,7 +15,7 @@ from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import UPDATE_SECONDS, RankSource
 from spbench_core.events.statuses import RankPhase, RankStatus, RunStatus
 
-_PHASES = {
+_PHASE_BY_STATUS = {
     RankStatus.WAITING: RankPhase.STARTING,
     RankStatus.RUNNING: RankPhase.UNFINISHED,
     RankStatus.OK: RankPhase.DONE,
@@ -43,9 +43,9 @@ class LiveRanks(RankSource):
     def ranks(self) -> Sequence[int]:
         return self._rows.ranks()
 
-    def stamp(self, rank: int) -> int:
+    def stamp(self, rank: int) -> Hashable:
         version = self._rows.version(rank) if rank in self._state.ranks else 0
-        return version + self._is_abandoned
+        return version, self._is_abandoned
 
     def row(self, rank: int) -> RankRow | None:
         # A table may still ask for ranks of the previous job.
@@ -115,15 +115,15 @@ class RecordedRanks(RankSource):
     def ranks(self) -> Sequence[int]:
         return self._ranks
 
-    def stamp(self, rank: int) -> int:
-        return self._is_compared + (rank in self._figures)
+    def stamp(self, rank: int) -> Hashable:
+        return self._is_compared, rank in self._figures
 
     def row(self, rank: int) -> RankRow | None:
         recorded = self._case.measured.ranks.get(rank)
         if recorded is None:
             return None
         figures = self._figures.get(rank) or RankFigures(rank, self._case)
-        phase = _PHASES[recorded.status]
+        phase = _PHASE_BY_STATUS[recorded.status]
         return RankRow(
             rank=rank,
             host=recorded.host,

@@ -19,11 +19,11 @@ from spbench_core.events.statuses import CaseStatus
 COLUMNS = (
     Column("status", "status", 12),
     Column("case", "case", 14, flexible=True),
-    Column("ranks", "ranks", 5, "right", rank=4),
-    Column("progress", "done", 4, "right", rank=3),
+    Column("ranks", "ranks", 5, "right", drop_priority=4),
+    Column("progress", "done", 4, "right", drop_priority=3),
     Column("time", "time", 8, "right"),
-    Column("reference", "reference", 9, "right", rank=2),
-    Column("efficiency", "efficiency", 10, "right", rank=1),
+    Column("reference", "reference", 9, "right", drop_priority=2),
+    Column("efficiency", "efficiency", 10, "right", drop_priority=1),
     Column("checks", "checks", 9, "right"),
 )
 LEGEND = "time: slowest rank, median"

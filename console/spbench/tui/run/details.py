@@ -189,22 +189,22 @@ def _describe_expectation(case: CaseState, expectation: Mapping[str, Any]) -> st
 def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
     """Yield the references and the efficiencies of their metrics."""
     exceeds_reference = False
-    for name, limit in case.measured.limits.items():
+    for name, reference in case.measured.limits.items():
         spec = case.identity.metrics.get(name)
         unit = _get_unit(case, name)
         summary = case.summary(name)
         better = spec.better if spec is not None else "lower"
         median = summary.p50 if summary is not None else None
-        reference = "unknown"
-        if limit["value"] is not None:
-            reference = format_value(limit["value"], unit, name)
-        efficiency = compute_efficiency(median, limit["value"], better)
+        reference_text = "unknown"
+        if reference["value"] is not None:
+            reference_text = format_value(reference["value"], unit, name)
+        efficiency = compute_efficiency(median, reference["value"], better)
         suffix = ""
         if efficiency is not None:
             suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
             exceeds_reference = exceeds_reference or efficiency > 1
         metric = format_metric_name(name, unit)
-        yield "reference", f"{metric} {reference}{suffix}, by {limit['measured_by']}"
+        yield "reference", f"{metric} {reference_text}{suffix}, by {reference['measured_by']}"
     if exceeds_reference:
         yield "", ABOVE_REFERENCE
 

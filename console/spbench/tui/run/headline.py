@@ -85,7 +85,7 @@ class Headline(Static):
         if feed is not self._feed:
             self._feed = feed
             self._rate = EventRate()
-        self._rate.update(feed.events)
+        self._rate.update(feed.event_count)
         lines = (_build_first(feed, self._rate.value), _build_second(feed, paused, worst, noisy))
         width = max(1, self.content_size.width)
         if (lines, width) != self._shown:
@@ -189,8 +189,8 @@ def _describe_replay(feed: Feed) -> str:
     if not isinstance(source, ReplaySource):
         return ""
     if feed.ended:
-        return f"■ played, {source.played:,} events"
+        return f"■ played, {source.played_count:,} events"
     speed = "max" if source.speed is None else f"{source.speed:g}x"
     run = feed.state.run
     position = f" at {max(0.0, feed.now - run.started):.1f} s" if run is not None else ""
-    return f"{'▶' if source.playing else '⏸'} {speed}{position}, {source.played:,} events"
+    return f"{'▶' if source.playing else '⏸'} {speed}{position}, {source.played_count:,} events"

@@ -18,7 +18,7 @@ BUSY_SHARE = 0.95
 COLUMNS = (
     Column("host", "host", 9, flexible=True),
     *(
-        Column(name, title, SPARKLINE_WIDTH + 10, rank=rank)
+        Column(name, title, SPARKLINE_WIDTH + 10, drop_priority=rank)
         for name, title, rank in (
             ("cpu", "cpu", 0),
             ("memory", "memory", 1),

@@ -17,7 +17,7 @@ from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.text import ComponentStyles, fit, wrap
 from spbench_core.events.statuses import LogLevel
 
-_LEVELS: Mapping[str, str] = {
+_STYLE_BY_LEVEL: Mapping[str, str] = {
     LogLevel.ERROR: "failed",
     LogLevel.WARNING: "slow",
     LogLevel.WHERE: "muted",
@@ -127,7 +127,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         text_width = max(8, width - len(prefix))
         texts = line.message.splitlines() or [""]
         pieces = [piece for text in texts for piece in wrap(text, text_width)]
-        style = self._style(_LEVELS.get(line.level, ""))
+        style = self._style(_STYLE_BY_LEVEL.get(line.level, ""))
         first_line = [
             Segment(prefix, self._style("rank")),
             Segment(fit(pieces[0], text_width), style),

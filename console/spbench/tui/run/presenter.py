@@ -223,7 +223,9 @@ class RunPresenter:
         self._body.query_one("#cases-pane", Pane).set_remark(selection.cases.efficiency_note())
         recorded = selection.feed.state.findings
         has_findings = bool(recorded) or any(finding.kind != "note" for finding in self.findings)
-        self._body.size_tables(self.cases.total, self.ranks.total, has_findings=has_findings)
+        self._body.size_tables(
+            self.cases.row_count, self.ranks.row_count, has_findings=has_findings
+        )
         # If the user has just moved the cursor, its message is still to come: do not move it back.
         untouched = self.cases.cursor_key == self._cursors.get(self.cases)
         if untouched and selection.case is not None:
@@ -239,7 +241,9 @@ class RunPresenter:
             self._set_rows(self.ranks, source, source.columns)
         title = f"ranks of {source.case.id}" if source.case else "ranks"
         if self.ranks.filter:
-            title += f", {self.ranks.shown} of {self.ranks.total} match {self.ranks.filter!r}"
+            title += (
+                f", {self.ranks.match_count} of {self.ranks.row_count} match {self.ranks.filter!r}"
+            )
         self._body.query_one("#ranks-pane", Pane).set_title(title)
 
     def _show_findings(self) -> None:

@@ -18,22 +18,22 @@ from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RankPhase
 
 _RANK = Column("rank", "rank", 5, "right")
-_HOST = Column("host", "host", 9, rank=2)
+_HOST = Column("host", "host", 9, drop_priority=2)
 _COLUMNS_AFTER_COORDINATES = (
-    Column("phase", "phase", 14, rank=1),
-    Column("iterations", "iters", 7, "right", rank=5),
-    Column("last", "last", 8, "right", rank=7),
-    Column("recent", "recent", MAX_RECENT, rank=8),
+    Column("phase", "phase", 14, drop_priority=1),
+    Column("iterations", "iters", 7, "right", drop_priority=5),
+    Column("last", "last", 8, "right", drop_priority=7),
+    Column("recent", "recent", MAX_RECENT, drop_priority=8),
     Column("p50", "median", 8, "right"),
-    Column("p95", "p95", 8, "right", rank=6),
-    Column("p99", "p99", 8, "right", rank=3),
+    Column("p95", "p95", 8, "right", drop_priority=6),
+    Column("p99", "p99", 8, "right", drop_priority=3),
     Column("skew", "skew", 10),
-    Column("gb_s", "bandwidth", 9, "right", rank=5),
+    Column("gb_s", "bandwidth", 9, "right", drop_priority=5),
     Column("check", "check", 8),
 )
-_ACTIVE_TIME = Column("active", "own", 8, "right", rank=8)
+_ACTIVE_TIME = Column("active", "own", 8, "right", drop_priority=8)
 _NUMBERS = re.compile(r"\d+")
-_PHASES = {
+_STYLE_BY_PHASE = {
     **dict.fromkeys((RankPhase.ERROR, RankPhase.LOST), "error"),
     **dict.fromkeys((RankPhase.ENDED, RankPhase.DONE), "muted"),
     RankPhase.UNFINISHED: "slow",
@@ -81,7 +81,7 @@ def _coordinate_column(coordinate: CoordinateName) -> Column:
         _COORDINATE_PREFIX + coordinate.name,
         coordinate.name,
         width,
-        rank=4 if coordinate.differs else 7,
+        drop_priority=4 if coordinate.differs else 7,
     )
 
 
@@ -100,7 +100,7 @@ def rank_cells(
         str(row.rank),
         row.host,
         *(row.coordinates.get(coordinate.name, "") for coordinate in coordinates),
-        TableCell(row.activity, _PHASES.get(row.phase, "")),
+        TableCell(row.activity, _STYLE_BY_PHASE.get(row.phase, "")),
         str(row.iterations or ""),
         format_time_cell(row.last),
         TableCell(sparkline(row.recent, MAX_RECENT) if row.recent else "", "muted"),
@@ -139,7 +139,7 @@ def is_slow(skew: float | None) -> bool:
     return skew is not None and skew >= NOTABLE_RANK
 
 
-def filter_text(row: RankRow) -> str:
+def build_search_text(row: RankRow) -> str:
     """Return the text for a filter: ``rank 7 node03 tile 0,1 timing slow failed``."""
     slow = "slow" if is_slow(row.skew) else ""
     coordinates = describe_coordinates(row.coordinates)

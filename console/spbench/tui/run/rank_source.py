@@ -12,8 +12,8 @@ from spbench.record.case_state import CaseState
 from spbench.record.coordinates import CoordinateName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.run.rank_cells import (
+    build_search_text,
     empty_cells,
-    filter_text,
     rank_cells,
     rank_columns,
     rank_sort_value,
@@ -27,7 +27,7 @@ UPDATES_AFTER_SORT = 10
 
 
 class _CachedCells(NamedTuple):
-    stamp: int
+    stamp: Hashable
     version: int
     cells: list[TableCell | str]
 
@@ -46,7 +46,7 @@ class RankSource(ABC):
     def __init__(self) -> None:
         self._cells_cache: dict[int, _CachedCells] = {}
         self._versions = count(1)
-        self._row_cache: dict[int, tuple[int, RankRow | None]] = {}
+        self._row_cache: dict[int, tuple[Hashable, RankRow | None]] = {}
         self._next_index = 0
         self._updates_left = 0
         self._coordinates: tuple[CoordinateName, ...] = ()
@@ -108,8 +108,8 @@ class RankSource(ABC):
         """Return the ranks, ascending."""
 
     @abstractmethod
-    def stamp(self, rank: int) -> int:
-        """Return a number that grows when the row of a rank changes."""
+    def stamp(self, rank: int) -> Hashable:
+        """Return an object that differs after the row of a rank has changed."""
 
     @abstractmethod
     def row(self, rank: int) -> RankRow | None:
@@ -183,7 +183,7 @@ class RankSource(ABC):
     def text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""
         row = self._get_cached_row(_to_rank(key))
-        return filter_text(row) if row else ""
+        return build_search_text(row) if row else ""
 
 
 def _to_rank(key: Hashable) -> int:

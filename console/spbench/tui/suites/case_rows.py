@@ -14,9 +14,9 @@ from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
     Column("case", "case", 16, flexible=True),
-    Column("benchmark", "benchmark", 14, rank=2),
+    Column("benchmark", "benchmark", 14, drop_priority=2),
     Column("ranks", "ranks", 5, align="right"),
-    Column("line", "line", 4, align="right", rank=1),
+    Column("line", "line", 4, align="right", drop_priority=1),
 )
 MARK = "●"
 ALL_SLOTS = "all"

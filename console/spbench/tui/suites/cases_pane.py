@@ -39,7 +39,7 @@ copies the launch line with its environment.
 
     def __init__(self, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.line = ""
+        self.command_line = ""
         self.border_title = "Command"
 
     def compose(self) -> ComposeResult:
@@ -48,11 +48,11 @@ copies the launch line with its environment.
     def show(self, command: JobCommand | str, case_id: str = "") -> None:
         """Show the command of a case, or a message on why there is none."""
         if isinstance(command, str):
-            self.line = ""
+            self.command_line = ""
             self.border_title = "Command"
             text = Text(command)
         else:
-            self.line = command.line
+            self.command_line = command.line
             self.border_title = Content(f"Command of {case_id}")
             text = _render_command(command)
         for static in self.query(Static):  # none while the console is being closed
@@ -115,7 +115,7 @@ class CasesPane(Vertical):
         return self.cases.rows
 
     @property
-    def line(self) -> int | None:
+    def selected_line(self) -> int | None:
         """The line of the case under the cursor; None if the text has errors."""
         case = self.case
         return self._rows.line(case) if case is not None and self._rows.current else None

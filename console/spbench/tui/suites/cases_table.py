@@ -116,7 +116,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         table = self.table
         title = format_quantity(len(cases), "case") if cases else "Cases"
         if table.filter and cases:
-            title = f"{table.shown:,} of {title}"
+            title = f"{table.match_count:,} of {title}"
         if marked := len(self.marked):
             title += f", {marked:,} marked"
         if duration := self._format_duration():

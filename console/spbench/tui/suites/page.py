@@ -34,7 +34,7 @@ from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.composing import CaseComposer
 from spbench.tui.suites.document import SuiteDocument, copy_document, new_document, open_document
-from spbench.tui.suites.parsed_suite import find_rejected
+from spbench.tui.suites.parsed_suite import find_rejection_reason
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
@@ -193,7 +193,7 @@ What starts a run at once has no letter: F5 and F6."""
     def discard_unsaved(self) -> None:
         """Discard the unsaved text."""
         for pane in self.query(TextPane):
-            pane.discard_recovery()
+            pane.delete_recovery_file()
 
     async def _offer_unsaved(self) -> None:
         """Ask whether to recover the unsaved texts of killed or crashed consoles."""
@@ -388,7 +388,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     @property
     def _composer(self) -> CaseComposer:
-        return CaseComposer(self.text_pane, self.show_error, lambda: self.cases_pane.line)
+        return CaseComposer(self.text_pane, self.show_error, lambda: self.cases_pane.selected_line)
 
     def action_compose(self) -> None:
         """Add a case."""
@@ -466,7 +466,7 @@ What starts a run at once has no letter: F5 and F6."""
         document = self.text_pane.document
         parsed = await self.text_pane.parse()
         assert document is not None  # checked by `_prepare_run`
-        rejection = await asyncio.to_thread(find_rejected, parsed, cases)
+        rejection = await asyncio.to_thread(find_rejection_reason, parsed, cases)
         if rejection is not None:
             question = f"Not started: {rejection}. It may stall this machine."
             if not await self.confirm(question, "Run anyway", "Cancel"):
@@ -475,7 +475,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     def action_copy(self) -> None:
         """Copy the launch line."""
-        line = self.query_one(CommandPane).line
+        line = self.query_one(CommandPane).command_line
         if line:
             self.app.copy_to_clipboard(line)
             self.app.notify("launch line copied", timeout=3)

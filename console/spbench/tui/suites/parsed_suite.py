@@ -25,14 +25,14 @@ class ParsedSuite:
 
     Attributes:
         text: The text.
-        examined: The loader's result: the suite or errors.
+        checked_text: The loader's result: the suite or errors.
         spans: The lines of the case entries; empty for invalid YAML.
         plan: The planned jobs; None if they cannot be planned.
         plan_error: A message on why the jobs cannot be planned; empty if they can.
     """
 
     text: str
-    examined: CheckedText
+    checked_text: CheckedText
     spans: Sequence[EntryLines] = ()
     plan: RunPlan | None = None
     plan_error: str = ""
@@ -40,36 +40,36 @@ class ParsedSuite:
     @property
     def problems(self) -> Sequence[Diagnostic]:
         """The errors of the text, in the order of their positions."""
-        return self.examined.diagnostics
+        return self.checked_text.diagnostics
 
     @property
     def cases(self) -> Sequence[Case]:
         """The cases; empty if the text has errors."""
-        return self.examined.suite.cases if self.examined.suite else ()
+        return self.checked_text.suite.cases if self.checked_text.suite else ()
 
 
 def parse_text(text: str, request: Request) -> ParsedSuite:
     """Parse a text and plan its jobs for the hosts and the launcher of a request."""
-    examined = check_text(text, request.suite)
-    spans = _spans(text)
-    if examined.suite is None:
-        return ParsedSuite(text, examined, spans)
+    checked_text = check_text(text, request.suite)
+    spans = _find_spans(text)
+    if checked_text.suite is None:
+        return ParsedSuite(text, checked_text, spans)
     try:
         settings = build_settings(request)
-        suite = load_suite_text(text, request.suite, settings) if settings else examined.suite
-        return ParsedSuite(text, examined, spans, plan_suite(request, suite))
+        suite = load_suite_text(text, request.suite, settings) if settings else checked_text.suite
+        return ParsedSuite(text, checked_text, spans, plan_suite(request, suite))
     except SpbenchError as error:
-        return ParsedSuite(text, examined, spans, plan_error=str(error))
+        return ParsedSuite(text, checked_text, spans, plan_error=str(error))
 
 
-def _spans(text: str) -> Sequence[EntryLines]:
+def _find_spans(text: str) -> Sequence[EntryLines]:
     try:
         return Outline(text).spans
     except UsageError:
         return ()
 
 
-def find_rejected(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str | None:
+def find_rejection_reason(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str | None:
     """Return why this machine must not run the cases (default: all); None if it may."""
     plan = parsed.plan
     if plan is None:

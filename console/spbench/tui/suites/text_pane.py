@@ -81,10 +81,10 @@ class TextPane(Vertical):
 
     Attributes:
         document: The file; None before one is opened.
-        recovery_seconds: Time from a change until the unsaved text is written to a file.
+        backup_delay_s: Time from a change until the unsaved text is written to a file.
     """
 
-    recovery_seconds = 1.0
+    backup_delay_s = 1.0
 
     DEFAULT_CSS = """
     TextPane { background: $surface; }
@@ -117,7 +117,7 @@ class TextPane(Vertical):
         self._title = ""
         self._parsed: ParsedSuite | None = None
         self._parse_timer: Timer | None = None
-        self._recovery_timer: Timer | None = None
+        self._backup_timer: Timer | None = None
         self._reported_failure = False
         self._write_lock = asyncio.Lock()
 
@@ -149,7 +149,7 @@ class TextPane(Vertical):
 
     def open(self, document: SuiteDocument) -> None:
         """Edit another file."""
-        self.discard_recovery()
+        self.delete_recovery_file()
         self.document = document
         self.editor.read_only = self._readonly
         self.editor.placeholder = ""
@@ -163,7 +163,7 @@ class TextPane(Vertical):
         self.document = document
         self._saved = document.text
         if not self.has_changes:  # the user may have typed in the meantime
-            self.discard_recovery()
+            self.delete_recovery_file()
         self._update_title()
 
     def _update_title(self) -> None:
@@ -193,11 +193,11 @@ class TextPane(Vertical):
         if file != self.recovery_file:
             file.delete()
 
-    def discard_recovery(self) -> None:
+    def delete_recovery_file(self) -> None:
         """Delete the recovery file, because the text was saved or discarded."""
-        if self._recovery_timer is not None:
-            self._recovery_timer.stop()
-            self._recovery_timer = None
+        if self._backup_timer is not None:
+            self._backup_timer.stop()
+            self._backup_timer = None
         if (file := self.recovery_file) is not None:
             file.delete()
 
@@ -209,17 +209,17 @@ class TextPane(Vertical):
         path = self.document.path
         return RecoveryFile.locate(self._build_request(path).home, path)
 
-    def _schedule_recovery(self) -> None:
-        if self._recovery_timer is None and self.recovery_file is not None:
-            self._recovery_timer = self.set_timer(self.recovery_seconds, self._start_recovery)
+    def _schedule_backup(self) -> None:
+        if self._backup_timer is None and self.recovery_file is not None:
+            self._backup_timer = self.set_timer(self.backup_delay_s, self._start_backup)
 
-    def _start_recovery(self) -> None:
-        self._recovery_timer = None
+    def _start_backup(self) -> None:
+        self._backup_timer = None
         if self._is_composed:
-            self._write_recovery()
+            self._back_up()
 
     @work(group="keep")
-    async def _write_recovery(self) -> None:
+    async def _back_up(self) -> None:
         await self._write_recovery_file()
 
     async def _write_recovery_file(self) -> None:
@@ -295,7 +295,7 @@ class TextPane(Vertical):
         """Parse the text after a change."""
         event.stop()
         self._update_title()
-        self._schedule_recovery()
+        self._schedule_backup()
         self.schedule_parse()
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:

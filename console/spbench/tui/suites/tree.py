@@ -39,8 +39,8 @@ _SCHEMA_LINE = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILI
 class FileCheck:
     """The numbers of cases and of errors of a suite file."""
 
-    cases: int
-    errors: int
+    case_count: int
+    error_count: int
 
 
 def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
@@ -217,20 +217,20 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         """Return the name of a folder or a file, with the loader's result for a file."""
         if node.data is None:
             return Text(str(node.label), self.get_component_rich_style("suite-tree--folder"))
-        checked = self._get_check(node.data)
-        label = Text(_format_label(node.data, checked), style)
+        check = self._get_check(node.data)
+        label = Text(_format_label(node.data, check), style)
         if node.data == self._opened:
             label.stylize(Style(bold=True))
         if node is not self.cursor_node:  # the cursor has its own background
-            name = "errors" if checked and checked.errors else "cases"
+            name = "errors" if check and check.error_count else "cases"
             colour = self.get_component_rich_style(f"suite-tree--{name}").color
             label.stylize(Style(color=colour), len(node.data.name))
         return label
 
 
-def _format_label(path: Path, checked: FileCheck | None) -> str:
-    if checked is None:
+def _format_label(path: Path, check: FileCheck | None) -> str:
+    if check is None:
         return path.name
-    if checked.errors:
-        return f"{path.name}  {GLYPHS['error']} {format_quantity(checked.errors, 'error')}"
-    return f"{path.name}  {format_quantity(checked.cases, 'case')}"
+    if check.error_count:
+        return f"{path.name}  {GLYPHS['error']} {format_quantity(check.error_count, 'error')}"
+    return f"{path.name}  {format_quantity(check.case_count, 'case')}"

@@ -142,10 +142,13 @@ class HeatMap(Chart):
         self._scroll(event, -1)
 
     def _scroll(self, event: MouseScrollDown | MouseScrollUp, direction: int) -> None:
-        sideways = event.shift or event.ctrl
         before = self._compute_frame(*self.size)
-        self._top = before.rows.start + direction * (not sideways)
-        self._left = before.columns.start + direction * sideways
+        self._top = before.rows.start
+        self._left = before.columns.start
+        if event.shift or event.ctrl:
+            self._left += direction
+        else:
+            self._top += direction
         if self._compute_frame(*self.size) != before:
             self.redraw()
             event.stop()

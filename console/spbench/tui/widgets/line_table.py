@@ -145,14 +145,14 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         self._cursor_key: Hashable | None = None
 
     @property
-    def shown(self) -> int:
+    def match_count(self) -> int:
         """The number of rows that match the filter."""
         return len(self._order.keys)
 
     @property
-    def total(self) -> int:
+    def row_count(self) -> int:
         """The number of rows."""
-        return self._order.total
+        return self._order.row_count
 
     @property
     def keys_shown(self) -> Sequence[Hashable]:
@@ -160,7 +160,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         return self._order.keys
 
     @property
-    def in_view(self) -> Sequence[Hashable]:
+    def visible_keys(self) -> Sequence[Hashable]:
         """The keys of the rows in view, from the top."""
         top = self.scroll_offset.y
         return self._order.keys[top : top + self._lines]
@@ -173,7 +173,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
     @property
     def sorted_by(self) -> tuple[str | None, bool]:
         """The sort column, and whether the order is reversed."""
-        return self._order.sort, self._order.reverse
+        return self._order.sort_column, self._order.reverse
 
     def update_rows(self) -> None:
         """Read the rows again, and repaint the changed lines in view."""
@@ -196,7 +196,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
     def sort_by(self, column: str | None, reverse: bool = False) -> None:
         """Sort by a column, given by its key; None restores the natural order."""
-        self._order.sort = column
+        self._order.sort_column = column
         self._order.reverse = reverse
         self._reorder(force=True)
         self.refresh()
@@ -227,22 +227,22 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         """Keep the cursor on its row, and in its line unless the view is at the top."""
         top = self.scroll_offset.y
         old = self._cursor
-        in_view = 0 < top <= old < top + self._lines
+        cursor_is_visible = 0 < top <= old < top + self._lines
         index = self._order.find_index(self._cursor_key)
         self._resize_contents()
         self._set_cursor(old if index is None else index)
-        if in_view:
+        if cursor_is_visible:
             self._scroll_rows(top + self._cursor - old)
 
     def _scroll_rows(self, top: int) -> None:
         self.scroll_target_y = self.scroll_y = top
 
     def _set_cursor(self, index: int) -> None:
-        self._cursor = max(0, min(index, self.shown - 1))
-        key = self._order.keys[self._cursor] if self.shown else None
+        self._cursor = max(0, min(index, self.match_count - 1))
+        key = self._order.keys[self._cursor] if self.match_count else None
         if key != self._cursor_key:
             self._cursor_key = key
-            if self.shown:
+            if self.match_count:
                 self.post_message(self.RowHighlighted(self, key))
 
     def _move(self, index: int) -> None:
@@ -268,22 +268,22 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
     def action_last(self) -> None:
         """Move to the last row."""
-        self._move(self.shown - 1)
+        self._move(self.match_count - 1)
 
     def action_choose(self) -> None:
         """Open the row under the cursor."""
-        if self.shown:
+        if self.match_count:
             self.post_message(self.RowSelected(self, self._cursor_key))
 
     def action_sort(self) -> None:
         """Sort by the next shown column; after the last one by the natural order."""
         keys: list[str | None] = [None, *(placed.column.key for placed in self._layout.placed)]
-        current = keys.index(self._order.sort) if self._order.sort in keys else 0
+        current = keys.index(self._order.sort_column) if self._order.sort_column in keys else 0
         self.sort_by(keys[(current + 1) % len(keys)], self._order.reverse)
 
     def action_reverse(self) -> None:
         """Reverse the order."""
-        self.sort_by(self._order.sort, not self._order.reverse)
+        self.sort_by(self._order.sort_column, not self._order.reverse)
 
     def on_click(self, event: Click) -> None:
         """Select a row, open it on a double click, or sort by the clicked title."""
@@ -292,7 +292,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
             return
         if offset.y == 0:
             self._click_heading(offset)
-        elif self.scroll_offset.y + offset.y <= self.shown:
+        elif self.scroll_offset.y + offset.y <= self.match_count:
             self._move(self.scroll_offset.y + offset.y - 1)
             if event.chain > 1:
                 self.action_choose()
@@ -305,8 +305,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         elif offset.x == width - 1 and self._more_right:
             self.action_sideways(1)
         else:
-            scrolls = offset.x >= count_fixed_cells(self._layout, width)
-            column = self._layout.find_column(offset.x + scroll * scrolls)
+            is_scrolled = offset.x >= count_fixed_cells(self._layout, width)
+            column = self._layout.find_column(offset.x + scroll if is_scrolled else offset.x)
             if column is not None:
-                is_sorted = column.key == self._order.sort
+                is_sorted = column.key == self._order.sort_column
                 self.sort_by(column.key, reverse=is_sorted and not self._order.reverse)

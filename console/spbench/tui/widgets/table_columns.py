@@ -21,8 +21,8 @@ class Column:
 
     Attributes:
         width: Smallest width, in cells.
-        rank: If the table is too narrow, columns with the highest rank are left out first. Columns
-            of rank 0 always stay.
+        drop_priority: If the table is too narrow, columns with the highest priority are left out
+            first. Columns of priority 0 always stay.
         flexible: Whether the column takes the remaining width.
     """
 
@@ -30,7 +30,7 @@ class Column:
     title: str
     width: int
     align: Align = "left"
-    rank: int = 0
+    drop_priority: int = 0
     flexible: bool = False
 
 
@@ -134,9 +134,11 @@ def lay_out(columns: Sequence[Column], width: int, show_all: bool = False) -> La
     while (
         not show_all
         and _sum_widths(indexed_columns) > available_width
-        and any(column.rank for _, column in indexed_columns)
+        and any(column.drop_priority for _, column in indexed_columns)
     ):
-        indexed_columns.remove(max(indexed_columns, key=lambda pair: (pair[1].rank, pair[0])))
+        indexed_columns.remove(
+            max(indexed_columns, key=lambda pair: (pair[1].drop_priority, pair[0]))
+        )
         available_width = width - _MARK_WIDTH
     spare_width = max(0, available_width - _sum_widths(indexed_columns))
     placed = []

@@ -20,11 +20,11 @@ class RowOrder:
 
     def __init__(self, rows: Rows, sort: str | None, reverse: bool) -> None:
         self.rows = rows
-        self.sort = sort
+        self.sort_column = sort
         self.reverse = reverse
         self.filter_words: list[str] = []
         self.keys: list[Hashable] = []
-        self.total = 0
+        self.row_count = 0
         self._natural: list[Hashable] = []
         self._indices: dict[Hashable, int] = {}
         self._sorted_at = -math.inf
@@ -45,7 +45,7 @@ class RowOrder:
         else:
             return False
         self._natural = natural
-        self.total = len(natural)
+        self.row_count = len(natural)
         if keys == self.keys:
             return False
         self.keys = keys
@@ -65,9 +65,9 @@ class RowOrder:
         return all(word in text for word in self.filter_words)
 
     def _sort(self, keys: list[Hashable]) -> list[Hashable]:
-        if self.sort is None:
+        if self.sort_column is None:
             return keys[::-1] if self.reverse else keys
-        value_by_key = {key: self.rows.sort_value(key, self.sort) for key in keys}
+        value_by_key = {key: self.rows.sort_value(key, self.sort_column) for key in keys}
         sortable = [key for key in keys if value_by_key[key] is not None]
         unsortable = [key for key in keys if value_by_key[key] is None]
 

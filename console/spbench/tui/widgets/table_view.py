@@ -67,8 +67,8 @@ class TableView(ScrollView):
     def _set_columns(self, columns: Sequence[Column]) -> None:
         """Show other columns; if the sort column is gone, restore the natural order."""
         self._columns = tuple(columns)
-        if all(column.key != self._order.sort for column in columns):
-            self._order.sort = None
+        if all(column.key != self._order.sort_column for column in columns):
+            self._order.sort_column = None
             self._order.reverse = False
         self._fit_columns()
 
@@ -123,7 +123,7 @@ class TableView(ScrollView):
         order = self._order
         scroll = self.scroll_offset.x
         width = self._width
-        line = render_heading(self._layout, self._style, order.sort, order.reverse)
+        line = render_heading(self._layout, self._style, order.sort_column, order.reverse)
         line = crop_line(line, self._layout, scroll, width, self._style("heading"))
         return add_heading_marks(
             line, self._style, width, self.paused, (scroll > 0, self._more_right)
@@ -149,14 +149,14 @@ class TableView(ScrollView):
         text = ""
         if index == 0:
             filter_text = " ".join(self._order.filter_words)
-            text = f"no row matches {filter_text!r}" if self._order.total else self._empty
+            text = f"no row matches {filter_text!r}" if self._order.row_count else self._empty
         return Strip([Segment(fit(text, width), self._style("muted"))], width)
 
     def _get_state(self, index: int) -> object:
         """Return a value that changes whenever a line has to be drawn again."""
         keys = self._order.keys
         if index >= len(keys):
-            return index == 0, self._order.total > 0
+            return index == 0, self._order.row_count > 0
         key = keys[index]
         return key, self._order.rows.version(key), index == self._cursor
 

@@ -134,10 +134,10 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
                 with Fields(id="fields"):
                     yield from self._build_rows()
                 with Vertical(id="outcome"):
-                    yaml = SuiteEditor(id="written")
-                    yaml.read_only = True
-                    yaml.can_focus = False
-                    yield yaml
+                    preview_editor = SuiteEditor(id="written")
+                    preview_editor.read_only = True
+                    preview_editor.can_focus = False
+                    yield preview_editor
                     yield Static("", id="words", markup=False)
             yield Static("", id="hint", markup=False)
             with Horizontal(id="buttons"):
@@ -156,7 +156,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             lines=True,
         )
         yield Static("Parameters", classes="heading")
-        yield from self._build_fields(fields.swept_fields[1:])
+        yield from self._build_fields(fields.param_fields)
         yield TextRow(
             form_texts.IN_STEP, "swept names that change together", text_by_name[form_texts.IN_STEP]
         )
@@ -263,10 +263,10 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         # In the meantime the form may have been left, which removes its widgets.
         if not (self.is_running and self.app.is_running):
             return None
-        yaml = self.query_one("#written", SuiteEditor)
-        if yaml.text != preview.lines:
-            yaml.line_number_start = preview.first_line
-            yaml.load_text(preview.lines)
+        preview_editor = self.query_one("#written", SuiteEditor)
+        if preview_editor.text != preview.lines:
+            preview_editor.line_number_start = preview.first_line
+            preview_editor.load_text(preview.lines)
         if preview.problems:
             self._show_problems(preview.problems)
         else:
@@ -277,10 +277,10 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         error_by_name = dict(draft_result.errors)
         for row in self.query(TextRow):
             row.show_error(error_by_name.get(row.key))
-        for row_number, expected in enumerate(self._list_expect_rows()):
-            expected.show_error(error_by_name.get(f"{form_texts.EXPECT}{row_number}"))
-        for row_number, reference in enumerate(self._list_reference_rows()):
-            reference.show_error(error_by_name.get(f"{form_texts.REFERENCE}{row_number}"))
+        for row_number, expect_row in enumerate(self._list_expect_rows()):
+            expect_row.show_error(error_by_name.get(f"{form_texts.EXPECT}{row_number}"))
+        for row_number, reference_row in enumerate(self._list_reference_rows()):
+            reference_row.show_error(error_by_name.get(f"{form_texts.REFERENCE}{row_number}"))
 
     def _show_problems(self, problems: Iterable[str]) -> None:
         self._show_message(

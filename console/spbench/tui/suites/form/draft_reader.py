@@ -105,7 +105,7 @@ class _Reader:
         return {self._fields.parameter_name(name): name for name in typed_names if name}
 
     def _assign_parameters(self, typed_name_by_parameter: Mapping[str, str]) -> None:
-        for field in self._fields.swept_fields:
+        for field in (self._fields.np_field, *self._fields.param_fields):
             if not self._is_unchanged(field.name):
                 self._assign_parameter(field)
         for name in [*self._matrix]:

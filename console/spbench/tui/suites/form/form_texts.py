@@ -78,7 +78,10 @@ def find_error(field: Field, text: str) -> str | None:
     if not text.strip():
         return None
     try:
-        parse_sweep(field, text) if is_sweep(field, text) else parse_text(field, text)
+        if is_sweep(field, text):
+            parse_sweep(field, text)
+        else:
+            parse_text(field, text)
     except SpbenchError as error:
         return str(error)
     return None
@@ -91,7 +94,7 @@ class FormFields:
         self.benchmark = benchmark
         self.draft = draft
         self.name_field, self.np_field, self.repeat_field = list_case_fields()
-        self.swept_fields = (self.np_field, *list_param_fields(benchmark))
+        self.param_fields = list_param_fields(benchmark)
         self.launch_fields = list_launch_fields()
 
     @cached_property
@@ -101,7 +104,7 @@ class FormFields:
         text_by_name = {
             self.name_field.name: draft.name,
             self.repeat_field.name: "" if draft.repeat == 1 else str(draft.repeat),
-            **{field.name: self._text(field) for field in self.swept_fields},
+            **{field.name: self._text(field) for field in (self.np_field, *self.param_fields)},
             **{
                 LAUNCH + field.name: format_text(field, draft.launch[field.name])
                 for field in self.launch_fields
