@@ -223,7 +223,7 @@ def _read_time(value: Any) -> float | None:
 
 
 def format_passed(counts: tuple[int, int] | None) -> str:
-    """Return ``3/4``, the numbers of passed and of all cases; empty if they are unknown."""
+    """Return ``3/4``, passed and all cases; empty if the numbers are unknown."""
     if counts is None:
         return ""
     passed, total = counts

@@ -108,8 +108,8 @@ class RunLibrary:
 
     def count_passed(self, run_id: str) -> tuple[int, int] | None:
         """Return the numbers of passed and of all cases of a run; None if unknown."""
-        known = (self._summaries or {}).get(run_id)
-        counts = None if known is None else known[1].count_passed()
+        stamped_run = (self._summaries or {}).get(run_id)
+        counts = None if stamped_run is None else stamped_run[1].count_passed()
         cached = self._loaded.get(run_id)
         if counts is not None or cached is None:
             return counts

@@ -54,7 +54,10 @@ class SweptColumns:
         return [drop_parameter_names(shown_id) if self.short_ids else shown_id, *values]
 
     def sort_value(self, case: str, column: str) -> tuple[bool, float, str] | None:
-        """Return the sort key of a case in one of these columns; numbers by value, then texts."""
+        """Return the sort key of a case in one of these columns.
+
+        Numbers are sorted by value and come before texts. A case without the parameter has no key.
+        """
         text = _split_id(case)[1].get(column.removeprefix(_PREFIX), "")
         if not text:
             return None
