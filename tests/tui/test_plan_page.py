@@ -197,7 +197,7 @@ async def test_zooms_the_timeline_of_the_step(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
         page = await make_plan(pilot)
-        line = page.query_one("#line")
+        line = page.query_one("#timeline")
         await wait_until(pilot, lambda: line.size.width > 100)
         fitted = line.size.width
         await pilot.press("plus")
@@ -212,7 +212,7 @@ async def test_timeline_shows_deferred_weight_gradients(folder):
         page = await make_plan(pilot)
         step = simulate(replace(page.planned.plan, schedule="zb-h1"))
         page.sheet.show(replace(page.planned, step=step))
-        line = page.query_one("#line", Static)
+        line = page.query_one("#timeline", Static)
         await wait_until(pilot, lambda: "A" in str(line.content))
         lines = str(line.content).splitlines()
         assert lines == render_timeline_text(step, len(lines[0]))

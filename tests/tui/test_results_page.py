@@ -65,7 +65,7 @@ async def test_shows_every_view(tmp_path, home, size):
         await wait_until(pilot, lambda: "✓ passed" in find_line(app, "2001-01-02"))
         await pilot.press("tab", "down")
         await wait_until(
-            pilot, lambda: "check sum failed on rank 1" in read_widget(app, "#case-words")
+            pilot, lambda: "check sum failed on rank 1" in read_widget(app, "#case-remarks")
         )
         await pilot.press("enter")
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
@@ -80,7 +80,7 @@ async def test_shows_every_view(tmp_path, home, size):
         chart = page._views.plot.chart
         await pilot.press("m")
         await wait_until(pilot, lambda: chart.count_stops() == 3)
-        plot_text = read_widget(app, "#plot-words")
+        plot_text = read_widget(app, "#plot-summary")
         assert (
             "3 runs, lower is better: newest 2.04 ms failed (2001-01-03), best 2.00 ms" in plot_text
         )
@@ -147,7 +147,7 @@ async def test_comparison_warns_of_a_planted_fault(tmp_path, home):
         await pilot.press("end", "space", "up", "c")
         await wait_for_comparison(pilot, "20010101", "20010102")
         warning = "warning: run a was made with the planted fault slow (case made[width=1,mode=a])"
-        await wait_until(pilot, lambda: warning in read_widget(app, "#both"))
+        await wait_until(pilot, lambda: warning in read_widget(app, "#compared-runs"))
         await wait_until(pilot, lambda: "warning: run a was made with" in read_screen(app))
         await wait_until(pilot, lambda: read_screen(app).count("? not judged ") >= 2)
 
@@ -285,7 +285,7 @@ async def test_case_screen_opens_without_reading_files(tmp_path, home):
         page = await wait_for_run(pilot)
         await pilot.press("tab", "down")
         await wait_until(
-            pilot, lambda: "check sum failed on rank 1" in read_widget(app, "#case-words")
+            pilot, lambda: "check sum failed on rank 1" in read_widget(app, "#case-remarks")
         )
         await wait_until(pilot, lambda: shows_selected_run(page))
         page._views.cases.run.summary.folder.events.unlink()
@@ -345,7 +345,7 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         await wait_until(pilot, lambda: points()[:2] == [(0, 1.0, 1.02), (0, 2.0, 2.04)])
         await wait_until(
             pilot,
-            lambda: "mode=b: 1 1.02 ms, 2 2.04 ms, 4 4.08 ms" in read_widget(app, "#plot-words"),
+            lambda: "mode=b: 1 1.02 ms, 2 2.04 ms, 4 4.08 ms" in read_widget(app, "#plot-summary"),
         )
         await pilot.press("p")
         await wait_until(pilot, lambda: "over mode (p: 2 of 2)" in read_screen(app))
@@ -373,10 +373,10 @@ async def test_reports_runs_that_cannot_be_plotted_or_read(tmp_path):
             await pilot.press("v")
             assert page._view == view
         await pilot.press("end")
-        await wait_until(pilot, lambda: "is no event of a run" in read_widget(app, "#plotted"))
+        await wait_until(pilot, lambda: "is no event of a run" in read_widget(app, "#plot-title"))
         await pilot.click("ViewTab:first-of-type")
         await wait_until(pilot, lambda: page._view == "cases")
-        await wait_until(pilot, lambda: "is no event of a run" in read_widget(app, "#run-words"))
+        await wait_until(pilot, lambda: "is no event of a run" in read_widget(app, "#run-summary"))
 
 
 async def test_shows_why_a_run_with_a_huge_file_cannot_be_read(tmp_path):
@@ -387,11 +387,11 @@ async def test_shows_why_a_run_with_a_huge_file_cannot_be_read(tmp_path):
         os.truncate(folder.path / name, 40 * 10**9)
     app = open_results(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
-        await wait_until(pilot, lambda: app.screen.query("#run-words"))
-        await wait_until(pilot, lambda: "run.json has 40.0 GB" in read_widget(app, "#run-words"))
+        await wait_until(pilot, lambda: app.screen.query("#run-summary"))
+        await wait_until(pilot, lambda: "run.json has 40.0 GB" in read_widget(app, "#run-summary"))
         assert "unreadable" in read_screen(app)
         await pilot.press("down")
-        await wait_until(pilot, lambda: "report.json has 40.0 GB" in read_widget(app, "#run-words"))
+        await wait_until(pilot, lambda: "report.json has 40.0 GB" in read_widget(app, "#run-summary"))
 
 
 # Actions on a run
@@ -645,12 +645,12 @@ async def test_shows_each_finding_once_and_reasons_per_case(tmp_path):
     async with app.run_test(size=MIDDLE) as pilot:
         await wait_for_run(pilot)
         for finding in findings:
-            assert read_widget(app, "#run-words").count(finding) == 1
+            assert read_widget(app, "#run-summary").count(finding) == 1
         # The end of the last finding: no text is cut off.
         await wait_until(
             pilot, lambda: "on a dedicated machine" in " ".join(read_screen(app).split())
         )
-        assert read_widget(app, "#case-words") == f"{case['id']}\nno tile"
+        assert read_widget(app, "#case-remarks") == f"{case['id']}\nno tile"
         await pilot.press("tab", "enter")
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
         await wait_until(pilot, lambda: "rank 1 on node01 is 3.00x as slow" in read_screen(app))

@@ -251,7 +251,7 @@ async def test_slow_rank_is_reported_with_its_ratio(open_run):
             await run.wait_until(lambda: run.source._batches.empty())
             await run.pilot.pause(0.02)
         await run.wait_for_texts("▲ slow rank 3 on node03 is 2.00x as slow as")
-        await run.focus("words")
+        await run.focus("findings")
         await run.press("y")
         assert "rank 3 on node03 is 2.00x as slow as the median rank in warp" in run.app.clipboard
 
@@ -1101,10 +1101,10 @@ async def test_panes_follow_terminal_size_and_another_run(open_run, tmp_path):
     async with open_run(WIDE, [*make_running_events(), *make_checks()]) as run:
         await run.wait_for_texts("findings", "check sum failed")
         await run.pilot.resize_terminal(*NARROW)
-        await run.wait_until(lambda: not run.page.query_one("#words-pane").is_on_screen)
+        await run.wait_until(lambda: not run.page.query_one("#findings-pane").is_on_screen)
         await run.wait_for_texts("check sum failed", "node03")
         await run.pilot.resize_terminal(*WIDE)
-        await run.wait_until(lambda: run.page.query_one("#words-pane").is_on_screen)
+        await run.wait_until(lambda: run.page.query_one("#findings-pane").is_on_screen)
         await run.wait_for_texts(SLOWEST)
         await run.press("slash", "n", "o")
         folder = RunFolder(tmp_path / "home" / "runs" / "other")

@@ -96,7 +96,7 @@ async def test_form_shows_the_duration_of_its_case(suite):
     app = open_suite(suite)
     async with app.run_test(size=(140, 40)) as pilot:
         form = await open_first_case(pilot)
-        summary = form.query_one("#words", Static)
+        summary = form.query_one("#message", Static)
         await wait_until(pilot, lambda: str(summary.content) == "1 case on 2 ranks, about 4 s")
 
 

@@ -68,7 +68,7 @@ go on. Y copies the report, Enter opens the page again; unsaved text of a suite 
         key("failed.copy", "y", "copy", "Copy report", "Copy the report", show=True),
     ]
     DEFAULT_CSS = """
-    FailedPage #failed-words { height: auto; padding: 1 2; }
+    FailedPage #message { height: auto; padding: 1 2; }
     FailedPage VerticalScroll { height: 1fr; padding: 0 2; }
     """
     AUTO_FOCUS = "VerticalScroll"
@@ -87,7 +87,7 @@ go on. Y copies the report, Enter opens the page again; unsaved text of a suite 
             f"The page {title} failed. The other pages and the run go on. Enter opens the page "
             f"again, y copies this report: please send it to the developers.{location}"
         )
-        yield Static(message, id="failed-words", markup=False)
+        yield Static(message, id="message", markup=False)
         with VerticalScroll():
             yield Static(self._report, markup=False)
 

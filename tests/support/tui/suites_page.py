@@ -108,7 +108,7 @@ async def replace_line(pilot, line, text):
 
 async def wait_for_form(pilot):
     await wait_until(pilot, lambda: isinstance(pilot.app.screen, CaseForm))
-    await wait_until(pilot, lambda: pilot.app.screen.query_one("#written", TextArea).text != "")
+    await wait_until(pilot, lambda: pilot.app.screen.query_one("#preview", TextArea).text != "")
     return pilot.app.screen
 
 

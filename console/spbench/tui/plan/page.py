@@ -87,8 +87,8 @@ stands beside what was predicted."""
     DEFAULT_CSS = """
     PlanPage #sheet { height: 1fr; scrollbar-size-vertical: 1; }
     PlanPage #sheet:focus { background: $surface; }
-    PlanPage #said { height: auto; padding: 1 2; }
-    PlanPage #said.wrong { color: $text-error; }
+    PlanPage #message { height: auto; padding: 1 2; }
+    PlanPage #message.wrong { color: $text-error; }
     PlanPage #upper { height: auto; layout: vertical; }
     PlanPage.-wide #upper { layout: horizontal; }
     PlanPage .column { height: auto; width: 1fr; }
@@ -97,10 +97,10 @@ stands beside what was predicted."""
     PlanPage #sheet .pane {
         height: auto; background: $surface; border-subtitle-color: $text-muted;
     }
-    PlanPage .words { height: auto; }
+    PlanPage .notes { height: auto; }
     PlanPage #headline { height: auto; margin-bottom: 1; }
     PlanPage StackedBars { height: auto; }
-    PlanPage .away { display: none; }
+    PlanPage .hidden { display: none; }
     """
     AUTO_FOCUS = "#sheet"
     HORIZONTAL_BREAKPOINTS = _SIZES

@@ -80,15 +80,15 @@ running pass take of each stage's devices. Below: one step."""
         super().__init__(id="sheet")
 
     def compose(self) -> ComposeResult:
-        yield Static(NO_PLAN, id="said", markup=False)
-        with Container(id="upper", classes="away"):
+        yield Static(NO_PLAN, id="message", markup=False)
+        with Container(id="upper", classes="hidden"):
             with Vertical(id="left", classes="column"):
                 with Vertical(classes="pane", id="stages-pane") as pane:
                     pane.border_title = "Plan"
                     pane.border_subtitle = STAGE_LEGEND
                     yield Static("", id="headline", markup=False)
                     yield _make_table("stages", STAGES)
-                    yield Static("", id="stage-notes", classes="words", markup=False)
+                    yield Static("", id="stage-notes", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
                     yield _make_table("ways", WAYS)
@@ -96,26 +96,26 @@ running pass take of each stage's devices. Below: one step."""
                 with Vertical(classes="pane", id="memory") as pane:
                     pane.border_title = "Memory of each device, at its peak"
                     yield StackedBars()
-                with Vertical(classes="pane away", id="measured") as pane:
+                with Vertical(classes="pane hidden", id="measured") as pane:
                     pane.border_title = "Predicted and measured"
-                    yield _make_table("verified", MEASURED)
-                    yield Static("", id="elsewhere", classes="words", markup=False)
+                    yield _make_table("verification", MEASURED)
+                    yield Static("", id="step-parts", classes="notes", markup=False)
         pane = StepPane()
-        pane.add_class("away")
+        pane.add_class("hidden")
         yield pane
 
     def show_message(self, text: str, is_error: bool = False) -> None:
         """Show a message instead of a plan."""
-        message = self.query_one("#said", Static)
+        message = self.query_one("#message", Static)
         message.update(text)
         message.set_class(is_error, "wrong")
-        message.remove_class("away")
+        message.remove_class("hidden")
         self._show_parts(False)
 
     def show(self, planned: PlanDetails) -> None:
         """Show a plan."""
-        self.query_one("#said").add_class("away")
-        self.query_one("#measured").add_class("away")
+        self.query_one("#message").add_class("hidden")
+        self.query_one("#measured").add_class("hidden")
         self._show_parts(True)
         title_text, *details = describe_plan(planned.plan)
         title = Content.styled(title_text, "bold")
@@ -125,7 +125,7 @@ running pass take of each stage's devices. Below: one step."""
         fill_table(self.query_one("#stages", LineTable), STAGES, build_stage_rows(planned))
         notes = list_stage_notes(planned.plan)
         self.query_one("#stage-notes", Static).update("\n".join(notes))
-        self.query_one("#stage-notes").set_class(not notes, "away")
+        self.query_one("#stage-notes").set_class(not notes, "hidden")
         fill_table(self.query_one("#ways", LineTable), WAYS, build_alternative_rows(planned.plan))
         bars, of_devices = memory_bars(planned)
         self.query_one(StackedBars).update(MEMORY_PARTS, bars, _FREE[of_devices])
@@ -135,17 +135,17 @@ running pass take of each stage's devices. Below: one step."""
 
     def show_pending(self, text: str) -> None:
         """Show the progress of the run of the plan, or why it has no measurements."""
-        self.query_one("#measured").remove_class("away")
-        self.query_one("#verified").add_class("away")
-        self.query_one("#elsewhere", Static).update(text)
+        self.query_one("#measured").remove_class("hidden")
+        self.query_one("#verification").add_class("hidden")
+        self.query_one("#step-parts", Static).update(text)
 
     def show_measured(self, plan: Plan, verified: Verification) -> None:
         """Show the measured next to the predicted times."""
-        self.query_one("#measured").remove_class("away")
-        table = self.query_one("#verified", LineTable)
-        table.remove_class("away")
+        self.query_one("#measured").remove_class("hidden")
+        table = self.query_one("#verification", LineTable)
+        table.remove_class("hidden")
         fill_table(table, MEASURED, build_verification_rows(plan, verified))
-        self.query_one("#elsewhere", Static).update(describe_step_parts(plan, verified))
+        self.query_one("#step-parts", Static).update(describe_step_parts(plan, verified))
         # On a small screen the measurements are out of view below the plan.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
 
@@ -155,7 +155,7 @@ running pass take of each stage's devices. Below: one step."""
 
     def _show_parts(self, shown: bool) -> None:
         for part in (self.query_one("#upper"), self.query_one(StepPane)):
-            part.set_class(not shown, "away")
+            part.set_class(not shown, "hidden")
 
 
 def _make_table(id: str, columns: tuple[Column, ...]) -> LineTable:

@@ -34,8 +34,8 @@ schedule zb-h1, A to J compute weight gradients. + draws it longer, - shorter; â
 it."""
     DEFAULT_CSS = """
     StepPane HorizontalScroll { height: auto; scrollbar-size: 1 1; }
-    StepPane #line { width: auto; height: auto; }
-    StepPane #step-words { height: auto; color: $text-muted; }
+    StepPane #timeline { width: auto; height: auto; }
+    StepPane #step-notes { height: auto; color: $text-muted; }
     """
 
     def __init__(self) -> None:
@@ -47,15 +47,15 @@ it."""
 
     def compose(self) -> ComposeResult:
         with HorizontalScroll():
-            yield Static("", id="line", markup=False)
-        yield Static("", id="step-words", markup=False)
+            yield Static("", id="timeline", markup=False)
+        yield Static("", id="step-notes", markup=False)
 
     def show(self, step: Simulation) -> None:
         """Show a step in the width of the pane."""
         self._step = step
         self._zoom = 1
         self._drawn_size = (0, 0)
-        self.query_one("#step-words", Static).update("\n".join(describe_step(step)))
+        self.query_one("#step-notes", Static).update("\n".join(describe_step(step)))
         self._draw()
 
     def zoom(self, factor: int) -> None:
@@ -78,7 +78,7 @@ it."""
     async def _fill(self, step: Simulation, columns: int) -> None:
         lines = await asyncio.to_thread(_render_step, step, columns)
         if self.is_running:
-            self.query_one("#line", Static).update(lines)
+            self.query_one("#timeline", Static).update(lines)
 
 
 def _render_step(step: Simulation, columns: int) -> Content:

@@ -117,8 +117,8 @@ checks: those that passed of those made, each on each rank.
 Enter opens all that was measured of a case. The case under the cursor is the one that the plots
 show."""
     DEFAULT_CSS = """
-    CasesView #run-words { height: auto; max-height: 40%; }
-    CasesView #case-words { height: auto; max-height: 4; color: $text-muted; }
+    CasesView #run-summary { height: auto; max-height: 40%; }
+    CasesView #case-remarks { height: auto; max-height: 4; color: $text-muted; }
     """
 
     def __init__(self) -> None:
@@ -126,9 +126,9 @@ show."""
         self.run: RecordedRun | None = None
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="run-words", markup=False)
+        yield Static("", id="run-summary", markup=False)
         yield LineTable(_COLUMNS, RecordedCaseRows(), id="cases", empty="no case was recorded")
-        yield Static("", id="case-words", markup=False)
+        yield Static("", id="case-remarks", markup=False)
 
     @property
     def table(self) -> LineTable:
@@ -142,7 +142,7 @@ show."""
     def show_run(self, run: RecordedRun | None, message: str = "") -> None:
         """Show a run, or a message on why there is none."""
         self.run = run
-        self.query_one("#run-words", Static).update(_summarize(run) if run else message)
+        self.query_one("#run-summary", Static).update(_summarize(run) if run else message)
         self._show_rows()
 
     def on_resize(self, event: Resize) -> None:
@@ -165,7 +165,7 @@ show."""
     def _show_remarks(self) -> None:
         case = self.selected_case()
         lines = _list_remarks(case) if case is not None else ()
-        self.query_one("#case-words", Static).update("\n".join(lines))
+        self.query_one("#case-remarks", Static).update("\n".join(lines))
 
 
 def _list_remarks(case: CasePart) -> Iterator[str]:

@@ -149,7 +149,7 @@ Same means that a difference of more than 10 % is excluded. The notes below the 
 is not judged, and what to do. Tab goes to the notes, which then have more lines; up and down scroll
 them."""
     DEFAULT_CSS = """
-    CompareView #both { height: auto; max-height: 4; }
+    CompareView #compared-runs { height: auto; max-height: 4; }
     CompareView #notes { height: auto; max-height: 3; }
     CompareView #notes:focus { max-height: 60%; }
     CompareView #remarks { height: auto; color: $text-muted; }
@@ -163,7 +163,7 @@ them."""
         self._notes: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield Static(NO_COMPARISON, id="both", markup=False)
+        yield Static(NO_COMPARISON, id="compared-runs", markup=False)
         yield LineTable(_CASE_COLUMNS, self.rows, id="compared", empty="no case is in both runs")
         with VerticalScroll(id="notes"):
             yield Static("", id="remarks", markup=False)
@@ -179,7 +179,7 @@ them."""
         """Show a comparison, or a message on why there is none."""
         self.comparison = comparison
         heading = Content("\n").join(_build_heading(comparison)) if comparison else Content(message)
-        self.query_one("#both", Static).update(heading)
+        self.query_one("#compared-runs", Static).update(heading)
         # Once, since the cursor moves often and a comparison may have thousands of cases.
         self._notes = comparison_notes(comparison) if comparison else []
         self.table.display = comparison is not None

@@ -78,7 +78,7 @@ metric over a swept parameter."""
     ResultsPage.-narrow #body { layout: vertical; }
     ResultsPage.-narrow RunsPane { width: 100%; height: 9; }
     ResultsPage.-narrow.-tall RunsPane { height: 18; }
-    ResultsPage.-tall #both { max-height: 8; }
+    ResultsPage.-tall #compared-runs { max-height: 8; }
     ResultsPage.-tall #notes { max-height: 16; }
     ResultsPage.-narrow ViewsPane { width: 100%; height: 1fr; }
     """

@@ -40,11 +40,11 @@ the run under the cursor, over a parameter that the suite sweeps, with a series 
 combination of the others. Each point is a median; its line goes from the least to the p95.
 m shows the next metric, p the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
-    PlotView #plotted { height: auto; max-height: 3; }
+    PlotView #plot-title { height: auto; max-height: 3; }
     PlotView Plot { height: 1fr; min-height: 6; }
     PlotView VerticalScroll { height: auto; max-height: 30%; scrollbar-size-vertical: 1; }
     .-short PlotView VerticalScroll { max-height: 2; }
-    PlotView #plot-words { height: auto; color: $text-muted; }
+    PlotView #plot-summary { height: auto; color: $text-muted; }
     """
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         self._parameter = ""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="plotted", markup=False)
+        yield Static("", id="plot-title", markup=False)
         yield Plot(id="plot")
         with VerticalScroll(can_focus=False):
-            yield Static("", id="plot-words", markup=False)
+            yield Static("", id="plot-summary", markup=False)
 
     @property
     def chart(self) -> Plot:
@@ -150,10 +150,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
     def _show(
         self, head: str, points: Sequence[PlotSeries], x: str, y: str, lines: Sequence[str]
     ) -> None:
-        self.query_one("#plotted", Static).update(head)
+        self.query_one("#plot-title", Static).update(head)
         self.chart.display = bool(points)
         self.chart.update(points, x, y)
-        self.query_one("#plot-words", Static).update("\n".join(lines))
+        self.query_one("#plot-summary", Static).update("\n".join(lines))
 
 
 def _format_title(metric: str, case: CasePart) -> str:

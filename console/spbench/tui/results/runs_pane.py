@@ -131,9 +131,9 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     DEFAULT_CSS = """
     RunsPane { width: 36%; min-width: 44; height: 1fr; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }
-    RunsPane #message.told { display: block; }
+    RunsPane #message.visible { display: block; }
     RunsPane #message.wrong { color: $text-error; }
-    RunsPane #exact { height: auto; max-height: 3; color: $text-muted; }
+    RunsPane #exact-times { height: auto; max-height: 3; color: $text-muted; }
     """
 
     class FilterChanged(Message):
@@ -153,7 +153,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         )
         yield Static("", id="message", markup=False)
         yield LineTable(COLUMNS, self._rows, id="runs", empty="no runs here")
-        yield Static("", id="exact", markup=False)
+        yield Static("", id="exact-times", markup=False)
 
     @property
     def marked(self) -> str | None:
@@ -183,7 +183,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     def show_exact_times(self) -> None:
         """Show exact times, id and note of the run under the cursor."""
         run = self.selected_run()
-        self.query_one("#exact", Static).update(format_exact_times(run) if run else "")
+        self.query_one("#exact-times", Static).update(format_exact_times(run) if run else "")
 
     def _select(self, text: str) -> None:
         """Show the runs that match; an invalid filter shows an error and has no effect."""
@@ -213,7 +213,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     def _show_message(self, text: str, is_error: bool) -> None:
         message = self.query_one("#message", Static)
         message.update(text)
-        message.set_class(bool(text), "told")
+        message.set_class(bool(text), "visible")
         message.set_class(is_error, "wrong")
 
 

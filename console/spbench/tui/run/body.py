@@ -37,7 +37,7 @@ MAX_CASE_LINES_SHORT = 5
 MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 9
 """Free lines of a short screen with few ranks, above which they show findings or a chart."""
-_FINDINGS_PANE = "lower-words-pane"
+_FINDINGS_PANE = "lower-findings-pane"
 _PANEL_PANES = {
     "charts": ("histogram-pane", "time-line-pane"),
     "histogram": ("histogram-pane",),
@@ -73,7 +73,7 @@ class Body(Container):
     Body {
         height: 1fr; layout: vertical;
         & #left { height: 5; }
-        & #words-pane { display: none; }
+        & #findings-pane { display: none; }
         & #cases-pane { height: 1fr; }
         & #right { height: 1fr; }
         & #strip { height: 2; margin: 0 2; }
@@ -86,7 +86,7 @@ class Body(Container):
         &.-short #strip { margin: 0; }
         &.-wide { layout: horizontal; }
         &.-wide #left { width: 41%; min-width: 74; height: 1fr; }
-        &.-wide #words-pane { display: block; height: 1fr; }
+        &.-wide #findings-pane { display: block; height: 1fr; }
         &.-wide #right { width: 1fr; }
     }
     """
@@ -104,7 +104,7 @@ class Body(Container):
                 LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
                 id="cases-pane",
             )
-            yield Pane("findings", FindingsPanel(id="words"), id="words-pane")
+            yield Pane("findings", FindingsPanel(id="findings"), id="findings-pane")
         columns = rank_columns(())
         with Vertical(id="right"):
             yield RankStrip(id="strip")
@@ -117,7 +117,7 @@ class Body(Container):
                 yield Static("/")
                 yield _FilterInput(placeholder="words that a rank's row must have")
             with Horizontal(id="lower"):
-                yield Pane("findings", FindingsPanel(id="lower-words"), id=_FINDINGS_PANE)
+                yield Pane("findings", FindingsPanel(id="lower-findings"), id=_FINDINGS_PANE)
                 yield HistogramPane()
                 yield TimeLinePane()
                 yield Pane(

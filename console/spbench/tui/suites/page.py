@@ -107,17 +107,17 @@ What starts a run at once has no letter: F5 and F6."""
         key("suites.copy", "y", "copy", "Copy command", "Copy the launch line of the chosen case"),
     ]
     DEFAULT_CSS = """
-    SuitesPage #desk { height: 1fr; }
+    SuitesPage #workspace { height: 1fr; }
     SuitesPage #files { width: 32; }
     SuitesPage #work { width: 1fr; layout: vertical; }
     SuitesPage #text { width: 1fr; height: 5fr; min-height: 7; }
-    SuitesPage #made { width: 1fr; height: 4fr; }
+    SuitesPage #cases-pane { width: 1fr; height: 4fr; }
     SuitesPage.-narrow #files { display: none; }
     SuitesPage.-narrow.files #files { display: block; }
     SuitesPage.no-files #files { display: none; }
     SuitesPage.-wide #work { layout: horizontal; }
     SuitesPage.-wide #text { height: 1fr; width: 5fr; }
-    SuitesPage.-wide #made { height: 1fr; width: 4fr; }
+    SuitesPage.-wide #cases-pane { height: 1fr; width: 4fr; }
     SuitesPage.-narrow SuiteEditor { scrollbar-size: 0 1; }
     SuitesPage .pane { background: $surface; }
     """
@@ -130,11 +130,11 @@ What starts a run at once has no letter: F5 and F6."""
     def compose_body(self) -> ComposeResult:
         """Yield files, text, cases and command."""
         context = self.context
-        with Horizontal(id="desk"):
+        with Horizontal(id="workspace"):
             yield SuiteTree(context.options.folder, id="files", classes="pane")
             with Container(id="work"):
                 yield TextPane(self.build_request, context.readonly, id="text", classes="pane")
-                yield CasesPane(id="made")
+                yield CasesPane(id="cases-pane")
 
     def on_mount(self) -> None:
         """Open the suite of the command line, or show the files if there is none."""

@@ -19,7 +19,7 @@ from spbench.tui.widgets.text import ComponentStyles, fit, merge_segments
 SERIES_COLOURS = 6
 """Number of series with different colours; further series start again with the first colour."""
 _STYLE_NAMES = (
-    *("title", "axis", "words", "line", "over", "limit", "mark", "cursor", "failed", "none"),
+    *("title", "axis", "text", "line", "over", "limit", "mark", "cursor", "failed", "none"),
     "filled",
     *(f"step-{step}" for step in range(4)),
     *(f"series-{series}" for series in range(SERIES_COLOURS)),

@@ -157,7 +157,7 @@ class HeatMap(Chart):
         """Return column labels, rows and summary; below three lines only the summary."""
         if self._median is None:
             return [[(join_fitting(["nothing measured yet"], width), "none")]]
-        summary: list[Piece] = [(join_fitting(self._summarize(), width), "words")]
+        summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]
         if height < 3:
             return [summary]
         frame = self._compute_frame(width, height)

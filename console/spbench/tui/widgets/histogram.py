@@ -81,7 +81,7 @@ class HistogramChart(Chart):
         """Return bars, axis and summary, as far as the lines suffice for the three."""
         if not sum(self._counts):
             return [[(fit("no samples yet", width), "none")]]
-        summary: list[Piece] = [(join_fitting(self._summarize(), width), "words")]
+        summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]
         if height == 1:
             return [summary]
         available = height - (2 if height > 2 else 1)

@@ -156,7 +156,7 @@ class RankStrip(Chart):
             for start in range(0, len(stops), cells_per_line)
         ]
         if height > 1:
-            lines.append([(join_fitting([self._summarize(layout)], width), "words")])
+            lines.append([(join_fitting([self._summarize(layout)], width), "text")])
         return lines
 
     def _lay_out(self) -> CellLayout:

@@ -101,7 +101,7 @@ class StackedBars(Chart, can_focus=False):
             if label_width - _GAP > available_width or not lines:
                 lines.append([])
                 available_width = width
-            lines[-1] += [(glyph, style), (f" {name}" + " " * _GAP, "words")]
+            lines[-1] += [(glyph, style), (f" {name}" + " " * _GAP, "text")]
             available_width -= label_width
         return lines
 

@@ -104,7 +104,7 @@ class TimeLine(Chart):
         present = [value for value in self._values if value is not None]
         if not present:
             return [[(join_fitting([self._title, "no values yet"], width), "none")]]
-        summary: list[Piece] = [(join_fitting(self._summarize(present), width), "words")]
+        summary: list[Piece] = [(join_fitting(self._summarize(present), width), "text")]
         if height == 1:
             return [summary]
         has_title = bool(self._title) and height > 2

@@ -90,8 +90,8 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     CaseForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
     CaseForm .heading.first { margin-top: 0; }
     CaseForm #hint { height: 2; color: $text-muted; }
-    CaseForm #words { height: auto; max-height: 6; text-style: bold; }
-    CaseForm #words.wrong { color: $text-error; }
+    CaseForm #message { height: auto; max-height: 6; text-style: bold; }
+    CaseForm #message.wrong { color: $text-error; }
     CaseForm #buttons { height: 1; align-horizontal: right; }
     CaseForm Button { margin-left: 2; }
     CaseForm FormRow Input, CaseForm FormRow TextArea { border: none; background: $surface; }
@@ -134,11 +134,11 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
                 with Fields(id="fields"):
                     yield from self._build_rows()
                 with Vertical(id="outcome"):
-                    preview_editor = SuiteEditor(id="written")
+                    preview_editor = SuiteEditor(id="preview")
                     preview_editor.read_only = True
                     preview_editor.can_focus = False
                     yield preview_editor
-                    yield Static("", id="words", markup=False)
+                    yield Static("", id="message", markup=False)
             yield Static("", id="hint", markup=False)
             with Horizontal(id="buttons"):
                 yield Button("Cancel (Esc)", id="leave", compact=True)
@@ -263,7 +263,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         # In the meantime the form may have been left, which removes its widgets.
         if not (self.is_running and self.app.is_running):
             return None
-        preview_editor = self.query_one("#written", SuiteEditor)
+        preview_editor = self.query_one("#preview", SuiteEditor)
         if preview_editor.text != preview.lines:
             preview_editor.line_number_start = preview.first_line
             preview_editor.load_text(preview.lines)
@@ -288,7 +288,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         )
 
     def _show_message(self, message: str, wrong: bool = False) -> None:
-        static = self.query_one("#words", Static)
+        static = self.query_one("#message", Static)
         static.set_class(wrong, "wrong")
         static.update(message)
 
