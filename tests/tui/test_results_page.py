@@ -391,7 +391,9 @@ async def test_shows_why_a_run_with_a_huge_file_cannot_be_read(tmp_path):
         await wait_until(pilot, lambda: "run.json has 40.0 GB" in read_widget(app, "#run-summary"))
         assert "unreadable" in read_screen(app)
         await pilot.press("down")
-        await wait_until(pilot, lambda: "report.json has 40.0 GB" in read_widget(app, "#run-summary"))
+        await wait_until(
+            pilot, lambda: "report.json has 40.0 GB" in read_widget(app, "#run-summary")
+        )
 
 
 # Actions on a run

@@ -188,7 +188,7 @@ def _summarize(run: RecordedRun) -> Content:
     host = f" on {summary.host}" if summary.host else ""
     errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
     details = "\n".join((f", {format_case_counts(run)}{duration}{host}", *run.findings, *errors))
-    return Content.assemble(f"{summary.id}\n", status_span(summary.verdict), details)
+    return Content.assemble(f"{summary.id}\n", status_span(summary.status), details)
 
 
 def format_case_counts(run: RecordedRun) -> str:
