@@ -45,7 +45,7 @@ class FrameDecoder:
                 yield channel, data[header_end + 1 : frame_start]
             else:
                 if len(data) - frame_start >= _MAX_HEADER:
-                    raise EventError("no head of a piece where one was due")
+                    raise EventError("invalid frame header (expected CHANNEL SIZE)")
         finally:
             self._buffer = data[frame_start:]
 
@@ -53,5 +53,5 @@ class FrameDecoder:
 def _parse_header(line: bytes) -> tuple[int, int]:
     channel, _, size = line.partition(b" ")
     if not (channel.isdigit() and size.isdigit()) or int(size) > MAX_FRAME:
-        raise EventError(f"no head of a piece: {line!r}")
+        raise EventError(f"invalid frame header {line!r} (expected CHANNEL SIZE)")
     return int(channel), int(size)

@@ -231,7 +231,7 @@ async def test_gap_behind_a_relay_disconnects_only_that_rank(node, relay, messag
 
 
 async def test_disconnects_a_relay_that_violates_the_protocol(node, relay, messages):
-    relay.writer.write(encode_frame(1, hello(node, 1)) + b"no head of any piece at all\n")
+    relay.writer.write(encode_frame(1, hello(node, 1)) + b"not a frame header at all\n")
     await relay.wait_until_closed()
     await wait_until(lambda: node.listener.relays_lost)
     (_, ranks, reason), *_ = node.listener.relays_lost
