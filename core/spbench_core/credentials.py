@@ -94,7 +94,7 @@ def quote_args(args: Sequence[str], secrets: Mapping[str, str] | None = None) ->
     )
 
 
-def name_secrets(args: Sequence[str], secrets: Mapping[str, str] | None = None) -> list[str]:
+def list_secret_names(args: Sequence[str], secrets: Mapping[str, str] | None = None) -> list[str]:
     """Return the variables from which the command of `quote_args` reads credentials."""
     parts = (part for parts in _split_args(args, secrets or {}) for part in parts)
     return list(dict.fromkeys(part.name for part in parts if part.name))
@@ -126,7 +126,7 @@ def _split_args(args: Sequence[str], secrets: Mapping[str, str]) -> Iterator[lis
 def _split_arg(arg: str, secrets: Mapping[str, str]) -> list[_ArgPart]:
     parts = []
     last_stop = 0
-    # Of overlapping credentials the first one counts, and the longest of those that begin there.
+    # If credentials overlap, the first one counts, and the longest of those that begin there.
     secret_spans = sorted(
         _find_secrets(arg, secrets), key=lambda secret: (secret.start, -secret.stop)
     )
@@ -158,7 +158,8 @@ def _find_secrets(arg: str, secrets: Mapping[str, str]) -> Iterator[_SecretSpan]
         start, stop = match.span("value")
         if not holds_secret(name):
             continue
-        # If NAME=VALUE is the whole argument, the value may contain blanks and commas.
+        # At the start of an argument, or after a dot as in launch.env.NAME=VALUE, the value extends
+        # to the end and may contain blanks and commas.
         if match.start() == 0 or arg[: match.start()].endswith("."):
             stop = len(arg)
         yield _SecretSpan(start, stop, name)

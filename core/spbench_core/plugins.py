@@ -23,7 +23,7 @@ VERSION_ATTRIBUTE = "SPBENCH_PLUGIN_API"
 
 _MAX_ERROR_LENGTH = 300
 _lock = RLock()
-_offers: dict[str, tuple[Offer, ...]] = {}
+_objects_by_group: dict[str, tuple[PluginObject, ...]] = {}
 _warnings: list[str] = []
 _listeners: list[Callable[[str], None]] = []
 
@@ -33,15 +33,15 @@ class PluginError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """An object that a plug-in offers, with the name of its entry point.
+class PluginObject:
+    """The object of a plug-in, with the name of its entry point.
 
     ``plugin`` is the distribution of the plug-in, with its version.
     """
 
     name: str
     plugin: str
-    value: Any
+    object: Any
 
 
 def set_warning_listener(report: Callable[[str], None]) -> None:
@@ -61,8 +61,8 @@ def list_warnings() -> tuple[str, ...]:
     return tuple(_warnings)
 
 
-def leave_out(plugin: str, reason: str) -> None:
-    """Record and report a plug-in, or its object, as left out; once per reason."""
+def report_left_out(plugin: str, reason: str) -> None:
+    """Record and report once that a plug-in, or its object, is left out for a reason."""
     warning = f"plug-in {plugin}: {reason}"
     with _lock:
         if warning in _warnings:
@@ -73,48 +73,53 @@ def leave_out(plugin: str, reason: str) -> None:
         report(warning)
 
 
-def load_offers(group: str, attribute: str) -> tuple[Offer, ...]:
-    """Return the offers of a group of entry points, sorted by name.
+def load_plugin_objects(group: str, attribute: str) -> tuple[PluginObject, ...]:
+    """Return the objects of a group of entry points, sorted by name.
 
-    The modules are imported once. A plug-in that calls this while it is imported gets no offers.
+    The modules are imported once. A plug-in that calls this while it is imported gets no objects.
 
     Args:
         group: The group, such as ``spbench.reports``.
         attribute: The name of the object in each module.
     """
     with _lock:
-        if group not in _offers:
-            _offers[group] = ()
-            _offers[group] = tuple(_load_group(group, attribute))
-        return _offers[group]
+        if group not in _objects_by_group:
+            _objects_by_group[group] = ()
+            _objects_by_group[group] = tuple(_load_group(group, attribute))
+        return _objects_by_group[group]
 
 
-def load_named_offers(
+def load_named_plugin_objects(
     group: str,
     attribute: str,
     built_in: Collection[str],
-    find_problem: Callable[[Offer], str | None],
-) -> dict[str, Offer]:
-    """Return the valid offers of a group by the names of their entry points.
+    find_problem: Callable[[PluginObject], str | None],
+) -> dict[str, PluginObject]:
+    """Return the valid objects of a group by the names of their entry points.
 
     Args:
         group: The group.
         attribute: The name of the object in each module.
         built_in: Names that spbench uses itself.
-        find_problem: Returns why an offer is invalid, or None.
+        find_problem: Returns why an object is invalid, or None.
     """
-    offers: dict[str, Offer] = {}
-    for offer in load_offers(group, attribute):
-        if offer.name in built_in:
-            leave_out(offer.plugin, f"name {offer.name!r} of {group} is used by spbench itself")
-        elif offer.name in offers:
-            owner = offers[offer.name].plugin
-            leave_out(offer.plugin, f"name {offer.name!r} of {group} is used by {owner}")
-        elif problem := find_problem(offer):
-            leave_out(offer.plugin, problem)
+    plugin_objects: dict[str, PluginObject] = {}
+    for plugin_object in load_plugin_objects(group, attribute):
+        if plugin_object.name in built_in:
+            report_left_out(
+                plugin_object.plugin,
+                f"name {plugin_object.name!r} of {group} is used by spbench itself",
+            )
+        elif plugin_object.name in plugin_objects:
+            owner = plugin_objects[plugin_object.name].plugin
+            report_left_out(
+                plugin_object.plugin, f"name {plugin_object.name!r} of {group} is used by {owner}"
+            )
+        elif problem := find_problem(plugin_object):
+            report_left_out(plugin_object.plugin, problem)
         else:
-            offers[offer.name] = offer
-    return offers
+            plugin_objects[plugin_object.name] = plugin_object
+    return plugin_objects
 
 
 def guard_function(
@@ -122,8 +127,8 @@ def guard_function(
     plugin: str,
     title: str,
     make_error: Callable[[str], Exception],
-    passes: tuple[type[Exception], ...],
-    returns: type | None = None,
+    unchanged_errors: tuple[type[Exception], ...],
+    return_type: type | None = None,
 ) -> Callable[..., Any]:
     """Return a function of a plug-in, wrapped so that its errors name the plug-in.
 
@@ -132,23 +137,23 @@ def guard_function(
         plugin: The distribution, with its version.
         title: The name of the function in messages, such as ``resolve of example.sum``.
         make_error: Makes an error from a message.
-        passes: Errors that are raised unchanged.
-        returns: The type that it has to return; None: any.
+        unchanged_errors: Errors that are raised unchanged.
+        return_type: The type that it has to return; None: any.
     """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             returned = function(*args, **kwargs)
-        except passes:
+        except unchanged_errors:
             raise
         except Exception as error:
             message = f"plug-in {plugin}: {title} raised {describe_error(error)}"
             raise make_error(message) from error
-        if returns is not None and not isinstance(returned, returns):
+        if return_type is not None and not isinstance(returned, return_type):
             raise make_error(
                 f"plug-in {plugin}: {title} returned the wrong type "
-                f"(expected {returns.__name__}, got {type(returned).__name__})"
+                f"(expected {return_type.__name__}, got {type(returned).__name__})"
             )
         return returned
 
@@ -161,7 +166,7 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _load_group(group: str, attribute: str) -> Iterator[Offer]:
+def _load_group(group: str, attribute: str) -> Iterator[PluginObject]:
     # Imported here because it is slow, and most commands load no plug-in.
     from importlib.metadata import entry_points
 
@@ -170,9 +175,9 @@ def _load_group(group: str, attribute: str) -> Iterator[Offer]:
     ):
         plugin = _name_distribution(entry_point)
         try:
-            yield Offer(entry_point.name, plugin, _load_object(entry_point, attribute))
+            yield PluginObject(entry_point.name, plugin, _load_object(entry_point, attribute))
         except PluginError as error:
-            leave_out(plugin, str(error))
+            report_left_out(plugin, str(error))
 
 
 def _name_distribution(entry_point: EntryPoint) -> str:
@@ -184,7 +189,7 @@ def _name_distribution(entry_point: EntryPoint) -> str:
 
 
 def _load_object(entry_point: EntryPoint, attribute: str) -> Any:
-    """Return the object that the module of an entry point offers.
+    """Return the required object of an entry point's module.
 
     Raises:
         PluginError: The module cannot be imported, is for another version, or lacks the object.

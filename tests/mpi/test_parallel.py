@@ -114,7 +114,7 @@ SAMPLE = CaseSample(CASES, lambda case: (case["model"], case["fault"], case["mir
 def count_ranks(case):
     grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
     layout = build_layout(case["stages"], grids, members=case["members"], replicas=case["replicas"])
-    return layout.ranks
+    return layout.rank_count
 
 
 def describe_case(case):

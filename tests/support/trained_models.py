@@ -64,7 +64,7 @@ def make_network(case):
 def make_plan(network, layout, batches, **options):
     """Return a plan whose stages are balanced by multiply-adds."""
     costs = [float(count.multiply_adds) for count in network.counts]
-    balance = balance_layers(costs, [stage.ranks for stage in layout.stages])
+    balance = balance_layers(costs, [stage.rank_count for stage in layout.stages])
     return ModelPlan(network, layout, balance, batches, **options)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from spbench_core.layout.stages import RankCoordinates
 from spbench_core.schedule.orders import ZERO_BUBBLE, Task
-from spbench_core.schedule.step import step_orders
+from spbench_core.schedule.step import list_step_orders
 from spbench_parallel.device.formats import set_memory_format
 from spbench_parallel.losses import Loss
 from spbench_parallel.p2p.opening import open_p2p
@@ -63,8 +63,8 @@ class Engine:
         *,
         keeps_input_gradients: bool = False,
     ) -> None:
-        if world.size != plan.layout.ranks:
-            raise ValueError(f"the layout has {plan.layout.ranks} ranks, the job {world.size}")
+        if world.size != plan.layout.rank_count:
+            raise ValueError(f"the layout has {plan.layout.rank_count} ranks, the job {world.size}")
         check_fused(plan)
         self.plan = plan
         self._world = world
@@ -325,7 +325,7 @@ class Engine:
 
     def _order(self, learns: bool) -> tuple[Task, ...]:
         plan = self.plan
-        orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
+        orders = list_step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
         return orders[self._world.rank % plan.layout.ranks_per_replica]
 
     def _run_tasks(self, order: tuple[Task, ...], trainer: Trainer | None) -> None:

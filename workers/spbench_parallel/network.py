@@ -282,7 +282,7 @@ def _choose_balance(
     if balance is not None:
         return read_balance(",".join(map(str, balance)), len(layout.stages), len(model.counts))
     costs = [float(count.multiply_adds) for count in model.counts]
-    return balance_layers(costs, [stage.ranks for stage in layout.stages])
+    return balance_layers(costs, [stage.rank_count for stage in layout.stages])
 
 
 def _end_stages_in_maps(plan: ModelPlan, rank: int, *, is_requested: bool) -> ModelPlan:
@@ -321,10 +321,10 @@ def _create_layout(
         layout = build_layout(stages, tiles, members=members, replicas=replicas)
     except ValueError as error:
         raise CannotRunError(f"rank {comm.rank}: {error}") from None
-    if layout.ranks != comm.size:
+    if layout.rank_count != comm.size:
         raise CannotRunError(
-            f"rank {comm.rank}: the layout has {layout.ranks} ranks, and there are {comm.size}: "
-            f"start it with mpirun -n {layout.ranks}"
+            f"rank {comm.rank}: the layout has {layout.rank_count} ranks, and there are "
+            f"{comm.size}: start it with mpirun -n {layout.rank_count}"
         )
     return layout
 

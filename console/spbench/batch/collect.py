@@ -27,7 +27,7 @@ from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.safe_files import make_folders
 from spbench.suites.loader import MAX_BYTES
-from spbench_core.events.batch_files import signal_name
+from spbench_core.events.batch_files import make_signal_name
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 _LOGS = ("stdout.log", "stderr.log")
@@ -232,9 +232,8 @@ class _Collection:
             return f"the batch job still runs: {done} of {total} cases have ended"
         if self._end.signal is not None:
             elapsed = self._clock.now - self._start
-            return (
-                f"the batch job got {signal_name(self._end.signal)}, {elapsed:.0f} s after it began"
-            )
+            signal_name = make_signal_name(self._end.signal)
+            return f"the batch job got {signal_name}, {elapsed:.0f} s after it began"
         if self._end.time is None:
             return "the batch job was killed, or its node failed, before this case"
         return "the batch job ended before this case"

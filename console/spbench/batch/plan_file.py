@@ -11,7 +11,7 @@ from spbench.errors import UsageError
 from spbench.record.runs.files import read_file
 from spbench.suites.settings import StrictModel
 from spbench_core.events import fields
-from spbench_core.events.run_events import CASE
+from spbench_core.events.run_events import CASE_FIELDS
 
 PLAN_NAME = "plan.json"
 LOG_NAME = "job.log"
@@ -97,7 +97,7 @@ def read_plan(folder: Path) -> BatchPlan:
 def _check(plan: BatchPlan, path: Path) -> None:
     try:
         for case in plan.cases:
-            fields.check_fields("a case", case, CASE)
+            fields.check_fields("a case", case, CASE_FIELDS)
     except fields.EventError as error:
         raise _damage_error(path, str(error)) from None
     np_by_case = {case["id"]: case["np"] for case in plan.cases}

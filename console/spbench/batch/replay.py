@@ -23,7 +23,7 @@ from spbench.launch.jobs import Job
 from spbench.launch.launcher import Launcher
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_core.events.batch_files import LaunchFolder, read_complete_lines, signal_name
+from spbench_core.events.batch_files import LaunchFolder, make_signal_name, read_complete_lines
 from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, decode
 from spbench_core.events.statuses import CaseStatus
@@ -148,7 +148,7 @@ class LaunchReplay:
             return None
         if end is not None and end.signal is not None and not self._faulty_before_stop:
             elapsed = (end.signal_time or end.time) - watch.launched
-            name = signal_name(end.signal)
+            name = make_signal_name(end.signal)
             return Fault(
                 CaseStatus.CANCELLED, f"the batch job got {name} {elapsed:.1f} s into this launch"
             )

@@ -11,7 +11,7 @@ from spbench.launch.launcher import JobSpec
 from spbench.launch.program import build_program_argv, build_standalone_args, wrap_argv
 from spbench.suites.case import Case
 from spbench_core.credentials import (
-    name_secrets,
+    list_secret_names,
     quote_args,
     quote_assignment,
     select_secrets,
@@ -94,7 +94,7 @@ def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ..
     lines = _build_standalone_lines(run, launch, cases)
     secret_names = list(select_secrets(added))
     for argv in (launch.command.argv, *(line for _, line in lines)):
-        secret_names += name_secrets(argv, secrets)
+        secret_names += list_secret_names(argv, secrets)
     standalone = tuple(
         (case.id, " ".join([*assignments, quote_args(line, secrets)])) for case, line in lines
     )

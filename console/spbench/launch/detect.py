@@ -29,7 +29,7 @@ from spbench.suites.launcher_names import (
     load_plugin_launchers,
 )
 from spbench.suites.settings import LaunchSettings
-from spbench_core.plugins import Offer, guard_function
+from spbench_core.plugins import PluginObject, guard_function
 
 _EXTRAS = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "intelmpi"}
 PROBE_TIMEOUT = 30.0
@@ -60,25 +60,27 @@ def load_launcher(name: str) -> Launcher:
 
 
 def _load_plugin_launcher(name: str) -> Launcher:
-    offer = load_plugin_launchers().get(name)
-    if offer is None:
+    plugin_object = load_plugin_launchers().get(name)
+    if plugin_object is None:
         raise MissingError(f"launcher {name} is of a plug-in that is not installed here")
-    return cast(Launcher, _PluginLauncher(offer))
+    return cast(Launcher, _PluginLauncher(plugin_object))
 
 
 class _PluginLauncher:
     """A launcher of a plug-in. Each error of its functions becomes a MissingError."""
 
-    def __init__(self, offer: Offer) -> None:
-        self._offer = offer
+    def __init__(self, plugin_object: PluginObject) -> None:
+        self._plugin_object = plugin_object
 
     def __getattr__(self, name: str) -> Any:
-        name = find_attribute(self._offer.value, name)
-        attribute = getattr(self._offer.value, name)
+        name = find_attribute(self._plugin_object.object, name)
+        attribute = getattr(self._plugin_object.object, name)
         if not callable(attribute):
             return attribute
-        title = f"{name} of launcher {self._offer.name}"
-        return guard_function(attribute, self._offer.plugin, title, MissingError, (SpbenchError,))
+        title = f"{name} of launcher {self._plugin_object.name}"
+        return guard_function(
+            attribute, self._plugin_object.plugin, title, MissingError, (SpbenchError,)
+        )
 
 
 def load_traits(name: str) -> LauncherTraits:

@@ -13,7 +13,7 @@ from spbench.suites.findings import Findings
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.catalog.scaling import RankCounts, scale_cases
+from spbench_core.catalog.scaling import RankScaling, scale_cases
 from spbench_core.number_text import format_quantity
 
 MAX_CASES = 10_000
@@ -98,7 +98,7 @@ class ParsedEntry:
     launch: LaunchSettings = field(default_factory=LaunchSettings)
     until: RepeatPolicy | None = None
     at_once: int = 0
-    counts: RankCounts | None = None
+    counts: RankScaling | None = None
     collapse: bool = False
 
 
@@ -302,7 +302,7 @@ def _find_series(entry: ParsedEntry, point: Point) -> ScalingSeries | None:
         return None
     without_np = {key: swept_value for key, swept_value in point.items() if key != "np"}
     case_id = format_case_id(entry.name, without_np)
-    return ScalingSeries(case_id, entry.counts.work, entry.benchmark.throughput)
+    return ScalingSeries(case_id, entry.counts.mode, entry.benchmark.throughput)
 
 
 def _resolve_ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> int | None:

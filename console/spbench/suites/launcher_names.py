@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from spbench_core.plugins import Offer, load_named_offers
+from spbench_core.plugins import PluginObject, load_named_plugin_objects
 
 AUTO = "auto"
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
@@ -37,9 +37,9 @@ FIRST_NAMES = {"parse_output": "said"}
 """Attributes with another name in the first plug-ins of API 1, which is accepted, too."""
 
 
-def load_plugin_launchers() -> Mapping[str, Offer]:
+def load_plugin_launchers() -> Mapping[str, PluginObject]:
     """Return the launchers of plug-ins by their names."""
-    return load_named_offers(GROUP, ATTRIBUTE, (AUTO, *LAUNCHERS), _find_problem)
+    return load_named_plugin_objects(GROUP, ATTRIBUTE, (AUTO, *LAUNCHERS), _find_problem)
 
 
 def list_launcher_names() -> tuple[str, ...]:
@@ -54,16 +54,17 @@ def find_attribute(launcher: Any, attribute: str) -> str:
     return FIRST_NAMES.get(attribute, attribute)
 
 
-def _find_problem(offer: Offer) -> str | None:
+def _find_problem(plugin_object: PluginObject) -> str | None:
     missing = [
         attribute
         for attribute in LAUNCHER_ATTRIBUTES
-        if not hasattr(offer.value, find_attribute(offer.value, attribute))
+        if not hasattr(plugin_object.object, find_attribute(plugin_object.object, attribute))
     ]
     if missing:
-        return f"launcher {offer.name} lacks {', '.join(missing)}"
-    if offer.value.name != offer.name:
-        return f"invalid launcher name (expected {offer.name!r}, got {offer.value.name!r})"
+        return f"launcher {plugin_object.name} lacks {', '.join(missing)}"
+    name = plugin_object.object.name
+    if name != plugin_object.name:
+        return f"invalid launcher name (expected {plugin_object.name!r}, got {name!r})"
     return None
 
 

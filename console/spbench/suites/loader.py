@@ -24,7 +24,7 @@ from spbench.suites.wording import validate_suite
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.catalog.scaling import RankCounts
+from spbench_core.catalog.scaling import RankScaling
 
 _UNTIL_NEEDS_INTERLEAVED = (
     "until repeats a case in launches of its own: it takes order: interleaved"
@@ -243,8 +243,8 @@ class _EntryLoader:
             self._findings.add_at_key((*path, "scale"), message)
 
 
-def _make_rank_counts(scale: ScaleEntry) -> RankCounts:
-    return RankCounts(tuple(scale.np), scale.work, scale.by)
+def _make_rank_counts(scale: ScaleEntry) -> RankScaling:
+    return RankScaling(tuple(scale.np), scale.work, scale.by)
 
 
 def _convert_per_host(per_host: bool | int) -> int:

@@ -31,7 +31,9 @@ async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
 
     plugins = await asyncio.to_thread(load_plugin_launchers)
     built_in = (Choice(name, load_traits(name).title) for name in LAUNCHERS)
-    added = (Choice(offer.name, f"of the plug-in {offer.plugin}") for offer in plugins.values())
+    added = (
+        Choice(name, f"of the plug-in {launcher.plugin}") for name, launcher in plugins.items()
+    )
     choices = (_AUTO, *built_in, *added, _ASSUMED)
     name = await app.push_screen_wait(Chooser("Launcher of runs from here", choices))
     if name is None:

@@ -26,13 +26,13 @@ from spbench_core.plugins import (
     PluginError,
     describe_error,
     guard_function,
-    leave_out,
-    load_offers,
+    load_plugin_objects,
+    report_left_out,
 )
 
-GROUP = "spbench.benchmarks"
-ATTRIBUTE = "BENCHMARKS"
-ENTRY = "entry"
+ENTRY_POINT_GROUP = "spbench.benchmarks"
+ENTRIES_ATTRIBUTE = "BENCHMARKS"
+ENTRY_MODULE = "entry"
 """The module of a family with its entries and its ``POSITION`` among the families."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
@@ -48,7 +48,7 @@ _FUNCTIONS: dict[str, type] = {
 }
 """The functions of an entry, each with the type that it returns."""
 
-Table = dict[str, Benchmark]
+EntriesByName = dict[str, Benchmark]
 """Entries by their names."""
 
 
@@ -82,7 +82,9 @@ def _find_folder_by_family() -> dict[str, Path]:
     package_spec = find_spec(FAMILIES)
     assert package_spec is not None, "one distribution has all packages"
     package_folders = package_spec.submodule_search_locations or []
-    entry_paths = [path for root in package_folders for path in Path(root).glob(f"*/{ENTRY}.py")]
+    entry_paths = [
+        path for root in package_folders for path in Path(root).glob(f"*/{ENTRY_MODULE}.py")
+    ]
     return {path.parent.name: path.parent for path in entry_paths}
 
 
@@ -96,7 +98,7 @@ def _read_attribute(family: str, name: str) -> Any:
     Raises:
         RegistrationError: The module does not define it.
     """
-    module = f"{FAMILIES}.{family}.{ENTRY}"
+    module = f"{FAMILIES}.{family}.{ENTRY_MODULE}"
     try:
         return getattr(import_module(module), name)
     except AttributeError:
@@ -104,34 +106,39 @@ def _read_attribute(family: str, name: str) -> Any:
         raise RegistrationError(message) from None
 
 
-def load_family_entries(family: str) -> Table:
+def load_family_entries(family: str) -> EntriesByName:
     """Return the entries of a family of spbench, without importing others.
 
     Raises:
         RegistrationError: An entry is invalid, or the module does not define ``BENCHMARKS``.
     """
-    return register(_read_attribute(family, ATTRIBUTE), {})
+    return select_valid_entries(_read_attribute(family, ENTRIES_ATTRIBUTE), {})
 
 
-def load_plugin_entries(built_in: Mapping[str, Benchmark]) -> Table:
+def load_plugin_entries(built_in: Mapping[str, Benchmark]) -> EntriesByName:
     """Return the entries of plug-ins.
 
     Args:
         built_in: The entries of spbench itself; a plug-in cannot use their names.
     """
-    table: Table = {}
-    for offer in load_offers(GROUP, ATTRIBUTE):
-        if isinstance(offer.value, (tuple, list)):
-            table |= register(offer.value, {**built_in, **table}, offer.plugin)
+    table: EntriesByName = {}
+    for plugin_object in load_plugin_objects(ENTRY_POINT_GROUP, ENTRIES_ATTRIBUTE):
+        if isinstance(plugin_object.object, (tuple, list)):
+            table |= select_valid_entries(
+                plugin_object.object, {**built_in, **table}, plugin_object.plugin
+            )
         else:
-            type_name = type(offer.value).__name__
-            leave_out(offer.plugin, f"invalid {ATTRIBUTE} (expected a tuple, got {type_name})")
+            type_name = type(plugin_object.object).__name__
+            report_left_out(
+                plugin_object.plugin,
+                f"invalid {ENTRIES_ATTRIBUTE} (expected a tuple, got {type_name})",
+            )
     return table
 
 
-def register(
+def select_valid_entries(
     entries: Iterable[Any], registered: Mapping[str, Benchmark], plugin: str = ""
-) -> Table:
+) -> EntriesByName:
     """Return the valid entries by name.
 
     Each invalid entry of a plug-in is left out, with a warning that names the plug-in.
@@ -144,13 +151,13 @@ def register(
     Raises:
         RegistrationError: An entry of spbench itself is invalid.
     """
-    table: Table = {}
+    table: EntriesByName = {}
     for entry in entries:
         problem = _find_registration_problem(entry, {**registered, **table}, plugin)
         if problem is None:
             table[entry.name] = _guard_entry(entry, plugin) if plugin else entry
         elif plugin:
-            leave_out(plugin, problem)
+            report_left_out(plugin, problem)
         else:
             raise RegistrationError(problem)
     return table
@@ -161,7 +168,9 @@ def _find_registration_problem(
 ) -> str | None:
     """Return why an entry cannot be registered; None if it can."""
     if not isinstance(entry, Benchmark):
-        return f"invalid entry in {ATTRIBUTE} (expected Benchmark, got {type(entry).__name__})"
+        return (
+            f"invalid entry in {ENTRIES_ATTRIBUTE} (expected Benchmark, got {type(entry).__name__})"
+        )
     name = entry.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return f"invalid benchmark name {name!r} (expected family.kind in lower case)"

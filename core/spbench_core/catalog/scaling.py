@@ -54,7 +54,7 @@ class ScalingError(ParamError):
         super().__init__(None, message)
 
 
-def scale_work_per_rank(values: Params, _: Params, target: ScalingTarget) -> Params:
+def keep_params_weak_only(values: Params, _: Params, target: ScalingTarget) -> Params:
     """Return the parameters unchanged, for benchmarks with fixed work per rank.
 
     Raises:
@@ -66,7 +66,7 @@ def scale_work_per_rank(values: Params, _: Params, target: ScalingTarget) -> Par
     return values
 
 
-def scale_unchanged(values: Params, _: Params, target: ScalingTarget) -> Params:
+def keep_params(values: Params, _: Params, target: ScalingTarget) -> Params:
     """Return the parameters unchanged, for programs that divide their work themselves.
 
     Raises:
@@ -112,11 +112,11 @@ def scale_with_ranks(name: str, value: int, target: ScalingTarget) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class RankCounts:
-    """The numbers of ranks of an entry; the parameter ``param`` scales with them."""
+class RankScaling:
+    """The numbers of ranks of a suite entry; the parameter ``param`` scales with them."""
 
     ranks: Sequence[int]
-    work: ScalingMode
+    mode: ScalingMode
     param: str | None = None
 
 
@@ -135,7 +135,7 @@ class ScaledCase(NamedTuple):
 
 
 def scale_cases(
-    benchmark: Benchmark, values: Params, np: int | None, counts: RankCounts
+    benchmark: Benchmark, values: Params, np: int | None, counts: RankScaling
 ) -> Iterator[ScaledCase]:
     """Yield the cases on each number of ranks.
 
@@ -152,7 +152,7 @@ def scale_cases(
     base_ranks = benchmark.ranks(base_params).exact or np
     errors: list[Exception] = []
     for ranks in counts.ranks:
-        target = ScalingTarget(ranks, base_ranks, counts.work, counts.param)
+        target = ScalingTarget(ranks, base_ranks, counts.mode, counts.param)
         try:
             scaled_values = _scale_params(benchmark, values, base_params, target)
             for swept, params in benchmark.list_cases(scaled_values):
@@ -186,8 +186,8 @@ def _add_ranks(ranks: int, error: Exception) -> Exception:
 # Plug-ins made for API version 1 use these names.
 Work = ScalingMode
 AtRanks = ScalingTarget
-own_work = scale_work_per_rank
-any_work = scale_unchanged
+own_work = keep_params_weak_only
+any_work = keep_params
 follow = choose_scaled_param
 whole = scale_exactly
 of_rank = scale_with_ranks

@@ -136,7 +136,7 @@ def _read_text(path: Path, max_bytes: int) -> str:
     """Return the content of a file in a folder that any user may have written.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or has more bytes than ``limit``.
+        OSError: It cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
     """
     # Without O_NONBLOCK, opening a pipe waits until a process writes to it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -158,6 +158,6 @@ def parse_time(text: str) -> float | None:
     return seconds if 0 < seconds < 1e11 else None
 
 
-def signal_name(word: str) -> str:
+def make_signal_name(word: str) -> str:
     """Return ``SIGTERM`` for ``TERM``."""
     return f"SIG{word}" if f"SIG{word}" in signal.Signals.__members__ else word

@@ -24,7 +24,8 @@ NULL: Types = frozenset({type(None)})
 MISSING = object()
 ABSENT: Types = frozenset({type(MISSING)})
 """The type of a missing field, which no JSON value has."""
-_PROCESS_START = time.time() - time.monotonic()
+_MONOTONIC_EPOCH = time.time() - time.monotonic()
+"""Seconds since the epoch at which the monotonic clock was 0, computed when the process starts."""
 
 
 class EventError(ValueError):
@@ -37,7 +38,7 @@ def now() -> float:
     The system's clock is read once, when the process starts. After that the monotonic clock counts,
     so that durations stay right if the system's clock is set.
     """
-    return round(_PROCESS_START + time.monotonic(), 6)
+    return round(_MONOTONIC_EPOCH + time.monotonic(), 6)
 
 
 def check_fields(kind: str, event: Mapping[str, Any], fields: Fields) -> None:

@@ -192,10 +192,10 @@ def check_rank_event(event: Event) -> None:
         EventError: The kind is unknown, or a field is missing or of a wrong type.
     """
     kind = event.get("event")
-    fields = _FIELDS.get(kind) if type(kind) is str else None
-    if fields is None:
+    types_by_name = _FIELDS.get(kind) if type(kind) is str else None
+    if types_by_name is None:
         raise EventError(f"unknown event {str(kind)[:40]!r}")
-    for name, types in fields.items():  # inlined `check_fields`, to save a call per line
+    for name, types in types_by_name.items():  # inlined `check_fields`, to save a call per line
         if type(event.get(name, MISSING)) not in types:
             raise EventError(f"{kind}: field {name!r} is missing or of a wrong type")
     if kind in _ITEM_CHECKS:

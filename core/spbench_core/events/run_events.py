@@ -59,6 +59,7 @@ FIELDS: Mapping[str, Fields] = {
         "np": fields.INTEGER,
         "cases": fields.LIST,
         "oversubscribed": fields.FLAG,
+        # The requested binding and hosts of the ranks.
         "asked": fields.OBJECT | fields.ABSENT,
         # The only repeat of its cases that the job runs; absent if it runs all of them.
         "repeat": fields.INTEGER | fields.ABSENT,
@@ -94,6 +95,7 @@ FIELDS: Mapping[str, Fields] = {
         "job": fields.INTEGER,
         "reason": _TEXT_OR_NONE,
         "status": _INTEGER_OR_NONE,
+        # The number of unauthenticated connections that were rejected.
         "strangers": fields.INTEGER,
     },
     "run_end": {
@@ -106,7 +108,7 @@ FIELDS: Mapping[str, Fields] = {
         "load": fields.NUMBER | fields.ABSENT,
     },
 }
-CASE: Fields = {
+CASE_FIELDS: Fields = {
     "id": fields.TEXT,
     "name": fields.TEXT,
     "benchmark": fields.TEXT,
@@ -123,12 +125,12 @@ CASE: Fields = {
     "version": fields.INTEGER | fields.ABSENT,
     # The ranks of each job, if the case has a job on each host.
     "shares": fields.LIST | fields.ABSENT,
-    # See `SCALED`.
+    # See `SCALED_FIELDS`.
     "scaled": fields.OBJECT | fields.ABSENT,
 }
 """A case in ``run_start``, with all facts that readers of a run need, without the catalog."""
 
-SCALED: Fields = {"of": fields.TEXT, "work": fields.TEXT, "throughput": _TEXT_OR_NONE}
+SCALED_FIELDS: Fields = {"of": fields.TEXT, "work": fields.TEXT, "throughput": _TEXT_OR_NONE}
 """The series of a case that runs on several numbers of ranks.
 
 ``of`` is the case's id without its number of ranks, and ``work`` one of `SCALING_MODES`.
@@ -136,7 +138,7 @@ SCALED: Fields = {"of": fields.TEXT, "work": fields.TEXT, "throughput": _TEXT_OR
 ranks, or in proportion to them.
 """
 SCALING_MODES = {"strong", "weak"}
-METRIC: Fields = {
+METRIC_FIELDS: Fields = {
     "name": fields.TEXT,
     "unit": fields.TEXT,
     "better": fields.TEXT,
@@ -146,7 +148,7 @@ METRIC: Fields = {
     "waits": fields.FLAG | fields.ABSENT,
 }
 """A metric of a case in ``run_start``."""
-EXPECTATION: Fields = {
+EXPECTATION_FIELDS: Fields = {
     "metric": fields.TEXT,
     "op": fields.TEXT,
     "limit": fields.NUMBER | fields.NULL,
@@ -155,7 +157,7 @@ EXPECTATION: Fields = {
     # The reason why it is not judged: the suite has no reference for the run's system.
     "skipped": fields.TEXT | fields.ABSENT,
 }
-REFERENCE: Fields = {
+REFERENCE_FIELDS: Fields = {
     "value": fields.NUMBER,
     "unit": fields.TEXT,
     "lower": fields.NUMBER | fields.NULL,
@@ -166,8 +168,8 @@ REFERENCE: Fields = {
 
 ``lower`` and ``upper`` are the allowed deviations, as shares of the value; null: no bound.
 """
-OUTCOME: Fields = {
-    **{name: types for name, types in EXPECTATION.items() if name != "skipped"},
+OUTCOME_FIELDS: Fields = {
+    **{name: types for name, types in EXPECTATION_FIELDS.items() if name != "skipped"},
     "value": fields.NUMBER | fields.NULL,
     "status": fields.TEXT,
     "reason": fields.TEXT | fields.ABSENT,
@@ -177,7 +179,7 @@ OUTCOME: Fields = {
 A limit is null until its ``expression`` of metrics of cases is evaluated, and if the expectation is
 skipped.
 """
-STRAGGLER: Fields = {
+STRAGGLER_FIELDS: Fields = {
     "rank": _INTEGER_OR_NONE,
     "host": fields.TEXT,
     "ratio": fields.NUMBER,
@@ -189,10 +191,10 @@ STRAGGLER: Fields = {
 
 ``cause`` is false if it may only have waited for a slow rank.
 """
-UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
+UNTIL_FIELDS: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
 """The width of the interval of a case's median at which repeats end, and their longest seconds."""
 REPEATS_END_REASONS = {"interval", "max_time", "repeats", "check"}
-"""The reasons to end repeats: one of `UNTIL`, the greatest number of them, or a failed check."""
+"""The reasons to end repeats: one of `UNTIL_FIELDS`, the maximum of repeats, or a failed check."""
 FOLDS = {"max", "min", "sum", "mean"}
 BETTER = {"lower", "higher", "none"}
 OPS = {"max", "min"}
@@ -214,7 +216,7 @@ def make_run_event(kind: str, **values: Any) -> Event:
     if unknown_names:
         raise EventError(f"{kind}: unknown field {unknown_names[0]!r}")
     for case in event["cases"] if kind == "run_start" else ():
-        check_fields("a case of run_start", case, CASE)
+        check_fields("a case of run_start", case, CASE_FIELDS)
     return event
 
 
@@ -246,8 +248,8 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         check_items(kind, "env", event["env"].values(), fields.TEXT)
     elif kind == "case_judged":
         _check_word(kind, event["status"], FINAL_STATUSES)
-        _check_objects(kind, event["expectations"], OUTCOME)
-        _check_objects(kind, event.get("stragglers", ()), STRAGGLER)
+        _check_objects(kind, event["expectations"], OUTCOME_FIELDS)
+        _check_objects(kind, event.get("stragglers", ()), STRAGGLER_FIELDS)
         _check_references(kind, event["expectations"])
         for outcome in event["expectations"]:
             _check_word(kind, outcome["op"], OPS)
@@ -265,21 +267,21 @@ _TEXT_LISTS = {"argv", "errors", "findings"}
 
 def _check_case(case: Mapping[str, Any]) -> None:
     kind = "a case of run_start"
-    check_fields(kind, case, CASE)
+    check_fields(kind, case, CASE_FIELDS)
     check_items(kind, "checks", case["checks"], fields.TEXT)
     check_items(kind, "places", case["places"], fields.OBJECT)
     check_items(kind, "shares", case.get("shares", ()), fields.INTEGER)
-    _check_objects(kind, case["metrics"], METRIC)
+    _check_objects(kind, case["metrics"], METRIC_FIELDS)
     for metric in case["metrics"]:
         _check_word(kind, metric["fold"], FOLDS)
         _check_word(kind, metric["better"], BETTER)
-    _check_objects(kind, case["expect"], EXPECTATION)
+    _check_objects(kind, case["expect"], EXPECTATION_FIELDS)
     _check_references(kind, case["expect"])
     if "scaled" in case:
-        _check_objects(kind, [case["scaled"]], SCALED)
+        _check_objects(kind, [case["scaled"]], SCALED_FIELDS)
         _check_word(kind, case["scaled"]["work"], SCALING_MODES)
     if "until" in case:
-        _check_objects(kind, [case["until"]], UNTIL)
+        _check_objects(kind, [case["until"]], UNTIL_FIELDS)
     if case["np"] < 1 or case["repeat"] < 1:
         raise EventError(f"{kind}: np and repeat are at least 1")
 
@@ -288,7 +290,7 @@ def _check_references(kind: str, expectations: Iterable[Mapping[str, Any]]) -> N
     for expectation in expectations:
         if "reference" not in expectation:
             continue
-        _check_objects(kind, [expectation["reference"]], REFERENCE)
+        _check_objects(kind, [expectation["reference"]], REFERENCE_FIELDS)
         if expectation["limit"] is None or not expectation["reference"]["value"] > 0:
             raise EventError(f"{kind}: a reference is above 0 and has a limit")
 

@@ -43,7 +43,7 @@ class Stage:
             raise ValueError("a stage's ranks share either tiles or images, not both")
 
     @property
-    def ranks(self) -> int:
+    def rank_count(self) -> int:
         """The number of ranks of the stage."""
         return self.grid.size * self.members
 
@@ -104,10 +104,10 @@ class ModelLayout:
     @property
     def ranks_per_replica(self) -> int:
         """The number of ranks of one replica."""
-        return sum(stage.ranks for stage in self.stages[: self.stages_per_round])
+        return sum(stage.rank_count for stage in self.stages[: self.stages_per_round])
 
     @property
-    def ranks(self) -> int:
+    def rank_count(self) -> int:
         """The number of ranks of all replicas, which the job must have."""
         return self.replicas * self.ranks_per_replica
 
@@ -120,28 +120,28 @@ class ModelLayout:
         """Return the round of a stage."""
         return stage // self.stages_per_round
 
-    def locate_rank(self, rank: int, direction: int = 0, round: int = 0) -> RankCoordinates:
+    def locate_rank(self, rank: int, direction: int = 0, round_index: int = 0) -> RankCoordinates:
         """Return the coordinates of a rank in a direction and a round.
 
         Raises:
             ValueError: There is no such rank, direction or round.
         """
         self._check_direction(direction)
-        if not 0 <= round < self.rounds:
-            raise ValueError(f"round {round} is none of the {self.rounds} of this layout")
-        if not 0 <= rank < self.ranks:
-            raise ValueError(f"rank {rank} is none of the {self.ranks} ranks of this layout")
+        if not 0 <= round_index < self.rounds:
+            raise ValueError(f"round {round_index} is none of the {self.rounds} of this layout")
+        if not 0 <= rank < self.rank_count:
+            raise ValueError(f"rank {rank} is none of the {self.rank_count} ranks of this layout")
         replica, rank_in_replica = divmod(rank, self.ranks_per_replica)
         # Direction 1 counts the ranks of a replica from the last to the first.
         offset = self.ranks_per_replica - 1 - rank_in_replica if direction else rank_in_replica
-        first_stage = round * self.stages_per_round
+        first_stage = round_index * self.stages_per_round
         for index, stage in enumerate(
             self.stages[first_stage : first_stage + self.stages_per_round], first_stage
         ):
-            if offset < stage.ranks:
+            if offset < stage.rank_count:
                 tile, member = divmod(offset, stage.members)
                 return RankCoordinates(replica, index, tile, member, direction)
-            offset -= stage.ranks
+            offset -= stage.rank_count
         raise AssertionError("a replica's ranks are those of its stages")
 
     def list_coordinates(self, rank: int) -> tuple[RankCoordinates, ...]:
@@ -159,8 +159,8 @@ class ModelLayout:
         """
         self._check_direction(direction)
         earlier_stages = self.stages[: stage % self.stages_per_round]
-        first_offset = sum(earlier_stage.ranks for earlier_stage in earlier_stages)
-        offsets = range(first_offset, first_offset + self.stages[stage].ranks)
+        first_offset = sum(earlier_stage.rank_count for earlier_stage in earlier_stages)
+        offsets = range(first_offset, first_offset + self.stages[stage].rank_count)
         first_rank = replica * self.ranks_per_replica
         last_offset = self.ranks_per_replica - 1
         return tuple(

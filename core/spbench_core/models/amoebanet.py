@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from spbench_core.models.compose import Chain, Concat, chain
+from spbench_core.models.compose import Chain, Concat, make_chain
 from spbench_core.models.layers import Cell, Layer, Model, Plain
 from spbench_core.models.parts import (
     CellOutput,
@@ -86,8 +86,8 @@ def amoebanet(
         raise ModelError("pool3", f"there is no pool3 {pool3!r}; there are avg and max")
     _check_size(image)
     cells = _Cells(num_filters // 4, pool3, shift)
-    stem = chain(relu=Relu(), conv=Conv(num_filters // 4, 3, stride=2), norm=Norm())
-    head = chain(mean=Mean(), linear=Linear(num_classes))
+    stem = make_chain(relu=Relu(), conv=Conv(num_filters // 4, 3, stride=2), norm=Norm())
+    head = make_chain(mean=Mean(), linear=Linear(num_classes))
     layers: list[Layer] = [Plain("stem1", stem)]
     layers += cells.make_cells(num_layers // 3)
     layers.append(Plain("classify", head))
@@ -182,7 +182,7 @@ class _Cells:
 
 
 def _make_relu_conv_norm(filters: int) -> Chain:
-    return chain(relu=Relu(), conv=Conv(filters), norm=Norm())
+    return make_chain(relu=Relu(), conv=Conv(filters), norm=Norm())
 
 
 def _make_bottleneck(filters: int, *inner_convs: tuple[tuple[int, int], int]) -> Chain:
@@ -206,4 +206,4 @@ def _make_factorized_reduce(filters: int, shift: bool) -> Chain:
         ("first", Conv(half_filters, stride=2)),
         ("second", Conv(half_filters, stride=2, shifted=shift)),
     )
-    return chain(relu=Relu(), conv=Concat(half_convs), norm=Norm())
+    return make_chain(relu=Relu(), conv=Concat(half_convs), norm=Norm())

@@ -26,7 +26,7 @@ class Chain(Part):
         return builder.chain(steps)
 
 
-def chain(**steps: Part) -> Chain:
+def make_chain(**steps: Part) -> Chain:
     """Return a chain of parts, with the keywords as their names."""
     return Chain(tuple(steps.items()))
 

@@ -8,7 +8,7 @@ Recognition", 2015; "Identity Mappings in Deep Residual Networks", 2016.
 
 from __future__ import annotations
 
-from spbench_core.models.compose import Chain, Residual, chain
+from spbench_core.models.compose import Chain, Residual, make_chain
 from spbench_core.models.layers import Layer, Model, Plain
 from spbench_core.models.parts import (
     Conv,
@@ -80,7 +80,7 @@ def _count_blocks_per_stack(version: int, depth: int) -> int:
 
 
 def _make_stem(width: int) -> Plain:
-    return Plain("stem", chain(conv=Conv(width, 3, bias=True), norm=Norm(), relu=Relu()))
+    return Plain("stem", make_chain(conv=Conv(width, 3, bias=True), norm=Norm(), relu=Relu()))
 
 
 def _make_v1_layers(blocks_per_stack: int, width: int, num_classes: int) -> list[Layer]:
@@ -98,7 +98,7 @@ def _make_v1_layers(blocks_per_stack: int, width: int, num_classes: int) -> list
 
 def _make_basic_branch(filters: int, stride: int) -> Chain:
     """Return the main branch of a block of version 1."""
-    return chain(
+    return make_chain(
         conv1=Conv(filters, 3, stride, bias=True),
         norm1=Norm(),
         relu1=Relu(),
@@ -132,7 +132,7 @@ def _make_bottleneck_branch(
 ) -> Chain:
     """Return a block's main branch; an activated input needs no norm."""
     norm_steps = () if activated else (("norm1", Norm()), ("relu1", Relu()))
-    conv_steps = chain(
+    conv_steps = make_chain(
         conv1=Conv(inner_filters, 3, stride, bias=True),
         norm2=Norm(),
         relu2=Relu(),
@@ -145,7 +145,7 @@ def _make_bottleneck_branch(
 
 
 def _make_classifier(num_classes: int) -> Chain:
-    return chain(pool=Pool("avg", POOL, POOL), flatten=Flatten(), linear=Linear(num_classes))
+    return make_chain(pool=Pool("avg", POOL, POOL), flatten=Flatten(), linear=Linear(num_classes))
 
 
 def _name_block(stack: int, block: int) -> str:
@@ -176,7 +176,7 @@ def imagenet_resnet(
         raise ModelError(
             "arch", f"there is no arch {arch!r}; there are {', '.join(IMAGENET_BLOCKS)}"
         )
-    stem = chain(
+    stem = make_chain(
         conv=Conv(width, 7, stride=2), norm=Norm(), relu=Relu(), pool=Pool("max", 3, 2, padding=1)
     )
     layers: list[Layer] = [Plain("stem", stem)]
@@ -187,13 +187,13 @@ def imagenet_resnet(
             layers.append(
                 Plain(name, _make_imagenet_block(width << stack, stride, first=block == 0))
             )
-    layers.append(Plain("head", chain(mean=Mean(), linear=Linear(num_classes))))
+    layers.append(Plain("head", make_chain(mean=Mean(), linear=Linear(num_classes))))
     return Model(arch, image, tuple(layers))
 
 
 def _make_imagenet_block(inner_filters: int, stride: int, first: bool) -> Residual:
     outer_filters = 4 * inner_filters
-    main = chain(
+    main = make_chain(
         conv1=Conv(inner_filters),
         norm1=Norm(),
         relu1=Relu(),
@@ -205,5 +205,5 @@ def _make_imagenet_block(inner_filters: int, stride: int, first: bool) -> Residu
     )
     shortcut: Part = Identity()
     if first:
-        shortcut = chain(conv=Conv(outer_filters, stride=stride), norm=Norm())
+        shortcut = make_chain(conv=Conv(outer_filters, stride=stride), norm=Norm())
     return Residual(main, shortcut, relu=True)

@@ -17,7 +17,7 @@ from spbench_core.models.parts import ModelError
 def balance_by_cost(model: Model, layout: ModelLayout) -> Balance:
     """Return the number of layers of each stage, with multiply-adds as their costs."""
     costs = [float(count.multiply_adds) for count in model.counts]
-    return balance_layers(costs, [stage.ranks for stage in layout.stages])
+    return balance_layers(costs, [stage.rank_count for stage in layout.stages])
 
 
 def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:

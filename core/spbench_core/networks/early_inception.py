@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spbench_core.models.compose import concat_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import NetworkGraph
+from spbench_core.networks.graph import ParameterCollector
 
 
 class _GoogLeNetModule(NamedTuple):
@@ -53,7 +53,7 @@ _GOOGLENET_STAGES = (
 )
 
 
-def googlenet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def googlenet(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of GoogLeNet, without its auxiliary classifiers.
 
     Szegedy et al., "Going Deeper with Convolutions", 2014.
@@ -70,7 +70,7 @@ def googlenet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
 
 
 def _add_googlenet_module(
-    graph: NetworkGraph, shape: MapShape, module: _GoogLeNetModule
+    graph: ParameterCollector, shape: MapShape, module: _GoogLeNetModule
 ) -> MapShape:
     name = f"conv_{module.name}"
     ones_branch = graph.conv(shape, module.ones, bias=True, name=f"{name}_1x1")
@@ -136,7 +136,7 @@ _SMALL_BN_HEIGHT = 28
 """The greatest image height for which MXNet has a smaller network."""
 
 
-def inception_bn(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def inception_bn(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of Inception-BN.
 
     Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal
@@ -154,7 +154,7 @@ def inception_bn(graph: NetworkGraph, image: MapShape, num_classes: int) -> None
     graph.dense(graph.pool(shape, 7, name="global_pool"), num_classes)
 
 
-def _add_bn_stem(graph: NetworkGraph, image: MapShape) -> MapShape:
+def _add_bn_stem(graph: ParameterCollector, image: MapShape) -> MapShape:
     shape = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_1")
     shape = graph.pool(shape, 3, stride=2, name="pool_1")
     shape = graph.conv(shape, 64, bias=True, name="conv_2_red")
@@ -163,7 +163,7 @@ def _add_bn_stem(graph: NetworkGraph, image: MapShape) -> MapShape:
 
 
 def _add_small_bn_module(
-    graph: NetworkGraph, shape: MapShape, name: str, ones: int, threes: int
+    graph: ParameterCollector, shape: MapShape, name: str, ones: int, threes: int
 ) -> MapShape:
     if not ones:
         halved_branch = graph.conv(
@@ -177,7 +177,7 @@ def _add_small_bn_module(
     return concat_shapes(ones_branch, threes_branch)
 
 
-def _add_bn_module(graph: NetworkGraph, shape: MapShape, module: _BnModule) -> MapShape:
+def _add_bn_module(graph: ParameterCollector, shape: MapShape, module: _BnModule) -> MapShape:
     name = f"conv_{module.name}"
     stride = 1 if module.ones else 2
     branches = []

@@ -31,8 +31,8 @@ class Parameter:
         return math.prod(self.shape)
 
 
-class NetworkGraph:
-    """A network under construction: layers add parameters and return shapes.
+class ParameterCollector:
+    """A collector of the parameters of a network: layers add them and return shapes.
 
     Attributes:
         parameters: Weights and biases, in the order in which the layers were added. MXNet numbers

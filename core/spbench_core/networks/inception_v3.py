@@ -8,13 +8,13 @@ from __future__ import annotations
 from spbench_core.layout.window import Pair
 from spbench_core.models.compose import concat_shapes
 from spbench_core.models.parts import MapShape
-from spbench_core.networks.graph import NetworkGraph, same_padding
+from spbench_core.networks.graph import ParameterCollector, same_padding
 
 _Layer = tuple[int, Pair]
 """Filters and kernel of a convolution."""
 
 
-def inception_v3(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def inception_v3(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of Inception-v3, without its side classifier."""
     shape = _add_stem(graph, image)
     for name, pooled in (("mixed", 32), ("mixed_1", 64), ("mixed_2", 64)):
@@ -36,7 +36,7 @@ def inception_v3(graph: NetworkGraph, image: MapShape, num_classes: int) -> None
     graph.dense(graph.pool(shape, 8, name="global_pool"), num_classes, name="fc1")
 
 
-def _add_stem(graph: NetworkGraph, image: MapShape) -> MapShape:
+def _add_stem(graph: ParameterCollector, image: MapShape) -> MapShape:
     shape = graph.conv(image, 32, 3, stride=2, name="conv_conv2d")
     shape = graph.conv(shape, 32, 3, name="conv_1_conv2d")
     shape = graph.conv(shape, 64, 3, pad=1, name="conv_2_conv2d")
@@ -46,7 +46,7 @@ def _add_stem(graph: NetworkGraph, image: MapShape) -> MapShape:
     return graph.pool(shape, 3, stride=2, name="pool1")
 
 
-def _mixed_small(graph: NetworkGraph, shape: MapShape, name: str, pooled: int) -> MapShape:
+def _mixed_small(graph: ParameterCollector, shape: MapShape, name: str, pooled: int) -> MapShape:
     return concat_shapes(
         _tower(graph, shape, name, (64, 1)),
         _tower(graph, shape, f"{name}_tower", (48, 1), (64, 5)),
@@ -55,7 +55,7 @@ def _mixed_small(graph: NetworkGraph, shape: MapShape, name: str, pooled: int) -
     )
 
 
-def _mixed_long(graph: NetworkGraph, shape: MapShape, name: str, narrow: int) -> MapShape:
+def _mixed_long(graph: ParameterCollector, shape: MapShape, name: str, narrow: int) -> MapShape:
     """Add a module of 7x7 windows, made of 1x7 and 7x1."""
     across = (narrow, (1, 7))
     down = (narrow, (7, 1))
@@ -68,7 +68,7 @@ def _mixed_long(graph: NetworkGraph, shape: MapShape, name: str, narrow: int) ->
     )
 
 
-def _mixed_wide(graph: NetworkGraph, shape: MapShape, name: str) -> MapShape:
+def _mixed_wide(graph: ParameterCollector, shape: MapShape, name: str) -> MapShape:
     """Add a module with towers that end in parallel convolutions of 1x3 and 3x1."""
     return concat_shapes(
         _tower(graph, shape, name, (320, 1)),
@@ -80,20 +80,20 @@ def _mixed_wide(graph: NetworkGraph, shape: MapShape, name: str) -> MapShape:
     )
 
 
-def _split(graph: NetworkGraph, shape: MapShape, name: str) -> MapShape:
+def _split(graph: ParameterCollector, shape: MapShape, name: str) -> MapShape:
     return concat_shapes(
         graph.conv(shape, 384, (1, 3), pad=(0, 1), name=f"{name}_mixed_conv_conv2d"),
         graph.conv(shape, 384, (3, 1), pad=(1, 0), name=f"{name}_mixed_conv_1_conv2d"),
     )
 
 
-def _pool_tower(graph: NetworkGraph, shape: MapShape, name: str, filters: int) -> MapShape:
+def _pool_tower(graph: ParameterCollector, shape: MapShape, name: str, filters: int) -> MapShape:
     pooled = graph.pool(shape, 3, pad=1, name=f"{name}_pool")
     return _tower(graph, pooled, f"{name}_tower_2", (filters, 1))
 
 
 def _tower(
-    graph: NetworkGraph, shape: MapShape, name: str, *layers: _Layer, halve: bool = False
+    graph: ParameterCollector, shape: MapShape, name: str, *layers: _Layer, halve: bool = False
 ) -> MapShape:
     """Add convolutions that keep the size; with ``halve`` the last halves it."""
     for index, (filters, kernel) in enumerate(layers):

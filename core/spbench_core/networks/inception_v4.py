@@ -12,7 +12,7 @@ from itertools import count
 from spbench_core.layout.window import Pair, expand_pair
 from spbench_core.models.compose import concat_shapes, require_equal_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import NetworkGraph, same_padding
+from spbench_core.networks.graph import ParameterCollector, same_padding
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, str]
 """Filters and kernel of a convolution, and the kernel in its name if MXNet's name has another."""
@@ -22,7 +22,7 @@ _Layer = tuple[int, Pair] | tuple[int, Pair, str]
 class _Block:
     """A module with numbered convolutions."""
 
-    graph: NetworkGraph
+    graph: ParameterCollector
     name: str
     numbers: count[int] = field(default_factory=lambda: count(1))
 
@@ -60,7 +60,7 @@ class _Block:
         return self.tower(pooled_map, (filters, 1))
 
 
-def inception_v4(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def inception_v4(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of Inception-v4.
 
     Its last pool is 8x8 with a border of one pixel. It turns a map of 8x8 into 3x3, so that the
@@ -154,7 +154,7 @@ _ResidualLayer = tuple[int, Pair] | tuple[int, Pair, Pair]
 """Filters, kernel and padding of a convolution; the default padding is 0."""
 
 
-def inception_resnet_v2(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def inception_resnet_v2(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of Inception-ResNet-v2.
 
     Like in MXNet it has a layer of 129 filters, 1x7 and 7x1 windows with borders that grow the map
@@ -180,7 +180,7 @@ def inception_resnet_v2(graph: NetworkGraph, image: MapShape, num_classes: int) 
     graph.dense(Mean().output(shape), num_classes)
 
 
-def _add_residual_stem(graph: NetworkGraph, image: MapShape) -> MapShape:
+def _add_residual_stem(graph: ParameterCollector, image: MapShape) -> MapShape:
     shape = _add_residual_tower(graph, image, [(32, 3)], halve=True)
     shape = _add_residual_tower(graph, shape, [(32, 3), (64, 3, 1)])
     shape = graph.pool(shape, 3, stride=2)
@@ -188,7 +188,7 @@ def _add_residual_stem(graph: NetworkGraph, image: MapShape) -> MapShape:
     return graph.pool(shape, 3, stride=2)
 
 
-def _add_residual_first_module(graph: NetworkGraph, shape: MapShape) -> MapShape:
+def _add_residual_first_module(graph: ParameterCollector, shape: MapShape) -> MapShape:
     return concat_shapes(
         _add_residual_tower(graph, shape, [(96, 1)]),
         _add_residual_tower(graph, shape, [(48, 1), (64, 5, 2)]),
@@ -198,7 +198,7 @@ def _add_residual_first_module(graph: NetworkGraph, shape: MapShape) -> MapShape
 
 
 def _add_residual_unit(
-    graph: NetworkGraph, shape: MapShape, *towers: list[_ResidualLayer]
+    graph: ParameterCollector, shape: MapShape, *towers: list[_ResidualLayer]
 ) -> MapShape:
     """Add towers, and return the sum of their concatenation and the input."""
     body = concat_shapes(*(_add_residual_tower(graph, shape, layers) for layers in towers))
@@ -206,7 +206,7 @@ def _add_residual_unit(
 
 
 def _add_residual_reduction(
-    graph: NetworkGraph, shape: MapShape, *towers: list[_ResidualLayer]
+    graph: ParameterCollector, shape: MapShape, *towers: list[_ResidualLayer]
 ) -> MapShape:
     """Add towers and a pool that halve height and width."""
     branches = [_add_residual_tower(graph, shape, layers, halve=True) for layers in towers]
@@ -214,7 +214,7 @@ def _add_residual_reduction(
 
 
 def _add_residual_tower(
-    graph: NetworkGraph, shape: MapShape, layers: list[_ResidualLayer], *, halve: bool = False
+    graph: ParameterCollector, shape: MapShape, layers: list[_ResidualLayer], *, halve: bool = False
 ) -> MapShape:
     """Add convolutions; with ``halve`` the last one has a stride of 2."""
     for number, (filters, kernel, *pad) in enumerate(layers, start=1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spbench_core.models.compose import require_equal_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import NetworkGraph
+from spbench_core.networks.graph import ParameterCollector
 
 _V1_LAYERS = (
     *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
@@ -24,7 +24,7 @@ _V2_BLOCKS = (
 """The expansion factor of a block, its filters, its number of units, and its stride."""
 
 
-def mobilenet(graph: NetworkGraph, image: MapShape, num_classes: int, alpha: float) -> None:
+def mobilenet(graph: ParameterCollector, image: MapShape, num_classes: int, alpha: float) -> None:
     """Add the layers of MobileNet with ``alpha`` times the filters.
 
     Howard et al., "MobileNets: Efficient Convolutional Neural Networks for Mobile Vision
@@ -38,7 +38,7 @@ def mobilenet(graph: NetworkGraph, image: MapShape, num_classes: int, alpha: flo
     graph.dense(graph.pool(shape, 7, name="global_pool"), num_classes, name="fc")
 
 
-def mobilenetv2(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def mobilenetv2(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of MobileNetV2.
 
     Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018.
@@ -55,7 +55,7 @@ def mobilenetv2(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
 
 
 def _add_inverted_residual(
-    graph: NetworkGraph, shape: MapShape, expansion: int, filters: int, stride: int, name: str
+    graph: ParameterCollector, shape: MapShape, expansion: int, filters: int, stride: int, name: str
 ) -> MapShape:
     """Add an inverted residual unit, which is wide inside and narrow at its ends.
 
@@ -72,7 +72,7 @@ def _add_inverted_residual(
     return graph.conv(shape, filters, name=f"{name}-linear-conv2d")
 
 
-def _add_depthwise(graph: NetworkGraph, shape: MapShape, stride: int, name: str) -> MapShape:
+def _add_depthwise(graph: ParameterCollector, shape: MapShape, stride: int, name: str) -> MapShape:
     return graph.conv(
         shape, shape.channels, 3, stride=stride, pad=1, groups=shape.channels, name=name
     )

@@ -6,10 +6,10 @@ All layers have a bias.
 from __future__ import annotations
 
 from spbench_core.models.parts import MapShape
-from spbench_core.networks.graph import NetworkGraph
+from spbench_core.networks.graph import ParameterCollector
 
 
-def lenet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def lenet(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of LeNet, which have no names in MXNet.
 
     LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
@@ -19,14 +19,14 @@ def lenet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
     graph.dense(graph.dense(shape, 500), num_classes)
 
 
-def mlp(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def mlp(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of a multilayer perceptron with two hidden layers."""
     shape = graph.dense(image, 128, name="fc1")
     shape = graph.dense(shape, 64, name="fc2")
     graph.dense(shape, num_classes, name="fc3")
 
 
-def alexnet(graph: NetworkGraph, image: MapShape, num_classes: int) -> None:
+def alexnet(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:
     """Add the layers of AlexNet, without the division over two GPUs.
 
     Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012.
@@ -54,7 +54,7 @@ VGG_FILTERS = (64, 128, 256, 512, 512)
 """Filters of the convolutions of each stage."""
 
 
-def vgg(graph: NetworkGraph, image: MapShape, num_classes: int, depth: int) -> None:
+def vgg(graph: ParameterCollector, image: MapShape, num_classes: int, depth: int) -> None:
     """Add the layers of VGG; ``depth`` is one of `VGG_CONVOLUTIONS`.
 
     Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition",

@@ -11,7 +11,7 @@ from itertools import count
 from spbench_core.models.parts import MapShape, ModelError
 from spbench_core.networks import resnet as residual
 from spbench_core.networks.early_inception import googlenet, inception_bn
-from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError
+from spbench_core.networks.graph import Parameter, ParameterCollector, TooSmallError
 from spbench_core.networks.inception_v3 import inception_v3
 from spbench_core.networks.inception_v4 import inception_resnet_v2, inception_v4
 from spbench_core.networks.mobilenet import mobilenet, mobilenetv2
@@ -28,8 +28,8 @@ class Network:
     Attributes:
         name: Its name in MXNet, with its width if there are several.
         help: A short description.
-        layers: Adds its layers to a graph. The arguments are graph, image and num_classes, and the
-            depth if there are several.
+        add_layers: Adds the parameters of its layers to a collector. The arguments are collector,
+            image and num_classes, and the depth if there are several.
         image_shape: Channels, height and width of the images that it was designed for.
         depths: The depths of a family; otherwise empty.
         num_layers: The default depth of a family; otherwise 0.
@@ -38,7 +38,7 @@ class Network:
 
     name: str
     help: str
-    layers: Callable[..., None]
+    add_layers: Callable[..., None]
     image_shape: tuple[int, int, int] = (3, 224, 224)
     depths: tuple[int, ...] = ()
     num_layers: int = 0
@@ -135,8 +135,8 @@ def sum_megabytes(params: Iterable[Parameter]) -> float:
 def _build_parameters(
     network: Network, image: MapShape, num_classes: int, depth: int
 ) -> list[Parameter]:
-    graph = NetworkGraph()
-    network.layers(graph, image, num_classes, *((depth,) if network.depths else ()))
+    graph = ParameterCollector()
+    network.add_layers(graph, image, num_classes, *((depth,) if network.depths else ()))
     return graph.parameters
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from spbench_core.models.compose import require_equal_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import NetworkGraph
+from spbench_core.networks.graph import ParameterCollector
 
 UNITS = {
     18: (2, 2, 2, 2),
@@ -61,7 +61,7 @@ def is_small_depth(depth: int) -> bool:
 
 
 def resnet(
-    graph: NetworkGraph, image: MapShape, num_classes: int, depth: int, style: Style
+    graph: ParameterCollector, image: MapShape, num_classes: int, depth: int, style: Style
 ) -> None:
     """Add the layers of a residual network of a depth for the image's height."""
     stages = _choose_stages(image.height <= style.small, depth)
@@ -104,7 +104,7 @@ def _choose_stages(small: bool, depth: int) -> _Stages:
     return _Stages([(depth - 2) // 6] * 3, (16, 16, 32, 64), False)
 
 
-def _add_stem(graph: NetworkGraph, image: MapShape, filters: int) -> MapShape:
+def _add_stem(graph: ParameterCollector, image: MapShape, filters: int) -> MapShape:
     if image.height <= SMALL_STEM:
         return graph.conv(image, filters, 3, pad=1, name="conv0")
     return graph.pool(
@@ -113,14 +113,14 @@ def _add_stem(graph: NetworkGraph, image: MapShape, filters: int) -> MapShape:
 
 
 def _add_basic_body(
-    graph: NetworkGraph, shape: MapShape, width: int, stride: int, name: str, _: Style
+    graph: ParameterCollector, shape: MapShape, width: int, stride: int, name: str, _: Style
 ) -> MapShape:
     shape = graph.conv(shape, width, 3, stride=stride, pad=1, name=f"{name}conv1")
     return graph.conv(shape, width, 3, pad=1, name=f"{name}conv2")
 
 
 def _add_bottleneck_body(
-    graph: NetworkGraph, shape: MapShape, width: int, stride: int, name: str, style: Style
+    graph: ParameterCollector, shape: MapShape, width: int, stride: int, name: str, style: Style
 ) -> MapShape:
     inner_filters = width // style.narrowing
     strides = (stride, 1) if style.stride_first else (1, stride)

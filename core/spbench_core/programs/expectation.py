@@ -137,7 +137,7 @@ class OutputExpectation:
     def required(self) -> frozenset[str]:
         """The names of the metrics that the program must print in any case."""
         line_metrics = (line.metric for line in self.lines)
-        json_metrics = (document.metric for document in self.json)
+        json_metrics = (json_metric.metric for json_metric in self.json)
         required_names = {
             metric.name for metric in (*line_metrics, *json_metrics) if not metric.optional
         }
@@ -154,7 +154,7 @@ class OutputExpectation:
         """All metrics by name, in the order of the parameters."""
         metrics = [line.metric for line in self.lines]
         metrics += [metric for table in self.tables for metric in table.metrics.values()]
-        metrics += [document.metric for document in self.json]
+        metrics += [json_metric.metric for json_metric in self.json]
         return {metric.name: metric for metric in metrics}
 
 

@@ -74,8 +74,8 @@ class TablePoint:
 
 
 @dataclass(slots=True)
-class OutputFindings:
-    """The findings of a program's output.
+class OutputResult:
+    """The metrics of a program's output, and the expectations that it does not meet.
 
     Attributes:
         values: The value of each metric; for a table that of its last row.
@@ -107,7 +107,7 @@ class OutputReader:
     ) -> None:
         self._expectation = expectation
         self._report = report
-        self._findings = OutputFindings()
+        self._output = OutputResult()
         self._unmatched = list(expectation.must)
         self._table: OutputTable | None = None
         self._context_patterns = {
@@ -127,18 +127,18 @@ class OutputReader:
             self._document_lines.append(line)
             self._document_length += len(line) + 1
 
-    def finish(self) -> OutputFindings:
-        """Return the findings, after the output has ended."""
-        findings = self._findings
+    def finish(self) -> OutputResult:
+        """Return the metrics and unmet expectations, after the output has ended."""
+        output = self._output
         if self._document_lines is not None:
             self._read_document("\n".join(self._document_lines))
-        findings.missing += [pattern.pattern for pattern in self._unmatched]
-        findings.missing += [
+        output.missing += [pattern.pattern for pattern in self._unmatched]
+        output.missing += [
             f"a value of {name}"
             for name in self._expectation.metrics
-            if name in self._required and name not in findings.values
+            if name in self._required and name not in output.values
         ]
-        return findings
+        return output
 
     def _match_patterns(self, line: str) -> None:
         self._unmatched = [pattern for pattern in self._unmatched if not pattern.search(line)]
@@ -155,7 +155,7 @@ class OutputReader:
                 continue
             value = self._add_value(line_metric.metric, value)
             if line_metric.sampled:
-                self._findings.samples.setdefault(line_metric.metric.name, []).append(value)
+                self._output.samples.setdefault(line_metric.metric.name, []).append(value)
 
     def _read_table(self, line: str) -> None:
         for pattern in self._context_patterns:
@@ -192,8 +192,8 @@ class OutputReader:
             assert value is not None, "rows without a number were returned"
             metric = table.metrics[name]
             scaled_number = self._add_value(metric, value)
-            if len(self._findings.points) < MAX_POINTS:
-                self._findings.points.append(TablePoint(metric.name, labels, scaled_number))
+            if len(self._output.points) < MAX_POINTS:
+                self._output.points.append(TablePoint(metric.name, labels, scaled_number))
         for name, allowed_texts in table.must.items():
             if text_by_column[name] not in allowed_texts:
                 allowed_text = " or ".join(allowed_texts)
@@ -215,7 +215,7 @@ class OutputReader:
     def _read_document(self, text: str) -> None:
         document = find_document(text)
         if document is None:
-            self._findings.missing.append("a JSON document")
+            self._output.missing.append("a JSON document")
             return
         for json_metric in self._expectation.json:
             value = find_number(document, json_metric)
@@ -225,13 +225,13 @@ class OutputReader:
     def _add_value(self, metric: OutputMetric, value: float) -> float:
         """Record and report a value; return it in the metric's unit."""
         value *= metric.scale
-        self._findings.values[metric.name] = value
+        self._output.values[metric.name] = value
         self._report(metric.name, value)
         return value
 
     def _add_forbidden(self, text: str) -> None:
-        if len(self._findings.forbidden) < MAX_EXAMPLES:
-            self._findings.forbidden.append(text.strip())
+        if len(self._output.forbidden) < MAX_EXAMPLES:
+            self._output.forbidden.append(text.strip())
 
 
 def _may_separate_rows(line: str) -> bool:
@@ -252,9 +252,9 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def find_number(document: Any, expected: JsonMetric) -> float | None:
+def find_number(document: Any, metric: JsonMetric) -> float | None:
     """Return the finite number of a metric in a JSON document, or None."""
-    for step in expected.path:
+    for step in metric.path:
         if isinstance(document, dict):
             document = document.get(str(step))
         elif isinstance(document, list) and isinstance(step, int) and step < len(document):

@@ -64,7 +64,7 @@ Pass = TypeVar("Pass")
 """A pass of one micro-batch through a stage, such as a `Task`."""
 
 
-def stage_order(
+def list_stage_tasks(
     schedule: str,
     stage: int,
     stages: int,
@@ -91,7 +91,7 @@ def stage_order(
         return tuple(forward)
     if schedule == ZERO_BUBBLE:
         next_batch_by_kind = {kind: iter(micro_batches) for kind in ("forward", "data", "weights")}
-        kinds = zero_bubble_kinds(stage, stages, len(forward))
+        kinds = list_zero_bubble_kinds(stage, stages, len(forward))
         return tuple(Task(kind, next(next_batch_by_kind[kind]), stage, direction) for kind in kinds)
     backward = [Task("backward", index, stage, direction) for index in micro_batches]
     return tuple(order_passes(schedule, stage, stages, forward, backward))
@@ -112,11 +112,11 @@ def order_passes(
     Raises:
         ValueError: There is no such schedule.
     """
-    warmup_forwards = stage_in_flight(schedule, stage, stages, len(forward)) - 1
-    return _one_forward_one_backward(forward, backward, warmup_forwards)
+    warmup_forwards = count_in_flight(schedule, stage, stages, len(forward)) - 1
+    return _alternate_passes(forward, backward, warmup_forwards)
 
 
-def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
+def count_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
     """Return the maximum of micro-batches between forward and backward on a stage.
 
     With zb-h1 they are counted until their gradients of weights, and are as many on every stage.
@@ -136,7 +136,7 @@ def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) 
     return min(ahead_by_schedule[schedule] + 1, micro_batches)
 
 
-def interleaved_order(
+def list_interleaved_tasks(
     position: int,
     stages: int,
     rounds: int,
@@ -181,7 +181,7 @@ def interleaved_order(
         return tuple(forward)
     backward = list_tasks("backward", range(rounds)[::-1])
     warmup_forwards = 2 * (stages - 1 - position) + (rounds - 1) * stages
-    return tuple(_one_forward_one_backward(forward, backward, warmup_forwards))
+    return tuple(_alternate_passes(forward, backward, warmup_forwards))
 
 
 def can_interleave(micro_batches: int, stages: int) -> bool:
@@ -190,7 +190,7 @@ def can_interleave(micro_batches: int, stages: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def interleaved_in_flight(
+def list_in_flight_combinations(
     position: int, stages: int, rounds: int, micro_batches: int
 ) -> tuple[tuple[int, ...], ...]:
     """Return the micro-batches in flight on a rank of `interleaved_order`, by round.
@@ -199,7 +199,7 @@ def interleaved_in_flight(
     """
     in_flight_by_round = [0] * rounds
     seen_counts = set()
-    for task in interleaved_order(position, stages, rounds, range(micro_batches)):
+    for task in list_interleaved_tasks(position, stages, rounds, range(micro_batches)):
         in_flight_by_round[task.stage // stages] += 1 if task.kind == "forward" else -1
         if task.kind == "forward":
             seen_counts.add(tuple(in_flight_by_round))
@@ -216,7 +216,7 @@ def _exceeds(counts: Sequence[int], other: Sequence[int]) -> bool:
     )
 
 
-def _one_forward_one_backward(
+def _alternate_passes(
     forward: Sequence[Pass], backward: Sequence[Pass], warmup_forwards: int
 ) -> list[Pass]:
     """Return the warm-up forwards, then a forward before each backward."""
@@ -227,7 +227,7 @@ def _one_forward_one_backward(
 
 
 @lru_cache(maxsize=64)
-def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[TaskKind, ...]:
+def list_zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[TaskKind, ...]:
     """Return the kinds of a stage's tasks in ZB-H1.
 
     It is 1F1B in which the gradients of weights are delayed by as many micro-batches as there are
@@ -251,10 +251,12 @@ def count_trailing_weights(stage: int, stages: int, micro_batches: int) -> int:
     """Count gradients of weights after a stage's last gradients of data (ZB-H1)."""
     warmup_forwards = min(stages - 1 - stage, micro_batches)
     delayed_weights = min(stage, micro_batches - warmup_forwards)
-    return delayed_weights + (delayed_weights < micro_batches)
+    # The last gradients of data are followed by their own gradients of weights, unless all of
+    # these are delayed.
+    return delayed_weights + 1 if delayed_weights < micro_batches else delayed_weights
 
 
-def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
+def compute_ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
     """Return the ideal bubble: the idle share if stages have equal work.
 
     It is the bubble of every schedule here except zb-h1, with the ``stages`` of a round. It holds
@@ -264,7 +266,7 @@ def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
     return (stages - 1) / (rounds * micro_batches + stages - 1)
 
 
-def max_in_flight(order: Sequence[Task]) -> int:
+def count_max_in_flight(order: Sequence[Task]) -> int:
     """Return the maximum of micro-batches between forward and backward on a rank."""
     in_flight = maximum = 0
     for task in order:

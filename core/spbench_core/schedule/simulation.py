@@ -158,11 +158,11 @@ class StepSimulation:
                 if link is None:
                     input_arrivals[micro_batch] = free_at
                     continue
-                start = free_at_by_link[link]
-                if free_at > start:
-                    start = free_at
-                send_starts[micro_batch] = start
-                free_at_by_link[link] = input_arrivals[micro_batch] = start + message_s
+                send_start = free_at_by_link[link]
+                if free_at > send_start:
+                    send_start = free_at
+                send_starts[micro_batch] = send_start
+                free_at_by_link[link] = input_arrivals[micro_batch] = send_start + message_s
             if devices:
                 for shared_device in devices:
                     self.next_index[shared_device] += 1

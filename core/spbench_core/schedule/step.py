@@ -26,14 +26,14 @@ from spbench_core.schedule.orders import (
     INTERLEAVED,
     Task,
     TaskOrder,
-    interleaved_order,
-    max_in_flight,
-    stage_order,
+    count_max_in_flight,
+    list_interleaved_tasks,
+    list_stage_tasks,
 )
 from spbench_core.schedule.timeline import simulate_orders
 
 
-def step_orders(
+def list_step_orders(
     layout: ModelLayout,
     batches: Sequence[MicroBatch],
     schedule: str,
@@ -67,7 +67,7 @@ def step_orders(
 
 def _measure_cost(layout: ModelLayout, orders: Sequence[TaskOrder]) -> tuple[float, int]:
     """Return the time of a step, and the micro-batches in flight to break ties."""
-    return simulate_orders(layout, orders).length, max(map(max_in_flight, orders))
+    return simulate_orders(layout, orders).length, max(map(count_max_in_flight, orders))
 
 
 def _order_halves(
@@ -79,7 +79,7 @@ def _order_halves(
     for (_, direction), numbered_batches in halves:
         micro_batches = [index for index, _ in numbered_batches]
         for rank, order in enumerate(orders):
-            order += stage_order(
+            order += list_stage_tasks(
                 schedule,
                 layout.locate_rank(rank, direction).stage,
                 len(layout.stages),
@@ -93,7 +93,7 @@ def _order_halves(
 def _order_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[TaskOrder, ...]:
     """Return the orders of an interleaved pipeline."""
     return tuple(
-        interleaved_order(
+        list_interleaved_tasks(
             layout.locate_rank(rank).stage,
             layout.stages_per_round,
             layout.rounds,

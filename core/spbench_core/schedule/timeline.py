@@ -2,8 +2,8 @@
 
 Receives block: a task starts when its input has arrived. There are two kinds of sends. The sender
 never waits for a buffered send. A rendezvous send ends when its receiver has reached the task that
-takes it. ``pending`` of them may be unfinished on a channel while their sender continues; 0 is
-MPI's blocking ``Ssend``.
+takes it. ``max_pending_sends`` of them may be unfinished on a channel while their sender continues;
+0 is MPI's blocking ``Ssend``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def simulate_orders(
     orders: Sequence[TaskOrder],
     costs: Mapping[TaskKind, float] = UNIT_COSTS,
     *,
-    pending: int | None = None,
+    max_pending_sends: int | None = None,
 ) -> Timeline:
     """Simulate one replica's step.
 
@@ -86,19 +86,19 @@ def simulate_orders(
         layout: The ranks; those of a stage start each of its tasks together.
         orders: The tasks of each rank of the replica.
         costs: The time of a task of each kind.
-        pending: The number of sends of a channel between stages that may wait for their receiver
-            while the sender continues; None: sends are buffered.
+        max_pending_sends: The number of sends of a channel between stages that may wait for their
+            receiver while the sender continues; None: sends are buffered.
 
     Raises:
         DeadlockError: The step never ends; the message names a rank that waits.
     """
-    builder = _RowBuilder(layout, orders, costs, pending)
-    steps_by_rank = [builder.list_row_tasks(order) for order in orders]
+    builder = _RowBuilder(layout, orders, costs, max_pending_sends)
+    row_tasks_by_rank = [builder.list_row_tasks(order) for order in orders]
     simulation = StepSimulation(
-        [[row_task for row_task, _ in order] for order in steps_by_rank], builder.rows, 0
+        [[row_task for row_task, _ in order] for order in row_tasks_by_rank], builder.rows, 0
     )
     simulation.run()
-    for rank, order in enumerate(steps_by_rank):
+    for rank, order in enumerate(row_tasks_by_rank):
         next_index = simulation.next_index[rank]
         if next_index < len(order):
             raise DeadlockError(f"rank {rank} waits forever at {order[next_index][1]}")
@@ -120,11 +120,11 @@ class _RowBuilder:
         layout: ModelLayout,
         orders: Sequence[TaskOrder],
         costs: Mapping[TaskKind, float],
-        max_pending: int | None,
+        max_pending_sends: int | None,
     ) -> None:
         self.rows: list[TaskRow] = []
         self._layout = layout
-        self._max_pending = max_pending
+        self._max_pending_sends = max_pending_sends
         self._task_row_by_series: dict[TaskSeries, int] = {}
         self._arrival_row_by_series: dict[TaskSeries, int] = {}
         self._wait_row_by_series: dict[TaskSeries, int] = {}
@@ -145,7 +145,7 @@ class _RowBuilder:
                 self.rows[self._task_row_by_series[input_task.series]].feed(
                     self.rows[self._task_row_by_series[series]]
                 )
-        if max_pending is None:
+        if max_pending_sends is None:
             return
         for series, task in task_by_series.items():
             self._arrival_row_by_series[series] = self._add_row(task, 0.0, needs_input=False)
@@ -168,7 +168,7 @@ class _RowBuilder:
 
     def list_row_tasks(self, order: TaskOrder) -> list[tuple[RowTask, Task]]:
         """Return a rank's tasks, arrivals and waits, each with its task."""
-        if self._max_pending is None:
+        if self._max_pending_sends is None:
             return [
                 ((self._task_row_by_series[task.series], task.micro_batch), task) for task in order
             ]
@@ -182,12 +182,12 @@ class _RowBuilder:
                 continue
             sent_micro_batches = sent_by_series.setdefault(series, [])
             sent_micro_batches.append(task.micro_batch)
-            if len(sent_micro_batches) > self._max_pending:
+            if len(sent_micro_batches) > self._max_pending_sends:
                 row_tasks.append(
                     (
                         (
                             self._wait_row_by_series[series],
-                            sent_micro_batches[-1 - self._max_pending],
+                            sent_micro_batches[-1 - self._max_pending_sends],
                         ),
                         task,
                     )

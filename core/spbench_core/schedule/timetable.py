@@ -13,9 +13,9 @@ from spbench_core.schedule.orders import (
     INTERLEAVED,
     ZERO_BUBBLE,
     Schedule,
-    interleaved_order,
+    list_interleaved_tasks,
+    list_zero_bubble_kinds,
     order_passes,
-    zero_bubble_kinds,
 )
 from spbench_core.schedule.simulation import RowTask, StepSimulation, TaskRow
 
@@ -55,28 +55,29 @@ class Timetable:
     """Seconds after the start of a step, by stage and micro-batch.
 
     Attributes:
-        forward: The start of each forward pass.
-        backward_end: The end of each backward pass, which starts ``backward_s`` earlier. With
+        forward_starts: The start of each forward pass.
+        backward_ends: The end of each backward pass, which starts ``backward_s`` earlier. With
             zb-h1, the end of the gradients of data, which take the stage's ``data_share`` of it.
-        send: The start of each output's transfer to the next stage; none for the last.
-        back: The start of each gradient's transfer to the previous stage; none for the first.
-        reduce: The start of the all-reduce of each stage, by stage only.
+        send_starts: The start of each output's transfer to the next stage; none for the last.
+        gradient_send_starts: The start of each gradient's transfer to the previous stage; none for
+            the first.
+        all_reduce_starts: The start of the all-reduce of each stage, by stage only.
         end_s: The end of the last all-reduce.
-        weights_end: With zb-h1, the end of each micro-batch's gradients of weights.
+        weights_ends: With zb-h1, the end of each micro-batch's gradients of weights.
     """
 
-    forward: list[list[float]]
-    backward_end: list[list[float]]
-    send: list[list[float]]
-    back: list[list[float]]
-    reduce: list[float]
+    forward_starts: list[list[float]]
+    backward_ends: list[list[float]]
+    send_starts: list[list[float]]
+    gradient_send_starts: list[list[float]]
+    all_reduce_starts: list[float]
     end_s: float
-    weights_end: list[list[float]] | None = None
+    weights_ends: list[list[float]] | None = None
 
     @property
-    def released(self) -> list[list[float]]:
+    def release_times(self) -> list[list[float]]:
         """The times when the activations of each micro-batch are released."""
-        return self.backward_end if self.weights_end is None else self.weights_end
+        return self.backward_ends if self.weights_ends is None else self.weights_ends
 
 
 def compute_timetable(
@@ -102,13 +103,13 @@ def compute_timetable(
     step.simulation.run()
     all_reduce_starts, end_s = step.schedule_all_reduces()
     return Timetable(
-        forward=[row.starts for row in step.forward],
-        backward_end=[row.ends for row in step.backward],
-        send=[*step.sends, []],
-        back=[[], *step.returns],
-        reduce=all_reduce_starts,
+        forward_starts=[row.starts for row in step.forward],
+        backward_ends=[row.ends for row in step.backward],
+        send_starts=[*step.sends, []],
+        gradient_send_starts=[[], *step.returns],
+        all_reduce_starts=all_reduce_starts,
         end_s=end_s,
-        weights_end=[row.ends for row in step.weights] if step.weights else None,
+        weights_ends=[row.ends for row in step.weights] if step.weights else None,
     )
 
 
@@ -249,8 +250,8 @@ def _build_stage_order(
     if schedule == ZERO_BUBBLE:
         tasks_by_kind = {"forward": forward, "data": backward, "weights": weights}
         return [
-            next(tasks_by_kind[kind_index])
-            for kind_index in zero_bubble_kinds(stage, stages, micro_batches)
+            next(tasks_by_kind[kind])
+            for kind in list_zero_bubble_kinds(stage, stages, micro_batches)
         ]
     return order_passes(schedule, stage, stages, list(forward), list(backward))
 
@@ -259,7 +260,8 @@ def _build_interleaved_order(
     group: int, groups: int, rounds: int, micro_batches: int
 ) -> Sequence[RowTask]:
     stages = groups * rounds
+    first_row_by_kind = {"forward": 0, "backward": stages}
     return [
-        ((task.kind == "backward") * stages + task.stage, task.micro_batch)
-        for task in interleaved_order(group, groups, rounds, range(micro_batches))
+        (first_row_by_kind[task.kind] + task.stage, task.micro_batch)
+        for task in list_interleaved_tasks(group, groups, rounds, range(micro_batches))
     ]

@@ -201,7 +201,7 @@ def run_case(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    run_each_case(lambda case: make_layout(case).ranks, run_case)
+    run_each_case(lambda case: make_layout(case).rank_count, run_case)
 
 
 main()

@@ -135,7 +135,7 @@ def compare_with_fault(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    run_each_case(lambda case: make_layout(case).ranks, return_exceptions(compare_with_fault))
+    run_each_case(lambda case: make_layout(case).rank_count, return_exceptions(compare_with_fault))
 
 
 main()

@@ -183,7 +183,7 @@ def check_setting(comm, name, value, rank, message):
 def main():
     torch.set_num_threads(1)
     run_each_case(
-        lambda case: 2 if "message" in case else make_layout(case).ranks,
+        lambda case: 2 if "message" in case else make_layout(case).rank_count,
         lambda case, comm: (check_setting if "message" in case else compare)(comm, **case),
         idle="",
     )

@@ -44,7 +44,7 @@ class TrainedModel:
 
     def __init__(self, world, case, layout, trains=True):
         self.layout = make_layout(layout)
-        self.comm = world.Split(0 if world.rank < self.layout.ranks else MPI.UNDEFINED)
+        self.comm = world.Split(0 if world.rank < self.layout.rank_count else MPI.UNDEFINED)
         self.takes_part = self.comm != MPI.COMM_NULL
         if not self.takes_part:
             return

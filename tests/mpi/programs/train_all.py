@@ -211,7 +211,7 @@ def main():
     torch.set_num_threads(1)
     # Small buckets, so that a stage has several, and the last one is not full.
     with patch.object(engine, "Trainer", partial(trainer.Trainer, bucket_numbers=1000)):
-        run_each_case(lambda case: make_layout(case).ranks, return_exceptions(compare))
+        run_each_case(lambda case: make_layout(case).rank_count, return_exceptions(compare))
 
 
 main()

@@ -29,7 +29,7 @@ def test_each_rank_owns_one_stage_and_sends_one(layout):
         for pair in mirror_pairs(layout, stage, replica)
     ]
     senders, owners = zip(*pairs, strict=True)
-    assert sorted(senders) == sorted(owners) == list(range(layout.ranks))
+    assert sorted(senders) == sorted(owners) == list(range(layout.rank_count))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

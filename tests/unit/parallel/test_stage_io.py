@@ -52,7 +52,7 @@ class RecordingP2p:
 def make_plan(layout, network=NETWORK):
     batches = split_batch(8, 2, mirrored=layout.mirrored)
     costs = [float(count.multiply_adds) for count in network.counts]
-    balance = balance_layers(costs, [stage.ranks for stage in layout.stages])
+    balance = balance_layers(costs, [stage.rank_count for stage in layout.stages])
     plan = ModelPlan(network, layout, balance, batches)
     stages = range(len(layout.stages))
     return replace(plan, straight=frozenset(product(stages, stages)))
@@ -74,7 +74,7 @@ def record_messages(layout, rank, network=NETWORK):
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_sent_message_is_expected(layout, network):
-    boxes = [record_messages(layout, rank, network) for rank in range(layout.ranks)]
+    boxes = [record_messages(layout, rank, network) for rank in range(layout.rank_count)]
     sends = {(tag, rank, receiver) for rank, box in enumerate(boxes) for tag, receiver in box.sends}
     received = {
         (tag, sender, rank) for rank, box in enumerate(boxes) for tag, sender in box.received
@@ -88,7 +88,7 @@ def test_each_sent_message_is_expected(layout, network):
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_rank_uses_a_tag_in_one_direction(layout, network):
-    for rank in range(layout.ranks):
+    for rank in range(layout.rank_count):
         box = record_messages(layout, rank, network)
         # A rank that has two stages of a pipeline sends to itself; no other rank may be mixed up.
         received = {(tag, sender) for tag, sender in box.received if sender != rank}
@@ -99,6 +99,6 @@ def test_a_rank_uses_a_tag_in_one_direction(layout, network):
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_rank_sends_each_tag_once_to_a_rank(layout, network):
-    for rank in range(layout.ranks):
+    for rank in range(layout.rank_count):
         sends = record_messages(layout, rank, network).sends
         assert len(set(sends)) == len(sends)

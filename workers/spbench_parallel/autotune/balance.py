@@ -57,7 +57,7 @@ def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
     Raises:
         ModelError: Stages of the estimated balance have fewer layers than are to be fused.
     """
-    ranks_by_stage = [stage.ranks for stage in plan.layout.stages]
+    ranks_by_stage = [stage.rank_count for stage in plan.layout.stages]
     measured_balance = move_ends_to_maps(plan, balance_layers(costs, ranks_by_stage))
     estimated_balance = estimate_balance(plan)
     time_ratio = _estimate_slowest_stage(

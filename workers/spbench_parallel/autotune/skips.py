@@ -107,7 +107,7 @@ def _count_bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
     """Return the bytes that one rank sends on a route for the largest micro-batch."""
     images = max(batch.size for batch in plan.batches)
     values = sum(prod(data.shape) for data in routes.table.select_flow(route.tensors))
-    return images * values * plan.dtype.itemsize / plan.layout.stages[route.source].ranks
+    return images * values * plan.dtype.itemsize / plan.layout.stages[route.source].rank_count
 
 
 def _time_messages(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> tuple[float, float]:

@@ -287,12 +287,12 @@ class StepCheck:
         first_rank = 0
         if plan.statistics == "replicas":
             norm_comm = self._create_comm([rank for ranks in ranks_by_replica for rank in ranks])
-            first_rank = coordinates.replica * layout_stage.ranks
+            first_rank = coordinates.replica * layout_stage.rank_count
         if plan.fused_layers and layout_stage.spatial:
             return
 
         sharing_ranks = (
-            range(first_rank, first_rank + layout_stage.ranks)
+            range(first_rank, first_rank + layout_stage.rank_count)
             if layout_stage.spatial
             else [norm_comm.rank]
         )

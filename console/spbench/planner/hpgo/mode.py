@@ -14,7 +14,7 @@ from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.states import States
 from spbench.planner.simulation.memory import compute_device_memory
-from spbench_core.schedule.orders import stage_in_flight
+from spbench_core.schedule.orders import count_in_flight
 
 
 def plan_hpgo(profile: Profile, cluster: Cluster, training: Training) -> Plan:
@@ -86,7 +86,7 @@ def _build_stages(
                 all_reduce_s=hpgo_cluster.all_reduce_s_per_byte(group)
                 * model.parameter_bytes(start, end - 1),
                 memory_bytes=memory.peak_bytes(
-                    stage_in_flight("1f1b", stage, len(ends), micro_batches)
+                    count_in_flight("1f1b", stage, len(ends), micro_batches)
                 ),
                 fixed_bytes=memory.fixed_bytes,
                 bytes_per_micro_batch=memory.bytes_per_micro_batch,

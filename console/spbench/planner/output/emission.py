@@ -59,7 +59,7 @@ def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Em
         *format_key("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
-    return EmittedSuite(text, load_suite_text(text, path), layout.ranks)
+    return EmittedSuite(text, load_suite_text(text, path), layout.rank_count)
 
 
 def _make_launch_settings(origin: Origin) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _make_batch_params(plan: Plan, profile: Profile, layout: ModelLayout) -> dic
             f" plan with --micro-batch-size {micro_batch_size} or more"
         )
     run_params: dict[str, Any] = {"batch_size": batch // replicas, "parts": plan.micro_batches}
-    if layout.ranks == 1:
+    if layout.rank_count == 1:
         return {"scheme": "sequential", **run_params, "validate": "auto"}
     run_params = {"scheme": "lp", "split_size": len(layout.stages), **run_params}
     if len(layout.stages) > 1:

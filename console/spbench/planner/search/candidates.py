@@ -12,13 +12,13 @@ from spbench_core.schedule.orders import (
     Schedule,
     StageSchedule,
     can_interleave,
-    stage_in_flight,
+    count_in_flight,
 )
 
 
 def _memory_order(schedule: StageSchedule) -> int:
     # A pipeline of 4 stages with 100 micro-batches is enough to order all schedules.
-    return stage_in_flight(schedule, 0, 4, 100)
+    return count_in_flight(schedule, 0, 4, 100)
 
 
 SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_memory_order))

@@ -24,8 +24,8 @@ from spbench_core.schedule.orders import (
     ZERO_BUBBLE,
     Schedule,
     StageSchedule,
+    count_in_flight,
     count_trailing_weights,
-    stage_in_flight,
 )
 from spbench_core.schedule.timetable import StageTimes
 
@@ -97,7 +97,7 @@ def _generate_1f1b_path_lengths_s(
     down_s = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
     up_s = list(accumulate((stage.backward_s + stage.send_s for stage in stages), initial=0.0))
     in_flight = [
-        stage_in_flight(schedule, index, stage_count, micro_batches) for index in range(stage_count)
+        count_in_flight(schedule, index, stage_count, micro_batches) for index in range(stage_count)
     ]
     exposed_all_reduce_s = [_compute_exposed_all_reduce_s(stage) for stage in stages]
     for index, (stage, max_in_flight) in enumerate(zip(stages, in_flight, strict=True)):
@@ -175,7 +175,7 @@ def _generate_zero_bubble_path_lengths_s(
         count_trailing_weights(index, stage_count, micro_batches) for index in range(stage_count)
     ]
     in_flight = [
-        stage_in_flight("1f1b", index, stage_count, micro_batches) for index in range(stage_count)
+        count_in_flight("1f1b", index, stage_count, micro_batches) for index in range(stage_count)
     ]
     data_s = [stage.backward_s * stage.data_share for stage in stages]
     weights_s = [stage.backward_s * (1.0 - stage.data_share) for stage in stages]

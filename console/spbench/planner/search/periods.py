@@ -23,7 +23,7 @@ from spbench.planner.search.shortest_paths import (
     ShortestPathDP,
 )
 from spbench.planner.search.stage_messages import compute_messages
-from spbench_core.schedule.orders import stage_in_flight
+from spbench_core.schedule.orders import count_in_flight
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,7 +196,7 @@ class BoundedSearch:
         if self._costs.tables.always_fits:
             return True
         for index, (start, end, group) in enumerate(shape.spans):
-            in_flight = stage_in_flight(
+            in_flight = count_in_flight(
                 "1f1b-deep", index, len(shape.ends), self._costs.micro_batches
             )
             stage = self._cost_model.stage_cost(group, start, end, self._micro_batch_size)

@@ -16,8 +16,8 @@ from spbench_core.schedule.orders import (
     INTERLEAVED,
     ZERO_BUBBLE,
     Schedule,
-    interleaved_in_flight,
-    stage_in_flight,
+    count_in_flight,
+    list_in_flight_combinations,
 )
 from spbench_core.schedule.timetable import DATA_SHARE
 
@@ -54,7 +54,7 @@ def compute_recomputing_stages(
     shape, micro_batch_size, schedule = candidate
     micro_batches = cost_model.training.global_batch_size // micro_batch_size
     for index, (start, end, group) in enumerate(shape.spans):
-        in_flight = stage_in_flight(schedule, index, len(shape.ends), micro_batches)
+        in_flight = count_in_flight(schedule, index, len(shape.ends), micro_batches)
         memories = cost_model.stage_cost(group, start, end, micro_batch_size).memories
         if any(
             recomputing.peak_bytes(in_flight) > capacity for _, recomputing, capacity in memories
@@ -143,7 +143,7 @@ def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool]
     recompute: list[bool] = []
     for index, (start, end, group) in enumerate(spans):
         if schedule != INTERLEAVED:
-            in_flight = stage_in_flight(schedule, index, len(spans), micro_batches)
+            in_flight = count_in_flight(schedule, index, len(spans), micro_batches)
             cost = cost_model.stage_cost(group, start, end, micro_batch_size)
             must_recompute = cost.must_recompute(in_flight)
         elif index < len(shape.groups):
@@ -189,7 +189,7 @@ def _compute_interleaved_peak_bytes(
     memories: Sequence[DeviceMemory], shape: Shape, group: int, micro_batches: int
 ) -> float:
     """Return the peak bytes of a device of a group in an interleaved step."""
-    in_flight_combinations = interleaved_in_flight(
+    in_flight_combinations = list_in_flight_combinations(
         group, len(shape.groups), shape.rounds, micro_batches
     )
     fixed_bytes = sum(memory.fixed_bytes for memory in memories)
@@ -268,5 +268,5 @@ def _compute_peak_bytes(
         memories = _list_group_memories(cost_model, shape, group, work, recompute)
         return _compute_interleaved_peak_bytes(memories, shape, group, micro_batches)
     start, end, _ = shape.spans[stage]
-    in_flight = stage_in_flight(schedule, stage, len(shape.ends), micro_batches)
+    in_flight = count_in_flight(schedule, stage, len(shape.ends), micro_batches)
     return cost_model.device_memory(work, start, end, recompute).peak_bytes(in_flight)

@@ -134,12 +134,12 @@ def _count_in_flight(timetable: Timetable, stages: Sequence[int]) -> list[tuple[
     start_changes = [
         (start, 1, position)
         for position, stage in enumerate(stages)
-        for start in timetable.forward[stage]
+        for start in timetable.forward_starts[stage]
     ]
     end_changes = [
         (end, -1, position)
         for position, stage in enumerate(stages)
-        for end in timetable.released[stage]
+        for end in timetable.release_times[stage]
     ]
     in_flight = [0] * len(stages)
     counts_after_changes = []
@@ -150,7 +150,7 @@ def _count_in_flight(timetable: Timetable, stages: Sequence[int]) -> list[tuple[
 
 
 def _compute_bubble(plan: Plan, timetable: Timetable) -> float:
-    end_s = max(end_s[-1] for end_s in timetable.released)
+    end_s = max(end_s[-1] for end_s in timetable.release_times)
     devices = sum(plan.stages[stage].device_count for stage, *_ in plan.stage_groups)
     busy_s = sum(stage.device_count * (stage.forward_s + stage.backward_s) for stage in plan.stages)
     return 1.0 - busy_s * plan.micro_batches / (devices * end_s) if end_s else 0.0
@@ -158,21 +158,28 @@ def _compute_bubble(plan: Plan, timetable: Timetable) -> float:
 
 def _generate_spans(plan: Plan, timetable: Timetable) -> Iterator[StepSpan]:
     for index, stage in enumerate(plan.stages):
-        spans = [*_make_spans_by_start(index, stage.forward_s, timetable.forward[index], "forward")]
-        data_s = stage.backward_s * (1.0 if timetable.weights_end is None else stage.data_share)
-        spans += _make_spans_by_end(index, data_s, timetable.backward_end[index], "backward")
-        if timetable.weights_end is not None:
+        spans = [
+            *_make_spans_by_start(
+                index, stage.forward_s, timetable.forward_starts[index], "forward"
+            )
+        ]
+        data_s = stage.backward_s * (1.0 if timetable.weights_ends is None else stage.data_share)
+        spans += _make_spans_by_end(index, data_s, timetable.backward_ends[index], "backward")
+        if timetable.weights_ends is not None:
             spans += _make_spans_by_end(
-                index, stage.backward_s - data_s, timetable.weights_end[index], "weights"
+                index, stage.backward_s - data_s, timetable.weights_ends[index], "weights"
             )
         if index + 1 < len(plan.stages) and stage.send_s:
-            spans += _make_spans_by_start(index, stage.send_s, timetable.send[index], "send")
+            spans += _make_spans_by_start(index, stage.send_s, timetable.send_starts[index], "send")
         if index and plan.stages[index - 1].send_s:
             spans += _make_spans_by_start(
-                index, plan.stages[index - 1].send_s, timetable.back[index], "return"
+                index,
+                plan.stages[index - 1].send_s,
+                timetable.gradient_send_starts[index],
+                "return",
             )
         if stage.all_reduce_s:
-            start_s = timetable.reduce[index]
+            start_s = timetable.all_reduce_starts[index]
             spans.append(StepSpan("all-reduce", index, None, start_s, start_s + stage.all_reduce_s))
         yield from sorted(spans, key=lambda span: (span.start_s, span.end_s))
 

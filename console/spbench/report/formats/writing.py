@@ -17,7 +17,7 @@ from spbench.report.formats.openmetrics import render_openmetrics
 from spbench.report.formats.page.document import render_page
 from spbench.report.formats.trace.events import render_trace
 from spbench.report.recorded import RecordedRun
-from spbench_core.plugins import Offer, guard_function, load_named_offers
+from spbench_core.plugins import PluginObject, guard_function, load_named_plugin_objects
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "html": render_page,
@@ -36,16 +36,18 @@ GROUP = "spbench.reports"
 ATTRIBUTE = "report"
 
 
-def plugin_formats() -> Mapping[str, Offer]:
+def plugin_formats() -> Mapping[str, PluginObject]:
     """Return the formats of plug-ins by name: functions like those in `FORMATS`."""
-    return load_named_offers(GROUP, ATTRIBUTE, (*FORMATS, *_ALIASES), _find_problem)
+    return load_named_plugin_objects(GROUP, ATTRIBUTE, (*FORMATS, *_ALIASES), _find_problem)
 
 
-def _find_problem(offer: Offer) -> str | None:
-    if callable(offer.value):
+def _find_problem(plugin_object: PluginObject) -> str | None:
+    if callable(plugin_object.object):
         return None
-    type_name = type(offer.value).__name__
-    return f"format {offer.name}: invalid {ATTRIBUTE} (expected a function, got {type_name})"
+    type_name = type(plugin_object.object).__name__
+    return (
+        f"format {plugin_object.name}: invalid {ATTRIBUTE} (expected a function, got {type_name})"
+    )
 
 
 def render_report(
@@ -67,8 +69,10 @@ def render_report(
         names = (*FORMATS, *plugins)
         hint = did_you_mean(format_name, names)
         raise UsageError(f"there is no format {format_name!r}{hint}; there are {', '.join(names)}")
-    offer = plugins[name]
+    plugin_object = plugins[name]
     title = f"format {name}"
-    write = guard_function(offer.value, offer.plugin, title, FailedRunError, (SpbenchError,), str)
+    write = guard_function(
+        plugin_object.object, plugin_object.plugin, title, FailedRunError, (SpbenchError,), str
+    )
     text: str = write(run)
     return text

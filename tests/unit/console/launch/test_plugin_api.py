@@ -111,7 +111,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "spbench_first_catalog.py").write_text(CATALOG)
     (tmp_path / "spbench_first_launcher.py").write_text(LAUNCHER)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(plugins, "_offers", {})
+    monkeypatch.setattr(plugins, "_objects_by_group", {})
     monkeypatch.setattr(plugins, "_warnings", [])
     yield tmp_path
     for module in ("spbench_first_catalog", "spbench_first_launcher"):

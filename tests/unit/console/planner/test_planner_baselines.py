@@ -15,7 +15,7 @@ from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.memory import compute_device_memory
-from spbench_core.schedule.orders import stage_in_flight
+from spbench_core.schedule.orders import count_in_flight
 from support.planner.sample_profiles import find_shared_file, make_chain, make_layer
 
 
@@ -109,8 +109,8 @@ def test_straight_pipeline_step_matches_a_hand_calculation():
     [("gpipe", [9, 9, 9]), ("1f1b", [3, 2, 1]), ("1f1b-deep", [5, 3, 1])],
 )
 def test_in_flight_counts_match_a_hand_calculation(schedule, counts):
-    assert [stage_in_flight(schedule, stage, 3, 9) for stage in range(3)] == counts
-    assert [stage_in_flight(schedule, stage, 3, 1) for stage in range(3)] == [1, 1, 1]
+    assert [count_in_flight(schedule, stage, 3, 9) for stage in range(3)] == counts
+    assert [count_in_flight(schedule, stage, 3, 1) for stage in range(3)] == [1, 1, 1]
 
 
 def test_stage_memory_matches_a_hand_calculation():

@@ -21,10 +21,10 @@ from spbench.planner.simulation.step import simulate
 from spbench_core.schedule.orders import (
     STAGE_SCHEDULES,
     ZERO_BUBBLE,
-    interleaved_in_flight,
-    interleaved_order,
-    stage_in_flight,
-    stage_order,
+    count_in_flight,
+    list_in_flight_combinations,
+    list_interleaved_tasks,
+    list_stage_tasks,
 )
 from spbench_core.schedule.timetable import compute_step_end, compute_timetable
 from support.planner.brute_force import (
@@ -232,7 +232,7 @@ def test_messages_of_a_group_do_not_overlap():
 def test_interleaved_memory_sums_the_stages_of_a_device():
     stages = build_rounds(2, fixed_bytes=100.0, bytes_per_micro_batch=10.0, working_bytes=1.0)
     simulated = simulate(build_plan(stages, 4, "interleaved"))
-    assert interleaved_in_flight(0, 2, 2, 4) == ((3, 2), (4, 1))
+    assert list_in_flight_combinations(0, 2, 2, 4) == ((3, 2), (4, 1))
     assert simulated.peak_bytes == (251, 231, 251, 231)
     assert simulated.kept_bytes == (50, 30, 50, 30)
 
@@ -299,7 +299,7 @@ def test_interleaved_step_matches_fixed_point_iteration(problem):
     )
     assert estimate_step(stages, "interleaved", count, rounds) <= timetable.end_s
     for group in range(groups):
-        sequence = interleaved_order(group, groups, rounds, range(count))
+        sequence = list_interleaved_tasks(group, groups, rounds, range(count))
         tasks = [(task.kind[0].upper(), task.stage, task.micro_batch) for task in sequence]
         assert tasks == build_rounds_order(group, groups, rounds, count)
 
@@ -352,12 +352,12 @@ def test_simulation_matches_fixed_point_iteration(stages, count, schedule):
         (stage_times.forward_s, stage_times.backward_s, stage_times.all_reduce_s)
         for stage_times in stages
     ]
-    flight = [stage_in_flight(schedule, index, len(stages), count) for index in range(len(stages))]
+    flight = [count_in_flight(schedule, index, len(stages), count) for index in range(len(stages))]
     orders = [build_order(in_flight, count) for in_flight in flight]
     if schedule == ZERO_BUBBLE:
         orders = [build_split_order(index, len(stages), count) for index in range(len(stages))]
         for index, expected in enumerate(orders):
-            tasks = stage_order(schedule, index, len(stages), range(count))
+            tasks = list_stage_tasks(schedule, index, len(stages), range(count))
             letters = {"forward": "F", "data": "B", "weights": "W"}
             assert [(letters[task.kind], task.micro_batch) for task in tasks] == expected
     sends = [stage_times.send_s for stage_times in stages]
@@ -418,7 +418,7 @@ def test_spans_are_ordered_and_do_not_overlap(stages, count, schedule):
             span.end_s - span.start_s == seconds for row, seconds in rows for span in row.values()
         )
     assert simulated.in_flight == tuple(
-        stage_in_flight(schedule, index, len(stages), count) for index in range(len(stages))
+        count_in_flight(schedule, index, len(stages), count) for index in range(len(stages))
     )
 
 

@@ -13,7 +13,7 @@ from spbench_core.catalog.registration import (
     list_families,
     load_family_entries,
     load_family_modules,
-    register,
+    select_valid_entries,
 )
 from support.paths import ROOT
 
@@ -147,9 +147,9 @@ def test_a_lookup_imports_only_the_family_of_its_name(tmp_path):
 )
 def test_rejects_malformed_built_in_entries(entry, problem):
     with pytest.raises(RegistrationError, match=problem):
-        register([entry], {})
+        select_valid_entries([entry], {})
 
 
 def test_rejects_a_duplicate_name(messages):
     with messages.raises(RegistrationError):
-        register([EXCHANGE, EXCHANGE], {})
+        select_valid_entries([EXCHANGE, EXCHANGE], {})

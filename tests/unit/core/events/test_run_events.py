@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spbench_core.events.fields import ABSENT, EventError
-from spbench_core.events.run_events import CASE, FIELDS, make_run_event
+from spbench_core.events.run_events import CASE_FIELDS, FIELDS, make_run_event
 from support.sample_events import (
     case_judged,
     console_event,
@@ -58,7 +58,7 @@ def test_rejects_a_field_of_another_type(kind, name):
         make_run_event(kind, **invalid)
 
 
-REQUIRED = [name for name, types in CASE.items() if not types >= ABSENT]
+REQUIRED = [name for name, types in CASE_FIELDS.items() if not types >= ABSENT]
 
 
 @pytest.mark.parametrize("name", REQUIRED)

@@ -43,7 +43,7 @@ def layouts(draw, mirrored=None):
 )
 def test_counts_the_ranks_of_a_layout(stages, grids, members, replicas, ranks):
     layout = build_layout(stages, grids, members=members, replicas=replicas)
-    assert layout.ranks == ranks
+    assert layout.rank_count == ranks
     assert ranks == replicas * (sum(grid.size for grid in grids) + (stages - len(grids)) * members)
 
 
@@ -89,19 +89,19 @@ def test_rejects_invalid_layouts(messages):
 @given(layouts())
 def test_ranks_and_coordinates_map_one_to_one(layout):
     for direction in layout.directions:
-        all_coordinates = [layout.locate_rank(rank, direction) for rank in range(layout.ranks)]
-        assert len(set(all_coordinates)) == layout.ranks
+        all_coordinates = [layout.locate_rank(rank, direction) for rank in range(layout.rank_count)]
+        assert len(set(all_coordinates)) == layout.rank_count
         for rank, coordinates in enumerate(all_coordinates):
             ranks = layout.list_stage_ranks(coordinates.stage, coordinates.replica, direction)
             stage = layout.stages[coordinates.stage]
             assert ranks[coordinates.tile if stage.spatial else coordinates.member] == rank
-            assert len(ranks) == stage.ranks
+            assert len(ranks) == stage.rank_count
 
 
 @given(layouts())
 def test_senders_and_receivers_agree(layout):
     for direction in layout.directions:
-        all_coordinates = [layout.locate_rank(rank, direction) for rank in range(layout.ranks)]
+        all_coordinates = [layout.locate_rank(rank, direction) for rank in range(layout.rank_count)]
         for rank, coordinates in enumerate(all_coordinates):
             senders = layout.list_peer_ranks(coordinates, coordinates.stage - 1)
             receivers = layout.list_peer_ranks(coordinates, coordinates.stage + 1)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spbench_core.models.compose import concat_shapes, require_equal_shapes
 from spbench_core.models.parts import MapShape, ModelError
-from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError, same_padding
+from spbench_core.networks.graph import Parameter, ParameterCollector, TooSmallError, same_padding
 from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
 from spbench_core.networks.resnet import is_small_depth
 
@@ -385,7 +385,7 @@ def test_counts_the_positions_of_a_window(size, kernel, pad, stride):
         len(range(-padding, length + padding - window + 1, stride))
         for length, window, padding in zip(size, kernel, pad, strict=True)
     )
-    graph = NetworkGraph()
+    graph = ParameterCollector()
     if 0 in positions:
         with pytest.raises(TooSmallError, match="here has a window of"):
             graph.conv(MapShape(3, *size), 5, kernel, stride=stride, pad=pad, name="here")
@@ -403,7 +403,7 @@ def test_counts_the_positions_of_a_window(size, kernel, pad, stride):
 def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     kernel = 2 * half[0] + 1, 2 * half[1] + 1
     assert (
-        NetworkGraph().conv(MapShape(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:]
+        ParameterCollector().conv(MapShape(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:]
         == size
     )
 

@@ -8,8 +8,13 @@ from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import ModelLayout, RankCoordinates, Stage, build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.schedule.list_scheduling import MAX_PENDING_SENDS
-from spbench_core.schedule.orders import Task, ideal_bubble, interleaved_order, max_in_flight
-from spbench_core.schedule.step import step_orders
+from spbench_core.schedule.orders import (
+    Task,
+    compute_ideal_bubble,
+    count_max_in_flight,
+    list_interleaved_tasks,
+)
+from spbench_core.schedule.step import list_step_orders
 from spbench_core.schedule.timeline import DeadlockError, simulate_orders
 
 STAGES = st.integers(2, 5)
@@ -33,7 +38,7 @@ def build_pipeline(stages, rounds):
 
 def make_orders(layout, parts, *, forward_only=False):
     batches = split_batch(parts, parts)
-    return step_orders(layout, batches, "interleaved", forward_only=forward_only)
+    return list_step_orders(layout, batches, "interleaved", forward_only=forward_only)
 
 
 def format_order(order):
@@ -45,10 +50,10 @@ def format_order(order):
 
 def test_all_rounds_use_the_same_ranks():
     layout = build_layout(4, members=[2, 1, 2, 1], replicas=2, rounds=2)
-    assert (layout.stages_per_round, layout.ranks_per_replica, layout.ranks) == (2, 3, 6)
+    assert (layout.stages_per_round, layout.ranks_per_replica, layout.rank_count) == (2, 3, 6)
     assert layout.list_coordinates(1) == (RankCoordinates(0, 0, 0, 1), RankCoordinates(0, 2, 0, 1))
     assert layout.list_coordinates(5) == (RankCoordinates(1, 1, 0, 0), RankCoordinates(1, 3, 0, 0))
-    assert layout.locate_rank(5, round=1) == RankCoordinates(1, 3, 0, 0)
+    assert layout.locate_rank(5, round_index=1) == RankCoordinates(1, 3, 0, 0)
     assert layout.list_stage_ranks(2, replica=1) == layout.list_stage_ranks(0, replica=1) == (3, 4)
     assert [layout.find_round(stage) for stage in range(4)] == [0, 0, 1, 1]
 
@@ -57,8 +62,8 @@ def test_the_last_stage_of_a_round_precedes_the_next_round():
     layout = build_layout(4, members=[2, 1, 2, 1], rounds=2)
     assert layout.list_peer_ranks(layout.locate_rank(0), -1) == ()
     assert layout.list_peer_ranks(layout.locate_rank(2), 2) == (0, 1)
-    assert layout.list_peer_ranks(layout.locate_rank(1, round=1), 1) == (2,)
-    assert layout.list_peer_ranks(layout.locate_rank(2, round=1), 4) == ()
+    assert layout.list_peer_ranks(layout.locate_rank(1, round_index=1), 1) == (2,)
+    assert layout.list_peer_ranks(layout.locate_rank(2, round_index=1), 4) == ()
     layout = build_layout(6, members=2, rounds=3)
     assert layout.list_peer_ranks(layout.locate_rank(2), 2) == (0,)
 
@@ -66,10 +71,12 @@ def test_the_last_stage_of_a_round_precedes_the_next_round():
 @given(layouts())
 def test_ranks_and_coordinates_map_one_to_one_per_round(layout):
     all_coordinates = [
-        coordinates for rank in range(layout.ranks) for coordinates in layout.list_coordinates(rank)
+        coordinates
+        for rank in range(layout.rank_count)
+        for coordinates in layout.list_coordinates(rank)
     ]
-    assert len(set(all_coordinates)) == len(all_coordinates) == layout.ranks * layout.rounds
-    for rank in range(layout.ranks):
+    assert len(set(all_coordinates)) == len(all_coordinates) == layout.rank_count * layout.rounds
+    for rank in range(layout.rank_count):
         for round_index, coordinates in enumerate(layout.list_coordinates(rank)):
             assert layout.find_round(coordinates.stage) == round_index
             assert (
@@ -80,14 +87,14 @@ def test_ranks_and_coordinates_map_one_to_one_per_round(layout):
 
 @given(layouts())
 def test_senders_and_receivers_agree(layout):
-    for rank in range(layout.ranks):
+    for rank in range(layout.rank_count):
         for sender in layout.list_coordinates(rank):
             next_stage = sender.stage + 1
             receiver_ranks = layout.list_peer_ranks(sender, next_stage)
             assert bool(layout.list_peer_ranks(sender, sender.stage - 1)) == (sender.stage > 0)
             assert bool(receiver_ranks) == (sender.stage < len(layout.stages) - 1)
             for peer in receiver_ranks:
-                receiver = layout.locate_rank(peer, round=layout.find_round(next_stage))
+                receiver = layout.locate_rank(peer, round_index=layout.find_round(next_stage))
                 assert receiver.stage == next_stage
                 assert rank in layout.list_peer_ranks(receiver, sender.stage)
 
@@ -107,7 +114,7 @@ def test_rejects_invalid_rounds(messages):
     with pytest.raises(ValueError, match="one round"):
         ModelLayout((Stage(), Stage()), rounds=0)
     with messages.raises(ValueError):
-        build_layout(4, rounds=2).locate_rank(0, round=2)
+        build_layout(4, rounds=2).locate_rank(0, round_index=2)
 
 
 # Task orders
@@ -153,7 +160,7 @@ def test_orders_are_complete_and_free_of_deadlocks(stages, rounds, groups, forwa
                 ]
                 assert micro_batches == list(range(parts))
     for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
-        assert len(simulate_orders(layout, orders, pending=pending).spans) == len(
+        assert len(simulate_orders(layout, orders, max_pending_sends=pending).spans) == len(
             kinds
         ) * parts * len(layout.stages)
 
@@ -167,9 +174,9 @@ def test_the_bubble_matches_the_formula(stages, rounds, groups, forward, backwar
     for forward_only in (False, True):
         orders = make_orders(layout, parts, forward_only=forward_only)
         timeline = simulate_orders(layout, orders, cost)
-        assert timeline.bubble == pytest.approx(ideal_bubble(stages, parts, rounds))
-        assert timeline.bubble < ideal_bubble(stages, parts)
-        limited = simulate_orders(layout, orders, cost, pending=MAX_PENDING_SENDS)
+        assert timeline.bubble == pytest.approx(compute_ideal_bubble(stages, parts, rounds))
+        assert timeline.bubble < compute_ideal_bubble(stages, parts)
+        limited = simulate_orders(layout, orders, cost, max_pending_sends=MAX_PENDING_SENDS)
         assert limited.bubble == timeline.bubble
 
 
@@ -177,7 +184,7 @@ def test_the_bubble_matches_the_formula(stages, rounds, groups, forward, backwar
 def test_a_rank_keeps_its_warm_up_plus_one_micro_batches(stages, rounds, groups):
     orders = make_orders(build_pipeline(stages, rounds), stages * groups)
     limits = [2 * (stages - 1 - rank) + (rounds - 1) * stages + 1 for rank in range(stages)]
-    assert list(map(max_in_flight, orders)) == [
+    assert list(map(count_max_in_flight, orders)) == [
         min(limit, rounds * stages * groups) for limit in limits
     ]
 
@@ -185,7 +192,7 @@ def test_a_rank_keeps_its_warm_up_plus_one_micro_batches(stages, rounds, groups)
 @given(layouts(), st.integers(1, 3))
 def test_members_have_the_same_order(layout, groups):
     orders = make_orders(layout, layout.stages_per_round * groups)
-    assert simulate_orders(layout, orders, pending=MAX_PENDING_SENDS).length > 0
+    assert simulate_orders(layout, orders, max_pending_sends=MAX_PENDING_SENDS).length > 0
     for stage in range(layout.stages_per_round):
         assert len({orders[rank] for rank in layout.list_stage_ranks(stage)}) == 1
 
@@ -194,7 +201,7 @@ def test_members_have_the_same_order(layout, groups):
 def test_inference_accepts_any_number_of_micro_batches(stages, rounds, parts):
     layout = build_pipeline(stages, rounds)
     timeline = simulate_orders(
-        layout, make_orders(layout, parts, forward_only=True), pending=MAX_PENDING_SENDS
+        layout, make_orders(layout, parts, forward_only=True), max_pending_sends=MAX_PENDING_SENDS
     )
     assert len(timeline.spans) == parts * len(layout.stages)
 
@@ -206,7 +213,7 @@ def test_rejects_a_smaller_last_group_that_would_deadlock(messages):
     # The order that it would have: forwards and backwards with the same warm-up.
     orders = []
     for rank in range(4):
-        full_order = interleaved_order(rank, 4, 3, range(12))
+        full_order = list_interleaved_tasks(rank, 4, 3, range(12))
         forward = [task for task in full_order if task.kind == "forward" and task.micro_batch < 9]
         backward = [task for task in full_order if task.kind == "backward" and task.micro_batch < 9]
         warm_up = 2 * (3 - rank) + 8
@@ -218,6 +225,6 @@ def test_rejects_a_smaller_last_group_that_would_deadlock(messages):
 
 def test_rejects_rounds_without_interleaved_and_vice_versa(messages):
     with messages.raises(ValueError):
-        step_orders(build_pipeline(2, 2), split_batch(2, 2), "1f1b")
+        list_step_orders(build_pipeline(2, 2), split_batch(2, 2), "1f1b")
     with messages.raises(ValueError):
         make_orders(build_layout(2), 2)

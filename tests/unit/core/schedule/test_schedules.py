@@ -10,13 +10,13 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.schedule.list_scheduling import MAX_PENDING_SENDS
 from spbench_core.schedule.orders import (
     Task,
+    compute_ideal_bubble,
+    count_max_in_flight,
     count_trailing_weights,
-    ideal_bubble,
-    max_in_flight,
-    stage_order,
-    zero_bubble_kinds,
+    list_stage_tasks,
+    list_zero_bubble_kinds,
 )
-from spbench_core.schedule.step import step_orders
+from spbench_core.schedule.step import list_step_orders
 from spbench_core.schedule.timeline import (
     DeadlockError,
     find_input,
@@ -47,7 +47,7 @@ def compute_halves_bubble(
 
 def make_step_orders(layout, parts, schedule, *, times=1, forward_only=False):
     batches = split_batch(2 * parts, parts, mirrored=layout.mirrored, times=times)
-    return batches, step_orders(layout, batches, schedule, forward_only=forward_only)
+    return batches, list_step_orders(layout, batches, schedule, forward_only=forward_only)
 
 
 FULL_BACKWARD = ("forward", "backward")
@@ -114,7 +114,7 @@ def test_orders_of_one_pipeline_are_valid(stages, parts, schedule, forward_only)
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
     for pending in (1, 2, None):
-        assert simulate_orders(layout, orders, pending=pending).length > 0
+        assert simulate_orders(layout, orders, max_pending_sends=pending).length > 0
 
 
 @given(STAGES, st.integers(1, 14))
@@ -125,10 +125,10 @@ def test_1f1b_deep_keeps_more_micro_batches_in_flight(stages, parts):
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
     in_flight = [min(parts, 2 * (stages - stage) - 1) for stage in range(stages)]
-    assert list(map(max_in_flight, orders)) == in_flight
+    assert list(map(count_max_in_flight, orders)) == in_flight
     for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
-        assert simulate_orders(layout, orders, pending=pending).bubble == pytest.approx(
-            ideal_bubble(stages, parts)
+        assert simulate_orders(layout, orders, max_pending_sends=pending).bubble == pytest.approx(
+            compute_ideal_bubble(stages, parts)
         )
 
 
@@ -139,10 +139,10 @@ def test_deferred_weight_gradients_fill_the_bubble(stages, parts):
     check_complete(layout, batches, orders, kinds=SPLIT_BACKWARD)
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
-    assert list(map(max_in_flight, orders)) == [min(stages, parts)] * stages
+    assert list(map(count_max_in_flight, orders)) == [min(stages, parts)] * stages
     for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
-        bubble = simulate_orders(layout, orders, pending=pending).bubble
-        assert bubble <= ideal_bubble(stages, parts) + 1e-12
+        bubble = simulate_orders(layout, orders, max_pending_sends=pending).bubble
+        assert bubble <= compute_ideal_bubble(stages, parts) + 1e-12
         if parts >= stages:
             assert bubble == pytest.approx((stages - 1) / (3 * parts + stages - 1))
 
@@ -170,7 +170,7 @@ def test_orders_of_mirrored_pipelines_are_valid(
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
     for pending in (MAX_PENDING_SENDS, MAX_PENDING_SENDS + 1, None):
-        assert simulate_orders(layout, orders, pending=pending).length > 0
+        assert simulate_orders(layout, orders, max_pending_sends=pending).length > 0
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_tiles_and_members_have_the_same_order(grids, extra_stages, members, par
     batches, orders = make_step_orders(layout, parts, schedule)
     check_complete(layout, batches, orders)
     check_dependencies(layout, orders)
-    assert simulate_orders(layout, orders, pending=1).length > 0
+    assert simulate_orders(layout, orders, max_pending_sends=1).length > 0
     for stage in range(len(layout.stages)):
         assert len({orders[rank] for rank in layout.list_stage_ranks(stage)}) == 1
 
@@ -192,16 +192,18 @@ def test_the_bubble_matches_the_formula(stages, parts, schedule, forward, backwa
     _, orders = make_step_orders(layout, parts, schedule)
     cost = {"forward": float(forward), "backward": float(backward)}
     timeline = simulate_orders(layout, orders, cost)
-    assert timeline.bubble == pytest.approx(ideal_bubble(stages, parts))
+    assert timeline.bubble == pytest.approx(compute_ideal_bubble(stages, parts))
     # With equal stages, waiting for all sends except the last one changes nothing.
-    assert simulate_orders(layout, orders, cost, pending=1).bubble == timeline.bubble
+    assert simulate_orders(layout, orders, cost, max_pending_sends=1).bubble == timeline.bubble
 
 
 @given(STAGES, PARTS)
 def test_the_bubble_of_inference_matches_the_formula(stages, parts):
     layout = build_layout(stages)
     _, orders = make_step_orders(layout, parts, "gpipe", forward_only=True)
-    assert simulate_orders(layout, orders).bubble == pytest.approx(ideal_bubble(stages, parts))
+    assert simulate_orders(layout, orders).bubble == pytest.approx(
+        compute_ideal_bubble(stages, parts)
+    )
 
 
 @given(STAGES, PARTS, TIMES, st.integers(1, 4), st.integers(1, 4))
@@ -219,9 +221,9 @@ def test_the_bubble_of_mirrored_halves_matches_the_formula(stages, parts, times,
 def test_1f1b_keeps_fewer_micro_batches_than_gpipe(stages, parts):
     layout = build_layout(stages)
     _, gpipe = make_step_orders(layout, parts, "gpipe")
-    assert list(map(max_in_flight, gpipe)) == [parts] * stages
+    assert list(map(count_max_in_flight, gpipe)) == [parts] * stages
     _, one_f_one_b = make_step_orders(layout, parts, "1f1b")
-    assert list(map(max_in_flight, one_f_one_b)) == [
+    assert list(map(count_max_in_flight, one_f_one_b)) == [
         min(parts, stages - stage) for stage in range(stages)
     ]
 
@@ -230,7 +232,7 @@ def test_1f1b_keeps_fewer_micro_batches_than_gpipe(stages, parts):
 def test_mirrored_halves_do_not_overlap_on_a_rank(stages, parts, times):
     layout = build_layout(stages, mirrored=True)
     _, orders = make_step_orders(layout, parts, "gpipe", times=times)
-    assert {max_in_flight(order) for order in orders} == {parts}
+    assert {count_max_in_flight(order) for order in orders} == {parts}
     for order in orders:
         in_flight = {0: 0, 1: 0}
         for task in order:
@@ -246,11 +248,13 @@ def test_two_pipelines_are_not_slower_than_one(stages):
         _, single_orders = make_step_orders(single_layout, 2 * parts, "1f1b")
         _, mirrored_orders = make_step_orders(mirrored_layout, parts, "1f1b")
         assert (
-            simulate_orders(mirrored_layout, mirrored_orders, pending=MAX_PENDING_SENDS).length
+            simulate_orders(
+                mirrored_layout, mirrored_orders, max_pending_sends=MAX_PENDING_SENDS
+            ).length
             <= simulate_orders(single_layout, single_orders).length
         )
         # Each of the two stages of a rank keeps at most as many as the first stage of one pipeline.
-        assert max(map(max_in_flight, mirrored_orders)) <= 2 * stages
+        assert max(map(count_max_in_flight, mirrored_orders)) <= 2 * stages
     # With one micro-batch per direction, the pipelines fill each other's idle time.
     (_, mirrored_orders) = make_step_orders(mirrored_layout, 1, "1f1b")
     (_, single_orders) = make_step_orders(single_layout, 2, "1f1b")
@@ -273,9 +277,9 @@ def test_1f1b_deadlocks_if_each_send_is_awaited(stages, messages):
     layout = build_layout(stages)
     _, orders = make_step_orders(layout, 4, "1f1b")
     with messages.raises(DeadlockError):
-        simulate_orders(layout, orders, pending=0)
+        simulate_orders(layout, orders, max_pending_sends=0)
     _, orders = make_step_orders(layout, 4, "gpipe")
-    assert simulate_orders(layout, orders, pending=0).length > 0
+    assert simulate_orders(layout, orders, max_pending_sends=0).length > 0
 
 
 def test_detects_the_deadlock_of_a_wrong_order():
@@ -297,20 +301,24 @@ def test_detects_ranks_of_a_stage_with_different_orders():
 
 
 def test_the_order_of_1f1b_matches_a_derivation_by_hand():
-    order = [f"{task.kind[0]}{task.micro_batch}" for task in stage_order("1f1b", 0, 3, range(4))]
+    order = [
+        f"{task.kind[0]}{task.micro_batch}" for task in list_stage_tasks("1f1b", 0, 3, range(4))
+    ]
     assert order == ["f0", "f1", "f2", "b0", "f3", "b1", "b2", "b3"]
-    order = [f"{task.kind[0]}{task.micro_batch}" for task in stage_order("1f1b", 2, 3, range(2))]
+    order = [
+        f"{task.kind[0]}{task.micro_batch}" for task in list_stage_tasks("1f1b", 2, 3, range(2))
+    ]
     assert order == ["f0", "b0", "f1", "b1"]
 
 
 def test_rejects_an_unknown_schedule(messages):
     with messages.raises(ValueError):
-        stage_order("zero", 0, 1, [0])
+        list_stage_tasks("zero", 0, 1, [0])
 
 
 @given(st.integers(1, 8), st.integers(1, 20))
 def test_counts_trailing_weight_gradients_without_the_order(stages, parts):
     for stage in range(stages):
-        kinds = zero_bubble_kinds(stage, stages, parts)
+        kinds = list_zero_bubble_kinds(stage, stages, parts)
         trailing = kinds[::-1].index("data")
         assert count_trailing_weights(stage, stages, parts) == trailing

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, make_time_metric
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.scaling import scale_work_per_rank
+from spbench_core.catalog.scaling import keep_params_weak_only
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
 from spbench_core.catalog.work import Work, count_iterations, make_estimate
@@ -245,7 +245,7 @@ BENCHMARKS = (
         faults=("wrong-element",),
         resolve=_resolve,
         ranks=_ranks,
-        scaled=scale_work_per_rank,
+        scaled=keep_params_weak_only,
         points=_points,
         work=make_estimate(SweepParams, collective_work),
         own_lines=True,

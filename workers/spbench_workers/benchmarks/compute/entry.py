@@ -8,7 +8,7 @@ from functools import partial
 from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, make_time_metric
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import scale_work_per_rank
+from spbench_core.catalog.scaling import keep_params_weak_only
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
 from spbench_core.catalog.work import (
@@ -161,7 +161,7 @@ _rank_benchmark = partial(
     measures="rank",
     faults=("corrupt-result",),
     resolve=_resolve_format,
-    scaled=scale_work_per_rank,
+    scaled=keep_params_weak_only,
 )
 
 BENCHMARKS = (
@@ -197,7 +197,7 @@ BENCHMARKS = (
         checks=("product",),
         faults=("corrupt-result",),
         resolve=_resolve_format,
-        scaled=scale_work_per_rank,
+        scaled=keep_params_weak_only,
         work=make_estimate(BurnParams, burn_work),
     ),
     Benchmark(
@@ -218,7 +218,7 @@ BENCHMARKS = (
         ),
         checks=("work",),
         faults=("corrupt-result",),
-        scaled=scale_work_per_rank,
+        scaled=keep_params_weak_only,
         work=make_estimate(NoiseParams, noise_work),
     ),
 )

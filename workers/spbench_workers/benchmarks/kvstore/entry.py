@@ -14,7 +14,7 @@ from spbench_core.catalog.benchmark import (
     make_time_metric,
 )
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import ScalingError, ScalingTarget, scale_work_per_rank
+from spbench_core.catalog.scaling import ScalingError, ScalingTarget, keep_params_weak_only
 from spbench_core.catalog.typed_params import params_of, read_params, require_value
 from spbench_core.catalog.work import Work, make_estimate
 from spbench_core.models.parts import ModelError
@@ -173,7 +173,7 @@ def _scale_devices(explicit: Params, params: Params, target: ScalingTarget) -> P
     Raises:
         ScalingError: The store has servers, the devices are listed, or the scaling is strong.
     """
-    scale_work_per_rank(explicit, params, target)
+    keep_params_weak_only(explicit, params, target)
     if find_store(params["kv_store"]).dist:
         raise ScalingError(f"{params['kv_store']} has workers and servers: sweep num_workers")
     if params["device_ids"] is not None:

@@ -10,7 +10,7 @@ from typing import Literal
 from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, make_time_metric
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.scaling import scale_work_per_rank
+from spbench_core.catalog.scaling import keep_params_weak_only
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
 from spbench_core.catalog.work import TimedLoop, Work, count_iterations, make_estimate
@@ -203,7 +203,7 @@ _of_all = partial(
     checks=("message",),
     faults=("corrupt-message",),
     ranks=lambda _: Ranks(minimum=2),
-    scaled=scale_work_per_rank,
+    scaled=keep_params_weak_only,
 )
 
 BENCHMARKS = (
@@ -307,6 +307,6 @@ BENCHMARKS = (
         faults=("leave-early",),
         work=make_estimate(LoopParams, barrier_work),
         ranks=lambda _: Ranks(minimum=2),
-        scaled=scale_work_per_rank,
+        scaled=keep_params_weak_only,
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, make_time_metric
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.scaling import scale_work_per_rank
+from spbench_core.catalog.scaling import keep_params_weak_only
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, reuse_parameter
 from spbench_core.catalog.work import Work, count_iterations, make_estimate
@@ -91,7 +91,7 @@ BENCHMARKS = (
         checks=("copy",),
         faults=("corrupt-copy",),
         resolve=_resolve,
-        scaled=scale_work_per_rank,
+        scaled=keep_params_weak_only,
         work=make_estimate(CopyParams, copy_work),
     ),
 )

@@ -100,7 +100,7 @@ def _scale_stages(params: ModelParams, layout: ModelLayout, target: ScalingTarge
 def _scale_tiles(params: ModelParams, layout: ModelLayout, target: ScalingTarget) -> Params:
     if params.spatial_size != 1:
         raise ScalingError(f"with spatial_size {params.spatial_size} several stages have tiles")
-    other_ranks = layout.ranks // layout.replicas - layout.stages[0].ranks
+    other_ranks = layout.rank_count // layout.replicas - layout.stages[0].rank_count
     ranks = scale_exactly("the ranks of a replica", target.ranks, 1, layout.replicas)
     if ranks - other_ranks < 2:
         minimum = (other_ranks + 2) * layout.replicas
@@ -110,7 +110,7 @@ def _scale_tiles(params: ModelParams, layout: ModelLayout, target: ScalingTarget
 
 
 def _scale_replicas(params: ModelParams, layout: ModelLayout, target: ScalingTarget) -> Params:
-    replicas = scale_exactly("replicas", target.ranks * layout.replicas, 1, layout.ranks)
+    replicas = scale_exactly("replicas", target.ranks * layout.replicas, 1, layout.rank_count)
     if target.work == "weak":
         return {"replicas": replicas}
     images = scale_exactly("batch_size", params.batch_size, layout.replicas, replicas)

@@ -78,7 +78,7 @@ def _drop_gradient(runner: StageRunner, _: Stage, __: int) -> None:
 
 def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> None:
     """Average gradients of tiles, members and micro-batches instead of summing them."""
-    summed_gradients = stage.ranks * batches
+    summed_gradients = stage.rank_count * batches
     if summed_gradients == 1:
         raise FaultWithoutEffectError(
             "mean-instead-of-sum: one rank has all images of the step at once; take parts 2 or more"

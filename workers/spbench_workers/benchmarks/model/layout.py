@@ -234,7 +234,7 @@ def count_ranks(params: Params) -> Ranks:
     With several rounds, only the stages of the first one count, because the others are on the same
     ranks.
     """
-    return Ranks(exact=make_layout(params).ranks)
+    return Ranks(exact=make_layout(params).rank_count)
 
 
 def describe_rank(params: Params, rank: int) -> dict[str, Any]:

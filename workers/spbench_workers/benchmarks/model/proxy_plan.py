@@ -132,7 +132,7 @@ def _estimate_measurement(context: Context, case: ModelCase) -> float:
     plan = case.plan
     steps: int = params.warmup + (params.iterations or 1) * params.num_epochs
     passes_per_step = 1 if case.training is None else _TRAINING_FACTOR
-    return steps * passes_per_step * estimate_cost(plan.model, case.images) / plan.layout.ranks
+    return steps * passes_per_step * estimate_cost(plan.model, case.images) / plan.layout.rank_count
 
 
 def _estimate_comparison(case: ModelCase) -> float:

@@ -108,13 +108,13 @@ def _checks_operators(params: ModelParams, layout: ModelLayout, *, imported: boo
         return True
     if not is_half_precision and not params.enable_evaluation:
         return True
-    spans_ranks = any(stage.ranks > 1 for stage in layout.stages) or params.sync_batchnorm
+    spans_ranks = any(stage.rank_count > 1 for stage in layout.stages) or params.sync_batchnorm
     return bool(spans_ranks) and not params.halo_D2
 
 
 def _adds_in_one_order(params: ModelParams, layout: ModelLayout) -> bool:
     """Return whether one process adds in the same order, with identical bits."""
-    unshared = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
+    unshared = all(stage.rank_count == 1 for stage in layout.stages) and layout.replicas == 1
     return (
         params.precision in _HALF_PRECISIONS
         and unshared

@@ -314,7 +314,7 @@ def _check_shares(params: Params) -> None:
         _reject_if_set(params, "sync_batchnorm", "with one replica")
     max_members = max(stage.members for stage in layout.stages)
     if scheme != "sequential":
-        if layout.ranks == 1:
+        if layout.rank_count == 1:
             raise ParamError("split_size", f"{scheme} on one rank is scheme sequential")
         if layout.mirrored and len(layout.stages) == 1:
             raise ParamError(

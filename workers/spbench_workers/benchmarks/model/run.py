@@ -199,7 +199,7 @@ def _check_faults(context: Context, case: ModelCase) -> None:
 
     full_size_by_tile = context.planted_in_job("full:tile-batchnorm")
     normalises_by_tile = case.plan.statistics == "tile" or full_size_by_tile
-    if normalises_by_tile and all(stage.ranks == 1 for stage in case.plan.layout.stages):
+    if normalises_by_tile and all(stage.rank_count == 1 for stage in case.plan.layout.stages):
         raise CannotRunError(
             "tile-batchnorm: every rank has whole images here; take scheme sp, or local_DP 2"
         )

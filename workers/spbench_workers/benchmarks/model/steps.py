@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 
-from spbench_core.schedule.step import step_orders
+from spbench_core.schedule.step import list_step_orders
 from spbench_core.schedule.timeline import simulate_orders
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.engine import Engine, Logits
@@ -196,5 +196,5 @@ def report_memory(context: Context, engine: Engine, activations: Activations) ->
 
 def compute_ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
     """Return the share of waiting if all stages take equally long."""
-    orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
+    orders = list_step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
     return simulate_orders(plan.layout, orders).bubble

@@ -17,7 +17,7 @@ from spbench_core.catalog.benchmark import (
     make_time_metric,
 )
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.scaling import scale_unchanged
+from spbench_core.catalog.scaling import keep_params
 from spbench_core.catalog.typed_params import parameter, params_of
 from spbench_core.number_text import parse_whole
 from spbench_core.programs.expectation import (
@@ -313,7 +313,7 @@ BENCHMARKS = (
         faults=("corrupt-exit", "drop-output", "forge-line"),
         resolve=_resolve,
         ranks=_ranks,
-        scaled=scale_unchanged,
+        scaled=keep_params,
         choose_checks=_checks,
         choose_faults=_faults,
         choose_metrics=_metrics,

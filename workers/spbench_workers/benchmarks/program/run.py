@@ -13,7 +13,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.events import rank_events
 from spbench_core.events.statuses import Activity, LogLevel
 from spbench_core.programs.expectation import OutputExpectation
-from spbench_core.programs.output import LineSplitter, OutputFindings, OutputReader
+from spbench_core.programs.output import LineSplitter, OutputReader, OutputResult
 from spbench_core.programs.placeholders import fill_placeholders
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.program.child import TICK, ChildProgram, ProgramCommand, ProgramEnd
@@ -225,7 +225,7 @@ class ProgramRun:
     def _report(self, end: ProgramEnd | None, stop_reason: str | None) -> None:
         """Report time, numbers and checks, first the exit code, which is the likely cause."""
         context = self._context
-        findings = self._reader.finish()
+        output = self._reader.finish()
         if end is not None:
             context.samples("time_ms", [end.seconds * 1e3])
         self._check_exit(end, stop_reason)
@@ -233,8 +233,8 @@ class ProgramRun:
             pattern = self._awaited_line.pattern
             name = self._command.argv[0]
             self._break_off(f"{name} ended, and had printed no line that matches {pattern!r}")
-        self._report_numbers(findings)
-        self._check_output(findings)
+        self._report_numbers(output)
+        self._check_output(output)
 
     def _check_exit(self, end: ProgramEnd | None, stop_reason: str | None) -> None:
         context = self._context
@@ -260,26 +260,26 @@ class ProgramRun:
         self.failed = True
         self._context.log(reason, LogLevel.BROKEN_OFF)
 
-    def _report_numbers(self, findings: OutputFindings) -> None:
+    def _report_numbers(self, output: OutputResult) -> None:
         if not self._is_read:
             return
         context = self._context
-        for name, values in findings.samples.items():
+        for name, values in output.samples.items():
             context.samples(name, values)
-        for point in findings.points:
+        for point in output.points:
             context.metric(point.metric, point.value, **point.labels)
-        for name, value in findings.values.items():
-            if name not in findings.samples:
+        for name, value in output.values.items():
+            if name not in output.samples:
                 context.metric(name, value)
 
-    def _check_output(self, findings: OutputFindings) -> None:
+    def _check_output(self, output: OutputResult) -> None:
         context = self._context
         check_names = self._context.entry.list_checks(self._context.params)
         patterns = {pattern.pattern for pattern in self._expected.must}
-        missing = findings.missing
+        missing = output.missing
         unmatched = [f"no line matches {name!r}" for name in missing if name in patterns]
         missing_numbers = [f"it has not printed {name}" for name in missing if name not in patterns]
-        forbidden = [f"it has printed: {line[:200]}" for line in findings.forbidden]
+        forbidden = [f"it has printed: {line[:200]}" for line in output.forbidden]
         if not self._is_read:
             unmatched = []
             missing_numbers = []
