@@ -274,9 +274,9 @@ class JobListener:
                 reason=reason,
             )
 
-    def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
+    def on_relay_lost(self, host: str, num_ranks: int, reason: str) -> None:
         """Note the end of a relay, which cuts off ranks that are not at fault."""
-        subject = "the rank" if ranks == 1 else f"the {ranks} ranks"
+        subject = "the rank" if num_ranks == 1 else f"the {num_ranks} ranks"
         self._watchdog.fail(f"the relay of {host} {reason}: {subject} behind it cannot be heard")
         self.wake.set()
 

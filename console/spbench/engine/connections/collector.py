@@ -35,9 +35,10 @@ class _RankSocket(asyncio.Protocol):
         self._rank: RankConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        reply_line = cast(asyncio.Transport, transport)
-        self._rank = RankConnection(self._collector, reply_line, self._peer, self._hello)
-        self._collector.order_end(self._rank, transport.get_extra_info("socket").fileno())
+        self._rank = RankConnection(
+            self._collector, cast(asyncio.Transport, transport), self._peer, self._hello
+        )
+        self._collector.register_end(self._rank, transport.get_extra_info("socket").fileno())
         self._rank.begin(self._hello, self._remainder)
 
     def data_received(self, data: bytes) -> None:
@@ -60,7 +61,8 @@ class _EndOrder:
         # the kernel lists a descriptor once its peer has ended the connection, in that order
         self._kernel_list = select.epoll()
         self._connections: dict[int, RankConnection] = {}
-        self._finished: dict[RankConnection, bool] = {}  # those that have ended, in order
+        # of connections that have ended, in order: whether they have been read to their end
+        self._is_read: dict[RankConnection, bool] = {}
 
     def add(self, connection: RankConnection, descriptor: int) -> None:
         """Add a connection that is open."""
@@ -70,17 +72,18 @@ class _EndOrder:
     def finish(self, connection: RankConnection) -> list[RankConnection]:
         """Note that a connection has been read to its end, and is about to be closed.
 
-        Return the finished connections that no unfinished one precedes, in order.
+        Return the connections to report now, in order: those that ended before any connection that
+        has not been read to its end.
         """
         while not self._kernel_list.closed and (ended := self._kernel_list.poll(0)):
-            self._finished |= {self._connections[descriptor]: False for descriptor, _ in ended}
-        if connection not in self._finished:  # the console closes it, or it is behind a relay
+            self._is_read |= {self._connections[descriptor]: False for descriptor, _ in ended}
+        if connection not in self._is_read:  # the console closes it, or it is behind a relay
             return [connection]
-        self._finished[connection] = True
-        reported = list(takewhile(self._finished.__getitem__, self._finished))
-        for earlier in reported:
-            del self._finished[earlier]
-        return reported
+        self._is_read[connection] = True
+        to_report = list(takewhile(self._is_read.__getitem__, self._is_read))
+        for read_connection in to_report:
+            del self._is_read[read_connection]
+        return to_report
 
     def close(self) -> None:
         """Free the descriptor; connections that end now have no order."""
@@ -162,27 +165,27 @@ class Collector:
         """Return the hello in a line if it shows the token; otherwise None."""
         return parse_hello(line, self._token.encode())
 
-    def welcome(self, connection: RankConnection) -> None:
+    def add_rank(self, connection: RankConnection) -> None:
         """Add the connection of a rank."""
         self._ranks[connection] = None
 
-    def order_end(self, connection: RankConnection, descriptor: int) -> None:
-        """Report the end of a direct connection in order with those of others."""
+    def register_end(self, connection: RankConnection, descriptor: int) -> None:
+        """Register a direct connection, so that its end is reported in order with others."""
         self._end_order.add(connection, descriptor)
 
-    def forget(self, connection: RankConnection) -> None:
+    def remove_rank(self, connection: RankConnection) -> None:
         """Remove the connection of a rank that has ended."""
         for ended in self._end_order.finish(connection):
-            # `forget_relay` has removed the ranks of a lost relay, which are not at fault.
+            # `remove_relay` has removed the ranks of a lost relay, which are not at fault.
             if ended in self._ranks:
                 del self._ranks[ended]
                 self.listener.on_lost(ended)
 
-    def welcome_relay(self, relay: RelayConnection) -> None:
+    def add_relay(self, relay: RelayConnection) -> None:
         """Add the connection of a relay."""
         self._relays.add(relay)
 
-    def forget_relay(
+    def remove_relay(
         self, relay: RelayConnection, ranks: list[RankConnection], reason: str
     ) -> None:
         """Remove a relay that has ended, and its remaining ranks, which are not at fault."""

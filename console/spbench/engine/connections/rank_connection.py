@@ -30,8 +30,8 @@ class Listener(Protocol):
     def on_lost(self, source: RankConnection) -> None:
         """Handle the end of a rank's connection."""
 
-    def on_relay_lost(self, host: str, ranks: int, reason: str) -> None:
-        """Handle the end of a host's relay, and of the connections of ``ranks`` ranks."""
+    def on_relay_lost(self, host: str, num_ranks: int, reason: str) -> None:
+        """Handle the end of a host's relay, and of the connections of its ranks."""
 
     def on_rejected(self, peer: str, reason: str) -> None:
         """Handle a dropped connection without the token."""
@@ -57,7 +57,7 @@ class RankPeer(Protocol):
         """Send the rank a reply."""
 
 
-class ReplyLine(Protocol):
+class ReplyTransport(Protocol):
     """The connection on which replies to a rank are sent."""
 
     def write(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class ReplyLine(Protocol):
         """End the connection at once."""
 
 
-class ConnectionOwner(Protocol):
+class RankOwner(Protocol):
     """The part of the collector that connections of ranks use."""
 
     listener: Listener
@@ -75,10 +75,10 @@ class ConnectionOwner(Protocol):
     def parse_hello(self, line: bytes) -> Event | None:
         """Return the hello in a line if it shows the token; otherwise None."""
 
-    def welcome(self, connection: RankConnection) -> None:
+    def add_rank(self, connection: RankConnection) -> None:
         """Add the connection of a rank."""
 
-    def forget(self, connection: RankConnection) -> None:
+    def remove_rank(self, connection: RankConnection) -> None:
         """Remove the connection of a rank that has ended."""
 
 
@@ -86,12 +86,12 @@ class RankConnection:
     """The connection of a rank that has shown the token, directly or through a relay."""
 
     def __init__(
-        self, collector: ConnectionOwner, reply_line: ReplyLine, peer: str, hello: Event
+        self, collector: RankOwner, transport: ReplyTransport, peer: str, hello: Event
     ) -> None:
         self._collector = collector
         self._incomplete = b""
         self._next_seq = 0
-        self._reply_line: ReplyLine | None = reply_line
+        self._transport: ReplyTransport | None = transport
         self.peer = peer
         self.identity = RankIdentity(hello["host"], hello["pid"], hello["rank"])
         self.rank: int | None = None
@@ -99,17 +99,17 @@ class RankConnection:
 
     def reply(self, **fields: Any) -> None:
         """Send the rank a reply."""
-        if self._reply_line is not None:
-            self._reply_line.write(encode_reply(fields))
+        if self._transport is not None:
+            self._transport.write(encode_reply(fields))
 
     def close(self) -> None:
         """End the connection; the rank ends with it on any host."""
-        if self._reply_line is not None:
-            self._reply_line.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     def begin(self, hello: Event, remainder: bytes) -> None:
         """Record the hello, answer it, and process the bytes after it."""
-        self._collector.welcome(self)
+        self._collector.add_rank(self)
         # The token is a secret of this run, so it is not recorded.
         recorded_hello = {**hello, "token": "shown"}
         self._deliver(
@@ -122,8 +122,8 @@ class RankConnection:
 
     def finish(self) -> None:
         """Note that no further bytes will arrive."""
-        self._reply_line = None
-        self._collector.forget(self)
+        self._transport = None
+        self._collector.remove_rank(self)
 
     def receive(self, data: bytes) -> None:
         """Process received bytes, and pass on the complete lines."""

@@ -10,8 +10,8 @@ from typing import Protocol, cast
 
 from spbench.engine.connections.rank_connection import (
     WELCOME,
-    ConnectionOwner,
     RankConnection,
+    RankOwner,
     encode_reply,
 )
 from spbench_core.events.fan_in import FrameDecoder, encode_frame
@@ -22,7 +22,7 @@ RELAY_LEAD = 2.0
 """Seconds by which a silent relay is reported before its ranks, which would be blamed instead."""
 
 
-class Relays(ConnectionOwner, Protocol):
+class RelayOwner(RankOwner, Protocol):
     """The part of the collector that connections of relays use.
 
     Attributes:
@@ -31,10 +31,10 @@ class Relays(ConnectionOwner, Protocol):
 
     relay_silence: float
 
-    def welcome_relay(self, relay: RelayConnection) -> None:
+    def add_relay(self, relay: RelayConnection) -> None:
         """Add the connection of a relay."""
 
-    def forget_relay(
+    def remove_relay(
         self, relay: RelayConnection, ranks: list[RankConnection], reason: str
     ) -> None:
         """Remove a relay that has ended, and its remaining ranks."""
@@ -60,10 +60,10 @@ class RelayConnection(asyncio.Protocol):
     Each rank behind it must show it as well.
     """
 
-    def __init__(self, collector: Relays, peer: str, hello: Event, early_data: bytes) -> None:
+    def __init__(self, collector: RelayOwner, peer: str, hello: Event, remainder: bytes) -> None:
         self._collector = collector
         self._peer = peer
-        self._early_data = early_data
+        self._remainder = remainder
         self._decoder = FrameDecoder()
         self._pending: dict[int, bytes] = {}
         self._ranks: dict[int, RankConnection] = {}
@@ -80,18 +80,18 @@ class RelayConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._collector.welcome_relay(self)
+        self._collector.add_relay(self)
         self._transport.write(encode_reply(WELCOME))
         self._last_heard = time.monotonic()
         self._schedule_check()
-        if self._early_data:
-            self.data_received(self._early_data)
+        if self._remainder:
+            self.data_received(self._remainder)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        self._collector.forget_relay(self, list(self._ranks.values()), self._end_reason)
+        self._collector.remove_relay(self, list(self._ranks.values()), self._end_reason)
         self._ranks.clear()
 
     def data_received(self, data: bytes) -> None:

@@ -49,7 +49,7 @@ class Tunnels:
         async def open_tunnel(host: str) -> str | None:
             async with opening_slots:
                 reason = await self._open_tunnel(host, port)
-            counts.count(well=reason is None)
+            counts.count(succeeded=reason is None)
             return reason
 
         async with report_progress(len(hosts), progress, "opening tunnels") as counts:
