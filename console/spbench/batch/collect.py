@@ -122,26 +122,32 @@ class _Collection:
         return {"id": self._folder.id, **self._plan.model_dump(mode="json", include=_RUN_START)}
 
     def _replay_attempt(self, number: int, attempt: Attempt) -> None:
-        planned = attempt.planned
-        started = attempt.folder.start_time
-        self._clock.now = started or self._clock.now
+        planned_job = attempt.planned_job
+        start_time = attempt.folder.start_time
+        self._clock.now = start_time or self._clock.now
         self._copy_logs(number, attempt)
         self._recorder.record(
             "job_start",
             job=number,
-            launcher=planned.launcher,
-            version=planned.version,
-            argv=list(planned.argv),
+            launcher=planned_job.launcher,
+            version=planned_job.version,
+            argv=list(planned_job.argv),
             hostfile=None,
-            env=planned.env,
-            np=planned.np,
+            env=planned_job.env,
+            np=planned_job.np,
             cases=list(attempt.cases),
             oversubscribed=False,
-            asked=planned.asked,
+            asked=planned_job.asked,
         )
         case_by_id = {case["id"]: case for case in self._plan.cases}
         replay = LaunchReplay(
-            number, planned, attempt.folder, attempt.cases, case_by_id, self._recorder, self._clock
+            number,
+            planned_job,
+            attempt.folder,
+            attempt.cases,
+            case_by_id,
+            self._recorder,
+            self._clock,
         )
         still_runs = self._end.alive and attempt.last and attempt.folder.end is None
         replayed = replay.run(still_runs=still_runs)
@@ -153,12 +159,12 @@ class _Collection:
             self._assign_fault(attempt, replayed)
 
     def _copy_logs(self, job: int, attempt: Attempt) -> None:
-        planned = attempt.planned
+        planned_job = attempt.planned_job
         name = f"jobs/{job}"
         folder = self._folder.job(job)
-        argv = {"argv": planned.argv, "cwd": self._plan.cwd}
+        argv = {"argv": planned_job.argv, "cwd": self._plan.cwd}
         self._folder.write_json(f"{name}/argv.json", argv)
-        self._folder.write_json(f"{name}/env.json", planned.env)
+        self._folder.write_json(f"{name}/env.json", planned_job.env)
         for log in _LOGS:
             source = attempt.folder.path / log
             if source.is_file():
@@ -174,8 +180,8 @@ class _Collection:
             return
         self._lacks_something = self._lacks_something or fault.missing
         hit_cases = [case for case in attempt.cases if self._is_open(case)]
-        started = any(self._state.cases[case].execution.started for case in attempt.cases)
-        if started and fault.status != CaseStatus.CANCELLED:
+        has_started = any(self._state.cases[case].execution.started for case in attempt.cases)
+        if has_started and fault.status != CaseStatus.CANCELLED:
             # If a rank's last event is missing after the last case, that case is an error.
             hit = fault.case or replayed.current_case or attempt.cases[-1]
             hit_cases = [hit] if hit in attempt.cases else hit_cases[:1]

@@ -22,7 +22,7 @@ from spbench.batch.launches import (
     plan_batch,
     plan_launch,
 )
-from spbench.batch.plan_file import PLAN_NAME, BatchLaunch, BatchPlan
+from spbench.batch.plan_file import PLAN_NAME, BatchPlan, PlannedJob
 from spbench.batch.schedulers.scheduler import Scheduler, choose_scheduler
 from spbench.batch.script import BatchScript
 from spbench.batch.site import collect_batch_settings
@@ -51,8 +51,8 @@ class BatchJob:
 
     folder: Path
     scheduler: Scheduler
-    cases: int
-    launches: int
+    num_cases: int
+    num_jobs: int
     unused_hostfile: bool
 
     @property
@@ -169,9 +169,9 @@ def _make_plan(
     )
 
 
-def _describe_launch(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
+def _describe_launch(job: Job, launch: Launch, scheduler: Scheduler) -> PlannedJob:
     env = select_variables(launch.command.env, launch.spec.hidden_env)
-    return BatchLaunch(
+    return PlannedJob(
         number=job.number,
         np=job.np,
         cases=tuple(case.id for case in job.cases),

@@ -18,8 +18,8 @@ LOG_NAME = "job.log"
 """The file of the script's output, which the scheduler writes."""
 
 
-class BatchLaunch(StrictModel):
-    """One job: the cases and the command of each of its launches.
+class PlannedJob(StrictModel):
+    """A planned job: its cases, and the command of each of its launches.
 
     Attributes:
         cases: Case ids, in the order in which they run.
@@ -66,7 +66,7 @@ class BatchPlan(StrictModel):
     system: str | None = None
     environment: dict[str, Any]
     cases: tuple[dict[str, Any], ...] = Field(strict=False)
-    jobs: tuple[BatchLaunch, ...] = Field(strict=False)
+    jobs: tuple[PlannedJob, ...] = Field(strict=False)
 
     def to_json(self) -> str:
         """Return the content of the plan's file."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.batch.plan_file import LOG_NAME, BatchLaunch, BatchPlan
+from spbench.batch.plan_file import LOG_NAME, BatchPlan, PlannedJob
 from spbench.engine.faults.launcher_output import read_tail
 from spbench.errors import MissingError
 from spbench.record.number_formatting import replace_controls
@@ -42,13 +42,13 @@ class Attempt:
     """A launch, and its cases that no later launch runs again.
 
     Attributes:
-        planned: The job as planned.
+        planned_job: The job as planned.
         folder: The folder of the launch.
         cases: The ids of these cases.
         last: Whether it is the last launch of its job.
     """
 
-    planned: BatchLaunch
+    planned_job: PlannedJob
     folder: LaunchFolder
     cases: tuple[str, ...]
     last: bool

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spbench.batch.plan_file import BatchLaunch
+from spbench.batch.plan_file import PlannedJob
 from spbench.batch.schedulers.flux import FluxRun
 from spbench.engine.connections.rank_connection import RankIdentity
 from spbench.engine.faults.cause import Evidence, find_cause
@@ -74,7 +74,7 @@ class LaunchReplay:
 
     Args:
         number: The job's number in the run.
-        planned: The job as planned.
+        planned_job: The job as planned.
         folder: The launch's folder.
         cases: The ids of the cases that no later launch runs again.
         case_by_id: The cases in the form of the event ``run_start``.
@@ -85,31 +85,33 @@ class LaunchReplay:
     def __init__(
         self,
         number: int,
-        planned: BatchLaunch,
+        planned_job: PlannedJob,
         folder: LaunchFolder,
         cases: Sequence[str],
         case_by_id: Mapping[str, Mapping[str, Any]],
         recorder: Recorder,
         clock: ReplayClock,
     ) -> None:
-        self._planned = planned
+        self._planned_job = planned_job
         self._folder = folder
         self._clock = clock
         entries = folder.read_cases()
         self._left_out = {case["id"] for case in entries} - set(cases)
         self._faulty_before_stop = False
-        self._launcher = _load_launcher(planned.launcher)
+        self._launcher = _load_launcher(planned_job.launcher)
         self.sources = [RankFile(path) for path in folder.list_event_files()]
         self.watch = Watchdog(
-            np=planned.np,
+            np=planned_job.np,
             items=[(case["id"], case["repeat"]) for case in entries if case["id"] in cases],
-            start_timeout=planned.start_timeout,
-            case_timeouts={case: planned.timeouts[case] for case in cases},
+            start_timeout=planned_job.start_timeout,
+            case_timeouts={case: planned_job.timeouts[case] for case in cases},
             launched=clock.now,
-            names=f"{planned.launcher} ({planned.version}) and {planned.library}",
+            names=f"{planned_job.launcher} ({planned_job.version}) and {planned_job.library}",
         )
-        job_cases = tuple(_make_case(case_by_id[case], planned.timeouts[case]) for case in cases)
-        job = Job(number, job_cases, planned.np, LaunchSettings())
+        job_cases = tuple(
+            _make_case(case_by_id[case], planned_job.timeouts[case]) for case in cases
+        )
+        job = Job(number, job_cases, planned_job.np, LaunchSettings())
         self._listener = JobListener(job, recorder, self.watch, clock)
 
     def run(self, *, still_runs: bool) -> ReplayResult:
@@ -199,7 +201,7 @@ class LaunchReplay:
             describe_rank=lambda rank, host: watch.describe_rank(rank, end_time, host),
             unconnected=watch.unconnected,
             quiet=watch.find_quiet(now),
-            launcher=self._planned.launcher,
+            launcher=self._planned_job.launcher,
             status=end.status if end else None,
             protocol_fault=watch.protocol_fault,
             stderr_text=extract_rank_stderr(output),

@@ -136,8 +136,8 @@ def _write_job(suite: Path, batch: BatchChoice) -> BatchJob:
 
 
 def _describe_job(job: BatchJob) -> str:
-    jobs = format_quantity(job.launches, "job")
-    return f"{format_quantity(job.cases, 'case')} in {jobs} for {job.scheduler.name}"
+    jobs = format_quantity(job.num_jobs, "job")
+    return f"{format_quantity(job.num_cases, 'case')} in {jobs} for {job.scheduler.name}"
 
 
 def collect(
