@@ -35,7 +35,7 @@ class JobCommand:
         launcher_line: The launcher with its arguments, without values that only a running console
             knows.
         standalone: Ids of cases, each with the line that runs only this case without the console.
-        launches: The number of times that the job is launched.
+        num_launches: The number of times that the job is launched.
         secrets: Variables with credentials, which the shell must have.
     """
 
@@ -44,7 +44,7 @@ class JobCommand:
     added: tuple[str, ...]
     launcher_line: str
     standalone: tuple[tuple[str, str], ...]
-    launches: int = 1
+    num_launches: int = 1
     secrets: tuple[str, ...] = ()
 
     @property
@@ -56,13 +56,13 @@ class JobCommand:
     def heading(self) -> str:
         """The job in one line: ranks, cases and launcher."""
         job = self.job
-        launches = f"{self.launches} launches by turns, " if self.launches > 1 else ""
+        launches = f"{self.num_launches} launches by turns, " if self.num_launches > 1 else ""
         ranks = format_quantity(job.np, "rank")
         cases = format_quantity(len(job.cases), "case")
         return f"job {job.number}: {ranks}, {launches}{cases}, {self.version}"
 
 
-def build_commands(run: RunPlan) -> list[JobCommand]:
+def build_commands(plan: RunPlan) -> list[JobCommand]:
     """Return the commands of a run's jobs, in order.
 
     Raises:
@@ -70,28 +70,28 @@ def build_commands(run: RunPlan) -> list[JobCommand]:
         UsageError: A launcher cannot express a host or a setting.
     """
     return [
-        _build_command(run, job, launch, job.cases)
-        for job, launch in zip(run.jobs, prepare_launches(run), strict=True)
+        _build_command(plan, job, launch, job.cases)
+        for job, launch in zip(plan.jobs, prepare_launches(plan), strict=True)
     ]
 
 
-def build_case_command(run: RunPlan, case_id: str) -> JobCommand:
+def build_case_command(plan: RunPlan, case_id: str) -> JobCommand:
     """Return the command of a case's job, with the standalone line of only this case.
 
     Raises:
         SpbenchError: Like for `build_commands`.
     """
-    job, case = next((job, c) for job in run.jobs for c in job.cases if c.id == case_id)
-    return _build_command(run, job, prepare_job(run, job), (case,))
+    job, case = next((job, c) for job in plan.jobs for c in job.cases if c.id == case_id)
+    return _build_command(plan, job, prepare_job(plan, job), (case,))
 
 
-def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
-    added = _find_added_environment(run, launch)
+def _build_command(plan: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
+    added = _find_added_environment(plan, launch)
     secrets = select_secrets(launch.spec.rank_env)
     for case in cases:
         secrets |= select_secrets(case.params.get("env") or {})
     assignments = tuple(quote_assignment(name, value, secrets) for name, value in added.items())
-    lines = _build_standalone_lines(run, launch, cases)
+    lines = _build_standalone_lines(plan, launch, cases)
     secret_names = list(select_secrets(added))
     for argv in (launch.command.argv, *(line for _, line in lines)):
         secret_names += list_secret_names(argv, secrets)
@@ -104,13 +104,13 @@ def _build_command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ..
         added=assignments,
         launcher_line=quote_args(launch.command.argv, secrets),
         standalone=standalone,
-        launches=sum(other.number == job.number for other in run.launch_order),
+        num_launches=sum(other.number == job.number for other in plan.launch_order),
         secrets=tuple(dict.fromkeys(secret_names)),
     )
 
 
 def _build_standalone_lines(
-    run: RunPlan, launch: Launch, cases: Iterable[Case]
+    plan: RunPlan, launch: Launch, cases: Iterable[Case]
 ) -> list[tuple[Case, list[str]]]:
     """Return the lines that run cases of a launch one by one without the console.
 
@@ -123,12 +123,12 @@ def _build_standalone_lines(
         if name not in _CONSOLE_VARIABLES
     }
     spec = replace(launch.spec, private_env=private_env)
-    lines = ((case, _build_standalone_line(run, launch, spec, case)) for case in cases)
+    lines = ((case, _build_standalone_line(plan, launch, spec, case)) for case in cases)
     return [(case, line) for case, line in lines if line is not None]
 
 
 def _build_standalone_line(
-    run: RunPlan, launch: Launch, spec: JobSpec, case: Case
+    plan: RunPlan, launch: Launch, spec: JobSpec, case: Case
 ) -> list[str] | None:
     is_program = case.entry.starts_program
     args = build_program_argv(case) if is_program else build_standalone_args(case)
@@ -136,13 +136,13 @@ def _build_standalone_line(
         return None
     program = wrap_argv(spec.settings, ()) if is_program else spec.program
     spec = replace(spec, program=(*program, *args))
-    command = launch.launcher.command(launch.installed.executable, spec, run.request.environ)
+    command = launch.launcher.command(launch.installed.executable, spec, plan.request.environ)
     return list(command.argv)
 
 
-def _find_added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
+def _find_added_environment(plan: RunPlan, launch: Launch) -> dict[str, str]:
     """Return the variables that a launch adds to the environment, or changes."""
-    environ = run.request.environ
+    environ = plan.request.environ
     return {
         name: value
         for name, value in sorted(launch.command.env.items())
@@ -150,13 +150,13 @@ def _find_added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
     }
 
 
-def format_commands(run: RunPlan) -> Iterator[str]:
+def format_commands(plan: RunPlan) -> Iterator[str]:
     """Yield the commands as a script for people to read and run.
 
     Raises:
         SpbenchError: Like for `build_commands`.
     """
-    for command in build_commands(run):
+    for command in build_commands(plan):
         yield f"# {command.heading}"
         if command.secrets:
             yield f"# set and export before you run these lines: {' '.join(command.secrets)}"

@@ -130,11 +130,11 @@ class RunPlan:
         return hosts if hosts is None or job.host is None else hosts.select(job.host)
 
 
-def runs_locally(run: RunPlan, job: Job) -> bool:
+def runs_locally(plan: RunPlan, job: Job) -> bool:
     """Whether all ranks of a job are on this machine, as far as known."""
-    hosts = run.find_hosts(job)
+    hosts = plan.find_hosts(job)
     if hosts is None:
-        return not may_choose_hosts(job.settings, hosts, run.request.environ)
+        return not may_choose_hosts(job.settings, hosts, plan.request.environ)
     return all(is_local(name) for name in hosts.names)
 
 
@@ -207,30 +207,30 @@ def plan_suite(request: Request, suite: Suite, warn: Progress = ignore_progress)
     return RunPlan(request, suite, group_cases(cases, hosts_finder), hosts_finder)
 
 
-def prepare_launches(run: RunPlan) -> list[Launch]:
+def prepare_launches(plan: RunPlan) -> list[Launch]:
     """Return the launch of each job, without values that only a running console knows.
 
     Raises:
         MissingError: A launcher, an MPI library or slots are missing.
         UsageError: A launcher cannot express a host or a setting.
     """
-    return [prepare_job(run, job) for job in run.jobs]
+    return [prepare_job(plan, job) for job in plan.jobs]
 
 
-def prepare_job(run: RunPlan, job: Job) -> Launch:
+def prepare_job(plan: RunPlan, job: Job) -> Launch:
     """Return a job's launch. When it starts, `PRIVATE_NAMES` get their values.
 
     Raises:
         SpbenchError: Like for `prepare_launches`.
     """
-    request = run.request
-    hosts = run.find_hosts(job)
+    request = plan.request
+    hosts = plan.find_hosts(job)
     assume = request.launch_choice.assume
     return prepare_launch(job, hosts, request.home, PRIVATE_NAMES, request.environ, assume)
 
 
 async def check_before_start(
-    run: RunPlan,
+    plan: RunPlan,
     launches: list[Launch],
     progress: Progress = ignore_progress,
     host_facts: HostFactsBySettings | None = None,
@@ -241,7 +241,7 @@ async def check_before_start(
     cases that the workers cannot run, hosts that ssh does not reach, and missing GPUs.
 
     Args:
-        run: The plan.
+        plan: The plan of the run.
         launches: The launch of each job.
         progress: Takes lines on the progress.
         host_facts: Answers of hosts that were surveyed; these are not queried again.
@@ -250,35 +250,35 @@ async def check_before_start(
         MissingError: The message names the missing resource and its host.
         UsageError: Tunnels would lead to unknown hosts, or a case cannot run.
     """
-    environ = run.request.environ
-    for job in run.jobs:
-        unknown = may_choose_hosts(job.settings, run.find_hosts(job), environ)
+    environ = plan.request.environ
+    for job in plan.jobs:
+        unknown = may_choose_hosts(job.settings, plan.find_hosts(job), environ)
         check_tunnel(job.settings.tunnel, unknown=unknown)
-    check_devices([(job, run.find_hosts(job)) for job in run.jobs], environ)
-    for number in count_connections_at_once(run.jobs, launches):
+    check_devices([(job, plan.find_hosts(job)) for job in plan.jobs], environ)
+    for number in count_concurrent_connections(plan.jobs, launches):
         check_connections(number)
-    for message in await check_networks(run, progress):
+    for message in await check_networks(plan, progress):
         progress(f"{message}; the ranks find out")
     if host_facts is None:
-        await check_hosts(run, launches, progress)
-    await _check_names(launches)
+        await check_hosts(plan, launches, progress)
+    await _reject_ssh_aliases(launches)
     jobs = [
-        (job, launch, run.find_hosts(job)) for job, launch in zip(run.jobs, launches, strict=True)
+        (job, launch, plan.find_hosts(job)) for job, launch in zip(plan.jobs, launches, strict=True)
     ]
     await check_gpus(jobs, environ, progress, host_facts)
 
 
-async def check_networks(run: RunPlan, progress: Progress = ignore_progress) -> list[str]:
+async def check_networks(plan: RunPlan, progress: Progress = ignore_progress) -> list[str]:
     """Reject cases that the workers cannot run; return messages on unchecked ones.
 
     Raises:
         SuiteError: Cases cannot run.
     """
-    cases = [case for job in run.jobs for case in job.cases]
-    return await check_cases(run.suite, cases, run.request.environ, progress)
+    cases = [case for job in plan.jobs for case in job.cases]
+    return await check_cases(plan.suite, cases, plan.request.environ, progress)
 
 
-def count_connections_at_once(jobs: Iterable[Job], launches: list[Launch]) -> Iterator[int]:
+def count_concurrent_connections(jobs: Iterable[Job], launches: list[Launch]) -> Iterator[int]:
     """Yield the number of connections that the console has while each job runs.
 
     For a job on its own host, these are also the connections and files of the jobs of the same
@@ -294,11 +294,11 @@ def count_connections_at_once(jobs: Iterable[Job], launches: list[Launch]) -> It
                 frozenset(case.id for case in job.cases), []
             )
             connections_of_jobs.append(num_connections + FILES_OF_JOB)
-            yield sum(sorted(connections_of_jobs)[-job.hosts_at_once :])
+            yield sum(sorted(connections_of_jobs)[-job.max_concurrent_hosts :])
 
 
 async def check_hosts(
-    run: RunPlan, launches: list[Launch], progress: Progress = ignore_progress
+    plan: RunPlan, launches: list[Launch], progress: Progress = ignore_progress
 ) -> None:
     """Reject hosts that ssh cannot reach.
 
@@ -321,7 +321,7 @@ async def check_hosts(
         )
 
 
-async def _check_names(launches: list[Launch]) -> None:
+async def _reject_ssh_aliases(launches: list[Launch]) -> None:
     """Reject aliases of ssh if the launcher resolves the names of hosts itself."""
     for launch in launches:
         names = [block.host for block in launch.placement]

@@ -38,7 +38,7 @@ class PreflightResult:
     host_facts: HostFactsBySettings | None = field(default=None, repr=False)
 
 
-async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
+async def run_preflight(plan: RunPlan, progress: Progress) -> PreflightResult:
     """Check all hosts of a run and return the plan to execute.
 
     With ``preflight``, a host is fit if it has everything that ranks need, and the MPI library of
@@ -47,11 +47,11 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
     Raises:
         MissingError: A host is unfit and ``skip_bad_hosts`` is not set, or no fit host is left.
     """
-    request = run.request
+    request = plan.request
     if not request.preflight and not request.skip_bad_hosts:
-        return PreflightResult(run)
+        return PreflightResult(plan)
 
-    hosts_by_settings = _group_hosts(run)
+    hosts_by_settings = _group_hosts(plan)
     host_facts: dict[str, dict[str, HostFacts]] | None = None
     if request.preflight:
         host_facts = {}
@@ -66,7 +66,7 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
             (name for _, names in hosts_by_settings for name in names), progress
         )
     if not reason_by_host:
-        return PreflightResult(run, (), host_facts)
+        return PreflightResult(plan, (), host_facts)
 
     messages = group_by_reason(reason_by_host)
     if not request.skip_bad_hosts:
@@ -79,7 +79,7 @@ async def run_preflight(run: RunPlan, progress: Progress) -> PreflightResult:
     excluded = tuple(f"left out: {message}" for message in messages)
     for line in excluded:
         progress(line)
-    return PreflightResult(exclude_hosts(run, reason_by_host), excluded, host_facts)
+    return PreflightResult(exclude_hosts(plan, reason_by_host), excluded, host_facts)
 
 
 def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def find_unfit_hosts(hosts: Iterable[HostFacts]) -> dict[str, str]:
     the hosts.
     """
     answers = list(hosts)
-    reasons = {facts.host: facts.reason for facts in answers if not facts.status.is_well}
+    reasons = {facts.host: facts.reason for facts in answers if not facts.status.is_fit}
     candidates = [facts for facts in answers if facts.mpi and facts.host not in reasons]
     libraries = [facts.mpi for facts in candidates]
     common = max(libraries, key=libraries.count, default="")
@@ -114,15 +114,15 @@ def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     ]
 
 
-def exclude_hosts(run: RunPlan, names: Iterable[str]) -> RunPlan:
+def exclude_hosts(plan: RunPlan, names: Iterable[str]) -> RunPlan:
     """Return a run without these hosts.
 
     Raises:
         MissingError: No host is left.
     """
-    hosts_finder = _exclude_from_finder(run.hosts_finder, frozenset(names))
-    cases = (case for job in run.jobs for case in job.cases)
-    return replace(run, jobs=group_cases(cases, hosts_finder), hosts_finder=hosts_finder)
+    hosts_finder = _exclude_from_finder(plan.hosts_finder, frozenset(names))
+    cases = (case for job in plan.jobs for case in job.cases)
+    return replace(plan, jobs=group_cases(cases, hosts_finder), hosts_finder=hosts_finder)
 
 
 def _exclude_from_finder(hosts_finder: HostsFinder, names: frozenset[str]) -> HostsFinder:
@@ -138,11 +138,11 @@ def _exclude_from_finder(hosts_finder: HostsFinder, names: frozenset[str]) -> Ho
     return find_hosts
 
 
-def _group_hosts(run: RunPlan) -> list[tuple[LaunchSettings, dict[str, None]]]:
+def _group_hosts(plan: RunPlan) -> list[tuple[LaunchSettings, dict[str, None]]]:
     """Return hosts that ssh must reach, grouped by settings with the same survey key."""
     group_by_key: dict[str, tuple[LaunchSettings, dict[str, None]]] = {}
-    for job in run.jobs:
-        hosts = run.find_hosts(job)
+    for job in plan.jobs:
+        hosts = plan.find_hosts(job)
         if hosts is not None and not load_traits(job.settings.launcher).places_ranks:
             _, names = group_by_key.setdefault(survey_key(job.settings), (job.settings, {}))
             names.update(dict.fromkeys(hosts.names))

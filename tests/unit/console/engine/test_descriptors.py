@@ -17,7 +17,7 @@ from spbench.engine.connections.descriptors import (
     count_free_for_pending,
     raise_file_limit,
 )
-from spbench.engine.plan import count_connections_at_once
+from spbench.engine.plan import count_concurrent_connections
 from spbench.errors import ExitCode, MissingError
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.jobs import group_cases
@@ -88,6 +88,6 @@ def test_concurrent_jobs_share_the_open_files(at_once, concurrent):
     jobs = group_cases([case, exclusive], lambda _: hosts)
     assert len(jobs) == 21
     prepared: list[Any] = [SimpleNamespace(placement=())] * 21
-    numbers = list(count_connections_at_once(jobs, prepared))
+    numbers = list(count_concurrent_connections(jobs, prepared))
     assert max(numbers) == concurrent * (3 + FILES_OF_JOB)
     assert 3 in numbers
