@@ -91,7 +91,7 @@ def doctor(
     findings: Sequence[Finding | HostFacts] = (
         machine_findings if hosts_to_survey is None else facts_of_hosts
     )
-    if not all(finding.status.is_well for finding in findings):
+    if not all(finding.status.is_fit for finding in findings):
         raise typer.Exit(ExitCode.MISSING)
 
 
@@ -115,9 +115,9 @@ def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
     from spbench.launch.survey.differences import find_differences
 
     document = {
-        "machine": [asdict(finding) for finding in machine],
+        "machine": [finding.to_json() for finding in machine],
         "hosts": [_to_json(facts) for facts in hosts],
-        "differences": [asdict(finding) for finding in find_differences(hosts)],
+        "differences": [finding.to_json() for finding in find_differences(hosts)],
     }
     print(json.dumps(document, indent=1, allow_nan=False))
 
@@ -125,7 +125,12 @@ def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
 def _to_json(facts: HostFacts) -> dict[str, Any]:
     """Return the facts of a host as JSON: GPU names, and other GPU facts separately."""
     fields = asdict(facts)
-    return fields | {"gpus": facts.gpus.names, "gpu_facts": fields["gpus"]}
+    findings = [finding.to_json() for finding in facts.findings]
+    return fields | {
+        "findings": findings,
+        "gpus": facts.gpus.names,
+        "gpu_facts": fields["gpus"],
+    }
 
 
 def _print_hosts(hosts: Sequence[HostFacts]) -> None:
@@ -176,5 +181,5 @@ def _print_finding(
     finding: Finding, subject: str, text: str, width: int = WIDTH, status_width: int = 8
 ) -> None:
     print(f"{_GLYPHS[finding.status]} {finding.status:<{status_width}} {subject:<{width}} {text}")
-    if finding.mend:
-        print(f"  {'':<{status_width}} {'':<{width}} fix: {finding.mend}")
+    if finding.remedy:
+        print(f"  {'':<{status_width}} {'':<{width}} fix: {finding.remedy}")

@@ -28,7 +28,7 @@ from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job, Launch, may_choose_hosts
 from spbench.launch.load import describe_busy_host
 from spbench.launch.survey.progress import Progress, ignore_progress
-from spbench.launch.survey.reach import find_unfit, read_ssh_names
+from spbench.launch.survey.reach import find_hosts_lacking, read_ssh_names
 from spbench.record.machine.environment import select_variables
 from spbench.record.runs.folder import RunFolder, find_working_folder
 from spbench_core.credentials import hide_credentials, select_secrets
@@ -277,7 +277,7 @@ class JobRun:
             return fault
         hosts = [block.host for block in launch.placement]
         program = launch.installed.executable.with_name(helper)
-        reason_by_host = await find_unfit(hosts, find_working_folder(), program)
+        reason_by_host = await find_hosts_lacking(hosts, find_working_folder(), program)
         shown_reasons = list(reason_by_host.items())[:_MAX_HOSTS]
         problems = "; ".join(f"host {host}: {reason}" for host, reason in shown_reasons)
         return replace(fault, message=f"{problems}; {fault.message}") if problems else fault

@@ -60,10 +60,10 @@ def examine_machine(python: str | None, ranks: int, env: Mapping[str, str]) -> l
     return [*findings, *_check_devices(library, env), *_check_cores(ranks), *find_other_work()]
 
 
-def describe_missing_torch(mend: str) -> Finding:
+def describe_missing_torch(remedy: str) -> Finding:
     """Return the finding that an interpreter of ranks lacks torch."""
     text = "the halo, memory and compute benchmarks need it"
-    return Finding(FindingStatus.MISSING, "torch", text, mend)
+    return Finding(FindingStatus.MISSING, "torch", text, remedy)
 
 
 def check_extras(python: str, library: MpiLibrary | None, own_python: str) -> list[Finding]:
@@ -77,7 +77,7 @@ def check_extras(python: str, library: MpiLibrary | None, own_python: str) -> li
     """
     remedy = _format_install_command(python, "workers")
     missing = library.lacks if library else ()
-    findings = [replace(_MISSING_MODULES[name], mend=remedy) for name in missing]
+    findings = [replace(_MISSING_MODULES[name], remedy=remedy) for name in missing]
     if find_spec("textual_serve") is None:
         text = "not installed: `spbench serve` shows the console in a browser by it"
         remedy = _format_install_command(own_python, "serve")

@@ -15,7 +15,7 @@ class FindingStatus(StrEnum):
     UNREACHABLE = "unreachable"
 
     @property
-    def is_well(self) -> bool:
+    def is_fit(self) -> bool:
         """Whether jobs can run."""
         return self in (FindingStatus.OK, FindingStatus.NOTE)
 
@@ -27,10 +27,19 @@ class Finding:
     Attributes:
         subject: The checked part of the machine, such as ``driver``.
         text: The fact, or the defect.
-        mend: How to fix the defect; None if the finding is only a fact.
+        remedy: How to fix the defect; None if the finding is only a fact.
     """
 
     status: FindingStatus
     subject: str
     text: str
-    mend: str | None = None
+    remedy: str | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return the finding as ``spbench doctor --json`` prints it."""
+        return {
+            "status": self.status,
+            "subject": self.subject,
+            "text": self.text,
+            "mend": self.remedy,
+        }

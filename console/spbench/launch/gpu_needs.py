@@ -108,9 +108,9 @@ async def check_gpus(
         settings_key = survey_key(job.settings)
         if settings_key not in facts_by_host_by_key:
             launches_with_key = [
-                launch_to_query
-                for launch_to_query in unchecked_launches
-                if survey_key(launch_to_query[0].settings) == settings_key
+                (other_job, other_launch)
+                for other_job, other_launch in unchecked_launches
+                if survey_key(other_job.settings) == settings_key
             ]
             facts_by_host_by_key[settings_key] = await _survey_remote(
                 launches_with_key, job.settings, env, progress

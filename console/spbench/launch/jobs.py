@@ -63,7 +63,7 @@ class Job:
     first_rank: int = 0
 
     @property
-    def hosts_at_once(self) -> int:
+    def max_concurrent_hosts(self) -> int:
         """The largest number of hosts on which its cases run at once."""
         return min(case.at_once for case in self.cases)
 

@@ -96,13 +96,13 @@ def parse_messages(
         survivors: Messages of ranks about lost connections to other ranks, with the group ``rank``.
         kills: As in `LauncherReport`.
     """
-    starts_and_ends = [
+    positions_and_ends = [
         (match.start(), parse(match))
         for pattern, parse in ends
         for match in pattern.finditer(output)
     ]
     rank_ends = tuple(
-        end for _, end in sorted(starts_and_ends, key=lambda start_and_end: start_and_end[0])
+        end for _, end in sorted(positions_and_ends, key=lambda start_and_end: start_and_end[0])
     )
     report = LauncherReport(
         rank_ends,

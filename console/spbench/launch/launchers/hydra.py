@@ -22,7 +22,7 @@ from spbench.launch.launchers.failures import (
     make_failure,
     parse_messages,
 )
-from spbench.launch.launchers.search import find_programs, read_output
+from spbench.launch.launchers.search import capture_stdout, find_programs
 
 _INTEL_VARIABLES_BY_BINDING = {
     "core": {"I_MPI_PIN": "1", "I_MPI_PIN_DOMAIN": "core"},
@@ -87,7 +87,7 @@ class Hydra:
 
     def version(self, executable: Path) -> str | None:
         """Return ``Hydra 5.0.2``; None for another project's mpiexec."""
-        version_text = read_output(executable, "--version")
+        version_text = capture_stdout(executable, "--version")
         intel_match = re.search(r"Intel\(R\) MPI Library.*?Version ([^\n]+)", version_text)
         if intel_match:
             return f"Intel MPI {intel_match[1].strip()}"

@@ -27,7 +27,7 @@ from spbench.launch.launchers.failures import (
     make_failure,
     parse_messages,
 )
-from spbench.launch.launchers.search import find_programs, read_output
+from spbench.launch.launchers.search import capture_stdout, find_programs
 from spbench_core.mpi_builds import is_built_with_cuda
 
 NVIDIA_DEVICE = Path("/dev/nvidia0")
@@ -121,7 +121,7 @@ class MpirunRsh:
     def version(self, executable: Path) -> str | None:
         """Return ``mvapich2-2.3.7`` from ``mpirun_rsh -v``; None for another program."""
         match = re.search(
-            r"^Version: (mvapich2?-\S.*)$", read_output(executable, "-v"), re.MULTILINE
+            r"^Version: (mvapich2?-\S.*)$", capture_stdout(executable, "-v"), re.MULTILINE
         )
         return match[1].strip() if match else None
 
@@ -255,7 +255,7 @@ def _takes_gpu_memory(executable: Path) -> bool:
     """
     if not NVIDIA_DEVICE.exists():
         return False
-    build_text = read_output(executable.with_name("mpiname"), "-a")
+    build_text = capture_stdout(executable.with_name("mpiname"), "-a")
     return is_built_with_cuda(build_text) and _MRAIL_DEVICE.search(build_text) is not None
 
 

@@ -25,7 +25,7 @@ from spbench.launch.launchers.failures import (
     make_failure,
     parse_messages,
 )
-from spbench.launch.launchers.search import find_programs, read_output
+from spbench.launch.launchers.search import capture_stdout, find_programs
 
 # Of mpirun's environment, prted passes only OMPI_ and PMIX_ variables to ranks on other hosts.
 FORWARDED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
@@ -118,7 +118,7 @@ class OpenMpi:
         """Return ``Open MPI 5.0.11``; None for another project's mpirun."""
         match = re.search(
             r"\((Open MPI|OpenRTE|PRRTE|PMIx Reference RunTime Environment)\)\s*(\S+)",
-            read_output(executable, "--version"),
+            capture_stdout(executable, "--version"),
         )
         return f"{match[1]} {match[2]}" if match else None
 

@@ -20,7 +20,7 @@ def find_programs(names: Sequence[str], env: Mapping[str, str], *first: Path) ->
 
 
 @lru_cache
-def read_output(executable: Path, *args: str) -> str:
+def capture_stdout(executable: Path, *args: str) -> str:
     """Return a program's stdout; empty if it fails or takes more than 10 s."""
     try:
         process = subprocess.run(

@@ -22,7 +22,7 @@ from spbench.launch.launchers.failures import (
     make_failure,
     parse_messages,
 )
-from spbench.launch.launchers.search import find_programs, read_output
+from spbench.launch.launchers.search import capture_stdout, find_programs
 
 _CPU_BIND_BY_BINDING = {"core": "cores", "numa": "ldoms", "none": "none"}
 # The PMI version of each library; others use the cluster's default.
@@ -126,7 +126,7 @@ class Srun:
 
     def version(self, executable: Path) -> str | None:
         """Return ``srun 22.05.8``; None for another program."""
-        match = re.match(r"slurm\S* (\S+)", read_output(executable, "--version"))
+        match = re.match(r"slurm\S* (\S+)", capture_stdout(executable, "--version"))
         return f"srun {match[1]}" if match else None
 
     def hostfile(self, placement: Sequence[RankBlock]) -> str | None:

@@ -104,8 +104,8 @@ def group_findings(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:
     for facts in hosts:
         for finding in facts.findings:
             text = replace_host_name(finding.text, facts.host)
-            remedy = replace_host_name(finding.mend, facts.host)
-            generic = replace(finding, text=text, mend=remedy or None)
+            remedy = replace_host_name(finding.remedy, facts.host)
+            generic = replace(finding, text=text, remedy=remedy or None)
             hosts_and_findings_by_generic.setdefault(generic, []).append((facts.host, finding))
     hosts_by_finding: dict[Finding, list[str]] = {}
     for generic, hosts_and_findings in hosts_and_findings_by_generic.items():

@@ -27,10 +27,10 @@ class AnswerCounts:
         self.failed = 0
         self._started = time.monotonic()
 
-    def count(self, *, well: bool) -> None:
+    def count(self, *, succeeded: bool) -> None:
         """Count an answer, or that a host gives none."""
         self.answered += 1
-        self.failed += not well
+        self.failed += not succeeded
 
     @property
     def line(self) -> str:

@@ -36,7 +36,7 @@ async def find_unreachable(
     return await _query_hosts(hosts, _check_reachable, progress, timeout_seconds)
 
 
-async def find_unfit(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
+async def find_hosts_lacking(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
     """Return a reason for each host that is unreachable or lacks one of the two.
 
     Hosts are queried like by `find_unreachable`.
@@ -75,7 +75,7 @@ async def _query_hosts(
                 reason = await asyncio.wait_for(check(host), timeout_seconds)
             except TimeoutError:
                 reason = f"no answer in {timeout_seconds:g} s"
-            answer_counts.count(well=reason is None)
+            answer_counts.count(succeeded=reason is None)
             return reason
 
     async with report_progress(len(remote_hosts), progress) as answer_counts:

@@ -77,7 +77,7 @@ async def survey_hosts(
         async with report_progress(len(tasks), progress) as answer_counts:
             for task in asyncio.as_completed(tasks):
                 facts = await task
-                answer_counts.count(well=facts.status.is_well)
+                answer_counts.count(succeeded=facts.status.is_fit)
                 yield facts
     finally:
         for task in tasks:

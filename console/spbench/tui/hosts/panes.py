@@ -133,5 +133,5 @@ def _render_differences(queried_facts: Iterable[HostFacts]) -> Iterator[Content]
 def _render_finding(finding: Finding) -> Iterator[Content]:
     text = f" {finding.subject}: {finding.text}"
     yield Content.assemble(finding_span(finding.status), text)
-    if finding.mend:
-        yield Content.styled(f"  → {finding.mend}", "italic")
+    if finding.remedy:
+        yield Content.styled(f"  → {finding.remedy}", "italic")

@@ -39,13 +39,13 @@ def test_missing_module_is_reported_with_its_extra(monkeypatch, module, status, 
     (finding,) = find_extras(library, monkeypatch=monkeypatch)
     assert (finding.status, finding.subject) == (status, "extra workers")
     assert finding.text.startswith(f"{name} is not installed: ")
-    messages.check(finding.mend)
+    messages.check(finding.remedy)
 
 
 def test_missing_serve_extra_is_a_note(monkeypatch, messages):
     (finding,) = find_extras(read_library("p", PROBED), serve=False, monkeypatch=monkeypatch)
     assert (finding.status, finding.subject) == ("note", "extra serve")
-    messages.check(finding.mend)
+    messages.check(finding.remedy)
 
 
 @pytest.mark.parametrize("library", [None, MpiLibrary("openmpi", "Open MPI", torch=None)])

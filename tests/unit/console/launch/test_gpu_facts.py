@@ -141,7 +141,7 @@ def test_unusable_gpus_are_explained(gpus, torch_cuda, message):
 def list_notes(gpus: HostGpus, torch_cuda: str | None = "13.0") -> list[tuple[str, str]]:
     findings = list(find_problems(gpus, "2.11.0", torch_cuda))
     assert {finding.status for finding in findings} <= {"note"}
-    assert all(finding.mend for finding in findings)
+    assert all(finding.remedy for finding in findings)
     return [(finding.subject, finding.text) for finding in findings]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spbench.launch.survey import reach
 from spbench.launch.survey.reach import (
-    find_unfit,
+    find_hosts_lacking,
     find_unreachable,
     find_unresolved,
     read_ssh_names,
@@ -104,12 +104,14 @@ async def test_finds_names_that_do_not_resolve():
 @pytest.mark.usefixtures("ssh")
 async def test_reports_hosts_without_folder_or_helper(tmp_path):
     helper = tmp_path / "mpispawn"
-    assert await find_unfit(["node01"], "/no/such", helper) == {
+    assert await find_hosts_lacking(["node01"], "/no/such", helper) == {
         "node01": "it has no folder /no/such"
     }
-    assert await find_unfit(["node01"], str(tmp_path), helper) == {"node01": f"it has no {helper}"}
+    assert await find_hosts_lacking(["node01"], str(tmp_path), helper) == {
+        "node01": f"it has no {helper}"
+    }
     helper.touch(mode=0o755)
-    assert await find_unfit(["node01", "localhost"], str(tmp_path), helper) == {}
+    assert await find_hosts_lacking(["node01", "localhost"], str(tmp_path), helper) == {}
 
 
 @pytest.mark.usefixtures("ssh")

@@ -41,7 +41,7 @@ def test_high_load_is_a_note(proc, messages):
     (finding,) = find_other_work(proc("13.80 9 8 15/400 99"))
     assert finding.status == "note"
     messages.check(finding.text)
-    assert finding.mend is not None
+    assert finding.remedy is not None
 
 
 def test_load_without_running_processes_is_ok(proc):

@@ -124,7 +124,7 @@ async def test_reports_a_cpu_build_of_torch_on_a_gpu_host(ssh, kernel, messages)
     facts = await survey_host(ssh, "node01")
     assert facts.torch_cuda == ""
     messages.check(facts.reason)
-    assert "pytorch.org" in facts.findings[0].mend
+    assert "pytorch.org" in facts.findings[0].remedy
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ async def test_missing_ssh_is_reported(ssh, messages):
     facts = await survey_host(ssh, "node01")
     assert facts.status == "unreachable"
     messages.check(facts.reason)
-    messages.check(facts.findings[0].mend)
+    messages.check(facts.findings[0].remedy)
 
 
 async def test_banners_of_a_login_shell_are_ignored(ssh):
@@ -197,14 +197,14 @@ async def test_refusing_host_is_unreachable(ssh, lines, reason, fix):
     assert (facts.status, facts.reason, facts.cores) == ("unreachable", reason, None)
     (finding,) = facts.findings
     assert finding.status == "missing"
-    assert fix in finding.mend
+    assert fix in finding.remedy
 
 
 async def test_unresolved_name_is_reported(ssh, messages):
     facts = await survey_host(ssh, "nowhere")
     assert facts.status == "unreachable"
     messages.check(facts.reason)
-    messages.check(facts.findings[0].mend)
+    messages.check(facts.findings[0].remedy)
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ async def test_host_without_python_is_reported(ssh):
         "neither /opt/nowhere/python nor python3 answers: exit status 127: "
     )
     assert "python3" in facts.reason.rpartition("127")[2]
-    assert "launch.python" in facts.findings[0].mend
+    assert "launch.python" in facts.findings[0].remedy
 
 
 async def test_disabled_login_shell_is_reported(ssh):
@@ -329,8 +329,8 @@ async def test_missing_packages_are_reported_with_a_fix(ssh):
         ),
         ("spbench", f"0.0.1 there, {__version__} here"),
     ]
-    assert facts.findings[0].mend.startswith(f"{PYTHON} -m pip install")
-    assert f"'spbench[workers,mpi]=={__version__}'" in facts.findings[1].mend
+    assert facts.findings[0].remedy.startswith(f"{PYTHON} -m pip install")
+    assert f"'spbench[workers,mpi]=={__version__}'" in facts.findings[1].remedy
     assert (facts.mpi, facts.torch, facts.spbench) == (None, "2.6.0", "0.0.1")
 
 
@@ -429,7 +429,7 @@ def test_single_finding_sets_status_and_reason(change, text):
     facts = parse_facts("a", "/py", ANSWER | change, None)
     (finding,) = facts.findings
     assert text in finding.text
-    assert finding.mend
+    assert finding.remedy
     assert facts.status == "missing"
     assert facts.reason == f"{finding.subject}: {finding.text}"
 
@@ -447,7 +447,7 @@ def test_equal_findings_of_hosts_are_grouped():
         parse_facts(name, "/py", ANSWER | {"probe": build_probe("MPICH")}, 0.0) for name in "ab"
     ]
     ((finding, names),) = group_findings(hosts).items()
-    assert (finding.subject, finding.mend, names) == ("torch", f"/py -m {INSTALL}", ["a", "b"])
+    assert (finding.subject, finding.remedy, names) == ("torch", f"/py -m {INSTALL}", ["a", "b"])
 
 
 def test_survey_program_runs_on_old_python():
