@@ -174,10 +174,10 @@ class FakeRunStart:
     def appear(self):
         self.run_folder = record_run(self.home, [run_start()])
 
-    def folder(self):
+    def find_folder(self):
         return self.run_folder
 
-    def exit_status(self):
+    def get_exit_status(self):
         return self.status
 
     def read_last_lines(self):

@@ -52,7 +52,7 @@ class BackgroundRun:
         self._known_names = known_names
         self._folder: RunFolder | None = None
 
-    def folder(self) -> RunFolder | None:
+    def find_folder(self) -> RunFolder | None:
         """Return the run's folder; None while there is none.
 
         Folders of other runs are read only once.
@@ -67,7 +67,7 @@ class BackgroundRun:
                     self._known_names.add(name)
         return self._folder
 
-    def exit_status(self) -> ExitCode | int | None:
+    def get_exit_status(self) -> ExitCode | int | None:
         """Return the console's exit code; None while it runs.
 
         A status that is not an exit code of spbench is returned as it is. A negative one is the
@@ -81,8 +81,8 @@ class BackgroundRun:
 
         None while it runs, and if it has a folder.
         """
-        status = self.exit_status()
-        if status is None or self.folder() is not None:
+        status = self.get_exit_status()
+        if status is None or self.find_folder() is not None:
             return None
         lines = read_tail(self.log).splitlines()[-_MAX_LINES:]
         text = "\n".join(line.removeprefix("spbench: error: ") for line in lines)
@@ -90,7 +90,7 @@ class BackgroundRun:
 
     def cancel(self) -> None:
         """End the run like Ctrl-C does, also before it has a folder."""
-        if self.exit_status() is None:
+        if self.get_exit_status() is None:
             self._process.send_signal(signal.SIGINT)
 
 

@@ -75,7 +75,7 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     launches_by_case: Counter[str] = Counter()
     source_by_case: dict[str, EstimateSource] = {}
     jobs = plan.launch_order
-    num_concurrent_by_group = _count_concurrent(jobs)
+    num_concurrent_by_group = _count_concurrent_by_group(jobs)
     for job in jobs:
         jobs_at_once = num_concurrent_by_group[_make_group_key(job)]
         start_seconds = _estimate_start(
@@ -122,7 +122,7 @@ def estimate_recorded(folder: RunFolder, environ: Mapping[str, str]) -> RunEstim
 
 
 def _list_cases(jobs: Iterable[Job]) -> list[Case]:
-    """Return the cases of jobs without repetitions."""
+    """Return the distinct cases of jobs."""
     return list({case.id: case for case in chain.from_iterable(job.cases for job in jobs)}.values())
 
 
@@ -145,18 +145,18 @@ def _make_group_key(job: Job) -> tuple[object, ...]:
     return job.repeat, job.host is not None, tuple(case.id for case in job.cases)
 
 
-def _count_concurrent(jobs: Iterable[Job]) -> dict[tuple[object, ...], int]:
+def _count_concurrent_by_group(jobs: Iterable[Job]) -> dict[tuple[object, ...], int]:
     """Return by group the number of jobs that run at once, each on its own host."""
     jobs_by_group: dict[tuple[object, ...], list[Job]] = defaultdict(list)
     for job in jobs:
         jobs_by_group[_make_group_key(job)].append(job)
-    return {group: _count_at_once(members) for group, members in jobs_by_group.items()}
+    return {group: _count_concurrent(members) for group, members in jobs_by_group.items()}
 
 
-def _count_at_once(group: Sequence[Job]) -> int:
+def _count_concurrent(group: Sequence[Job]) -> int:
     if group[0].host is None:
         return 1
-    return max(1, min(len(group), group[0].hosts_at_once))
+    return max(1, min(len(group), group[0].max_concurrent_hosts))
 
 
 def _estimate_repeats(case: Case, past_durations: Sequence[PastDuration] | None) -> int:

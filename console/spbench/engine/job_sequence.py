@@ -235,7 +235,7 @@ def _can_run_with(job: Job, others: Sequence[Job]) -> bool:
     if not others:
         return True
     is_free = job.host not in {other.host for other in others}
-    return is_free and _share_cases(job, others[0]) and len(others) < job.hosts_at_once
+    return is_free and _share_cases(job, others[0]) and len(others) < job.max_concurrent_hosts
 
 
 def _get_number(job: Job) -> int | None:

@@ -41,25 +41,25 @@ def estimate_remaining(state: RunState, estimate: RunEstimate, now: float) -> fl
     remaining_seconds = 0.0
     current_launch_seconds = 0.0
     current_start_seconds = 0.0
-    for name, case in estimate.cases.items():
-        if _took_no_time(state, name, begin_time):
+    for case_id, case in estimate.cases.items():
+        if _has_no_duration(state, case_id, begin_time):
             continue
-        share_done = _compute_share_done(state, name)
+        share_done = _compute_share_done(state, case_id)
         if case.seconds is None:
             if share_done < 1:
                 return None
             continue
         # The start of a launch is over before its first case has ended, and counts as done.
-        share_started = max(share_done, min(1.0, launches_begun[name] / case.launches))
+        share_started = max(share_done, min(1.0, launches_begun[case_id] / case.launches))
         measuring_seconds = max(0.0, case.seconds - case.start)
         case_seconds_left = (1 - share_done) * measuring_seconds + (1 - share_started) * case.start
         done_seconds += case.seconds - case_seconds_left
         remaining_seconds += case_seconds_left
-        if share_done < 1 and (current_launch_seconds == 0.0 or _is_running(state, name)):
+        if share_done < 1 and (current_launch_seconds == 0.0 or _is_running(state, case_id)):
             current_launch_seconds = min(
-                case_seconds_left, measuring_seconds / _count_repeats(state, name)
+                case_seconds_left, measuring_seconds / _count_repeats(state, case_id)
             )
-        if name in starting_cases:
+        if case_id in starting_cases:
             current_start_seconds += case.start / case.launches
     current_launch_seconds += current_start_seconds
 
@@ -86,16 +86,16 @@ def format_remaining(seconds: float | None) -> str:
     return "" if seconds is None else f"about {format_estimate(seconds)} left"
 
 
-def _took_no_time(state: RunState, name: str, begin: float) -> bool:
+def _has_no_duration(state: RunState, case_id: str, begin: float) -> bool:
     """Whether a case ended before the run was resumed, or without having started."""
-    case = state.cases.get(name)
+    case = state.cases.get(case_id)
     if case is None or not case.status.is_final:
         return False
     return case.execution.finished is None or case.execution.finished < begin
 
 
-def _is_running(state: RunState, name: str) -> bool:
-    case = state.cases.get(name)
+def _is_running(state: RunState, case_id: str) -> bool:
+    case = state.cases.get(case_id)
     return case is not None and case.status == CaseStatus.RUNNING
 
 
@@ -104,7 +104,7 @@ def _count_begun_launches(state: RunState, begin: float) -> Counter[str]:
     jobs = (
         job for job in state.jobs.values() if job.started >= begin and job.first_case is not None
     )
-    return Counter(name for job in jobs for name in job.cases)
+    return Counter(case_id for job in jobs for case_id in job.cases)
 
 
 def _find_starting_cases(state: RunState) -> Collection[str]:
@@ -113,13 +113,13 @@ def _find_starting_cases(state: RunState) -> Collection[str]:
     return frozenset(jobs[-1].cases) if jobs else frozenset()
 
 
-def _count_repeats(state: RunState, name: str) -> int:
-    case = state.cases.get(name)
+def _count_repeats(state: RunState, case_id: str) -> int:
+    case = state.cases.get(case_id)
     return 1 if case is None else max(1, case.repeats)
 
 
-def _compute_share_done(state: RunState, name: str) -> float:
-    case = state.cases.get(name)
+def _compute_share_done(state: RunState, case_id: str) -> float:
+    case = state.cases.get(case_id)
     if case is None:
         return 0.0
     if case.status.is_final:

@@ -64,7 +64,7 @@ class RunEstimate:
         """The number of cases by the source of their estimate."""
         return Counter(case.source for case in self.cases.values())
 
-    def restricted_to(self, names: Iterable[str]) -> RunEstimate:
+    def select_cases(self, names: Iterable[str]) -> RunEstimate:
         """Return the estimate of a run with only these cases."""
         return RunEstimate({name: self.cases[name] for name in names if name in self.cases})
 
@@ -102,7 +102,7 @@ class RunEstimate:
 NO_ESTIMATE = RunEstimate()
 
 
-def estimate_lines(estimate: RunEstimate) -> Iterator[str]:
+def render_estimate(estimate: RunEstimate) -> Iterator[str]:
     """Yield the duration of a run, then that of each of its cases, for people."""
     if not estimate.cases:
         return

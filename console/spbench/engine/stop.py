@@ -18,7 +18,7 @@ CANCEL_FILE = "cancel.json"
 CONSOLE = "in the console"
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
-Listener = Callable[[str, bool], None]
+StopListener = Callable[[str, bool], None]
 """Takes the reason of the end, and whether a second signal ends the ranks immediately."""
 
 
@@ -40,7 +40,7 @@ class Stop:
         self._timer: asyncio.TimerHandle | None = None
         self._started = time.monotonic()
         self._signals = 0
-        self._listener: Listener = _ignore
+        self._listener: StopListener = _ignore
 
     def __enter__(self) -> Stop:
         """Catch the signals and start the budget's clock."""
@@ -64,7 +64,7 @@ class Stop:
         if self._timer is not None:
             self._timer.cancel()
 
-    def set_listener(self, listener: Listener) -> None:
+    def set_listener(self, listener: StopListener) -> None:
         """Report further stops to ``listener``, which replaces the former one."""
         self._listener = listener
 

@@ -229,8 +229,8 @@ async def _wait_for_folder(launched: BackgroundRun) -> RunFolder:
     """
     while True:
         # Checked first, since the process may make the folder and end between the two calls.
-        ended = launched.exit_status() is not None
-        folder = await asyncio.to_thread(launched.folder)
+        ended = launched.get_exit_status() is not None
+        folder = await asyncio.to_thread(launched.find_folder)
         if folder is not None:
             return folder
         if ended:

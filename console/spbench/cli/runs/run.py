@@ -217,13 +217,13 @@ def _print_dry_run(planned: RunPlan) -> None:
     from spbench.engine.capacity import REMEDY, find_rejection
     from spbench.engine.estimate import estimate_plan
     from spbench.engine.plan import check_networks
-    from spbench.engine.run_estimate import estimate_lines
+    from spbench.engine.run_estimate import render_estimate
 
     for message in asyncio.run(check_networks(planned, print_progress)):
         print_warning(message)
     if rejection := find_rejection(planned):
         print_warning(f"this run would be rejected: {rejection}; {REMEDY}")
-    for line in estimate_lines(estimate_plan(planned, planned.request.home)):
+    for line in render_estimate(estimate_plan(planned, planned.request.home)):
         print(f"# {line}")
     print_commands(planned)
 

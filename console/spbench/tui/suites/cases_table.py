@@ -109,7 +109,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         if not self.rows.current:
             return ""
         names = self.marked or [case.id for case in self.rows.cases]
-        return self._estimate.restricted_to(names).short_text
+        return self._estimate.select_cases(names).short_text
 
     def _update_title(self) -> None:
         cases = self.rows.cases

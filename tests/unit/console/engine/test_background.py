@@ -82,9 +82,9 @@ def start(home, tmp_path):
 
     yield start
     for launched in started:
-        if launched.exit_status() is None:
+        if launched.get_exit_status() is None:
             os.kill(launched.pid, signal.SIGKILL)
-            poll(launched.exit_status)
+            poll(launched.get_exit_status)
 
 
 def poll(probe):
@@ -105,8 +105,8 @@ def test_last_lines_are_the_errors_of_the_suite(start, home, tmp_path):
     suite.write_text("schema: spbench.suite/1\nname: s\ncases:\n  - {name: a, benchmark: b}\n")
     launched = start("bad.yaml")
     assert launched.read_last_lines() is None
-    assert poll(launched.exit_status) is ExitCode.USAGE
-    assert launched.folder() is None
+    assert poll(launched.get_exit_status) is ExitCode.USAGE
+    assert launched.find_folder() is None
     assert launched.read_last_lines().startswith("bad.yaml:4:26: error: unknown benchmark 'b'")
     assert launched.log.parent == home / "console"
 
@@ -115,7 +115,7 @@ def test_last_lines_are_the_errors_of_the_suite(start, home, tmp_path):
 def test_last_lines_report_a_missing_launcher(start):
     pytest.importorskip("mpi4py")
     launched = start(*build_run_args(HALO, LaunchChoice(launcher="mpirun_rsh")), PATH="")
-    assert poll(launched.exit_status) is ExitCode.MISSING
+    assert poll(launched.get_exit_status) is ExitCode.MISSING
     assert launched.read_last_lines().startswith("launcher mpirun_rsh is not installed")
 
 
@@ -126,9 +126,9 @@ def test_last_lines_report_a_missing_launcher(start):
 def test_finds_a_run_by_its_console(start, home, tmp_path):
     record_run(home, [run_start()])
     launched = start("a.yaml", LETTER="x")
-    folder = poll(launched.folder)
+    folder = poll(launched.find_folder)
     assert folder.path == home / "runs" / "20260101-000000-made-up-0000"
-    assert (launched.exit_status(), launched.read_last_lines()) == (None, None)
+    assert (launched.get_exit_status(), launched.read_last_lines()) == (None, None)
     assert os.getsid(launched.pid) == launched.pid
     poll(lambda: launched.log.read_text() or None)
     assert launched.log.read_text() == "begun  x\n"
@@ -143,9 +143,9 @@ def test_finds_a_run_by_its_console(start, home, tmp_path):
 def test_cancels_a_run_like_ctrl_c(start, home):
     launched = start("a.yaml")
     assert has_running()
-    folder = poll(launched.folder)
+    folder = poll(launched.find_folder)
     cancel_run(folder)
-    assert poll(launched.exit_status) is ExitCode.INTERRUPTED
+    assert poll(launched.get_exit_status) is ExitCode.INTERRUPTED
     assert not has_running()
     assert launched.read_last_lines() is None
     assert find_running(home) == []
@@ -160,7 +160,7 @@ def test_cancels_a_run_before_it_has_a_folder(start, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(program))
     launched = start("a.yaml")
     launched.cancel()
-    assert poll(launched.exit_status) == -signal.SIGINT
+    assert poll(launched.get_exit_status) == -signal.SIGINT
     assert launched.read_last_lines() == "the run ended with status -2 and said nothing"
     launched.cancel()
 
@@ -179,9 +179,9 @@ def test_reads_folders_of_other_runs_only_once(start, home, monkeypatch, tmp_pat
         return original(folder, name)
 
     monkeypatch.setattr(RunFolder, "read_json", read_json)
-    assert [launched.folder(), launched.folder()] == [None, None]
+    assert [launched.find_folder(), launched.find_folder()] == [None, None]
     assert sorted(ids_read) == sorted([other.id, "half", "half"])
-    poll(launched.exit_status)
+    poll(launched.get_exit_status)
 
 
 def test_start_failure_reports_its_reason(home, tmp_path, monkeypatch):
@@ -210,7 +210,7 @@ def test_past_and_remote_runs_are_not_running(home):
 @pytest.mark.usefixtures("stand_in_console")
 def test_run_with_a_report_is_not_running(start, home):
     launched = start("a.yaml")
-    folder = poll(launched.folder)
+    folder = poll(launched.find_folder)
     assert find_running(home) == [folder]
     folder.write_json("report.json", {})
     assert find_running(home) == []

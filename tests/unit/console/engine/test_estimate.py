@@ -14,7 +14,7 @@ from spbench.engine import estimate as estimates
 from spbench.engine.estimate import estimate_plan, estimate_recorded, estimate_work_seconds
 from spbench.engine.plan import Request, RunPlan, plan_run
 from spbench.engine.remaining_time import estimate_remaining, format_remaining
-from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate, estimate_lines
+from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate, render_estimate
 from spbench.launch.load import Load
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
@@ -269,8 +269,8 @@ def test_estimates_a_run_of_another_process_from_its_folder(home: Path) -> None:
 
 def test_formats_an_estimate_as_lines(home: Path, messages) -> None:
     cases = {"a": CaseEstimate(0.02, HISTORY), "b": CaseEstimate(None, UNKNOWN)}
-    messages.check(list(estimate_lines(RunEstimate(cases))))
-    assert list(estimate_lines(RunEstimate())) == []
+    messages.check(list(render_estimate(RunEstimate(cases))))
+    assert list(render_estimate(RunEstimate())) == []
 
 
 @pytest.mark.parametrize(
