@@ -50,7 +50,7 @@ def intelmpi() -> Path:
 
 
 def find_venv(variable: str, package: str) -> Path:
-    """Return the venv that an environment variable names; skip the test if there is none."""
+    """Return the venv that an environment variable names, or skip the test."""
     venv = Path(os.environ.get(variable, "/nowhere"))
     if not (venv / "bin/mpiexec").exists():
         pytest.skip(f"{variable} names no venv with {package} and mpi4py")

@@ -1,4 +1,4 @@
-"""The smoke suite with each of the three MPI libraries on PyPI, each in its own venv.
+"""The smoke suite with each MPI library on PyPI, each in a separate venv.
 
 `.ci/run` creates the venvs. They share one installation of torch.
 """

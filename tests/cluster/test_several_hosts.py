@@ -1,4 +1,4 @@
-"""Runs on several hosts: the real Open MPI, ssh and TCP between network namespaces."""
+"""Runs on several hosts: real Open MPI, ssh and TCP between network namespaces."""
 
 from __future__ import annotations
 

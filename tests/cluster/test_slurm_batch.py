@@ -1,4 +1,4 @@
-"""Batch jobs on a real Slurm with two nodes, and `spbench run` inside its allocations."""
+"""Batch jobs on a real Slurm with two nodes, and runs inside its allocations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = str(TEST_SUITES / "long.yaml")
 
 
 class SlurmCommands:
-    """Runs commands of spbench and of Slurm; the MPICH of the ranks is in a separate venv."""
+    """Runs commands of spbench and Slurm; the ranks' MPICH is in a separate venv."""
 
     def __init__(self, folder: Path, mpich: Path) -> None:
         self.home = folder / "home"

@@ -60,7 +60,7 @@ def make_params(names):
 
 @pytest.fixture(scope="module")
 def train_in(request, tmp_path_factory):
-    """Return a function that trains the networks of the selected tests in a layout, once."""
+    """Return a function that trains the selected tests' networks in a layout once."""
     tests = [test for test in request.session.items if test.path == request.path]
 
     @cache

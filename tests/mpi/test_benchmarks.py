@@ -1,4 +1,4 @@
-"""All benchmarks on real ranks: correct results pass, and faults fail only on their victim."""
+"""All benchmarks on real ranks: results pass, faults fail only on their victim."""
 
 import math
 import shutil

@@ -1,4 +1,4 @@
-"""Faults during a run: each is reported, ends in time, and leaves no process behind."""
+"""Faults in a run: each is reported, ends in time, and leaves no process."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_missing_gpu_fails_only_its_case_with_exit_code_3(
 def test_ctrl_c_cancels_the_run_and_exits_with_130(
     tmp_path: Path, times: int, shortest: float, longest: float
 ) -> None:
-    """The first Ctrl-C gives ranks 5 s to end, which a stubborn process uses; a second one 0 s."""
+    """The first Ctrl-C gives ranks 5 s to end, the second one 0 s."""
     run_process = RunProcess(STUBBORN, home=tmp_path / "home").wait_for_timing()
     for _ in range(times):
         time.sleep(0.7)
@@ -311,7 +311,7 @@ def test_unwritable_report_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hanging_ssh(tmp_path: Path) -> Path:
-    """A stand-in for ssh that writes its pid and then hangs; the path of the file with the pid."""
+    """Return the file with the pid of a stand-in for ssh that hangs."""
     (tmp_path / "bin").mkdir()
     ssh = tmp_path / "bin" / "ssh"
     ssh.write_text(
@@ -424,7 +424,7 @@ def test_unauthenticated_connections_do_not_disturb_the_run(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
-    """A script stands in for a launcher that starts each rank with its own MPI_COMM_WORLD."""
+    """A script replaces a launcher that starts each rank with its own world."""
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     mpiexec = bin_folder / "mpiexec"

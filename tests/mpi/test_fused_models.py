@@ -89,7 +89,7 @@ def describe_case(case):
 
 @pytest.fixture(scope="module")
 def find_results(request, tmp_path_factory):
-    """Run the cases once; return a function that returns the results of the ranks of a case."""
+    """Run the cases once; return a function for the results of a case by rank."""
     folder = tmp_path_factory.mktemp("fused")
     cases = SAMPLE.select_requested(request)
     results = run_cases_on_ranks(max(map(count_ranks, cases)), "fuse_models.py", folder, cases)

@@ -1,4 +1,4 @@
-"""The command for a GPU machine with a time limit, rehearsed on a stand-in for a GPU."""
+"""The command for a GPU machine with a time limit, on a stand-in for a GPU."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The limit of a halo exchange on three real ranks, of which two take part in the ping-pong."""
+"""The limit of a halo exchange on three ranks, two of them in the ping-pong."""
 
 import pytest
 

@@ -88,7 +88,7 @@ def test_fio_measures_reads_and_writes(tmp_path):
 
 
 def make_iperf3_params(port, *arguments):
-    """Return parameters for a client on rank 0, which starts when the server on rank 1 listens."""
+    """Return parameters for a client on rank 0 that waits for the server on rank 1."""
     port_option = ["--port", port]
     client = [*PRESETS["iperf3"].argv, *port_option, "--time", "1", *arguments]
     server = [*PRESETS["iperf3_server"].argv, *port_option, "--bind", "127.0.0.1"]

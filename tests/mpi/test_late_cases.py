@@ -1,4 +1,4 @@
-"""Benchmarks on the device that works late, on which a missing wait gives a wrong result.
+"""Benchmarks on the device that works late: a missing wait gives wrong results.
 
 One launch on two ranks runs all cases.
 """
@@ -136,7 +136,7 @@ def test_detects_faults(results, case):
 
 @pytest.mark.parametrize("case", UNEVEN, ids=str)
 def test_rejects_ranks_with_and_without_a_gpu(results, case):
-    """Ranks with and without a GPU would measure different links, by mismatched collectives."""
+    """Ranks with and without a GPU would measure different links."""
     for events in results[str(case)]:
         (rejection,) = select_events(events, "rejected")
         assert rejection["reason"].startswith("device auto: rank 0 on ")

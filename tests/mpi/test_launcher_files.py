@@ -1,4 +1,4 @@
-"""The temporary files of a killed mpirun: they are removed, and do not disturb a later one."""
+"""Temporary files of a killed mpirun are removed and do not disturb others."""
 
 from __future__ import annotations
 

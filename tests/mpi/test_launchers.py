@@ -1,4 +1,4 @@
-"""Ranks that each launcher starts: the real Open MPI, and stand-ins for the others.
+"""Ranks of each launcher: the real Open MPI, and stand-ins for the others.
 
 Each rank writes its arguments and variables to a file, because launchers may break up output.
 """

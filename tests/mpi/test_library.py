@@ -1,4 +1,4 @@
-"""The library in a script of the user: results equal plain torch, and errors name the rank."""
+"""The library in a user's script: results equal plain torch, errors name ranks."""
 
 import re
 
@@ -107,7 +107,7 @@ def case_results(request, tmp_path_factory):
 
 
 def train_with_torch(case):
-    """Return the mean losses and the weights of plain torch, with the same micro-batches."""
+    """Return mean losses and weights of plain torch, with the same micro-batches."""
     options = case["options"]
     network = train_own.make_network(case, 4).double()
     optimizer = torch.optim.Adam(network.parameters(), options["learning_rate"])

@@ -1,4 +1,4 @@
-"""Measurement and checks of a network whose step does not fit into the memory of one rank."""
+"""Cases of a network with a step that does not fit into one rank's memory."""
 
 import json
 

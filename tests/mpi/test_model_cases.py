@@ -438,7 +438,7 @@ def is_unsafe(name):
 
 @pytest.fixture(scope="module")
 def rank_events(request, tmp_path_factory):
-    """Run the cases of the selected tests in one launch; return the events of all ranks by case."""
+    """Run the selected tests' cases in one launch; return all events by case."""
     folder = tmp_path_factory.mktemp("models")
     tests = [test for test in request.session.items if test.path == request.path]
     names = ALWAYS | {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
@@ -548,7 +548,7 @@ def test_detects_fault(rank_events, name):
 
 
 def read_accuracy(ranks):
-    """Return the number of images, top-1 accuracy and loss, which are equal on all ranks."""
+    """Return the number of images, top-1 accuracy and loss, equal on all ranks."""
     names = ("judged_images", "top1", "eval_loss")
     (accuracy,) = {tuple(read_metric([events], name)[0] for name in names) for events in ranks}
     return accuracy

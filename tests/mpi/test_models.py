@@ -1,4 +1,4 @@
-"""Networks over tiles on real ranks, compared with the networks on the whole image.
+"""Networks over tiles on real ranks, compared with whole images.
 
 Logits, gradients of the image and of all parameters, running statistics and an evaluation are
 compared with those of torch's modules in float64. One launch runs all cases.
@@ -63,7 +63,7 @@ def describe_case(case):
 
 @pytest.fixture(scope="module")
 def find_errors(request, tmp_path_factory):
-    """Run the cases once; return a function that returns the errors of the ranks of a case."""
+    """Run the cases once; return a function for the errors of a case by rank."""
     folder = tmp_path_factory.mktemp("models")
     cases = SAMPLE.select_requested(request)
     results = run_cases_on_ranks(6, "run_models.py", folder, cases)

@@ -1,4 +1,4 @@
-"""`spbench run` with the stand-in of mpirun_rsh. Its ranks start with blocked signals."""
+"""`spbench run` with a stand-in for mpirun_rsh; ranks have blocked signals."""
 
 from __future__ import annotations
 

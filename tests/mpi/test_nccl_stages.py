@@ -1,4 +1,4 @@
-"""Stages that communicate over NCCL: no operation may wait for NCCL while a receive is posted.
+"""Stages over NCCL: no operation waits for NCCL while a receive is posted.
 
 No GPU takes part: gloo replaces NCCL (see programs/learn_over_nccl.py).
 """

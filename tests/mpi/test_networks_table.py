@@ -1,4 +1,4 @@
-"""The command that checks networks of torchvision in every layout, with a sample of networks."""
+"""The command that checks networks of torchvision in every layout: a sample."""
 
 from __future__ import annotations
 

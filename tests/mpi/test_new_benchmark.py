@@ -1,4 +1,4 @@
-"""A benchmark that is added to a copy of the tree: it runs and changes only its family."""
+"""A new benchmark in a copy of the tree: it runs and changes only its family."""
 
 import sys
 

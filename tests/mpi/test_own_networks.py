@@ -413,7 +413,7 @@ def mark_long(names):
 
 
 def run_selected_cases(request, tmp_path_factory, cases):
-    """Run the cases of the selected tests in one launch; return the events of ranks by case."""
+    """Run the selected tests' cases in one launch; return events by case."""
     tests = [test for test in request.session.items if test.path == request.path]
     names = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
     cases = {name: case for name, case in cases.items() if name in names}

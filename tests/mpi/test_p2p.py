@@ -1,4 +1,4 @@
-"""Transports of messages between stages on two real ranks: order, deadlines and errors."""
+"""Messages between stages on two real ranks: order, deadlines and errors."""
 
 import pytest
 

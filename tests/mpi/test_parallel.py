@@ -134,7 +134,7 @@ def describe_case(case):
 
 @pytest.fixture(scope="module")
 def find_errors(request, tmp_path_factory):
-    """Run the cases once; return a function that returns the errors of the ranks of a case."""
+    """Run the cases once; return a function for the errors of a case by rank."""
     folder = tmp_path_factory.mktemp("parallel")
     cases = SAMPLE.select_requested(request)
     results = run_cases_on_ranks(max(map(count_ranks, cases)), "train_all.py", folder, cases)

@@ -1,4 +1,4 @@
-"""Cases with a job on each host at the same time; two names of this machine are the hosts."""
+"""Cases with a job per host at the same time, on two names of this machine."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_reports_ranks_without_the_plugin(plugin_env: dict[str, str], tmp_path: 
 
 
 def write_wrong_plugin(folder: Path, text: str, group: str = "benchmarks") -> dict[str, str]:
-    """Write a plug-in with one module, and return the environment in which it is installed."""
+    """Write a plug-in with one module; return the environment that installs it."""
     info = folder / "spbench_wrong-0.1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: spbench-wrong\nVersion: 0.1\n")

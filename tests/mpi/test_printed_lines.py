@@ -1,4 +1,4 @@
-"""The lines that ``--dry-run`` prints: a shell can run them, with the variables of the suite."""
+"""Lines of ``--dry-run``: a shell can run them with the suite's variables."""
 
 import os
 import subprocess

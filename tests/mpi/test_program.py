@@ -1,4 +1,4 @@
-"""Programs as ranks: their output, their end, and what they receive from the launcher."""
+"""Programs as ranks: their output, end, and data from the launcher."""
 
 from __future__ import annotations
 

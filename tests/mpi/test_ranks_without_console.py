@@ -1,4 +1,4 @@
-"""Ranks whose controller ends, or that hang, while they are in MPI_Init or MPI_Finalize.
+"""Ranks in MPI_Init or MPI_Finalize that hang or lose their controller.
 
 No other Python thread can run meanwhile.
 """

@@ -28,7 +28,7 @@ TRAINING = "--num-spatial-parts 4 --image-size 4096 --batch-size 1 --checkpoint 
 
 
 def build_small_arguments(alias, command, folder):
-    """Return the arguments of a command, with smaller sizes and a checkpoint of the test."""
+    """Return a command's arguments with smaller sizes and a test's checkpoint."""
     small = SMALL.get(alias) or SMALL[alias.partition("_")[0]]
     arguments = [*command.split(), *small.split()]
     if "--checkpoint" in arguments:

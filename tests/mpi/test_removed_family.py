@@ -1,4 +1,4 @@
-"""A tree without the folders of one family of benchmarks: all other benchmarks still work."""
+"""A tree without one family of benchmarks: all other benchmarks still work."""
 
 import json
 import os

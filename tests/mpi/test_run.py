@@ -1,4 +1,4 @@
-"""Complete runs on real ranks: the report, the order of cases, the output of `command`."""
+"""Complete runs on real ranks: report, order of cases, output of `command`."""
 
 from __future__ import annotations
 

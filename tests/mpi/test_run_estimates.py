@@ -1,4 +1,4 @@
-"""Estimates from the durations of real runs, and runs that are too large for this machine."""
+"""Estimates from durations of real runs, and runs too large for this machine."""
 
 from __future__ import annotations
 

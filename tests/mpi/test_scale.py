@@ -1,4 +1,4 @@
-"""``spbench scale`` on real ranks, with work that ranks share and work that they do not share."""
+"""``spbench scale`` on real ranks, with work that they share or do not share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials in the environment of a run: ranks receive them, but no file contains them."""
+"""Credentials in a run's environment: ranks receive them, no file has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open MPI's files in shared memory: jobs do not share them, and killed ranks do not leave them."""
+"""Open MPI's files in shared memory: jobs share none, killed ranks leave none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks with shared weights, hooks or statistics: they equal plain torch, or are rejected.
+"""Networks with shared weights, hooks or statistics: equal to torch or rejected.
 
 A network is rejected before the first step, with the same message on every rank.
 """
@@ -107,7 +107,7 @@ def mark_long(cases):
 
 @pytest.fixture(scope="module")
 def case_results(request, tmp_path_factory):
-    """Run all cases in one launch; return file and results of the ranks by network and layout."""
+    """Run all cases in one launch; return file and results by network and layout."""
     tests = [test for test in request.session.items if test.path == request.path]
     params = [test.callspec.params for test in tests if hasattr(test, "callspec")]
     keys = [(param["network"], param["layout"]) for param in params] or [("TwoNames", "tiles")]
@@ -120,7 +120,7 @@ def case_results(request, tmp_path_factory):
 
 
 def train_with_torch(network, parts):
-    """Return the losses and the state_dict of plain torch, with the same micro-batches."""
+    """Return losses and state_dict of plain torch, with the same micro-batches."""
     module = train_own.make_network(make_case(network, "stages"), 4).double()
     optimizer = torch.optim.SGD(module.parameters(), RATE, 0.9)
     losses = []

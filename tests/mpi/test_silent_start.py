@@ -1,4 +1,4 @@
-"""A start of CUDA that holds Python's global lock, so that a rank sends no heartbeat."""
+"""A start of CUDA that holds Python's global lock, so that no heartbeat is sent."""
 
 from __future__ import annotations
 

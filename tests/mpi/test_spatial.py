@@ -29,7 +29,10 @@ DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 
 
 class RanksDiedError(BaseException):
-    """The ranks have ended. This is no `Exception`, so that hypothesis does not shrink the case."""
+    """Error: the ranks have ended.
+
+    It is not an `Exception`, so that hypothesis does not shrink the case.
+    """
 
 
 class Server:
@@ -115,7 +118,7 @@ def server(tmp_path_factory):
 
 
 def limit_examples(count):
-    """Return settings with the same cases in every run, so that a failure can be reproduced.
+    """Return settings with the same cases in every run, for reproducible failures.
 
     The cases follow from name and body of a test: a change of either gives other cases.
     """
@@ -239,7 +242,7 @@ def poolings(draw, operator):
 
 
 def sees_pixels(case):
-    """Return whether each window has a pixel, because a maximum of no pixels is rejected."""
+    """Return whether each window has a pixel: a maximum of no pixels is rejected."""
     arguments = case["arguments"]
     stride = arguments["stride"] or arguments["kernel_size"]
     dilation = arguments.get("dilation", (1, 1))

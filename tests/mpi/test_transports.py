@@ -1,4 +1,4 @@
-"""Transports of halos on real ranks: received pixels are bitwise equal to those of neighbours.
+"""Transports of halos on real ranks: pixels are bitwise those of neighbours.
 
 No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in whose streams work late,
 ``cuda-ipc`` on the stand-in, and ``nccl`` on the host with gloo (see programs/exchange_all.py). The
@@ -202,7 +202,7 @@ def test_check_finds_no_problem_on_any_rank(results, case):
 
 @pytest.mark.long
 def test_cuda_ipc_keeps_many_transports_open(tmp_path):
-    """Drivers limit open events and mappings, so both must not grow with the transports."""
+    """Drivers limit open events and mappings, so both must not grow."""
     sender, reader = run_cases_on_ranks(2, "open_many.py", tmp_path, seconds=100)
     # Each rank opens one event of the other rank, for read or for packed data.
     expected = {"error": "", "transports": 1100, "wrong": [], "events": 1, "mappings_after": 0}

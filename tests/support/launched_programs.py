@@ -1,4 +1,4 @@
-"""Small programs for ranks, which record their arguments and variables, or end early."""
+"""Small programs for ranks that record arguments and variables, or end early."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _collected: dict[Path, set[str]] = {}
 
 
 def parse_messages(file_text: str) -> dict[str, list[str]]:
-    """Return the texts of a file of messages by test, in the order of the test's checks.
+    """Return the texts of a file of messages by test, in the order of its checks.
 
     A line that starts in the first column names a test. The lines below, indented, are one text.
     """
@@ -49,7 +49,7 @@ def parse_messages(file_text: str) -> dict[str, list[str]]:
 
 
 def format_messages(texts: dict[str, list[str]]) -> str:
-    """Return the text of a file of messages, which `parse_messages` reads; tests are sorted."""
+    """Return the text of a file of messages for `parse_messages`; tests are sorted."""
     blocks = ["# Expected messages; to write them again: tests/support/messages.py\n"]
     for test, test_texts in sorted(texts.items()):
         for text in test_texts:

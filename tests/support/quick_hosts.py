@@ -16,7 +16,7 @@ from support.paths import STANDINS
 
 
 class QuickHosts:
-    """Synthetic hosts with the facts of this machine, and an environment to survey them.
+    """Synthetic hosts with this machine's facts, and an environment to survey them.
 
     Args:
         folder: An empty folder.

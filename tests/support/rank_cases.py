@@ -26,7 +26,7 @@ def read_cases():
 
 
 def run_each_case(count_ranks, run_case, idle=None):
-    """Run each case on its ranks, and write the results to the file of the second argument.
+    """Run each case on its ranks, and write results to the second argument's file.
 
     Args:
         count_ranks: Returns the number of ranks of a case.
@@ -54,7 +54,7 @@ def run_each_case(count_ranks, run_case, idle=None):
 
 
 def return_exceptions(compare):
-    """Return a function that calls ``compare``, and returns its exception if it raises one."""
+    """Return a function that calls ``compare`` and returns its exception, if any."""
 
     def run_case(case, comm):
         try:

@@ -1,4 +1,4 @@
-"""Commands of the reference scripts with those of spbench, read from docs/references.md."""
+"""Reference scripts' commands with those of spbench, from docs/references.md."""
 
 import re
 

@@ -155,7 +155,7 @@ class RunProcess:
         return int(self.wait_for("ready", rank=rank)["pid"])
 
     def check_rank_kill(self, rank: int, host: str) -> RunResult:
-        """Kill a rank of ``long.yaml``; check that it is named and that the next case runs."""
+        """Kill a rank of ``long.yaml``; check its name and that the next case runs."""
         os.kill(self.wait_for_timing().find_pid(rank), signal.SIGKILL)
         result = self.wait()
         assert result.code == 4, result.stdout + result.stderr
@@ -313,7 +313,7 @@ def end_with_stacks(mpirun: subprocess.Popen[str]) -> str:
 def run_cases_on_ranks(
     ranks: int, program: str | Path, folder: Path, cases: Any = None, *, seconds: float = 280
 ) -> Any:
-    """Run a program of `PROGRAMS`, or of any path, on ranks; return its results of the cases."""
+    """Run a program of `PROGRAMS`, or a path, on ranks; return results of the cases."""
     case_file = folder / "cases.json"
     result_file = folder / "results.json"
     files = [str(result_file)]

@@ -1,4 +1,4 @@
-"""Synthetic events of a controller and its ranks, and runs that are recorded from them."""
+"""Synthetic events of a controller and its ranks, and recorded runs of them."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def run_end(verdict="passed", exit_code=0, errors=(), findings=()):
 
 
 def make_phases_run(case="a", hosts=("node01", "node01", "node02")):
-    """Return the events of a pipeline on three ranks, with samples of each phase of a step."""
+    """Return events of a pipeline on three ranks, with samples of step phases."""
     phases = [
         describe_metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("spin", "send", "idle")
     ]
@@ -187,7 +187,7 @@ def make_phases_run(case="a", hosts=("node01", "node01", "node02")):
 
 
 def make_started_run(*cases, hosts=("node01", "node01")):
-    """Return events up to the start of the first case, with one rank per entry of ``hosts``."""
+    """Return events up to the start of the first case, with a rank per host."""
     np = len(hosts)
     cases = cases or (describe_case(np=np),)
     first = cases[0]["id"]
@@ -236,7 +236,7 @@ def make_links_run(latency, bandwidth, case="links"):
 
 
 def make_complete_run():
-    """Return the events of a passed run on two ranks: samples, a check, a limit, a measurement."""
+    """Return events of a passed run on two ranks, with all kinds of results."""
     description = describe_case(
         metrics=[TIME, describe_metric("bandwidth", "GB/s", "higher", "min")],
         expect=[{"metric": "time_ms", "op": "max", "limit": 5.0}],
@@ -265,7 +265,7 @@ def make_complete_run():
 
 
 def make_hostile_run():
-    """Return a run whose texts would clear a terminal, change its title or reverse its text."""
+    """Return a run with texts that would change the state of a terminal."""
     evil = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\ud800\r"
     description = describe_case(
         evil, metrics=[TIME, describe_metric(evil)], places=[{evil: evil}], measures="link"

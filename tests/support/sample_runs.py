@@ -31,7 +31,7 @@ def make_summary(id="20260101-000000-made-up-0000", **changes):
 
 
 def make_metric(value, unit="ms", better="lower", n=3, spread=1.0):
-    """Return a metric with a minimum ``spread`` below the median, and p95 ``spread`` above it."""
+    """Return a metric with a minimum ``spread`` below the median, p95 above it."""
     limits = {"min": value - spread, "p95": value + spread, "p99": value + spread}
     statistics = {"p50": value, "max": value + spread, "mean": value, "stdev": spread}
     return MetricPart(value=value, unit=unit, better=better, n=n, **limits, **statistics)

@@ -37,12 +37,12 @@ class CaseSample:
         self._sample = chosen + self._always
 
     def make_params(self, cases: Iterable[Any]) -> list[Any]:
-        """Return cases as parameters of tests, marked ``long`` unless they are in the sample."""
+        """Return cases as parameters of tests, ``long`` unless they are in the sample."""
         long = pytest.mark.long
         return [pytest.param(case, marks=() if case in self._sample else long) for case in cases]
 
     def select_requested(self, request: pytest.FixtureRequest) -> list[Any]:
-        """Return the cases that the selected tests of the fixture's file need, in their order."""
+        """Return the cases that the selected tests of a fixture's file need."""
         requested = [
             value
             for test in request.session.items

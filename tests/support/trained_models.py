@@ -1,4 +1,4 @@
-"""Training of models in one process, for programs that train the same model over ranks."""
+"""Training of models in one process, as a reference for programs over ranks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +71,7 @@ def make_plan(network, layout, batches, **options):
 def train_sequentially(
     network, batches, make_optimizer, *, dtype, seed, steps, decay=1.0, replicas=1
 ):
-    """Train replicas in one process; return losses, gradients and other tensors by kind.
+    """Train replicas in one process; return losses, gradients and other tensors.
 
     Each step takes all micro-batches in their order, averages the gradients of the replicas, and
     multiplies the learning rate by ``decay``. ``make_optimizer`` takes the parameters.

@@ -35,7 +35,7 @@ FAULTS = {
 def make_winograd_case(
     seed: int, fault: str | None = None, *, on_gpu: bool = True
 ) -> dict[str, Any]:
-    """Return a case of ``check_winograd.py``, with the error bounds of a GPU or of a CPU."""
+    """Return a case of ``check_winograd.py`` with error bounds of a GPU or CPU."""
     return {
         "benchmark": "model.resnet",
         "ranks": RANKS,

@@ -1,4 +1,4 @@
-"""Sends messages between stages with each backend of this host, and writes the problems.
+"""Sends messages between stages with each backend, and writes the problems.
 
     mpirun -n 2 python -m mpi4py carry_all.py RESULTS.json
 

@@ -1,4 +1,4 @@
-"""Checks steps at full size on ranks that use Winograd convolutions, like a GPU may.
+"""Checks full-size steps on ranks that use Winograd convolutions, like a GPU.
 
     mpirun -n 2 python -m mpi4py check_winograd.py CASES.json RESULTS.json
 

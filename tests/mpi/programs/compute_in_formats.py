@@ -1,4 +1,4 @@
-"""Computes models in all number formats over many ranks, and compares them with one rank.
+"""Computes models in all number formats over ranks, and compares with one rank.
 
     mpirun -n 5 python -m mpi4py compute_in_formats.py CASES.json RESULTS.json
 
@@ -55,7 +55,7 @@ def make_images(plan):
 
 
 def train(engine, plan):
-    """Train some steps; return the losses, the final tensors, and the gradients of step 0."""
+    """Train some steps; return losses, final tensors, and gradients of step 0."""
     losses = []
     results = {"input": {}, "gradients": {}}
     for step in range(STEPS):
@@ -117,7 +117,7 @@ def run_on_one_rank(case_text, precision):
 
 
 def compute_errors(results, expected, plan, coordinates):
-    """Return the norm of the difference relative to the norm of the reference, by kind."""
+    """Return the norm of the difference relative to the reference, by kind."""
     errors = {}
     for kind, tensors in results.items():
         if not tensors:
@@ -187,7 +187,7 @@ def overflow(case, comm):
 
 
 def inject_fault(fault, comm):
-    """Make the last rank send zeros instead of gradients, or all tiles use their own scale."""
+    """Make the last rank send zeros, or all tiles use their own scale."""
     if fault == "own-ranges":
         return patch.object(arithmetic, "merge_ranges", lambda _, ranges: ranges)
     if fault == "lost-gradient":

@@ -1,4 +1,4 @@
-"""Exchanges pieces over every transport on 4 ranks, and writes the problems of each rank.
+"""Exchanges pieces over every transport on 4 ranks, and writes the problems.
 
     mpirun -n 4 python -m mpi4py exchange_all.py CASES.json RESULTS.json
 
@@ -88,7 +88,7 @@ def enable_transport(transport):
 
 
 def make_values(seed, box, dtype):
-    """Return a box of random values, which are equal on all ranks; ``seed`` selects the image."""
+    """Return a box of random values, equal on all ranks; ``seed`` selects the image."""
     return view_box(make_image(seed, dtype), Box((0, 32), (0, 32)), box)
 
 
@@ -179,7 +179,7 @@ class Trial:
         return [view_box(self.source, self.origin, piece.box) for piece in self.sent]
 
     def make_values(self, rank, round_, box):
-        """Return values of one image for forward, and of a different one per rank for backward."""
+        """Return values of one image for forward, and of one per rank for backward."""
         owner = 1 + rank if self.adjoint else 0
         return make_values(1000 * self.seed + 10 * round_ + owner, box, self.dtype)
 
@@ -279,7 +279,7 @@ def check_two_at_once(comm, transport, device="cpu"):
 
 
 def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments):
-    """Exchanges without a comparison in between overwrite or free nothing before it is read.
+    """Consecutive exchanges overwrite or free no memory before it is read.
 
     Some ranks wait for their device at once. The devices of the others have read nothing yet.
     """
@@ -306,7 +306,7 @@ def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **argu
 
 
 def check_opened_meanwhile(comm, transport, device):
-    """Opening a transport during an exchange of another one does not change its values."""
+    """Opening a transport during an exchange of another one keeps its values."""
     trial = Trial(comm, transport, device=device)
     trial.prepare(0)
     trial.exchange.start()
@@ -318,7 +318,7 @@ def check_opened_meanwhile(comm, transport, device):
 
 
 def check_used_memory(comm, transport, device="cpu"):
-    """Old content of the memory of flags does not count, even if a rank clears it late."""
+    """Old content of the memory of flags does not count, even if cleared late."""
 
     def allocate_used(size, unit, comm):
         window = MPI.Win.Allocate_shared(size, unit, comm=comm)
@@ -416,7 +416,7 @@ def check_gpus_of_ranks(comm, gpus, message):
 
 
 def check_one_group(comm):
-    """Transports over one communicator share a group, which ends with the last transport."""
+    """Transports over one communicator share a group until the last one closes."""
     before = len(torch_group._groups)
     wiring = make_empty_spec(comm, "cpu")
     transports = [nccl.NcclTransport(replace(wiring, tag=tag)) for tag in (1, 2)]
@@ -444,7 +444,7 @@ def check_rank_that_cannot_join(comm):
 
 
 def check_unshared(comm, message, **faults):
-    """If one rank cannot share memory, or reads wrong memory, no rank uses the transport."""
+    """If one rank cannot share memory, or reads wrong memory, no rank does."""
     shares = ipc.get_device_ipc(torch.device("late"))
 
     def fail(*_):
@@ -466,7 +466,7 @@ def check_unshared(comm, message, **faults):
 
 
 def check_evidence(comm):
-    """The detected CUDA awareness of MPI is equal on all ranks, which have the same library."""
+    """The detected CUDA awareness of MPI is equal on all ranks."""
     results = set(comm.allgather(detect_cuda_awareness()))
     if len(results) != 1 or {type(is_aware) for is_aware, _ in results} != {bool}:
         return f"{results}"
@@ -487,7 +487,7 @@ def check_path(comm, settings, path, reason):
 
 
 def check_both_paths(comm):
-    """If MPI accepts device pointers, auto times both paths, without a device-wide wait."""
+    """If MPI accepts device pointers, auto times both paths without a device sync."""
     transports = {name: choose.TRANSPORTS[name] for name in ("cuda", "cuda-pinned")}
     with (
         mock.patch.dict(os.environ, {OVERRIDE_VARIABLE: "1"}),

@@ -1,4 +1,4 @@
-"""Runs cases of benchmarks on the device that works late, and writes the events of each rank.
+"""Runs cases on the device that works late, and writes the events of each rank.
 
     mpirun -n 2 python -m mpi4py late_cases.py CASES.json RESULTS.json
 

@@ -190,7 +190,7 @@ LAYOUTS = {
 
 
 def patch_overlap(overlap):
-    """Fix the choice whether operators over tiles overlap, which depends on measured times."""
+    """Fix the choice whether tiled operators overlap, which depends on times."""
     return patch.object(TiledWindow, "choose_overlap", lambda *_, **__: OverlapChoice(overlap))
 
 

@@ -1,4 +1,4 @@
-"""Trains models whose stages communicate over NCCL, and writes the problems of each rank.
+"""Trains models over NCCL stages, and writes the problems of each rank.
 
     mpirun -n 4 python -m mpi4py learn_over_nccl.py CASES.json RESULTS.json
 
@@ -167,7 +167,7 @@ def compare(comm, **case):
 
 
 def check_setting(comm, name, value, rank, message):
-    """Check the error for a setting on one rank with which posted receives block other work."""
+    """Check the error if one rank's setting lets posted receives block other work."""
     setting = {name: value} if comm.rank == rank else {}
     with (
         patch.object(opening, "explain_missing_nccl", lambda *_: ""),

@@ -1,4 +1,4 @@
-"""Opens the world if MPI's communicator of shared memory has one rank, like with ch3:sock.
+"""Opens the world if MPI's shared-memory communicator has one rank (ch3:sock).
 
     mpirun -n 2 python -m mpi4py open_alone.py RESULTS.json
 
@@ -30,7 +30,7 @@ class SeparateRanks(MPI.Intracomm):
 
 
 def read_local_rank(host, **variables):
-    """Return the local rank and the cores for a host name and the variables of a launcher."""
+    """Return local rank and cores for a host name and variables of a launcher."""
     for name in (*VARIABLES, "OMP_NUM_THREADS"):
         os.environ.pop(name, None)
     os.environ.update(variables)

@@ -37,7 +37,7 @@ problems = []
 
 
 def make_message(sender, count):
-    """Return bytes of a sender, none of which is 0 like the initial memory of the device."""
+    """Return bytes of a sender without 0, which is the device's initial memory."""
     return ((torch.arange(count) * 7 + 100 * sender) % 250 + 1).to(torch.uint8)
 
 

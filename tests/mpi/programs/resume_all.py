@@ -1,4 +1,4 @@
-"""Trains models without a break, and with a break after which another layout continues.
+"""Trains models without a break, and with a break and another layout after it.
 
     mpirun -n 5 python -m mpi4py resume_all.py CASES.json RESULTS.json
 
@@ -89,7 +89,7 @@ class TrainedModel:
 
 
 def run_resume_case(world, case, folder):
-    """Return on rank 0 the differences between the resumed model and one without a break."""
+    """Return differences of the resumed model from one without a break, on rank 0."""
     broken, unbroken_path, resumed_path = (folder / name for name in ("broken", "one", "other"))
     first = TrainedModel(world, case, case["before"])
     losses: dict[str, float] = {}
@@ -147,7 +147,7 @@ def read_tensors(path):
 
 
 def run_evaluate_case(world, case, folder):
-    """Return on rank 0 the difference between the logits of the loaded and the first model."""
+    """Return the difference of logits of loaded and first model, on rank 0."""
     first = TrainedModel(world, case, case["before"])
     logits = {}
     if first.takes_part:

@@ -1,4 +1,4 @@
-"""Runs a list of cases on the ranks of one launch, and writes the events of each rank.
+"""Runs cases on the ranks of one launch, and writes the events of each rank.
 
     mpirun -n 6 python -m mpi4py run_cases.py CASES.json RESULTS.json
 

@@ -83,7 +83,7 @@ def run_step(stage, image, gradient):
 
 @cache
 def run_whole_network(case_text):
-    """Return the initial state of a network, a batch with the gradients of its logits, results."""
+    """Return initial state, batch, gradients of the logits and results of a network."""
     case = json.loads(case_text)
     network = make_network(case)
     stage = build_stage(network, 0, len(network.layers), DenseBuilder(), **OPTIONS)

@@ -171,7 +171,7 @@ def get_arguments(case):
 
 
 def fill(case, module, dtype):
-    """Fill parameters and running statistics with values that the dtype represents exactly."""
+    """Fill parameters and running statistics with exactly representable values."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(draw_values(case, parameter.shape, dtype))
@@ -228,7 +228,7 @@ def bound_norm_errors(module, image, gradient, expected):
 
 
 def bound_by_magnitude(image, gradient, expected):
-    """Return bounds in eps that follow from the largest value, because sums may cancel out."""
+    """Return bounds in eps from the largest value, because sums may cancel out."""
     eps = torch.finfo(torch.float64).eps
     largest = max(float(value.abs().max()) for value in expected.values())
     return dict.fromkeys(expected, CLOSE / eps * max(1.0, largest))
@@ -255,7 +255,7 @@ def cut(tensor, box, layout="view"):
 
 
 def compute_derivatives(module, image, gradient, input_gradient=True):
-    """Return the output, the gradients of image and parameters, and the running statistics."""
+    """Return output, gradients of image and parameters, and running statistics."""
     module.zero_grad(set_to_none=True)
     image = image.detach().requires_grad_(input_gradient)
     output = module(image)
@@ -385,7 +385,7 @@ def compute_severity(row):
 
 
 def check_adjoint(case, comm):
-    """Return <Gx, y> and <x, G'y> over all ranks, in whole numbers, and whether Gx is correct."""
+    """Return <Gx, y> and <x, G'y> over all ranks, and whether Gx is correct."""
     partition = make_partition(case, comm.size)
     torch.manual_seed(case["seed"])
     shape = (case["batch"], case["channels"], case["height"], case["width"])

@@ -1,4 +1,4 @@
-"""Several hosts on one machine: network namespaces on a bridge, each with its own sshd.
+"""Several hosts on one machine: network namespaces with their own sshd.
 
 The hosts share the files and the process table of this machine. Each has its own network, host name
 and sshd. The controller runs outside of them, at the address of the bridge.
@@ -65,7 +65,7 @@ class HostNetwork:
         return "".join(f"{host.address}\n" for host in self.hosts)
 
     def render_alias_hostfile(self, slots: int, count: int) -> str:
-        """Return a hostfile of the first ``count`` hosts, with names that only ssh resolves."""
+        """Return a hostfile of the first ``count`` hosts, with ssh's names."""
         return "".join(f"{host.name} slots={slots}\n" for host in self.hosts[:count])
 
     @contextmanager
@@ -79,7 +79,7 @@ class HostNetwork:
 
     @contextmanager
     def limit_rate(self, host: NamespaceHost, rate: str, burst: str = "128kb") -> Iterator[None]:
-        """Limit the rate at which a host receives and sends to a value such as ``100mbit``.
+        """Limit a host's rate in both directions to a value such as ``100mbit``.
 
         After a pause, ``burst`` bytes pass at once.
         """

@@ -1,4 +1,4 @@
-"""A controller that does not see the processes of the ranks, as if they ran on other machines.
+"""A controller that does not see the ranks, like one on another machine.
 
 It runs in its own process namespace. Otherwise, it would find the ranks of the test hosts by their
 environment in the shared process table, and end them.
@@ -46,7 +46,7 @@ def write_isolated_spbench(folder: Path) -> Path:
 
 
 def find_controller_pid(run: RunProcess) -> int:
-    """Return the pid of the controller: the first child of the namespace's first process."""
+    """Return the controller's pid: the first child of the namespace's first process."""
     first = list_children(run.process.pid)[0]
     return list_children(first)[0]
 

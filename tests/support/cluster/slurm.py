@@ -58,7 +58,7 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscrib
 
 @dataclass(frozen=True)
 class Slurm:
-    """A running Slurm: its configuration file, None for that of the machine, and its nodes."""
+    """A running Slurm: its configuration file, None for the machine's, and nodes."""
 
     conf: Path | None
     nodes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The faults that are injected into runs of spbench, with the expected outcome of each."""
+"""The faults that are injected into runs, with the expected outcome of each."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def kill_mpispawn(trial: FaultTrial) -> RunResult:
 
 
 def _measure_on_nodes(trial: FaultTrial) -> int:
-    """Start a run on two nodes, and wait until it measures; return the pid of the victim."""
+    """Start a run on two nodes; return the victim's pid once it measures."""
     trial.start(LONG, "--hosts", ",".join(f"{node}:1" for node in NODES))
     return trial.wait_until_timing()
 

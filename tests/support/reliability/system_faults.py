@@ -1,4 +1,4 @@
-"""Faults of the system: files, limits, memory, clocks, and unauthenticated connections."""
+"""Faults of the system: files, limits, memory, clocks, unknown connections."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def block_report(trial: FaultTrial) -> RunResult:
 def wrap_command(
     before: str, after: str = "", suite: str = FAULTS_SUITE
 ) -> Callable[[FaultTrial], RunResult]:
-    """Run a suite from a shell script, with text before spbench and after its arguments."""
+    """Run a suite from a shell script, with text before and after the command."""
 
     def act(trial: FaultTrial) -> RunResult:
         command = trial.folder / "spbench"
@@ -108,7 +108,7 @@ def shift_clock(trial: FaultTrial) -> RunResult:
 
 
 def limit_memory(trial: FaultTrial) -> RunResult:
-    """Limit a rank to 8 MiB before it allocates its matrices, so that the kernel kills it."""
+    """Limit a rank to 8 MiB before it allocates matrices: the kernel kills it."""
     trial.start(GEMM)
     pid = trial.find_pid(trial.victim)
     with _create_memory_group(trial.run.folder.name, 8 << 20) as group:

@@ -133,7 +133,7 @@ def test_reads_the_cuda_version_of_the_driver_library(monkeypatch):
 
 
 def test_without_ctypes_reports_all_other_facts():
-    """The source runs on any host; a Python that was built without libffi has no ctypes."""
+    """The source runs on any host; a Python without libffi has no ctypes."""
     source = Path(host_facts.__file__).read_text()
     prelude = "import sys\nsys.modules['ctypes'] = sys.modules['_ctypes'] = None\n"
     process = subprocess.run(

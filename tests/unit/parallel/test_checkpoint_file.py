@@ -50,7 +50,7 @@ def test_reads_back_a_written_checkpoint(tmp_path):
 
 
 def test_digests_of_layers_stay_those_of_earlier_files():
-    """Renaming a class or field of `spbench_core.models` must not invalidate checkpoints."""
+    """Renaming parts of `spbench_core.models` must not invalidate checkpoints."""
     assert file.digests(make_network()) == {
         "stem1": "032850d3ba5ed701",
         "stem2": "95553dcebf7a61a9",

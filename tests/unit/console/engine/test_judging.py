@@ -1,4 +1,4 @@
-"""The status of a case is recorded once, after a case and those it refers to have ended."""
+"""The status of a case is recorded once, after the cases it refers to."""
 
 from spbench.engine.judging import judge_ready_cases
 from spbench.engine.recorder import Recorder

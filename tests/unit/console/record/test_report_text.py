@@ -11,7 +11,7 @@ from spbench.record.runs.report_text import read_report_file
 
 @pytest.fixture(params=[1, 2, 7, 1 << 20], ids="blocks of {}".format)
 def read_file(request):
-    """Return the reader with blocks of some characters: values may end anywhere in a block."""
+    """Return the reader with short blocks, so that values may end anywhere."""
     return partial(read_report_file, block_characters=request.param)
 
 

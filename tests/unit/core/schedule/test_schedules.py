@@ -1,4 +1,4 @@
-"""Task orders of a step: complete, in order, free of deadlocks, with minimal idle time."""
+"""Task orders of a step: complete, deadlock-free, with minimal idle time."""
 
 import pytest
 from hypothesis import given, settings

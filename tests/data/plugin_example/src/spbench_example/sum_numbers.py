@@ -29,7 +29,7 @@ def _draw_numbers(context: Context, rank: int) -> array[int]:
 
 
 def _check(context: Context, sums: array[int]) -> None:
-    """Compare with sums of all ranks' numbers, which each rank generates from the seed."""
+    """Compare with sums of all ranks' numbers, which follow from the seed."""
     numbers_of_ranks = [_draw_numbers(context, rank) for rank in range(context.world.size)]
     rows = zip(*numbers_of_ranks, sums, strict=True)
     error = max(abs(sum(numbers) - total) for *numbers, total in rows)
