@@ -41,7 +41,7 @@ def pytest_configure() -> None:
     # xdist's workers have no terminal, and programs would use a size from the environment.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
-    os.environ["PWD"] = str(find_plain_path(ROOT))
+    os.environ["PWD"] = str(make_plain_path(ROOT))
     # A shell lets background jobs ignore SIGINT, and so do the programs that they start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -63,7 +63,7 @@ def set_temporary_folder() -> None:
     os.environ["TMPDIR"] = folder
 
 
-def find_plain_path(folder: Path) -> Path:
+def make_plain_path(folder: Path) -> Path:
     """Return a folder, or a link to it if mpirun_rsh rejects its characters.
 
     mpirun_rsh starts ranks in the folder that the shell names in PWD, which may be a link.

@@ -29,7 +29,7 @@ TRAINED = {
 
 @pytest.fixture(scope="module")
 def rank_results(tmp_path_factory):
-    return run_cases_on_ranks(2, "learn_late.py", tmp_path_factory.mktemp("late"))
+    return run_cases_on_ranks(2, "train_late.py", tmp_path_factory.mktemp("late"))
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS | SUMS | TRAINED))

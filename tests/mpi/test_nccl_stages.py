@@ -1,6 +1,6 @@
 """Stages over NCCL: no operation waits for NCCL while a receive is posted.
 
-No GPU takes part: gloo replaces NCCL (see programs/learn_over_nccl.py).
+No GPU takes part: gloo replaces NCCL (see programs/train_over_nccl.py).
 """
 
 import pytest
@@ -62,7 +62,7 @@ CASES = {name: DEFAULTS | fields for name, fields in MODELS.items()} | SETTINGS
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nccl")
-    case_results = run_cases_on_ranks(4, "learn_over_nccl.py", folder, list(CASES.values()))
+    case_results = run_cases_on_ranks(4, "train_over_nccl.py", folder, list(CASES.values()))
     return dict(zip(CASES, case_results, strict=True))
 
 

@@ -11,7 +11,7 @@ CHECKS = ("mpi", "gloo", "deadline", "nccl without a GPU", "unknown")
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return run_cases_on_ranks(2, "carry_all.py", tmp_path_factory.mktemp("p2ps"))
+    return run_cases_on_ranks(2, "send_between_stages.py", tmp_path_factory.mktemp("p2ps"))
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -61,7 +61,7 @@ CASES = [*TRAINING, *INFERENCE, *WHOLE_NUMBERS, OVERFLOW, LOST, OWN_RANGES, OWN_
 
 
 def describe_case(case):
-    work = "learns" if case["trains"] else "infers"
+    work = "trains" if case["trains"] else "infers"
     mirrored = " mirrored" if case["mirrored"] else ""
     return f"{case['precision']} {work} {case['stages']} {' '.join(case['grids'])}{mirrored}"
 

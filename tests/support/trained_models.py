@@ -135,7 +135,7 @@ def read_statistics(module):
     }
 
 
-def largest_error(values, expected, among=None):
+def compute_largest_error(values, expected, among=None):
     """Return the largest difference, relative to the largest value of the kind.
 
     A NaN counts as an infinite error. ``among`` has all values of the kind; the default is those of

@@ -16,7 +16,7 @@ import pytest
 
 from support.paths import ROOT
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
-from support.tui.jobs import JOBS
+from support.tui.jobs import USER_TASKS
 
 SPBENCH = Path(sys.executable).parent / "spbench"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -39,13 +39,13 @@ def make_param(job):
 
 FIRST_TEXTS = {"first run": "shipped with spbench", "recover unsaved text": "Recover"}
 """Text that a complete page shows, if not a launch line."""
-JOB_PARAMS = [make_param(job) for job in JOBS]
+JOB_PARAMS = [make_param(job) for job in USER_TASKS]
 
 
 def test_docs_state_the_number_of_keys_of_each_job():
     text = (ROOT / "docs" / "console.md").read_text()
     documented = {row["name"]: int(row["keys"]) for row in _ROW.finditer(text)}
-    assert documented == {job.name: job.keys for job in JOBS}
+    assert documented == {job.name: job.key_count for job in USER_TASKS}
 
 
 @pytest.mark.parametrize("size", SIZES)

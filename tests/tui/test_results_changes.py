@@ -8,7 +8,7 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.results_page import (
-    MIDDLE,
+    MEDIUM_SIZE,
     find_line,
     open_results,
     record_synthetic_run,
@@ -58,7 +58,7 @@ async def test_note_with_tags_is_saved_shown_and_searchable(tmp_path, home, size
 
 async def test_compares_runs_with_a_new_baseline(tmp_path, home):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE, notifications=True) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("b")
         await wait_until(pilot, lambda: has_notification(app, "there is no baseline yet"))
@@ -85,7 +85,7 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
 @pytest.mark.long
 async def test_replacing_a_damaged_baseline_asks(tmp_path, home):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE, notifications=True) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         await wait_for_run(pilot)
         path = home / "baselines" / "main.json"
         path.parent.mkdir()
@@ -106,7 +106,7 @@ async def test_replacing_a_damaged_baseline_asks(tmp_path, home):
 
 async def test_deleting_a_run_asks_and_keeps_those_of_baselines(tmp_path, home):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE, notifications=True) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         page = await wait_for_run(pilot)
         await open_dialog(pilot, "B")
         await submit_text(pilot, "main")
@@ -131,7 +131,7 @@ async def test_deleting_a_run_asks_and_keeps_those_of_baselines(tmp_path, home):
 async def test_deleting_old_runs_asks(tmp_path, home):
     record_synthetic_run(home, 4, 1.0)
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE, notifications=True) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         page = await wait_for_run(pilot)
         await open_dialog(pilot, "D")
         await submit_text(pilot, "many")
@@ -150,7 +150,7 @@ async def test_deleting_old_runs_asks(tmp_path, home):
 
 async def test_readonly_changes_nothing(tmp_path, home):
     app = open_results(tmp_path, readonly=True)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("t", "B", "d", "D")
         await pilot.pause()

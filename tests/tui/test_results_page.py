@@ -32,7 +32,7 @@ from support.sample_events import (
 )
 from support.tui.app_driver import SIZES, post_keys, read_screen, wait_until
 from support.tui.results_page import (
-    MIDDLE,
+    MEDIUM_SIZE,
     describe_swept_case,
     find_line,
     open_results,
@@ -163,7 +163,7 @@ async def test_page_without_runs_names_the_searched_folder(tmp_path):
 
 async def test_list_follows_runs_from_start_to_end(tmp_path, home, fake_running, monkeypatch):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         page.poll_seconds = 0.05
         started = record_synthetic_run(home, 4, 3.0, suite="going", ends=False)
@@ -191,7 +191,7 @@ async def test_slow_read_of_runs_is_not_started_twice(tmp_path, home, monkeypatc
 
     monkeypatch.setattr(library_module, "update_known_runs", read_slowly)
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_until(pilot, lambda: reads)
         app.screen.poll_seconds = 0.01
         await pilot.pause(0.3)
@@ -204,7 +204,7 @@ async def test_slow_read_of_runs_is_not_started_twice(tmp_path, home, monkeypatc
 async def test_filter_selects_runs_and_reports_errors(tmp_path, home):
     record_synthetic_run(home, 5, 1.0, suite="other")
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("slash")
         app.focused.value = "suite:made verdict:faile"
@@ -228,7 +228,7 @@ async def test_filter_selects_runs_and_reports_errors(tmp_path, home):
 
 async def test_keys_typed_right_after_the_filter_key_reach_it(tmp_path, home):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         post_keys(app, "/verdict:failed")
         await wait_until(pilot, lambda: len(page._pane.shown) == 1)
@@ -251,7 +251,7 @@ async def test_shown_runs_have_passed_counts_before_a_visit(tmp_path, home):
 
 async def test_sign_marks_the_selected_format(tmp_path, home):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         await open_export(pilot)
         await wait_until(
@@ -300,7 +300,7 @@ async def test_compares_with_the_previous_run_by_default(tmp_path, home):
     record_synthetic_run(home, 4, 1.0, suite="other")
     record_synthetic_run(home, 5, 1.0)
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("space")
         assert page._pane.marked == page._pane.selected_run().id
@@ -320,7 +320,7 @@ async def test_compares_with_the_previous_run_by_default(tmp_path, home):
 async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
     record_synthetic_run(home, 4, 9.0, suite="other")
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         chart = page._views.plot.chart
 
@@ -365,7 +365,7 @@ async def test_reports_runs_that_cannot_be_plotted_or_read(tmp_path):
     ]
     record_run(home, events, verdict="error")
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("p")
         await wait_until(pilot, lambda: "a measured nothing" in read_screen(app))
@@ -386,7 +386,7 @@ async def test_shows_why_a_run_with_a_huge_file_cannot_be_read(tmp_path):
         (folder.path / name).touch()
         os.truncate(folder.path / name, 40 * 10**9)
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_until(pilot, lambda: app.screen.query("#run-summary"))
         await wait_until(pilot, lambda: "run.json has 40.0 GB" in read_widget(app, "#run-summary"))
         assert "unreadable" in read_screen(app)
@@ -401,7 +401,7 @@ async def test_shows_why_a_run_with_a_huge_file_cannot_be_read(tmp_path):
 
 async def test_run_opens_on_the_run_page(tmp_path, home):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         await pilot.press("down", "o")
         await wait_until(pilot, lambda: app.current_mode == "run")
@@ -423,7 +423,7 @@ async def test_attaches_to_running_and_replays_ended_runs(
         app.context, "replay_run", lambda folder, speed: replays.append((folder.id, speed))
     )
     monkeypatch.setattr(app.context, "watch_run", lambda folder: watched_ids.append(folder.id[:8]))
-    async with app.run_test(size=MIDDLE, notifications=True) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         await wait_for_run(pilot)
         await pilot.press("end", "a", "r", "y", "home", "down", "a")
         assert watched_ids == ["20010105", "20010104"]
@@ -472,7 +472,7 @@ async def test_export_format_follows_the_suffix(tmp_path, home):
 
 async def test_export_dialog_reports_an_unknown_home_directory(tmp_path, home):
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         await open_export(pilot)
         app.focused.value = "~no-such-user/run.csv"
@@ -488,7 +488,7 @@ async def test_replacing_an_existing_file_asks(tmp_path, home):
     path = tmp_path / "20010102-083000-made-up--20010103-083000-made-up.md"
     path.write_text("mine")
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("c")
         await wait_for_comparison(pilot, "20010102", "20010103")
@@ -504,7 +504,7 @@ async def test_replacing_an_existing_file_asks(tmp_path, home):
 
 async def test_readonly_exports_nothing(tmp_path, home):
     app = open_results(tmp_path, readonly=True)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("e")
         await pilot.pause()
@@ -525,7 +525,7 @@ async def test_only_the_last_selected_run_is_shown(tmp_path, home, monkeypatch):
         return load(library, folder)
 
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         page.load_delay_seconds = 0.0
         monkeypatch.setattr(RunLibrary, "load", load_slowly)
@@ -644,7 +644,7 @@ async def test_shows_each_finding_once_and_reasons_per_case(tmp_path):
     assert len(findings) == 2
     record_run(tmp_path / "home", [*events, job_end(), run_end("failed", 1, findings=findings)])
     app = open_results(tmp_path)
-    async with app.run_test(size=MIDDLE) as pilot:
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         for finding in findings:
             assert read_widget(app, "#run-summary").count(finding) == 1

@@ -29,7 +29,7 @@ from support import sample_events as make
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
 
 NARROW = (80, 24)
-MIDDLE = (120, 40)
+MEDIUM_SIZE = (120, 40)
 WIDE = (200, 60)
 WARPS = make.describe_metric("warps", "1/s", "higher", "min")
 SLOWEST = "time of the slowest rank, each iteration"
@@ -712,7 +712,7 @@ async def test_log_times_are_utc(open_run, eastern_time_zone):
 
 async def test_wide_characters_of_logs_are_all_shown(open_run):
     log_event = make.rank_event("log", 0, level="info", message="漢字" * 200 + "end")
-    async with open_run(MIDDLE, [*make_running_events(), log_event]) as run:
+    async with open_run(MEDIUM_SIZE, [*make_running_events(), log_event]) as run:
         await run.wait_until(lambda: len(run.ranks) == 4)
         await run.press("l")
         await run.wait_for_texts("end")
@@ -1015,7 +1015,7 @@ async def test_replay_pauses_and_changes_speed(open_run):
 async def test_cancel_asks_and_reports_errors(open_run, monkeypatch):
     cancelled_folders = []
     monkeypatch.setattr(background, "cancel_run", cancelled_folders.append)
-    async with open_run(MIDDLE, make_running_events()) as run:
+    async with open_run(MEDIUM_SIZE, make_running_events()) as run:
         await run.wait_for_texts("Cancel", "Rerun")
         bindings = [active.binding for active in run.page.active_bindings.values()]
         page_ids = [binding.id for binding in bindings if (binding.id or "").startswith("run.")]

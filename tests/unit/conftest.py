@@ -14,7 +14,7 @@ def no_profile(empty_home):
 
 
 @pytest.fixture
-def python_beside_mpirun(tmp_path):
+def python_next_to_mpirun(tmp_path):
     """Return the path of an interpreter next to an mpirun.
 
     This mpirun only prints its version.

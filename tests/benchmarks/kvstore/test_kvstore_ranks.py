@@ -259,9 +259,9 @@ def test_stores_send_the_expected_bytes_and_messages(case_results):
 def test_devices_of_one_host_sum_in_shared_memory(case_results):
     def find_sums_choice(case):
         (choice,) = [
-            choice_event
-            for choice_event in select(case_results[str(case)][0], "choice")
-            if choice_event["name"] == "sums"
+            choice
+            for choice in select(case_results[str(case)][0], "choice")
+            if choice["name"] == "sums"
         ]
         return choice["value"], choice["reason"]
 
@@ -275,16 +275,16 @@ def test_devices_of_one_host_sum_in_shared_memory(case_results):
 
 
 def test_codes_are_smaller_than_values(case_results):
-    arguments = sum(-(-count // 16) for count in ODD)
+    word_count = sum(-(-count // 16) for count in ODD)
     (rank,) = read_metrics(
         case_results, make_device_case("device", 1, gc_type="2bit", optimizer="none")
     )
     assert rank["bytes_sent"] == 0
-    assert rank["compression_ratio"] == pytest.approx(sum(ODD) / arguments, rel=1e-6)
+    assert rank["compression_ratio"] == pytest.approx(sum(ODD) / word_count, rel=1e-6)
     sync = read_metrics(
         case_results, make_dist_case("dist_sync", 2, 1, 2, gc_type="2bit", optimizer="none")
     )
-    assert [rank["bytes_sent"] for rank in sync[:2]] == [4 * arguments] * 2
+    assert [rank["bytes_sent"] for rank in sync[:2]] == [4 * word_count] * 2
     assert sync[2]["bytes_sent"] + sync[3]["bytes_sent"] == 8 * sum(ODD)
     assert 0 <= sync[0]["saturated_share"] <= 1
 
@@ -346,9 +346,9 @@ def test_a_standalone_run_reports_a_fault_without_tests():
     completed = run_standalone(2, f"{arguments} --inject lost-push")
     assert completed.returncode == 1
     (batch,) = (
-        choice_event
-        for choice_event in map(parse_line, completed.stdout.splitlines())
-        if isinstance(choice_event, BatchLine)
+        line
+        for line in map(parse_line, completed.stdout.splitlines())
+        if isinstance(line, BatchLine)
     )
     assert batch.error == -1
     assert "Validation failed Rank:1 result" in completed.stdout

@@ -20,7 +20,7 @@ from spbench_workers.benchmarks.model.regime_checks import check_products
 from spbench_workers.benchmarks.model.validation import Validation, make_plans
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
-from support.single_rank_case import SingleRankCase
+from support.single_rank_context import SingleRankContext
 
 pytestmark = pytest.mark.slow
 LATE = install()
@@ -48,7 +48,7 @@ def make_plan(device, precision):
 
 
 def products_pass(precision, bits=TF32_BITS):
-    context = SingleRankCase()
+    context = SingleRankContext()
     with Tf32Products(bits):
         check_products(context, make_plan(GPU, precision))
     return context.checks["products"]
@@ -70,7 +70,7 @@ def test_accepts_tf32_and_detects_fewer_bits():
 
 @pytest.mark.long
 def test_a_model_in_float64_does_not_use_tf32():
-    context = SingleRankCase()
+    context = SingleRankContext()
     (exact, *others) = make_plans(make_plan(GPU, FP32))
     assert (exact.precision, others) == (FP64, [])
     with Tf32Products() as products:
@@ -85,7 +85,7 @@ def test_compares_a_complete_model_in_tf32():
     torch.backends.cuda.matmul.allow_tf32 = True
     plan = make_plan(GPU, TF32)
     assert [small_plan.precision for small_plan in make_plans(plan)] == [FP64, TF32]
-    context = SingleRankCase()
+    context = SingleRankContext()
     with Tf32Products() as products:
         Validation(context, plan, TrainingConfig(), lambda *_: None, lambda *_: None).run()
     assert products.products > 0
@@ -95,7 +95,7 @@ def test_compares_a_complete_model_in_tf32():
 @pytest.mark.parametrize("device", [CPU, GPU], ids=str)
 @pytest.mark.parametrize("precision", [FP32, FP64, TF32], ids=lambda param: param.name)
 def test_checks_products_only_on_a_gpu_in_32_bits(device, precision):
-    context = SingleRankCase()
+    context = SingleRankContext()
     check_products(context, make_plan(device, precision))
     assert list(context.checks) == (["products"] if device == GPU and precision != FP64 else [])
 

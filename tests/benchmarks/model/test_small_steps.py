@@ -9,7 +9,7 @@ from spbench_core.models.registry import make_model
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
 from spbench_workers.benchmarks.model.validation import MAX_CHANGE, Validation
-from support.single_rank_case import SingleRankCase
+from support.single_rank_context import SingleRankContext
 
 pytestmark = pytest.mark.slow
 AMOEBANET = make_model(
@@ -20,7 +20,7 @@ RESNET = make_model("resnet", image_size=(32, 32), num_classes=5, version=1, dep
 
 def validate_model(network, optimizer, spoil=lambda *_: None, max_change=MAX_CHANGE):
     """Validate one process against itself with another order of additions."""
-    context = SingleRankCase()
+    context = SingleRankContext()
     batches = split_batch(1, 1, mirrored=False, times=1)
     layers = (len(network.layers),)
     cpu = torch.device("cpu")

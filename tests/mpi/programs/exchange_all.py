@@ -103,7 +103,7 @@ def equal_bits(tensor, other):
     return torch.equal(tensor.contiguous().view(bits), other.contiguous().view(bits))
 
 
-class Trial:
+class CheckedExchange:
     """An exchange of halos, with the expected values."""
 
     def __init__(
@@ -223,7 +223,7 @@ class Trial:
 
 
 def check_halos(comm, **arguments):
-    trial = Trial(comm, **arguments)
+    trial = CheckedExchange(comm, **arguments)
     problems = []
     for round_ in range(ROUNDS):
         trial.prepare(round_)
@@ -243,7 +243,7 @@ def check_halos(comm, **arguments):
 
 def check_fault(comm, transport, fault, device):
     """A fault that changes pieces after `wait` is visible in the unpacked pieces."""
-    trial = Trial(comm, transport, into=True, device=device)
+    trial = CheckedExchange(comm, transport, into=True, device=device)
     world = SimpleNamespace(rank=comm.rank)
     inject_halo_fault(SimpleNamespace(planted=fault.__eq__, world=world), trial.exchange)
     correct_rounds = []
@@ -263,7 +263,7 @@ def check_fault(comm, transport, fault, device):
 
 
 def check_two_at_once(comm, transport, device="cpu"):
-    trials = [Trial(comm, transport, seed=seed, device=device) for seed in (1, 2)]
+    trials = [CheckedExchange(comm, transport, seed=seed, device=device) for seed in (1, 2)]
     # Tags distinguish the two exchanges in any order. NCCL has no tags and needs the same order.
     is_reversed = transport != "nccl" and comm.rank % 2
     problems = []
@@ -283,7 +283,7 @@ def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **argu
 
     Some ranks wait for their device at once. The devices of the others have read nothing yet.
     """
-    trial = Trial(comm, transport, **arguments)
+    trial = CheckedExchange(comm, transport, **arguments)
     copies = []
     for round_ in range(2 * ROUNDS):
         trial.source.copy_(trial.make_values(comm.rank, round_, trial.origin))
@@ -307,10 +307,10 @@ def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **argu
 
 def check_opened_meanwhile(comm, transport, device):
     """Opening a transport during an exchange of another one keeps its values."""
-    trial = Trial(comm, transport, device=device)
+    trial = CheckedExchange(comm, transport, device=device)
     trial.prepare(0)
     trial.exchange.start()
-    other = Trial(comm, transport, seed=1, device=device)
+    other = CheckedExchange(comm, transport, seed=1, device=device)
     problem = trial.finish(0)
     for finished in (trial, other):
         finished.exchange.free()
@@ -331,7 +331,7 @@ def check_used_memory(comm, transport, device="cpu"):
 
     windows = SimpleNamespace(Win=SimpleNamespace(Allocate_shared=allocate_used))
     with mock.patch.object(slots, "MPI", windows):
-        trial = Trial(comm, transport, device=device)
+        trial = CheckedExchange(comm, transport, device=device)
     trial.source.copy_(trial.make_values(comm.rank, 0, trial.origin))
     trial.exchange.start()
     problem = trial.finish(0)
@@ -340,7 +340,7 @@ def check_used_memory(comm, transport, device="cpu"):
 
 
 def check_auto(comm):
-    trial = Trial(comm, "auto")
+    trial = CheckedExchange(comm, "auto")
     name = trial.exchange.transport
     tried = trial.exchange.tried_ms
     trial.prepare(0)
@@ -366,7 +366,7 @@ def check_auto_without(comm):
     original_transports = choose.TRANSPORTS
     choose.TRANSPORTS = {**original_transports, "packed": fail_on_rank_1}
     try:
-        trial = Trial(comm, "auto")
+        trial = CheckedExchange(comm, "auto")
     finally:
         choose.TRANSPORTS = original_transports
     trial.prepare(0)
@@ -459,7 +459,7 @@ def check_unshared(comm, message, **faults):
         for name, fault in faults.items() if comm.rank == 1 else ():
             stack.enter_context(mock.patch.object(shares, name, replacements[fault]))
         try:
-            Trial(comm, "cuda-ipc", device="late")
+            CheckedExchange(comm, "cuda-ipc", device="late")
         except TransportError as error:
             return "" if message in str(error) else str(error)
     return "no error"
@@ -495,7 +495,7 @@ def check_both_paths(comm):
         enable_transport("cuda-pinned"),
     ):
         LATE.device_wide = 0
-        trial = Trial(comm, "auto", device="late")
+        trial = CheckedExchange(comm, "auto", device="late")
     trial.prepare(0)
     trial.exchange.start()
     problem = trial.finish(0)

@@ -29,9 +29,9 @@ from spbench_parallel.spatial.norm import Moments
 from support.rank_cases import make_on_first_rank, return_exceptions, run_each_case
 from support.trained_models import (
     RandomImages,
+    compute_largest_error,
     copy_gradients,
     cut_tile,
-    largest_error,
     make_layout,
     make_network,
     read_statistics,
@@ -88,7 +88,7 @@ def compare(case, comm):
     errors = {"loss": abs(run.loss() - loss) / loss} | dict.fromkeys(expected, 0.0)
 
     def record_error(kind, values, reference):
-        error = largest_error(values, reference, expected[kind].values())
+        error = compute_largest_error(values, reference, expected[kind].values())
         errors[kind] = max(errors[kind], error)
 
     _, height, width = plan.model.image.shape

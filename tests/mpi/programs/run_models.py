@@ -22,9 +22,9 @@ from spbench_parallel.spatial.tiling import Tiling
 from support.rank_cases import make_on_first_rank, return_exceptions, run_each_case
 from support.trained_models import (
     CLASSES,
+    compute_largest_error,
     copy_gradients,
     cut_tile,
-    largest_error,
     make_network,
     read_statistics,
 )
@@ -113,7 +113,10 @@ def compare(case, comm):
     for kind, reference in expected.items():
         if results[kind].keys() != reference.keys():
             raise AssertionError(f"{sorted(results[kind])} are not {sorted(reference)}")
-    return {kind: largest_error(results[kind], reference) for kind, reference in expected.items()}
+    return {
+        kind: compute_largest_error(results[kind], reference)
+        for kind, reference in expected.items()
+    }
 
 
 def main():

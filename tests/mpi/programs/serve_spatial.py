@@ -53,15 +53,20 @@ CLOSE = 1e-10
 
 
 @dataclass(frozen=True)
-class Trial:
+class OperatorPair:
     """An operator on the whole image, in fp64, and over tiles.
 
-    ``sums`` computes the sums of magnitudes and ``counts`` the number of their terms. An operator
-    without them returns in ``roundings`` the allowed error of each tensor in eps. ``copies`` are
-    never rounded.
+    Attributes:
+        reference: The operator on the whole image.
+        tiled: The operator over tiles.
+        sums: Computes the sums of the magnitudes.
+        counts: Computes the number of terms of these sums.
+        roundings: Returns the allowed error of each tensor in eps, without ``sums``.
+        copies: Names of tensors that are never rounded.
+        divides: Whether the sums are divided by the number of pixels.
     """
 
-    whole: nn.Module
+    reference: nn.Module
     tiled: nn.Module
     sums: nn.Module | None = None
     counts: nn.Module | None = None
@@ -70,61 +75,68 @@ class Trial:
     divides: bool = False
 
 
-def conv(case, tiling, dtype):
+def build_conv(case, tiling, dtype):
     arguments = get_arguments(case)
-    wire = DTYPES.get(arguments.pop("gradient_dtype", None))
+    gradient_dtype = DTYPES.get(arguments.pop("gradient_dtype", None))
     tiled = SpatialConv2d(
-        case["channels"], tiling=tiling, gradient_dtype=wire, dtype=dtype, **arguments
+        case["channels"], tiling=tiling, gradient_dtype=gradient_dtype, dtype=dtype, **arguments
     )
-    whole = fill(case, nn.Conv2d(case["channels"], dtype=torch.float64, **arguments), dtype)
-    return Trial(
-        whole, tiled, change_parameters(whole, torch.abs), change_parameters(whole, torch.ones_like)
+    reference = fill(case, nn.Conv2d(case["channels"], dtype=torch.float64, **arguments), dtype)
+    return OperatorPair(
+        reference,
+        tiled,
+        change_parameters(reference, torch.abs),
+        change_parameters(reference, torch.ones_like),
     )
 
 
-def max_pool(case, tiling, dtype):
+def build_max_pool(case, tiling, dtype):
     arguments = get_arguments(case)
     sums = make_window_sums(case["channels"], **arguments)
-    whole = nn.MaxPool2d(**arguments)
+    reference = nn.MaxPool2d(**arguments)
     tiled = SpatialMaxPool2d(tiling=tiling, **arguments)
-    return Trial(whole, tiled, sums, sums, copies=frozenset({"output"}))
+    return OperatorPair(reference, tiled, sums, sums, copies=frozenset({"output"}))
 
 
-def avg_pool(case, tiling, dtype):
+def build_avg_pool(case, tiling, dtype):
     arguments = get_arguments(case)
-    whole = nn.AvgPool2d(**arguments)
+    reference = nn.AvgPool2d(**arguments)
     tiled = SpatialAvgPool2d(tiling=tiling, **arguments)
     arguments.pop("count_include_pad")
-    return Trial(whole, tiled, whole, make_window_sums(case["channels"], **arguments), divides=True)
-
-
-def global_pool(case, tiling, dtype):
-    whole = nn.AdaptiveAvgPool2d(1)
-    tiled = SpatialGlobalAvgPool2d(tiling=tiling)
-    counts = make_window_sums(case["channels"], (case["height"], case["width"]))
-    return Trial(whole, tiled, whole, counts, divides=True)
-
-
-def batch_norm(case, tiling, dtype):
-    arguments = get_arguments(case)
-    training = arguments.pop("training")
-    whole = nn.BatchNorm2d(case["channels"], dtype=torch.float64, **arguments)
-    tiled = SpatialBatchNorm2d(case["channels"], tiling=tiling, dtype=dtype, **arguments)
-    whole = fill(case, whole, dtype).train(training)
-    return Trial(
-        whole, tiled.train(training), roundings=lambda *data: bound_norm_errors(whole, *data)
+    return OperatorPair(
+        reference, tiled, reference, make_window_sums(case["channels"], **arguments), divides=True
     )
 
 
-def redistribute(case, tiling, dtype):
+def build_global_pool(case, tiling, dtype):
+    reference = nn.AdaptiveAvgPool2d(1)
+    tiled = SpatialGlobalAvgPool2d(tiling=tiling)
+    counts = make_window_sums(case["channels"], (case["height"], case["width"]))
+    return OperatorPair(reference, tiled, reference, counts, divides=True)
+
+
+def build_batch_norm(case, tiling, dtype):
+    arguments = get_arguments(case)
+    training = arguments.pop("training")
+    reference = nn.BatchNorm2d(case["channels"], dtype=torch.float64, **arguments)
+    tiled = SpatialBatchNorm2d(case["channels"], tiling=tiling, dtype=dtype, **arguments)
+    reference = fill(case, reference, dtype).train(training)
+    return OperatorPair(
+        reference,
+        tiled.train(training),
+        roundings=lambda *data: bound_norm_errors(reference, *data),
+    )
+
+
+def build_redistribute(case, tiling, dtype):
     target = make_partition(case | case["arguments"], tiling.comm.size)
     redistribution = Redistribute(tiling, target)
-    return Trial(nn.Identity(), redistribution, copies=frozenset({"output", "input"}))
+    return OperatorPair(nn.Identity(), redistribution, copies=frozenset({"output", "input"}))
 
 
-def make_chain(case, tiling, dtype):
+def build_chain(case, tiling, dtype):
     """Return a chain of layers, whose tiled version has fused blocks with wide halos."""
-    whole_layers = []
+    reference_layers = []
     sums = []
     tiled = []
     layers = case["arguments"]["layers"]
@@ -133,32 +145,32 @@ def make_chain(case, tiling, dtype):
     for kind, arguments in layers:
         layer_case = {**case, "channels": channels, "arguments": arguments}
         if kind in PIXELWISE:
-            whole_layers.append(PIXELWISE[kind]())
+            reference_layers.append(PIXELWISE[kind]())
             sums.append(nn.Identity())
             tiled.append(PIXELWISE[kind]())
             continue
-        trial = OPERATORS[kind](layer_case, layer_tiling, dtype)
-        whole_layers.append(trial.whole)
-        sums.append(trial.sums)
-        tiled.append(trial.tiled)
+        pair = OPERATORS[kind](layer_case, layer_tiling, dtype)
+        reference_layers.append(pair.reference)
+        sums.append(pair.sums)
+        tiled.append(pair.tiled)
         channels = arguments.get("out_channels", channels)
-        layer_tiling = trial.tiled.output
+        layer_tiling = pair.tiled.output
     chain = fuse(tiled, tiling, case["arguments"]["fused_layers"])
-    whole = nn.Sequential(*whole_layers)
+    reference = nn.Sequential(*reference_layers)
     if case["dtype"] == "fp64":
-        return Trial(whole, chain, roundings=bound_by_magnitude)
+        return OperatorPair(reference, chain, roundings=bound_by_magnitude)
     linear = nn.Sequential(*sums)
-    return Trial(whole, chain, linear, change_parameters(linear, torch.ones_like))
+    return OperatorPair(reference, chain, linear, change_parameters(linear, torch.ones_like))
 
 
 OPERATORS = {
-    "conv": conv,
-    "max_pool": max_pool,
-    "avg_pool": avg_pool,
-    "global_pool": global_pool,
-    "batch_norm": batch_norm,
-    "redistribute": redistribute,
-    "fused": make_chain,
+    "conv": build_conv,
+    "max_pool": build_max_pool,
+    "avg_pool": build_avg_pool,
+    "global_pool": build_global_pool,
+    "batch_norm": build_batch_norm,
+    "redistribute": build_redistribute,
+    "fused": build_chain,
 }
 
 
@@ -246,7 +258,7 @@ def make_partition(case, size):
     return Partition.from_grid(grid, case["height"], case["width"], ranks=case["owners"], size=size)
 
 
-def cut(tensor, box, layout="view"):
+def extract_box(tensor, box, layout="view"):
     part = tensor[:, :, slice(*box.rows), slice(*box.cols)]
     if layout == "view":
         return part
@@ -269,54 +281,54 @@ def compute_derivatives(module, image, gradient, input_gradient=True):
     return results | copy.deepcopy(running)
 
 
-def compute_allowed_errors(case, trial, image, gradient, expected):
+def compute_allowed_errors(case, pair, image, gradient, expected):
     """Return the largest error that rounding allows, by tensor."""
     eps = torch.finfo(DTYPES[case["dtype"]]).eps
-    wire = DTYPES.get(case["arguments"].get("gradient_dtype"), torch.float64)
-    wire_eps = max(eps, torch.finfo(wire).eps)
-    if trial.roundings is not None:
-        roundings = trial.roundings(image, gradient, expected)
+    gradient_dtype = DTYPES.get(case["arguments"].get("gradient_dtype"), torch.float64)
+    gradient_eps = max(eps, torch.finfo(gradient_dtype).eps)
+    if pair.roundings is not None:
+        roundings = pair.roundings(image, gradient, expected)
         return {name: eps * roundings[name] for name in expected}
-    if trial.sums is None:
+    if pair.sums is None:
         return dict.fromkeys(expected, 0.0)
-    sums = compute_derivatives(trial.sums, image.abs(), gradient.abs())
-    counts = compute_derivatives(trial.counts, torch.ones_like(image), torch.ones_like(gradient))
+    sums = compute_derivatives(pair.sums, image.abs(), gradient.abs())
+    counts = compute_derivatives(pair.counts, torch.ones_like(image), torch.ones_like(gradient))
     allowed = {}
     for name in expected:
-        term_eps = eps if name in ("output", "input") else wire_eps
+        term_eps = eps if name in ("output", "input") else gradient_eps
         largest = float(sums[name].max())
-        is_exact_sum = case["data"] == "whole" and not trial.divides and largest <= 2.0 / term_eps
-        exact = is_exact_sum or name in trial.copies
+        is_exact_sum = case["data"] == "whole" and not pair.divides and largest <= 2.0 / term_eps
+        exact = is_exact_sum or name in pair.copies
         # Dividing by the number of pixels takes some more steps.
-        steps = float(counts[name].max()) + (3 if trial.divides else 0)
+        steps = float(counts[name].max()) + (3 if pair.divides else 0)
         allowed[name] = 0.0 if exact else term_eps * steps * largest
     return allowed
 
 
-def largest_error(tensor, expected, dtype):
+def compute_largest_error(tensor, expected, dtype):
     if tensor is None or tensor.shape != expected.shape or tensor.dtype != dtype:
         raise AssertionError(f"got {tensor}, expected {expected.shape} of {dtype}")
     return float((tensor.double() - expected).abs().max()) if expected.numel() else 0.0
 
 
-def run_round(case, trial, tiling, data):
+def run_round(case, pair, tiling, data):
     """Return the errors and the allowed errors of this rank, by tensor."""
     image, gradient = (tensor.double() for tensor in data)
     dtype = data[0].dtype
-    expected = compute_derivatives(trial.whole, image, gradient, case["input_gradient"])
-    allowed = compute_allowed_errors(case, trial, image, gradient, expected)
-    output_box = trial.tiled.output.tile if hasattr(trial.tiled, "output") else Box((0, 1), (0, 1))
+    expected = compute_derivatives(pair.reference, image, gradient, case["input_gradient"])
+    allowed = compute_allowed_errors(case, pair, image, gradient, expected)
+    output_box = pair.tiled.output.tile if hasattr(pair.tiled, "output") else Box((0, 1), (0, 1))
     results = compute_derivatives(
-        trial.tiled,
-        cut(data[0], tiling.tile, case["layout"]),
-        cut(data[1], output_box),
+        pair.tiled,
+        extract_box(data[0], tiling.tile, case["layout"]),
+        extract_box(data[1], output_box),
         case["input_gradient"],
     )
-    expected["output"] = cut(expected["output"], output_box)
+    expected["output"] = extract_box(expected["output"], output_box)
     if "input" in expected:
-        expected["input"] = cut(expected["input"], tiling.tile)
+        expected["input"] = extract_box(expected["input"], tiling.tile)
     return {
-        name: (largest_error(results[name], expected[name], dtype), allowed[name])
+        name: (compute_largest_error(results[name], expected[name], dtype), allowed[name])
         for name in expected
     }
 
@@ -328,11 +340,11 @@ def find_gather(module, tile):
     return execution.gathers.get(tile)
 
 
-def change_received_value(case, trial, tiling, dtype):
+def change_received_value(case, pair, tiling, dtype):
     """Change one value that the last receiving rank receives."""
     shape = (case["batch"], case["channels"], case["height"], case["width"])
-    tile = cut(torch.zeros(shape, dtype=dtype), tiling.tile, case["layout"])
-    gather = find_gather(trial.tiled, tile)
+    tile = extract_box(torch.zeros(shape, dtype=dtype), tiling.tile, case["layout"])
+    gather = find_gather(pair.tiled, tile)
     direction = case["change"]["direction"]
     list_pieces = (
         gather.transfers.list_received if direction == "forward" else gather.transfers.list_sent
@@ -361,21 +373,21 @@ def compare(case, comm):
     dtype = DTYPES[case["dtype"]]
     tiling = Tiling(comm, make_partition(case, comm.size), case["transport"], case["overlap"])
     torch.manual_seed(case["seed"])
-    trial = OPERATORS[case["operator"]](case, tiling, dtype)
-    trial.tiled.load_state_dict(trial.whole.state_dict())
+    pair = OPERATORS[case["operator"]](case, tiling, dtype)
+    pair.tiled.load_state_dict(pair.reference.state_dict())
     if case["change"]:
-        change_received_value(case, trial, tiling, dtype)
+        change_received_value(case, pair, tiling, dtype)
     shape = (case["batch"], case["channels"], case["height"], case["width"])
     with torch.no_grad():
-        probe = copy.deepcopy(trial.whole).eval()(torch.zeros(shape, dtype=torch.float64))
+        probe = copy.deepcopy(pair.reference).eval()(torch.zeros(shape, dtype=torch.float64))
     rounds = {}
     for _ in range(case["rounds"]):
         image, gradient = (draw_values(case, size, dtype) for size in (shape, probe.shape))
         if case["gradient"] == "ones":
             gradient = gradient.new_ones(1).expand(gradient.shape)
-        for name, (error, allowed) in run_round(case, trial, tiling, (image, gradient)).items():
+        for name, (error, allowed) in run_round(case, pair, tiling, (image, gradient)).items():
             rounds.setdefault(name, []).append({"error": error, "allowed": allowed})
-    free(trial.tiled)
+    free(pair.tiled)
     return {name: max(errors, key=compute_severity) for name, errors in rounds.items()}
 
 
@@ -394,7 +406,7 @@ def check_adjoint(case, comm):
     needed = tuple(
         compute_hull([box.intersect(partition.image) for box in boxes]) for boxes in parts
     )
-    tile = cut(image, partition.tile(comm.rank), case["layout"]).detach().requires_grad_()
+    tile = extract_box(image, partition.tile(comm.rank), case["layout"]).detach().requires_grad_()
     own_boxes = parts[comm.rank]
     table = Transfers(partition, needed)
     gather = Gather(comm, table, own_boxes, sample=tile, transport=case["transport"])
@@ -406,7 +418,7 @@ def check_adjoint(case, comm):
     used = list(zip(gathered, weights, strict=True))[: max(1, len(own_boxes))]
     sum((part * weight).sum() for part, weight in used).backward()
     product = sum(float((part * weight).sum()) for part, weight in used)
-    expected = [cut_with_padding(image, box) for box in own_boxes]
+    expected = [extract_padded_box(image, box) for box in own_boxes]
     same = all(map(torch.equal, gathered[1:], expected))
     result = {
         "same": same,
@@ -425,7 +437,7 @@ def check_tile_is_freed(case, comm):
     """Return whether the memory of a tile is kept after its last use."""
     dtype = DTYPES[case["dtype"]]
     tiling = Tiling(comm, make_partition(case, comm.size), case["transport"], case["overlap"])
-    tiled = conv(case, tiling, dtype).tiled
+    tiled = build_conv(case, tiling, dtype).tiled
     shape = (case["batch"], case["channels"], *tiling.tile.shape)
     block = Block(math.prod(shape) * dtype.itemsize)
     reference = weakref.ref(block)
@@ -448,12 +460,12 @@ def compute_hull(boxes):
     return Box((min(tops), max(bottoms)), (min(lefts), max(rights)))
 
 
-def cut_with_padding(image, box):
+def extract_padded_box(image, box):
     """Return a box of the image, with zeros beyond the border."""
     padding = 20
     padded = nn.functional.pad(image, (padding,) * 4)
     rows, cols = ((first + padding, last + padding) for first, last in (box.rows, box.cols))
-    return cut(padded, Box(rows, cols))
+    return extract_box(padded, Box(rows, cols))
 
 
 def run_case(world, case):

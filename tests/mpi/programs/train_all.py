@@ -27,9 +27,9 @@ from spbench_parallel.training.running_statistics import MirroredStatistics
 from support.rank_cases import make_on_first_rank, return_exceptions, run_each_case
 from support.trained_models import (
     RandomImages,
+    compute_largest_error,
     copy_gradients,
     cut_tile,
-    largest_error,
     make_layout,
     make_network,
     make_plan,
@@ -121,7 +121,7 @@ def compare(case, comm):
     }
 
     def record_error(kind, values, reference, among=None):
-        errors[kind] = max(errors[kind], largest_error(values, reference, among))
+        errors[kind] = max(errors[kind], compute_largest_error(values, reference, among))
 
     owners = [plan.owner] if plan.master_comm else plan.layout.directions
     for coordinates, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):

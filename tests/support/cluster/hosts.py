@@ -112,7 +112,7 @@ def start_hosts(folder: Path, count: int) -> Iterator[HostNetwork]:
     """
     _check_tools()
     prefix = f"sp{os.getpid()}"
-    base = _free_subnet()
+    base = _find_free_subnet()
     hosts = tuple(
         NamespaceHost(f"{prefix}n{number}", f"{base}.{number}", f"{prefix}v{number}")
         for number in range(1, count + 1)
@@ -140,7 +140,7 @@ def _check_tools() -> None:
         )
 
 
-def _free_subnet() -> str:
+def _find_free_subnet() -> str:
     used = _run("ip", "-4", "addr", "show") + _run("ip", "-4", "route", "show")
     numbers = ((os.getpid() + step) % 250 for step in range(250))
     return next(base for n in numbers if (base := f"10.231.{n}") + "." not in used)

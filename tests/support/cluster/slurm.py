@@ -88,7 +88,7 @@ def start_private_slurm(folder: Path) -> Iterator[Slurm]:
     for name in ("state", "spool/n1", "spool/n2"):
         (folder / name).mkdir(parents=True)
     conf = folder / "slurm.conf"
-    conf.write_text(_CONF.format(folder=folder, ports=_free_ports(3)))
+    conf.write_text(_CONF.format(folder=folder, ports=_find_free_ports(3)))
     slurm = Slurm(conf, NODES)
     with ExitStack() as stack:
         stack.callback(_kill_steps, folder)
@@ -111,7 +111,7 @@ def _check_programs() -> None:
         raise MissingRequirementError(f"not installed: {', '.join(missing)} (slurm-wlm)")
 
 
-def _free_ports(count: int) -> list[int]:
+def _find_free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for bound_socket in sockets:
@@ -134,7 +134,7 @@ def _start_munged(folder: Path) -> Iterator[None]:
         while not (folder / "munge.socket").exists():
             if time.monotonic() > deadline:
                 raise MissingRequirementError(
-                    f"munged does not start: {_last_line(folder / 'munged.out')}"
+                    f"munged does not start: {_read_last_line(folder / 'munged.out')}"
                 )
             time.sleep(0.05)
         yield
@@ -163,7 +163,7 @@ def _wait_for_nodes(conf: Path, folder: Path) -> None:
     deadline = time.monotonic() + 20
     while len(_list_usable_nodes(env)) < len(NODES):
         if time.monotonic() > deadline:
-            outputs = "; ".join(_last_line(path) for path in sorted(folder.glob("*.out")))
+            outputs = "; ".join(_read_last_line(path) for path in sorted(folder.glob("*.out")))
             raise MissingRequirementError(f"its nodes do not come up: {outputs}")
         time.sleep(0.2)
 
@@ -195,6 +195,6 @@ def _kill_steps(folder: Path) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def _last_line(path: Path) -> str:
+def _read_last_line(path: Path) -> str:
     lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
     return f"{path.stem}: {lines[-1] if lines else 'it printed nothing'}"

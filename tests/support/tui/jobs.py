@@ -45,14 +45,14 @@ NOISY = "node03"
 
 
 @dataclass(frozen=True)
-class Job:
-    """A user job.
+class UserTask:
+    """A task of a user.
 
     Attributes:
         name: The name in docs/console.md.
         steps: Keys, and the text that is shown after them.
         prepare: Makes the console's folder, and returns the suite to open or None.
-        is_done: Whether the contents of the folder show that the job is done.
+        is_done: Whether the contents of the folder show that the task is done.
         starts_ranks: Whether it starts real ranks.
     """
 
@@ -63,8 +63,8 @@ class Job:
     starts_ranks: bool = False
 
     @property
-    def keys(self) -> int:
-        """Return the number of keys that it takes."""
+    def key_count(self) -> int:
+        """The number of keys that the user presses."""
         return sum(len(keys) for keys, _ in self.steps)
 
 
@@ -178,15 +178,15 @@ def has_any_passed_run(folder: Path) -> bool:
     return any(run.get("verdict") == "passed" for run in read_runs(folder))
 
 
-JOBS = (
-    Job(
+USER_TASKS = (
+    UserTask(
         "first run",
         ((("enter",), "smoke.yaml"), (("f5",), "20/20")),
         make_empty_folder,
         has_passed_run,
         starts_ranks=True,
     ),
-    Job(
+    UserTask(
         "compose a 3x2 sweep",
         (
             (("f4",), "halo.exchange"),
@@ -200,13 +200,13 @@ JOBS = (
         add_suite,
         has_sweep,
     ),
-    Job(
+    UserTask(
         "find the failed rank",
         ((("3",), "demo"), (("o",), "7/9 passed"), (("n",), "rank 1, ")),
         add_demo_runs,
     ),
-    Job("compare with yesterday", ((("3",), "demo"), (("c",), "b/a")), add_demo_runs),
-    Job(
+    UserTask("compare with yesterday", ((("3",), "demo"), (("c",), "b/a")), add_demo_runs),
+    UserTask(
         "switch the launcher, copy its line",
         (
             (("L",), "another library"),
@@ -216,7 +216,7 @@ JOBS = (
         ),
         add_suite,
     ),
-    Job(
+    UserTask(
         "cancel, and run what failed",
         (
             (("f5",), "✗ failed wrong"),
@@ -229,7 +229,7 @@ JOBS = (
         has_failed_again,
         starts_ranks=True,
     ),
-    Job(
+    UserTask(
         "plan to verified run",
         (
             (("5",), "two.yaml"),
@@ -242,16 +242,16 @@ JOBS = (
         has_any_passed_run,
         starts_ranks=True,
     ),
-    Job(
+    UserTask(
         "export a page",
         ((("3",), "demo"), (("e",), "HTML"), (("enter",), "exported")),
         add_demo_runs,
         has_exported_page,
     ),
-    Job(
+    UserTask(
         "find the noisy host",
         ((("3",), "made-up"), (("o",), f"on {NOISY} waited 50 %")),
         add_noisy_run,
     ),
-    Job("recover unsaved text", ((("enter",), "# Unsaved."),), add_unsaved_text),
+    UserTask("recover unsaved text", ((("enter",), "# Unsaved."),), add_unsaved_text),
 )

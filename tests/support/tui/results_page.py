@@ -15,7 +15,7 @@ from support.sample_events import (
 )
 from support.tui.app_driver import make_console, read_screen, wait_until
 
-MIDDLE = (120, 40)
+MEDIUM_SIZE = (120, 40)
 WARPS = describe_metric("warps", "1/s", "higher", "min")
 WIDTHS = (1, 2, 4)
 

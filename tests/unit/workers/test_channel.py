@@ -216,17 +216,17 @@ RANK_WITHOUT_STDERR = """
 import os, sys, threading, time
 from spbench_workers.channel.opening import open_channel
 open_channel(os.environ)
-way = sys.argv[1]
-if way == "closed":
+failure = sys.argv[1]
+if failure == "closed":
     os.close(2)
-if way in ("full", "locked"):
+if failure in ("full", "locked"):
     os.set_blocking(2, False)
     try:
         while True:
             os.write(2, b"x" * 4096)
     except BlockingIOError:
         os.set_blocking(2, True)
-if way == "locked":
+if failure == "locked":
     # The lock of sys.stderr belongs to a thread that is stuck in a write.
     threading.Thread(target=sys.stderr.write, args=("x" * 100_000,), daemon=True).start()
 print("ready", flush=True)

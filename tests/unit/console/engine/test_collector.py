@@ -53,7 +53,7 @@ class Peer:
             await self._writer.wait_closed()
 
 
-class Console:
+class ListeningCollector:
     """A collector that listens, and peers that connect to it."""
 
     def __init__(self, **times):
@@ -84,7 +84,7 @@ class Console:
 async def open_console(**times):
     raised = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-    console = Console(**times)
+    console = ListeningCollector(**times)
     console.port = await console.collector.listen("127.0.0.1")
     yield console
     await console.close()

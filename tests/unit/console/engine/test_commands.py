@@ -39,12 +39,12 @@ def preparations(monkeypatch):
 
 
 @pytest.fixture
-def make_request(preparations, tmp_path, python_beside_mpirun):
+def make_request(preparations, tmp_path, python_next_to_mpirun):
     """Return a function that builds requests; mpirun only prints its version."""
 
     def make(launcher="openmpi"):
         path = tmp_path / "suite.yaml"
-        path.write_text(SUITE.format(python=python_beside_mpirun, launcher=launcher))
+        path.write_text(SUITE.format(python=python_next_to_mpirun, launcher=launcher))
         return Request(path, tmp_path / "home", {"PATH": ""})
 
     return make

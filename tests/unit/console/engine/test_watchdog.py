@@ -12,7 +12,7 @@ HOSTS = ("node01", "node01", "node02")
 PROGRAMS = "openmpi (5.0) and MPICH 4.2"
 
 
-class Job:
+class WatchedJob:
     """A watched job of three ranks with a manual clock; the launch is at 100 s."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Job:
 
 
 def test_ranks_must_be_ready_within_start_timeout(messages):
-    job = Job().ready(0, 2).advance(60.0, 0, 2)
+    job = WatchedJob().ready(0, 2).advance(60.0, 0, 2)
     assert job.fault is None
     fault = job.advance(0.1, 0, 2).fault
     assert fault.status is CaseStatus.ERROR
@@ -89,7 +89,7 @@ def test_ranks_must_be_ready_within_start_timeout(messages):
 
 
 def test_names_unconnected_ranks_with_their_planned_hosts():
-    job = Job(hosts={0: "node01", 1: "node02", 2: "node03"})
+    job = WatchedJob(hosts={0: "node01", 1: "node02", 2: "node03"})
     job.watch.on_hello(0, "node01")
     assert job.advance(61.0).fault.message.endswith(
         "; ranks 1, 2 on node02, node03 did not connect"
@@ -97,7 +97,7 @@ def test_names_unconnected_ranks_with_their_planned_hosts():
 
 
 def test_names_a_rank_that_connected_but_is_not_ready():
-    job = Job().ready(0, 2)
+    job = WatchedJob().ready(0, 2)
     for rank, host in enumerate(("node01", "node02", "node01")):
         job.watch.on_hello(rank, host)
     assert job.advance(61.0, 0, 2).fault.message.endswith(
@@ -106,19 +106,19 @@ def test_names_a_rank_that_connected_but_is_not_ready():
 
 
 def test_does_not_guess_unconnected_ranks_without_numbers():
-    job = Job().ready(0, 2)
+    job = WatchedJob().ready(0, 2)
     job.watch.on_hello(None, "node02")
     assert job.advance(61.0, 0, 2).fault.message.endswith("(start_timeout is 60 s)")
 
 
 def test_reports_a_job_without_any_ready_rank(messages):
-    job = Job(start_timeout=2.5).advance(3.0)
+    job = WatchedJob(start_timeout=2.5).advance(3.0)
     assert job.fault.status is CaseStatus.ERROR
     messages.check(job.fault.message)
 
 
 def test_ready_ranks_have_start_timeout_for_the_first_case(messages):
-    job = Job().advance(50.0).ready().advance(60.0)
+    job = WatchedJob().advance(50.0).ready().advance(60.0)
     assert job.fault is None
     fault = job.advance(0.1).fault
     assert fault.status is CaseStatus.ERROR
@@ -126,7 +126,7 @@ def test_ready_ranks_have_start_timeout_for_the_first_case(messages):
 
 
 def test_ready_ranks_have_start_timeout_for_the_next_case(messages):
-    job = Job().ready().start("a").end("a").advance(60.0)
+    job = WatchedJob().ready().start("a").end("a").advance(60.0)
     assert job.fault is None
     fault = job.advance(1.0).fault
     assert fault.status is CaseStatus.ERROR
@@ -135,7 +135,7 @@ def test_ready_ranks_have_start_timeout_for_the_next_case(messages):
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_different_number_of_ranks_is_a_mismatch(size):
-    job = Job()
+    job = WatchedJob()
     job.ready(1, size=size)
     assert job.fault.missing
     assert job.fault.rank == 1
@@ -146,7 +146,7 @@ def test_different_number_of_ranks_is_a_mismatch(size):
 
 
 def test_reports_a_host_with_another_library_with_both(messages):
-    job = Job()
+    job = WatchedJob()
     job.watch.on_launch(PROGRAMS, "MVAPICH2 2.3.7", job.now)
     event = rank_event("ready", 0, size=1, versions={"mpi": "Open MPI v5.0.11"})
     job.watch.on_ready(event, "node02", 1, job.now, launched_as=2)
@@ -155,7 +155,7 @@ def test_reports_a_host_with_another_library_with_both(messages):
 
 
 def test_duplicate_rank_number_is_a_mismatch(messages):
-    job = Job().ready(0, 1)
+    job = WatchedJob().ready(0, 1)
     before = job.fault
     assert before is None
     job.ready(1)
@@ -168,7 +168,7 @@ def test_duplicate_rank_number_is_a_mismatch(messages):
 
 def test_reports_a_silent_rank_after_10_s(messages):
     assert SILENCE_LIMIT == 10.0
-    job = Job().ready().start("a").advance(10.0, 0, 1)
+    job = WatchedJob().ready().start("a").advance(10.0, 0, 1)
     before = job.fault
     assert before is None
     fault = job.advance(0.1, 0, 1).fault
@@ -178,16 +178,16 @@ def test_reports_a_silent_rank_after_10_s(messages):
 
 
 def test_messages_number_ranks_like_their_cases():
-    job = Job(first_rank=7).ready().start("a").advance(10.1, 0, 1)
+    job = WatchedJob(first_rank=7).ready().start("a").advance(10.1, 0, 1)
     assert job.fault.message == "rank 9 on node02 silent for 10 s"
-    mismatched = Job(first_rank=7)
+    mismatched = WatchedJob(first_rank=7)
     event = rank_event("ready", 0, size=1)
     mismatched.watch.on_ready(event, "node02", 1, mismatched.now, launched_as=2)
     assert mismatched.fault.message.startswith("rank 9 on node02 says it is rank 0 of 1 ")
 
 
 def test_silence_timeout_extends_the_limit(messages):
-    job = Job(silence_timeout=30.0).ready().start("a")
+    job = WatchedJob(silence_timeout=30.0).ready().start("a")
     fault = job.advance(25.0, 0, 1).fault
     assert fault is None
     fault = job.advance(5.1, 0, 1).fault
@@ -197,26 +197,26 @@ def test_silence_timeout_extends_the_limit(messages):
 
 def test_silence_on_a_busy_host_names_load_and_setting(messages):
     load = "load 13.8 on 2 cores"
-    job = Job(describe_load=lambda host: f"{load} of {host}").ready().start("a")
+    job = WatchedJob(describe_load=lambda host: f"{load} of {host}").ready().start("a")
     fault = job.advance(10.1, 0, 1).fault
     assert fault.status is CaseStatus.ERROR
     messages.check(fault.message)
 
 
 def test_reports_a_silent_rank_before_all_are_ready(messages):
-    job = Job().ready(0, 1).advance(10.1, 0)
+    job = WatchedJob().ready(0, 1).advance(10.1, 0)
     assert job.fault.status is CaseStatus.ERROR
     messages.check(job.fault.message)
 
 
 def test_reports_a_rank_silent_before_it_has_its_cases(messages):
-    job = Job().ready().advance(10.1, 0, 1)
+    job = WatchedJob().ready().advance(10.1, 0, 1)
     assert job.fault.status is CaseStatus.ERROR
     messages.check(job.fault.message)
 
 
 def test_loading_rank_may_be_silent_until_after_the_first_start(messages):
-    job = Job().ready()
+    job = WatchedJob().ready()
     for rank in range(3):
         job.watch.on_loading(rank)
     assert job.advance(30.0, 0, 1).fault is None
@@ -227,17 +227,19 @@ def test_loading_rank_may_be_silent_until_after_the_first_start(messages):
 
 
 def test_silence_takes_precedence_over_a_late_case():
-    job = Job(timeouts={"a": 10.0, "b": 5.0}).ready().start("a").advance(12.0, 0, 1)
+    job = WatchedJob(timeouts={"a": 10.0, "b": 5.0}).ready().start("a").advance(12.0, 0, 1)
     assert "silent" in job.fault.message
 
 
 def test_rank_may_be_silent_after_bye():
-    job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(2).advance(EXIT_TIMEOUT, 0, 1)
+    job = (
+        WatchedJob(items=[("a", 0)]).ready().start("a").end("a").bye(2).advance(EXIT_TIMEOUT, 0, 1)
+    )
     assert job.fault is None
 
 
 def test_ignores_a_heartbeat_of_an_unknown_rank():
-    job = Job().beat(7)
+    job = WatchedJob().beat(7)
     assert 7 not in job.watch.find_quiet(job.now + 5.0)
 
 
@@ -245,7 +247,7 @@ def test_ignores_a_heartbeat_of_an_unknown_rank():
 
 
 def test_timeout_of_a_case_counts_from_its_last_start(messages):
-    job = Job().ready().start("a", 0, 1).advance(20.0).start("a", 2).advance(30.0)
+    job = WatchedJob().ready().start("a", 0, 1).advance(20.0).start("a", 2).advance(30.0)
     assert job.fault is None
     fault = job.advance(0.1).fault
     assert fault.status is CaseStatus.TIMEOUT
@@ -253,26 +255,26 @@ def test_timeout_of_a_case_counts_from_its_last_start(messages):
 
 
 def test_reports_only_ranks_that_have_not_finished(messages):
-    job = Job().ready().start("a").advance(3.0).end("a", 0, 2).advance(27.1)
+    job = WatchedJob().ready().start("a").advance(3.0).end("a", 0, 2).advance(27.1)
     assert (job.fault.rank, job.fault.case) == (1, "a")
     messages.check(job.fault.message)
 
 
 def test_end_on_some_ranks_does_not_extend_the_deadline():
-    job = Job().ready().start("a").advance(29.0).end("a", 0, 1).advance(1.0, 0, 1, 2)
+    job = WatchedJob().ready().start("a").advance(29.0).end("a", 0, 1).advance(1.0, 0, 1, 2)
     assert job.fault is None
     assert job.advance(0.1).fault.status is CaseStatus.TIMEOUT
 
 
 def test_start_of_the_next_case_does_not_extend_the_deadline(messages):
-    job = Job().ready().start("a").advance(29.0).end("a", 0).start("b", 0).advance(1.1)
+    job = WatchedJob().ready().start("a").advance(29.0).end("a", 0).start("b", 0).advance(1.1)
     assert job.fault.status is CaseStatus.TIMEOUT
     messages.check(job.fault.message)
     assert job.fault.case == "a"
 
 
 def test_progress_of_a_check_extends_the_deadline(messages):
-    job = Job().ready().start("a").advance(29.0)
+    job = WatchedJob().ready().start("a").advance(29.0)
     for done in range(3):
         job.progress("a", "check", done, 0).advance(29.0)
     assert job.fault is None
@@ -282,7 +284,7 @@ def test_progress_of_a_check_extends_the_deadline(messages):
 
 
 def test_timeout_of_the_timed_part_counts_from_the_warmup(messages):
-    job = Job().ready().start("a").progress("a", "check", 0).advance(29.0)
+    job = WatchedJob().ready().start("a").progress("a", "check", 0).advance(29.0)
     job.progress("a", "warmup", 0).advance(15.0).progress("a", "timing", 0).advance(14.0)
     assert job.fault is None
     late = job.progress("a", "timing", 5).advance(1.1)
@@ -290,23 +292,30 @@ def test_timeout_of_the_timed_part_counts_from_the_warmup(messages):
 
 
 def test_baseline_phase_has_its_own_timeout():
-    job = Job().ready().start("a").progress("a", "timing", 0).advance(29.0)
+    job = WatchedJob().ready().start("a").progress("a", "timing", 0).advance(29.0)
     assert job.progress("a", "baseline", 0, 0).advance(29.0).fault is None
 
 
 def test_progress_does_not_shorten_the_time_of_a_late_rank():
-    job = Job().ready().start("a", 0, 1).progress("a", "check", 0, 0).advance(20.0).start("a", 2)
+    job = (
+        WatchedJob()
+        .ready()
+        .start("a", 0, 1)
+        .progress("a", "check", 0, 0)
+        .advance(20.0)
+        .start("a", 2)
+    )
     assert job.advance(29.0).fault is None
 
 
 def test_each_case_has_its_own_timeout(messages):
-    job = Job().ready().start("a").end("a").start("b").advance(5.0)
+    job = WatchedJob().ready().start("a").end("a").start("b").advance(5.0)
     assert job.fault is None
     messages.check(job.advance(0.1).fault.message)
 
 
 def test_each_repeat_has_the_timeout_of_its_case():
-    job = Job(items=[("a", 0), ("a", 1)]).ready().start("a").advance(29.0).end("a")
+    job = WatchedJob(items=[("a", 0), ("a", 1)]).ready().start("a").advance(29.0).end("a")
     job.start("a", repeat=1).advance(29.0)
     assert job.watch.current == ("a", 1)
     assert job.fault is None
@@ -314,14 +323,14 @@ def test_each_repeat_has_the_timeout_of_its_case():
 
 
 def test_keeps_the_first_fault():
-    job = Job().ready().start("a").advance(31.0)
+    job = WatchedJob().ready().start("a").advance(31.0)
     first = job.fault
     job.watch.fail("something else", 1)
     assert job.advance(100.0, 0).fault is first
 
 
 def test_error_of_a_case_has_rank_and_time():
-    job = Job().ready().start("a").advance(1.5)
+    job = WatchedJob().ready().start("a").advance(1.5)
     error = {"message": "ValueError: no", "traceback": "Traceback ..."}
     job.end("a", 2, status="error", error=error)
     assert job.fault == Fault(
@@ -337,12 +346,12 @@ def test_error_of_a_case_has_rank_and_time():
 @pytest.mark.parametrize("missing", [False, True])
 def test_error_keeps_its_missing_flag(missing):
     error = {"message": "no GPU", "missing": missing}
-    job = Job().ready().start("a").end("a", 1, status="error", error=error)
+    job = WatchedJob().ready().start("a").end("a", 1, status="error", error=error)
     assert job.fault.missing is missing
 
 
 def test_error_without_a_message_is_unknown(messages):
-    job = Job().ready().start("a").end("a", 0, status="error")
+    job = WatchedJob().ready().start("a").end("a", 0, status="error")
     assert job.fault.status is CaseStatus.ERROR
     messages.check(job.fault.message)
 
@@ -356,7 +365,7 @@ def test_error_without_a_message_is_unknown(messages):
     ],
 )
 def test_describes_a_rank_with_host_and_time(prepare, rank, name):
-    job = prepare(Job()).advance(2.0)
+    job = prepare(WatchedJob()).advance(2.0)
     assert job.watch.describe_rank(rank, job.now) == name
 
 
@@ -364,7 +373,7 @@ def test_describes_a_rank_with_host_and_time(prepare, rank, name):
 
 
 def test_job_is_done_after_all_cases_and_byes():
-    job = Job().ready()
+    job = WatchedJob().ready()
     for case in ("a", "b"):
         job.start(case).end(case)
     assert job.watch.current is None
@@ -374,19 +383,21 @@ def test_job_is_done_after_all_cases_and_byes():
 
 
 def test_bye_before_the_end_is_an_error(messages):
-    job = Job().ready().start("a").end("a").start("b").advance(1.0).bye(1)
+    job = WatchedJob().ready().start("a").end("a").start("b").advance(1.0).bye(1)
     assert job.fault.status is CaseStatus.ERROR
     messages.check(job.fault.message)
 
 
 def test_accepts_bye_before_the_ends_of_other_ranks():
-    job = Job(items=[("a", 0)]).ready().start("a").end("a", 1).bye(1)
+    job = WatchedJob(items=[("a", 0)]).ready().start("a").end("a", 1).bye(1)
     assert job.fault is None
     assert job.end("a", 0, 2).bye(0, 2).watch.done
 
 
 def test_ranks_must_send_bye_within_the_exit_timeout(messages):
-    job = Job(items=[("a", 0)]).ready().start("a").end("a").bye(0).advance(EXIT_TIMEOUT, 1, 2)
+    job = (
+        WatchedJob(items=[("a", 0)]).ready().start("a").end("a").bye(0).advance(EXIT_TIMEOUT, 1, 2)
+    )
     assert job.fault is None
     fault = job.advance(1.0, 1, 2).fault
     assert fault.status is CaseStatus.ERROR
@@ -399,7 +410,7 @@ FAULT = Fault(CaseStatus.TIMEOUT, "late", 0)
 
 
 def add_locations(locations, np=3, fault=FAULT):
-    return Job(np=np).ready().watch.add_locations(fault, locations)
+    return WatchedJob(np=np).ready().watch.add_locations(fault, locations)
 
 
 @pytest.mark.parametrize(
@@ -435,7 +446,14 @@ def add_locations(locations, np=3, fault=FAULT):
         ),
         ({}, 0, "ranks 0, 1, 2 on node01, node02 are not answering: late"),
     ],
-    ids=["stands alone", "sleeps", "does not answer", "all sleep", "all alike", "none answers"],
+    ids=[
+        "single rank behind",
+        "sleeps",
+        "does not answer",
+        "all sleep",
+        "all behind equally",
+        "none answers",
+    ],
 )
 def test_lists_the_likely_cause_first(locations, rank, message):
     fault = add_locations(locations)
@@ -457,7 +475,7 @@ def test_shortens_a_list_of_many_ranks(messages):
 
 
 def test_attributes_are_read_only():
-    watch = Job().watch
+    watch = WatchedJob().watch
     for name in (
         "fault",
         "tentative",
@@ -471,18 +489,18 @@ def test_attributes_are_read_only():
 
 
 def test_cancelled_job_keeps_the_first_fault(messages):
-    job = Job().ready().start("a")
+    job = WatchedJob().ready().start("a")
     job.watch.fail("rank 1 died", 1)
     job.watch.cancel("cancelled by Ctrl-C")
     messages.check(job.fault.message)
-    other = Job()
+    other = WatchedJob()
     other.watch.cancel("cancelled by Ctrl-C")
     assert other.fault.status is CaseStatus.CANCELLED
     messages.check(other.fault.message)
 
 
 def test_cause_replaces_the_fault(messages):
-    job = Job()
+    job = WatchedJob()
     job.watch.fail("the launcher ended")
     job.watch.explain(Fault(CaseStatus.ERROR, "rank 1 was killed", 1))
     assert job.fault.status is CaseStatus.ERROR

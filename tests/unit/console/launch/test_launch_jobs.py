@@ -119,11 +119,11 @@ def test_finds_the_hosts_of_a_job(tmp_path, messages):
 
 
 @pytest.fixture
-def openmpi(monkeypatch, python_beside_mpirun):
+def openmpi(monkeypatch, python_next_to_mpirun):
     """Return the interpreter of a venv with mpirun and Open MPI."""
     library = MpiLibrary("openmpi", "Open MPI v5.0.11")
     monkeypatch.setattr(jobs, "detect_mpi_library", lambda *_: library)
-    return str(python_beside_mpirun)
+    return str(python_next_to_mpirun)
 
 
 def prepare(python: str, home: Path, hosts: str | None, np: int = 4, **fields: object) -> Launch:

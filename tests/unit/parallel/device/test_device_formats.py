@@ -99,10 +99,10 @@ def test_each_model_case_sets_the_format(gpu, precision, expected, before, messa
 @pytest.mark.slow
 def test_replaces_tf32_defaults_of_torch():
     code = (
-        "import torch; from spbench_parallel.device.formats import set_fp32_precision as say\n"
+        "import torch; from spbench_parallel.device.formats import set_fp32_precision\n"
         "flags = lambda: (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)\n"
         "torch.cuda.get_device_capability = lambda _: (8, 0)\n"
-        "print(flags()); say(torch.device('cuda', 0)); print(flags())"
+        "print(flags()); set_fp32_precision(torch.device('cuda', 0)); print(flags())"
     )
     completed = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],

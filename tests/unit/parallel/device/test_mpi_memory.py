@@ -234,8 +234,8 @@ import json, sys
 import mpi4py
 mpi4py.rc.initialize = mpi4py.rc.finalize = False
 from spbench_parallel.device.mpi_memory import detect_cuda_awareness
-said = detect_cuda_awareness(started=False, environ={})
-print(json.dumps([said, "torch" in sys.modules]))
+awareness = detect_cuda_awareness(started=False, environ={})
+print(json.dumps([awareness, "torch" in sys.modules]))
 """
 
 

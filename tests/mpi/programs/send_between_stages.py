@@ -1,6 +1,6 @@
 """Sends messages between stages with each backend, and writes the problems.
 
-    mpirun -n 2 python -m mpi4py carry_all.py RESULTS.json
+    mpirun -n 2 python -m mpi4py send_between_stages.py RESULTS.json
 
 The result has a text per rank by check, which is empty if the check found no problem.
 """

@@ -7,7 +7,7 @@ from mpi4py import MPI
 from spbench_core.catalog import BENCHMARKS
 
 
-class SingleRankCase:
+class SingleRankContext:
     """The context of a case that validates a model with five classes on one rank.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Trains on two ranks on a device that works late, and compares with the host.
 
-    mpirun -n 2 python -m mpi4py learn_late.py RESULTS.json
+    mpirun -n 2 python -m mpi4py train_late.py RESULTS.json
 
 The device is `tests/standins/late_device.py`: without a wait, a result is NaN or its old value. Its
 results are bitwise equal to those of the host. Gloo replaces NCCL.

@@ -1,6 +1,6 @@
 """Trains models over NCCL stages, and writes the problems of each rank.
 
-    mpirun -n 4 python -m mpi4py learn_over_nccl.py CASES.json RESULTS.json
+    mpirun -n 4 python -m mpi4py train_over_nccl.py CASES.json RESULTS.json
 
 No GPU takes part: gloo replaces NCCL, on tensors of the host. The program looks for operations that
 may deadlock with NCCL. While a receive is posted, no rank may

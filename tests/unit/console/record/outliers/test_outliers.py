@@ -71,7 +71,7 @@ def test_reports_slow_link_with_both_ends():
     assert finding.endswith(" in links; check its cable and switch port")
 
 
-@pytest.mark.parametrize("slow", [{6}, {6, 13}], ids=["one", "two"])
+@pytest.mark.parametrize("slow", [{6}, {6, 13}], ids=["one slow host", "two slow hosts"])
 def test_reports_host_whose_two_neighbor_links_are_slow(slow):
     findings = collect(
         simulate_links(lambda a, b: 1.5 if slow & {a, b} else 1.0, list(pairwise(range(20))))
