@@ -31,7 +31,7 @@ from spbench_parallel.device.driver import load_driver  # noqa: E402
 from spbench_parallel.device.failures import describe_gpu_error  # noqa: E402
 from spbench_parallel.device.formats import autotune_convolutions, set_fp32_precision  # noqa: E402
 from spbench_parallel.device.gpus import read_pci_address  # noqa: E402
-from spbench_parallel.device.host_memory import get_host_memory  # noqa: E402
+from spbench_parallel.device.host_memory import get_staging_buffers  # noqa: E402
 from spbench_parallel.device.streams import synchronize_stream  # noqa: E402
 from spbench_parallel.p2p import torch_group  # noqa: E402
 from spbench_parallel.spatial.transports import Transport, TransportSpec  # noqa: E402
@@ -158,16 +158,16 @@ def check_norm_sums() -> object:
 
 def check_pinned_buffers() -> object:
     """Check copies through pinned buffers that are reused behind late work."""
-    memory = get_host_memory(DEVICE)
+    memory = get_staging_buffers(DEVICE)
     wrong = 0
     for number in range(200):
         if number % 10 == 0:
             delay(0.2)
         values = torch.full((3000 + number,), float(number), device=DEVICE)
-        fetched = memory.fetch(values)
+        fetched = memory.download(values)
         wrong += int((fetched != number).sum())
         memory.copy_to_gpu(torch.full_like(fetched, number + 0.5), values)
-        wrong += int((memory.fetch(values) != number + 0.5).sum())
+        wrong += int((memory.download(values) != number + 0.5).sum())
     assert not wrong, f"{wrong} wrong values"
     return "200 rounds"
 

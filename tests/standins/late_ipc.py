@@ -183,8 +183,8 @@ class LateIpc:
     def __init__(self, max_open=_MAX_OPEN, max_event_handles=_MAX_EVENT_HANDLES):
         self._max_open = max_open
         self._max_event_handles = max_event_handles
-        self.packed = OwnEvent()
-        self.read = OwnEvent()
+        self.packed_event = OwnEvent()
+        self.read_event = OwnEvent()
         self.open_events = 0
         self.mappings = WeakValueDictionary()
         self._opened = {}
@@ -196,7 +196,7 @@ class LateIpc:
         atexit.register(self.end)
 
     def event_handles(self):
-        return self.packed.path.encode(), self.read.path.encode()
+        return self.packed_event.path.encode(), self.read_event.path.encode()
 
     def open_event(self, handle):
         if handle not in self._opened:
@@ -268,8 +268,8 @@ class LateIpc:
 
     def _serve(self):
         while not self._ended.wait(_PAUSE):
-            self.packed.serve()
-            self.read.serve()
+            self.packed_event.serve()
+            self.read_event.serve()
 
 
 def install_ipc():

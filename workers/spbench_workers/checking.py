@@ -28,7 +28,7 @@ def main() -> None:
 
 def _check_case(benchmark: str, params: dict[str, Any]) -> str | None:
     module = BENCHMARKS[benchmark].check_module
-    assert module is not None, "others are not asked for"
+    assert module is not None, "the console sends only benchmarks with a check"
     try:
         importlib.import_module(module).check(params)
     except CannotRunError as error:

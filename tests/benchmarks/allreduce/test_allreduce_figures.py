@@ -46,7 +46,7 @@ def test_describes_the_agreement_with_the_model(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "verdict"),
+    ("first", "second", "outcome"),
     [
         (draw_times(1.0), draw_times(2.0, seed=1), "faster"),
         (draw_times(2.0), draw_times(1.0, seed=1), "slower"),
@@ -61,9 +61,9 @@ def test_describes_the_agreement_with_the_model(seconds, text):
         ),
     ],
 )
-def test_a_difference_must_be_significant_in_both_halves(first, second, verdict):
+def test_a_difference_must_be_significant_in_both_halves(first, second, outcome):
     comparison = compare_times(first, second)
-    assert comparison.verdict == verdict
+    assert comparison.outcome == outcome
     low, high = comparison.interval
     assert low <= comparison.ratio <= high
     assert comparison.pairs == 24
@@ -73,20 +73,20 @@ def test_a_difference_must_be_significant_in_both_halves(first, second, verdict)
 @pytest.mark.parametrize("pairs", [1, 2, 7])
 def test_few_pairs_are_never_significant(pairs):
     comparison = compare_times([1.0] * pairs, [2.0] * pairs)
-    assert comparison.verdict == "no significant difference"
+    assert comparison.outcome == "no significant difference"
     assert (comparison.ratio, comparison.pairs) == (0.5, pairs)
-    assert compare_times([1.0] * 8, [2.0] * 8).verdict == "faster"
+    assert compare_times([1.0] * 8, [2.0] * 8).outcome == "faster"
 
 
 @pytest.mark.slow
 def test_equal_times_rarely_differ_significantly():
-    verdicts = [
+    outcomes = [
         compare_times(
             draw_times(1.0, 0.3, seed=2 * seed), draw_times(1.0, 0.3, seed=2 * seed + 1)
-        ).verdict
+        ).outcome
         for seed in range(200)
     ]
-    assert verdicts.count("no significant difference") >= 194
+    assert outcomes.count("no significant difference") >= 194
 
 
 def make_link(alpha=1e-6, beta=1e-10, gamma=1e-10, copy=2e-10):

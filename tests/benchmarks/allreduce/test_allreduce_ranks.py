@@ -68,8 +68,8 @@ def test_a_case_has_one_size_and_algorithm_with_figures(sweep):
     assert values["predicted_ms"] > 0
     assert values["native_ms"] > 0
     assert case["limits"]["time_ms"]["measured_by"].startswith("the model of ring")
-    verdicts = ("faster", "slower", "no significant difference")
-    assert case["choices"]["against native"]["value"] in verdicts
+    outcomes = ("faster", "slower", "no significant difference")
+    assert case["choices"]["against native"]["value"] in outcomes
     assert "95 % interval" in case["choices"]["against native"]["reason"]
     assert case["choices"]["model"]["value"] in ("holds", "deviates")
 

@@ -192,7 +192,7 @@ def check_owners(run, owners, rank):
 def inject_fault(fault, comm):
     """Inject a fault on the last rank, or on all ranks if they must act together."""
     if fault == "unsummed":
-        return patch.object(gradients.WeightSharing, "sum", lambda _: None)
+        return patch.object(gradients.WeightGroup, "sum", lambda _: None)
     if fault == "unmirrored":
         return patch.object(MirroredStatistics, "decay_until", lambda *_: None)
     if fault == "own-statistics":

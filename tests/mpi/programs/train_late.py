@@ -23,7 +23,7 @@ from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import make_model
 from spbench_parallel import engine
-from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
+from spbench_parallel.device.host_memory import copy_to_device, get_staging_buffers
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.p2p.mpi import MpiP2P
 from spbench_parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
@@ -40,7 +40,7 @@ from spbench_parallel.spatial.replicated import AllGather, SpatialGlobalAvgPool2
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.training import gradients
 from spbench_parallel.training import master_comm as mirrors
-from spbench_parallel.training.gradients import create_sharings
+from spbench_parallel.training.gradients import create_weight_groups
 from spbench_parallel.training.trainer import Trainer
 from standins.late_device import install
 from standins.late_weights import LateFlatWeights
@@ -74,8 +74,8 @@ class HostExchange:
         self._outgoing = []
 
     def start(self):
-        memory = get_host_memory(self._device)
-        pieces = [memory.fetch(view).clone() for view in self._outgoing]
+        memory = get_staging_buffers(self._device)
+        pieces = [memory.download(view).clone() for view in self._outgoing]
         targets = [piece.peer for piece in self.outgoing]
         self._requests = [
             self._comm.isend(piece, target, self._tag)
@@ -136,7 +136,7 @@ def sum_gradients(device, comm, dtype, *, grouped=False):
         flat_tensor = copy_to_device(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
 
     layout = build_layout(1, replicas=2)
-    (sharing,) = create_sharings(
+    (weight_group,) = create_weight_groups(
         comm,
         layout,
         [(layout.locate_rank(comm.rank), Copy)],
@@ -144,9 +144,9 @@ def sum_gradients(device, comm, dtype, *, grouped=False):
         bucket_numbers=1000,
     )
     for _ in range(ROUNDS):
-        sharing.sum()
+        weight_group.sum()
         Copy.flat_tensor.add_(comm.rank)
-    sharing.free()
+    weight_group.free()
     return [Copy.flat_tensor.cpu()]
 
 

@@ -15,7 +15,7 @@ from spbench_parallel.device import streams
 from spbench_parallel.layer_times import LapTimer
 from spbench_parallel.precision.formats import BF16, FP32
 from spbench_workers.benchmarks.model.profile import run as benchmark
-from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory
+from spbench_workers.benchmarks.model.profile.layer_sequence import LayerSequence, PassMemory
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, load_subject
 from standins.late_device import install
 from standins.tf32 import Tf32Products
@@ -64,7 +64,7 @@ SECONDS = (0.02, 0.05, 0.01)
 def make_row(layers):
     network = nn.Sequential(*layers)
     names = tuple(map(str, range(len(layers))))
-    return LayerRow(
+    return LayerSequence(
         ProfiledModel(names, tuple(layers), network, 0, Mock(), lambda outputs: outputs[0].sum())
     )
 
@@ -201,7 +201,7 @@ def run_profile(monkeypatch, tf32):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", tf32)
     # The memory of the stand-in cannot be counted.
     no_memory = PassMemory([0] * 5, [0] * 5, [0] * 5)
-    monkeypatch.setattr(LayerRow, "measure_pass_memory", lambda *_: no_memory)
+    monkeypatch.setattr(LayerSequence, "measure_pass_memory", lambda *_: no_memory)
     with Tf32Products():
         benchmark.run(context)
     return context
@@ -227,6 +227,9 @@ def test_a_row_computes_equal_output_on_host_and_device():
     for device in (torch.device("cpu"), GPU):
         subject = load_subject(params, device, seed=3)
         outputs.append(
-            [tensor.cpu() for tensor in LayerRow(subject).compute_output(subject.make_images(2))]
+            [
+                tensor.cpu()
+                for tensor in LayerSequence(subject).compute_output(subject.make_images(2))
+            ]
         )
     torch.testing.assert_close(*outputs)

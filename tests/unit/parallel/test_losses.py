@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from spbench_parallel.full_size.learning import ExactLoss
 from spbench_parallel.losses import Loss
-from spbench_parallel.validation.reference import whole_loss
+from spbench_parallel.validation.reference import compute_whole_loss
 
 torch.manual_seed(4)
 LOGITS = torch.randn(3, 5, 6, 7, dtype=torch.float64)
@@ -16,7 +16,9 @@ MASKS = torch.randint(0, 4, (3, 6, 7))  # the last class does not occur
 def test_cross_entropy_is_the_mean_over_pixels_summed_over_images():
     expected = functional.cross_entropy(LOGITS, MASKS) * 3
     assert float(Loss("cross_entropy", 42).compute(LOGITS, MASKS)) == pytest.approx(float(expected))
-    assert float(whole_loss("cross_entropy", LOGITS, MASKS)) == pytest.approx(float(expected))
+    assert float(compute_whole_loss("cross_entropy", LOGITS, MASKS)) == pytest.approx(
+        float(expected)
+    )
     classes = MASKS[:, 0, 0]
     rows = LOGITS[:, :, 0, 0]
     expected = functional.cross_entropy(rows, classes, reduction="sum")
@@ -40,7 +42,7 @@ def test_references_agree_in_dice_loss_and_gradient():
     for compute in (
         Loss("dice", 42).compute,
         ExactLoss("dice", 42, None).compute,
-        lambda logits, masks: whole_loss("dice", logits, masks),
+        lambda logits, masks: compute_whole_loss("dice", logits, masks),
     ):
         logits = LOGITS.clone().requires_grad_()
         value = compute(logits, MASKS)

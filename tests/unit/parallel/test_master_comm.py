@@ -6,7 +6,7 @@ from torch.distributed import ReduceOp
 
 from spbench_core.layout.stages import build_layout
 from spbench_core.layout.tiles import Grid
-from spbench_parallel.training.gradients import BUCKET_NUMBERS, WeightSharing
+from spbench_parallel.training.gradients import BUCKET_NUMBERS, WeightGroup
 from spbench_parallel.training.master_comm import MasterComm, mirror_pairs
 from standins.twin import Twin
 
@@ -74,8 +74,8 @@ class Copy:
     ],
 )
 def test_a_sum_sends_bytes_and_messages(ranks, numbers, dtype, sent_bytes, messages):
-    sharing = WeightSharing(Ranks(ranks), (Copy(numbers, dtype),), 1)
-    assert (sharing.bytes, sharing.messages) == (sent_bytes, messages)
+    weight_group = WeightGroup(Ranks(ranks), (Copy(numbers, dtype),), 1)
+    assert (weight_group.bytes, weight_group.messages) == (sent_bytes, messages)
 
 
 def test_master_comm_needs_mirrored_pipelines():
@@ -107,7 +107,7 @@ def test_a_group_sums_all_formats_except_16_bits(dtype):
     copy = Copy(0)
     group = Group()
     copy.flat_tensor = torch.arange(10, dtype=dtype)
-    WeightSharing(Twin(), (copy,), 2, group, bucket_numbers=4).sum()
+    WeightGroup(Twin(), (copy,), 2, group, bucket_numbers=4).sum()
     assert copy.flat_tensor.tolist() == list(range(10))
     buckets = [] if dtype.itemsize == 2 else [4, 4, 2]
     assert group.summed == [(size, dtype, ReduceOp.SUM) for size in buckets]

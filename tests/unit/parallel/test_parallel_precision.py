@@ -201,7 +201,7 @@ def test_int8_products_are_exact(more):
         pixels, weight, layer.bias.double(), layer.stride, layer.padding
     ).detach()
     torch.testing.assert_close(output.double(), expected, rtol=1e-6, atol=1e-6)
-    assert products.int8 == output.numel() * layer.weight[0].numel()
+    assert products.int8_multiply_adds == output.numel() * layer.weight[0].numel()
     exact = layer(images).detach()
     assert 1e-4 < float((output - exact).norm() / exact.norm()) < 0.02
 
@@ -251,9 +251,9 @@ def test_the_int8_share_is_that_of_the_convolutions():
     logits, products, _ = run_in_int8(stage, make_random(3, 3, 32, 32))
     assert logits.dtype == torch.float32
     total = sum(count.multiply_adds for count in network.counts)
-    assert products.int8 + products.others == 3 * total
+    assert products.int8_multiply_adds + products.fp32_multiply_adds == 3 * total
     (linear,) = (module for module in stage.modules() if isinstance(module, nn.Linear))
-    assert products.others == 3 * linear.weight.numel()
+    assert products.fp32_multiply_adds == 3 * linear.weight.numel()
 
 
 def test_int8_rejects_training():

@@ -26,8 +26,10 @@ from spbench_parallel.progress import NO_PROGRESS, Progress
 
 ALONG = "along"
 STRAIGHT = "straight"
-# Bytes of two messages: latency and time per byte are computed from their times.
-_MESSAGE_BYTES = _SMALL_BYTES, _LARGE_BYTES = 1 << 10, 1 << 20
+_SMALL_BYTES = 1 << 10
+_LARGE_BYTES = 1 << 20
+_MESSAGE_BYTES = (_SMALL_BYTES, _LARGE_BYTES)
+"""Bytes of two messages: latency and time per byte are computed from their times."""
 _ROUNDS = 8
 _TAGS = (0, 1)
 

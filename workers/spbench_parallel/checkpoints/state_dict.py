@@ -68,7 +68,9 @@ def gather_state_dict(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     if not isinstance(model, ImportedModel):
         return
     names_by_path = names_in_state(model.network.module)
-    names_by_weight = {weight: names_by_path[path] for path, weight in model.owners().items()}
+    names_by_weight = {
+        weight: names_by_path[path] for path, weight in model.map_layer_names().items()
+    }
     remaining = model.network.module.state_dict()
     for weight, tensor in gather_weights(engine):
         for name in names_by_weight.get(weight, ()):

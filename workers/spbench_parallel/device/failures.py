@@ -211,14 +211,14 @@ def _find_running_layer(error: BaseException) -> str | None:
     """Return the layer of a stage that was running at the exception; or None."""
     if "torch" not in sys.modules:
         return None
-    from torch.nn import Sequential as Row
+    from torch.nn import Sequential
 
     traceback_ = error.__traceback__
     while traceback_ is not None:
         variables = traceback_.tb_frame.f_locals
         sequence = variables.get("self")
         module = variables.get("module")
-        if isinstance(sequence, Row) and traceback_.tb_frame.f_code.co_name == "forward":
+        if isinstance(sequence, Sequential) and traceback_.tb_frame.f_code.co_name == "forward":
             return next(
                 (name for name, child in sequence.named_children() if child is module), None
             )

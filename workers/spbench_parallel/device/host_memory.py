@@ -11,13 +11,13 @@ import torch
 
 from spbench_parallel.device.streams import get_streams, is_gpu
 
-FETCH_BUFFERS = 2
+DOWNLOAD_BUFFERS = 2
 """Buffers for copies from the GPU, used in turn."""
-SEND_BUFFERS = 16
+UPLOAD_BUFFERS = 16
 """Buffers for copies to the GPU, used in turn: so the host waits only if the next one is in use."""
 
 
-class HostMemory:
+class StagingBuffers:
     """Reusable pinned buffers for copies from and to a GPU.
 
     The host continues while the GPU copies.
@@ -29,15 +29,15 @@ class HostMemory:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._streams = get_streams(device)
-        self._fetch_buffers = [_PinnedBuffer(device) for _ in range(FETCH_BUFFERS)]
-        self._send_buffers = [_PinnedBuffer(device) for _ in range(SEND_BUFFERS)]
-        self._next_fetch = cycle(self._fetch_buffers)
-        self._next_send = cycle(self._send_buffers)
+        self._download_buffers = [_PinnedBuffer(device) for _ in range(DOWNLOAD_BUFFERS)]
+        self._upload_buffers = [_PinnedBuffer(device) for _ in range(UPLOAD_BUFFERS)]
+        self._next_download = cycle(self._download_buffers)
+        self._next_upload = cycle(self._upload_buffers)
 
-    def fetch(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def download(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return GPU values on the host, after waiting for the copy.
 
-        The result may be written to. Its memory is reused by the second next call of `fetch` or
+        The result may be written to. Its memory is reused by the second next call of `download` or
         `reserve`.
 
         Args:
@@ -51,29 +51,29 @@ class HostMemory:
         return staged
 
     def reserve(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return uninitialised memory with the lifetime of a result of `fetch`."""
-        _grow_buffers(self._fetch_buffers, shape, dtype)
-        return next(self._next_fetch).memory(shape, dtype)
+        """Return uninitialised memory with the lifetime of a result of `download`."""
+        _grow_buffers(self._download_buffers, shape, dtype)
+        return next(self._next_download).memory(shape, dtype)
 
     def copy_to_gpu(self, values: torch.Tensor, into: torch.Tensor) -> None:
         """Copy host values to a tensor of the GPU, in the tensor's number format.
 
         Later work of the current stream sees them. The values may change right after the call. The
-        exception is memory that `fetch` or `reserve` returned, which is copied directly.
+        exception is memory that `download` or `reserve` returned, which is copied directly.
         """
         buffer = next(
-            (buffer for buffer in self._fetch_buffers if buffer.holds(values, into.dtype)), None
+            (buffer for buffer in self._download_buffers if buffer.holds(values, into.dtype)), None
         )
         if buffer is None:
-            _grow_buffers(self._send_buffers, values.shape, into.dtype)
-            buffer = next(self._next_send)
+            _grow_buffers(self._upload_buffers, values.shape, into.dtype)
+            buffer = next(self._next_upload)
             staged = buffer.memory(values.shape, into.dtype)
             staged.copy_(values)
             values = staged
         into.copy_(values, non_blocking=True)
         buffer.mark_copied()
 
-    def send(self, values: torch.Tensor) -> torch.Tensor:
+    def upload(self, values: torch.Tensor) -> torch.Tensor:
         """Return host values on the GPU; see `copy_to_gpu`."""
         target = torch.empty(values.shape, dtype=values.dtype, device=self._device)
         self.copy_to_gpu(values, target)
@@ -127,11 +127,11 @@ def _grow_buffers(
 
 
 @cache
-def get_host_memory(device: torch.device) -> HostMemory:
+def get_staging_buffers(device: torch.device) -> StagingBuffers:
     """Return the pinned buffers of a GPU; each call returns the same object."""
-    return HostMemory(device)
+    return StagingBuffers(device)
 
 
 def copy_to_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return host values on a device; the host does not wait for a copy to a GPU."""
-    return get_host_memory(device).send(values) if is_gpu(device) else values
+    return get_staging_buffers(device).upload(values) if is_gpu(device) else values

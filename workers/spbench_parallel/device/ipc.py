@@ -37,15 +37,15 @@ class DeviceIpc(Protocol):
     """Memory and events that a process shares with others, and opens of others."""
 
     @property
-    def packed(self) -> OwnEvent:
+    def packed_event(self) -> OwnEvent:
         """This process's event for packed pieces."""
 
     @property
-    def read(self) -> OwnEvent:
+    def read_event(self) -> OwnEvent:
         """This process's event for pieces that it has read."""
 
     def event_handles(self) -> tuple[bytes, bytes]:
-        """Return handles of ``packed`` and ``read``.
+        """Return handles of ``packed_event`` and ``read_event``.
 
         Raises:
             RuntimeError: The driver cannot share events.
@@ -68,14 +68,14 @@ class DeviceIpc(Protocol):
     def open_memory(self, handle: Handle) -> torch.Tensor:
         """Return the memory of another process as bytes, valid while the tensor lives.
 
-        Wait for that process's ``packed`` event before the first read: opening waits for nothing.
+        Wait for that process's ``packed_event`` before the first read: opening waits for nothing.
 
         Raises:
             RuntimeError: The driver cannot open it.
         """
 
 
-def storage_functions(storages: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def find_storage_functions(storages: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return torch's private functions that share and open a storage.
 
     Args:
@@ -121,9 +121,11 @@ class CudaIpc:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._share_storage, self._open_storage = storage_functions(torch.UntypedStorage)
+        self._share_storage, self._open_storage = find_storage_functions(torch.UntypedStorage)
         self._own_events = torch.cuda.Event(interprocess=True), torch.cuda.Event(interprocess=True)
-        self.packed, self.read = (CudaSharedEvent(device, event) for event in self._own_events)
+        self.packed_event, self.read_event = (
+            CudaSharedEvent(device, event) for event in self._own_events
+        )
         self._opened_events: dict[bytes, CudaSharedEvent] = {}
         self._event_handles: tuple[bytes, bytes] | None = None
 
@@ -145,7 +147,7 @@ class CudaIpc:
     def open_memory(self, handle: Handle) -> torch.Tensor:
         _, *fields, _ = handle
         # The last field asks torch to open an event for this memory, which torch never destroys.
-        # Drivers limit the number of events, and readers wait for `packed` anyway.
+        # Drivers limit the number of events, and readers wait for `packed_event` anyway.
         return self._open_storage_memory(*fields, False)
 
     def _open_storage_memory(self, *fields: Any) -> torch.Tensor:

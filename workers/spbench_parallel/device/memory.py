@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from spbench_parallel.device.host_memory import get_host_memory
+from spbench_parallel.device.host_memory import get_staging_buffers
 
 # A smaller process keeps its heap: other ranks do not need those bytes.
 MIN_RESIDENT_BYTES = 1 << 30
@@ -56,7 +56,7 @@ def release_memory(
         return
     if error is not None:
         traceback.clear_frames(error.__traceback__)
-    get_host_memory.cache_clear()
+    get_staging_buffers.cache_clear()
     gc.collect()
     trim_heap()
     if not on_gpu:

@@ -274,6 +274,6 @@ def find_worst_pixel(
     return worst, position
 
 
-def pixel_norms(values: torch.Tensor) -> torch.Tensor:
+def compute_pixel_norms(values: torch.Tensor) -> torch.Tensor:
     """Return the norm of the channels of each pixel, ``batch x rows x cols``."""
     return values.square().sum(1).sqrt()

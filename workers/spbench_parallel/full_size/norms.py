@@ -17,8 +17,8 @@ from spbench_parallel.full_size.bound import (
     Rounding,
     ScaleError,
     blocks,
+    compute_pixel_norms,
     find_worst_pixel,
-    pixel_norms,
 )
 from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors, ReferenceMoments
 from spbench_parallel.full_size.regions import (
@@ -272,12 +272,12 @@ class _MapErrors:
             rounded_parts: The parts of these sums that tiles rounded.
         """
         values = block.select(self._values)
-        magnitude = pixel_norms(sizes) * STATISTICS_SLACK
+        magnitude = compute_pixel_norms(sizes) * STATISTICS_SLACK
         # Only the output and these parts are rounded to the format. The rest is in the wide format.
         norm = (
-            pixel_norms(expected)
+            compute_pixel_norms(expected)
             if rounded_parts is None
-            else pixel_norms(expected) + pixel_norms(rounded_parts)
+            else compute_pixel_norms(expected) + compute_pixel_norms(rounded_parts)
         )
         bound = self._rounding.bound(norm, magnitude, math.inf, expected.shape[1])
         error, (row, col) = find_worst_pixel(values, expected, bound)

@@ -13,8 +13,8 @@ from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     Rounding,
     ScaleError,
+    compute_pixel_norms,
     find_worst_pixel,
-    pixel_norms,
 )
 from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.winograd import amplify, may_use_winograd
@@ -186,15 +186,15 @@ class PlainCheck:
         magnitude_4d = magnitude.reshape(values_4d.shape)
 
         norms = (
-            pixel_norms(expected_4d)
+            compute_pixel_norms(expected_4d)
             if rounded_parts is None
-            else pixel_norms(expected_4d) + pixel_norms(magnitude_4d)
+            else compute_pixel_norms(expected_4d) + compute_pixel_norms(magnitude_4d)
         )
-        sum_magnitude = STATISTICS_SLACK * pixel_norms(magnitude_4d)
+        sum_magnitude = STATISTICS_SLACK * compute_pixel_norms(magnitude_4d)
         if winograd_magnitude is not None:
             sum_magnitude = torch.maximum(sum_magnitude, winograd_magnitude)
         bound = rounding.bound(
-            norms, sum_magnitude, math.inf, expected_4d.shape[1], pixel_norms(magnitude_4d)
+            norms, sum_magnitude, math.inf, expected_4d.shape[1], compute_pixel_norms(magnitude_4d)
         )
         error, (row, col) = find_worst_pixel(values_4d, expected_4d, bound)
         position = f" at row {row}, column {col}" if is_map else ""

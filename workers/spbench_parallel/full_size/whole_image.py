@@ -11,8 +11,8 @@ from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     Rounding,
     ScaleError,
+    compute_pixel_norms,
     find_worst_pixel,
-    pixel_norms,
 )
 from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.regions import (
@@ -83,9 +83,9 @@ class WholeImageCheck:
         """Add an error; without sizes of terms, the values must be equal."""
         bound = torch.zeros_like(expected[:, 0])
         if sizes is not None:
-            magnitude = STATISTICS_SLACK * pixel_norms(sizes)
+            magnitude = STATISTICS_SLACK * compute_pixel_norms(sizes)
             bound = self._rounding.bound(
-                pixel_norms(expected), magnitude, math.inf, expected.shape[1]
+                compute_pixel_norms(expected), magnitude, math.inf, expected.shape[1]
             )
         error, _ = find_worst_pixel(values.detach(), expected, bound)
         self._errors.worst_element.add(error, 1.0, f"{self._name}: {label}")

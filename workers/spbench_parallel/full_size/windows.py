@@ -13,8 +13,8 @@ from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     Rounding,
     ScaleError,
+    compute_pixel_norms,
     find_worst_pixel,
-    pixel_norms,
 )
 from spbench_parallel.full_size.calls import OperatorCall, OperatorErrors
 from spbench_parallel.full_size.regions import (
@@ -183,7 +183,7 @@ class WindowCheck:
                 * window.weight_norm
             )
         bound = self._rounding.bound(
-            pixel_norms(expected), single_magnitude, window.terms, expected.shape[1]
+            compute_pixel_norms(expected), single_magnitude, window.terms, expected.shape[1]
         )
         self._compare_pixels(output, expected, bound, own_outputs, "output")
         self._compare_scale("output", output, expected, magnitude, window.terms)
@@ -230,7 +230,7 @@ class WindowCheck:
             single_magnitude = reader_squares.sqrt()[:, 0] * window.weight_norm
 
         bound = self._rounding.bound(
-            pixel_norms(expected),
+            compute_pixel_norms(expected),
             single_magnitude,
             window.gradient_terms,
             expected.shape[1],

@@ -154,10 +154,10 @@ class SpatialBuilder(ModuleBuilder):
         return nn.Sequential(AllGather(tiling=self._tiling(shape)), nn.Flatten())
 
     def piece(self, piece: NetworkPiece) -> nn.Module:
-        assert isinstance(piece, ImportedPiece), "there is no other kind"
-        return build_tiled_piece(piece, self.tiling, self.norm_like)
+        assert isinstance(piece, ImportedPiece), "own networks have no other pieces"
+        return build_tiled_piece(piece, self.tiling, self.make_tiled_norm)
 
-    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+    def make_tiled_norm(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         """Return the tiled counterpart of a batch normalisation of whole images."""
         return SpatialBatchNorm2d(
             module.num_features,

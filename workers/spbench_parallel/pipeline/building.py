@@ -115,7 +115,7 @@ class _TileNormBuilder(SpatialBuilder):
     def norm(self, shape: MapShape) -> nn.Module:
         return DenseBuilder().norm(shape)
 
-    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+    def make_tiled_norm(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         return copy.deepcopy(module)
 
 

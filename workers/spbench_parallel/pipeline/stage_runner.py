@@ -14,7 +14,7 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
 from spbench_parallel.device.formats import MemoryFormat, convert_maps
 from spbench_parallel.losses import Loss, RunningSum
-from spbench_parallel.models.imported.stochastic import DropBatch, find_drops
+from spbench_parallel.models.imported.stochastic import DropBatch, find_stochastic_operators
 from spbench_parallel.pipeline.deferred_weight_grad import DeferredWeightGrad
 from spbench_parallel.pipeline.phases import Phases
 from spbench_parallel.pipeline.stage_io import Receivers, Senders, StageIO
@@ -108,7 +108,7 @@ class StageRunner:
         self._keeps_input_gradients = keeps_input_gradients
         self._memory_format = memory_format
         self._deferred = DeferredWeightGrad() if defers_weight_grad else None
-        self._stochastic_operators = find_drops(module)
+        self._stochastic_operators = find_stochastic_operators(module)
         self._activations: dict[int, tuple[TensorTuple, TensorTuple]] = {}
         # These stay on the device until they are read: reading waits for all work before them.
         self._loss_shares: list[torch.Tensor] = []

@@ -78,7 +78,7 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
         # In fp64 on the device: reading the count on the host would wait for the device.
         wide_count = count.double()
         momentum = self.momentum
-        assert momentum is not None, "others are refused"
+        assert momentum is not None, "norms without momentum are rejected"
         unbiased = variance * (wide_count / (wide_count - 1))
         for running, batch_statistic in ((self.running_mean, mean), (self.running_var, unbiased)):
             assert running is not None, "no argument turns running statistics off"
@@ -150,7 +150,7 @@ def convert_to_sync(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBa
         CannotRunError: It is not over images, or lacks weights or running statistics.
     """
     check_norm(name, module)
-    assert isinstance(module, nn.BatchNorm2d), "others are refused"
+    assert isinstance(module, nn.BatchNorm2d), "other norms are rejected"
     norm = SyncBatchNorm2d(module.num_features, comm=comm)
     norm.eps = module.eps
     norm.momentum = module.momentum
@@ -174,7 +174,7 @@ class SyncSpatialBuilder(SpatialBuilder):
     def norm(self, shape: MapShape) -> nn.Module:
         return SyncTileBatchNorm2d(shape.channels, comm=self.comm, tiling=self._tiling(shape))
 
-    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+    def make_tiled_norm(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         check_norm("a batch normalisation", module)
         norm = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
         norm.eps = module.eps

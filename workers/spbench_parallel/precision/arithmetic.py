@@ -112,6 +112,10 @@ class Arithmetic:
 
     def int8_share(self) -> float:
         """Return the share of int8 in the multiply-adds of all ranks since `quantise`."""
-        local_counts = (0, 0) if self._int8 is None else (self._int8.int8, self._int8.others)
-        int8, others = (self._world.allreduce(count) for count in local_counts)
-        return float(int8 / (int8 + others)) if int8 else 0.0
+        local_counts = (
+            (0, 0)
+            if self._int8 is None
+            else (self._int8.int8_multiply_adds, self._int8.fp32_multiply_adds)
+        )
+        int8_count, fp32_count = (self._world.allreduce(count) for count in local_counts)
+        return float(int8_count / (int8_count + fp32_count)) if int8_count else 0.0

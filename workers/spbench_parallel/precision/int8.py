@@ -116,13 +116,14 @@ class Int8Products(ProductMode):
         ranges: The ranges of the values that their convolutions read.
 
     Attributes:
-        int8: Multiply-adds in 8 bits so far, on this rank.
-        others: Multiply-adds in fp32: those of fully connected layers.
+        int8_multiply_adds: Multiply-adds in 8 bits so far, on this rank.
+        fp32_multiply_adds: Multiply-adds in fp32: those of fully connected layers.
     """
 
     def __init__(self, stages: Iterable[nn.Module], ranges: Mapping[str, Range]) -> None:
         super().__init__()
-        self.int8 = self.others = 0
+        self.int8_multiply_adds = 0
+        self.fp32_multiply_adds = 0
         self._quantised_by_address: dict[int, QuantisedWeight] = {}
         self._packed_by_address: dict[int, torch.Tensor] = {}
         for stage in stages:
@@ -154,14 +155,14 @@ class Int8Products(ProductMode):
             "",
         )
         output = output[..., :1] if is_widened else output
-        self.int8 += output.numel() * weight[0].numel()
+        self.int8_multiply_adds += output.numel() * weight[0].numel()
         return output
 
     def linear(
         self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Multiply in fp32."""
-        self.others += values.shape[0] * weight.numel()
+        self.fp32_multiply_adds += values.shape[0] * weight.numel()
         return super().linear(values, weight, bias)
 
     def _pack_weight(

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from spbench_parallel.device.host_memory import get_host_memory
+from spbench_parallel.device.host_memory import get_staging_buffers
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 
@@ -69,8 +69,8 @@ def allreduce_sum(
         return
     with COMM_STATS.time_exchange():
         if is_gpu(tensor.device):
-            memory = get_host_memory(tensor.device)
-            memory.copy_to_gpu(_sum_on_host(comm, memory.fetch(tensor, wire_dtype)), tensor)
+            memory = get_staging_buffers(tensor.device)
+            memory.copy_to_gpu(_sum_on_host(comm, memory.download(tensor, wire_dtype)), tensor)
             return
         values_on_host = (
             tensor.detach().to(device="cpu", dtype=wire_dtype or tensor.dtype).contiguous()

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
+from spbench_parallel.device.host_memory import copy_to_device, get_staging_buffers
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.comm_stats import COMM_STATS
@@ -97,7 +97,7 @@ def _gather_moments(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in fp64 on the host."""
     with COMM_STATS.time_exchange():
         on_gpu = is_gpu(values.device)
-        values_on_host = get_host_memory(values.device).fetch(values) if on_gpu else values
+        values_on_host = get_staging_buffers(values.device).download(values) if on_gpu else values
         values_by_rank = values_on_host.new_empty((comm.size, *values_on_host.shape))
         comm.Allgather(
             [mpi_buffer(values_on_host), MPI.BYTE], [mpi_buffer(values_by_rank), MPI.BYTE]

@@ -35,7 +35,7 @@ class TileBuffer:
 
 def get_buffer(tile: torch.Tensor) -> TileBuffer | None:
     """Return the buffer that contains a tile; None if there is none."""
-    return getattr(tile, "padded", None)
+    return getattr(tile, "tile_buffer", None)
 
 
 def copy_into_buffer(tile: torch.Tensor, tile_box: Box, box: Box) -> torch.Tensor:
@@ -46,14 +46,14 @@ def copy_into_buffer(tile: torch.Tensor, tile_box: Box, box: Box) -> torch.Tenso
         tile_box: The pixels of the tile.
         box: The pixels that the next operator reads; they contain the tile.
     """
-    padded = _allocate_buffer(tile, box)
-    padded.buffer.fill_(torch.nan)
-    return attach_buffer(view_box(padded.buffer, box, tile_box).copy_(tile), padded)
+    tile_buffer = _allocate_buffer(tile, box)
+    tile_buffer.buffer.fill_(torch.nan)
+    return attach_buffer(view_box(tile_buffer.buffer, box, tile_box).copy_(tile), tile_buffer)
 
 
-def attach_buffer(tile: torch.Tensor, padded: TileBuffer | None) -> torch.Tensor:
+def attach_buffer(tile: torch.Tensor, tile_buffer: TileBuffer | None) -> torch.Tensor:
     """Attach its buffer to a tile, for the next operator; return the tile."""
-    tile.padded = padded  # type: ignore[attr-defined]
+    tile.tile_buffer = tile_buffer  # type: ignore[attr-defined]
     return tile
 
 
@@ -74,8 +74,8 @@ class PaddedReLU(nn.ReLU):
         """Return the ReLU; inputs that are not this tile get no buffer."""
         if tile.dim() != 4 or tuple(tile.shape[2:]) != self._tile.shape:
             return super().forward(tile)
-        padded = _allocate_buffer(tile, self._box)
-        return attach_buffer(_ReLUIntoBuffer.apply(tile, padded, self._tile), padded)
+        tile_buffer = _allocate_buffer(tile, self._box)
+        return attach_buffer(_ReLUIntoBuffer.apply(tile, tile_buffer, self._tile), tile_buffer)
 
 
 def _allocate_buffer(tile: torch.Tensor, box: Box) -> TileBuffer:
@@ -90,8 +90,10 @@ class _ReLUIntoBuffer(Function):
     """ReLU that writes into the middle of a buffer."""
 
     @staticmethod
-    def forward(ctx: Any, tile: torch.Tensor, padded: TileBuffer, tile_box: Box) -> torch.Tensor:
-        middle = view_box(padded.buffer, padded.box, tile_box)
+    def forward(
+        ctx: Any, tile: torch.Tensor, tile_buffer: TileBuffer, tile_box: Box
+    ) -> torch.Tensor:
+        middle = view_box(tile_buffer.buffer, tile_buffer.box, tile_box)
         torch.clamp_min(tile, 0.0, out=middle)
         ctx.save_for_backward(middle)
         return middle

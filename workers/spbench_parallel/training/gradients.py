@@ -37,12 +37,12 @@ Key = tuple[int, int]
 """A stage, and the tile of the copies that are summed; 0 for all members."""
 
 
-def weight_key(layout: ModelLayout, coordinates: RankCoordinates) -> Key:
+def make_weight_key(layout: ModelLayout, coordinates: RankCoordinates) -> Key:
     """Return the key of the copies of weights that share their gradients."""
     return coordinates.stage, coordinates.tile if layout.stages[coordinates.stage].spatial else 0
 
 
-def ranks_sharing_weights(
+def list_ranks_sharing_weights(
     layout: ModelLayout, key: Key, directions: Collection[int]
 ) -> tuple[int, ...]:
     """Return the ranks that sum gradients of some directions, ascending."""
@@ -58,7 +58,9 @@ def ranks_sharing_weights(
 def sums_gradients(layout: ModelLayout, directions: Collection[int]) -> bool:
     """Return whether any ranks sum gradients of these directions."""
     stages = range(len(layout.stages))
-    return any(len(ranks_sharing_weights(layout, (stage, 0), directions)) > 1 for stage in stages)
+    return any(
+        len(list_ranks_sharing_weights(layout, (stage, 0), directions)) > 1 for stage in stages
+    )
 
 
 class FlatTensor(Protocol):
@@ -92,22 +94,22 @@ class FlatGradients:
 
 
 @dataclass(frozen=True, slots=True)
-class WeightSharing:
-    """Copies of the same weights on this rank, and the ranks of all copies.
+class WeightGroup:
+    """Ranks with copies of the same weights, and the copies of this rank.
 
     Attributes:
         comm: The ranks.
         local_copies: Flat tensors of this rank: one, or two if it is its own mirror.
         replicas: The number of replicas over which the mean is taken.
-        group: The same ranks in torch.distributed, which then sums by NCCL among GPUs; None if MPI
-            sums.
+        process_group: The same ranks in torch.distributed, which then sums by NCCL among GPUs; None
+            if MPI sums.
         bucket_numbers: The most numbers in one message.
     """
 
     comm: MPI.Intracomm
     local_copies: tuple[FlatTensor, ...]
     replicas: int
-    group: torch_group.TorchGroup | None = None
+    process_group: torch_group.TorchGroup | None = None
     bucket_numbers: int = BUCKET_NUMBERS
 
     @property
@@ -147,28 +149,30 @@ class WeightSharing:
 
     def free(self) -> None:
         """Free communicator and group. All ranks of the group must call it."""
-        if self.group is not None:
+        if self.process_group is not None:
             torch_group.release(self.comm, self.local_copies[0].flat_tensor.device)
         self.comm.Free()
 
     def _sum_over_ranks(self, buckets: Sequence[torch.Tensor]) -> None:
         # 16-bit numbers are added in fp32 and in the same order on all ranks, unlike by NCCL.
-        if self.group is None or buckets[0].element_size() == 2:
+        if self.process_group is None or buckets[0].element_size() == 2:
             for bucket in buckets:
                 allreduce_sum(self.comm, bucket)
             return
-        for pending in [self.group.allreduce(bucket, dist.ReduceOp.SUM) for bucket in buckets]:
+        for pending in [
+            self.process_group.allreduce(bucket, dist.ReduceOp.SUM) for bucket in buckets
+        ]:
             pending.wait()
 
 
-def create_sharings(
+def create_weight_groups(
     world: MPI.Intracomm,
     layout: ModelLayout,
     local_copies: Sequence[tuple[RankCoordinates, FlatTensor]],
     *,
     grouped: bool = False,
     bucket_numbers: int = BUCKET_NUMBERS,
-) -> tuple[WeightSharing, ...]:
+) -> tuple[WeightGroup, ...]:
     """Return this rank's groups with summed gradients, in the order of their keys.
 
     All ranks must call it, with copies of the same directions: only these are summed.
@@ -184,26 +188,26 @@ def create_sharings(
         GroupError: A rank of the group could not join it; raised on all its ranks.
     """
     keys_and_copies = [
-        (weight_key(layout, coordinates), copy) for coordinates, copy in local_copies
+        (make_weight_key(layout, coordinates), copy) for coordinates, copy in local_copies
     ]
     directions = {coordinates.direction for coordinates, _ in local_copies}
-    sharings = _create_groups(
+    weight_groups = _create_groups(
         world,
         keys_and_copies,
-        lambda key: ranks_sharing_weights(layout, key, directions),
+        lambda key: list_ranks_sharing_weights(layout, key, directions),
         layout.replicas,
         bucket_numbers,
     )
-    return tuple(map(_join_group, sharings)) if grouped else sharings
+    return tuple(map(_join_group, weight_groups)) if grouped else weight_groups
 
 
-def create_mirror_sharings(
+def create_mirror_groups(
     world: MPI.Intracomm,
     layout: ModelLayout,
     local_copies: Sequence[tuple[RankCoordinates, FlatTensor]],
     *,
     bucket_numbers: int = BUCKET_NUMBERS,
-) -> tuple[WeightSharing, ...]:
+) -> tuple[WeightGroup, ...]:
     """Return the pairs of a stage's copies in both directions of a mirrored layout.
 
     All ranks must call it. A message has at most ``bucket_numbers`` numbers.
@@ -224,12 +228,14 @@ def create_mirror_sharings(
     return _create_groups(world, keys_and_copies, find_ranks, 1, bucket_numbers)
 
 
-def _join_group(sharing: WeightSharing) -> WeightSharing:
+def _join_group(weight_group: WeightGroup) -> WeightGroup:
     """Return copies with a group of torch.distributed, or unchanged on a single rank."""
-    if sharing.comm.size == 1:
-        return sharing
-    group = torch_group.acquire(sharing.comm, sharing.local_copies[0].flat_tensor.device)
-    return replace(sharing, group=group)
+    if weight_group.comm.size == 1:
+        return weight_group
+    process_group = torch_group.acquire(
+        weight_group.comm, weight_group.local_copies[0].flat_tensor.device
+    )
+    return replace(weight_group, process_group=process_group)
 
 
 def _create_groups(
@@ -238,14 +244,14 @@ def _create_groups(
     find_ranks: Callable[[Key], tuple[int, ...]],
     replicas: int,
     bucket_numbers: int,
-) -> tuple[WeightSharing, ...]:
+) -> tuple[WeightGroup, ...]:
     # Lesser keys first: ranks of two groups create their communicators, and later sum, in the same
     # order. Otherwise each could wait for the other.
     copies_by_key: dict[Key, list[FlatTensor]] = {}
     for key, copy in local_copies:
         copies_by_key.setdefault(key, []).append(copy)
     return tuple(
-        WeightSharing(
+        WeightGroup(
             create_group(world, find_ranks(key)),
             tuple(copies_by_key[key]),
             replicas,

@@ -24,7 +24,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
-from spbench_parallel.device.host_memory import HostMemory
+from spbench_parallel.device.host_memory import StagingBuffers
 from spbench_parallel.device.streams import get_streams, is_gpu
 from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.plan import MIRROR, OWNER
@@ -113,7 +113,7 @@ class MasterComm:
         self._sends: list[MPI.Request] = []
         # Not shared with other users: data in it must not change until it is sent.
         device = self._gradients[OWNER].device
-        self._memory = HostMemory(device) if is_gpu(device) else None
+        self._memory = StagingBuffers(device) if is_gpu(device) else None
         self._receive_buffer: torch.Tensor | None = None
 
     def send_gradients(self) -> None:
@@ -157,7 +157,7 @@ class MasterComm:
         self._comm.Free()
 
     def _send(self, values: torch.Tensor, rank: int, tag: int) -> None:
-        on_host = values if self._memory is None else self._memory.fetch(values)
+        on_host = values if self._memory is None else self._memory.download(values)
         for bucket in on_host.split(self._bucket_numbers):
             message = mpi_buffer(bucket)
             self._sends.append(self._comm.Isend([message, MPI.BYTE], rank, tag))

@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.writes import list_counters
-from spbench_parallel.training.gradients import BUCKET_NUMBERS, create_mirror_sharings
+from spbench_parallel.training.gradients import BUCKET_NUMBERS, create_mirror_groups
 
 
 class FlatStatistics:
@@ -28,8 +28,8 @@ class FlatStatistics:
     Attributes:
         norms: The batch normalisations, sorted by momentum.
         flat_tensor: The tensor; the norms' buffers are views of it. Empty in a stage without norms.
-        keeps: By momentum, the number of values, and the share of them that remains after one more
-            micro-batch: 1 - momentum.
+        kept_shares: By momentum, the number of values, and the share of them that remains after
+            one more micro-batch: 1 - momentum.
 
     Raises:
         CannotRunError: A norm has no momentum.
@@ -38,7 +38,9 @@ class FlatStatistics:
     def __init__(self, module: nn.Module) -> None:
         norms = [norm for norm in module.modules() if isinstance(norm, _BatchNorm)]
         self.norms = sorted(
-            (norm for norm in norms if norm.running_mean is not None), key=_momentum, reverse=True
+            (norm for norm in norms if norm.running_mean is not None),
+            key=_get_momentum,
+            reverse=True,
         )
         buffers = [
             buffer
@@ -55,9 +57,9 @@ class FlatStatistics:
             # although it does not read them in training.
             norm.running_mean = next(parts).data
             norm.running_var = next(parts).data
-        self.keeps = [
+        self.kept_shares = [
             (sum(2 * norm.num_features for norm in norms_of_momentum), 1.0 - momentum)
-            for momentum, norms_of_momentum in groupby(self.norms, key=_momentum)
+            for momentum, norms_of_momentum in groupby(self.norms, key=_get_momentum)
         ]
 
     def decay(self, steps: int) -> None:
@@ -65,19 +67,23 @@ class FlatStatistics:
 
         The factors are numbers, not tensors: so no kernel is launched that a GPU has not loaded.
         """
-        for part, keep in self._parts(self.flat_tensor):
-            part.mul_(keep**steps)
+        for part, kept_share in self._split_by_momentum(self.flat_tensor):
+            part.mul_(kept_share**steps)
 
     def add_decayed(self, before: torch.Tensor, steps: int) -> None:
         """Add earlier values, decayed by ``steps`` micro-batches, to `flat_tensor`."""
-        pairs = zip(self._parts(self.flat_tensor), self._parts(before), strict=True)
-        for (part, keep), (values, _) in pairs:
-            part.add_(values, alpha=keep**steps)
+        pairs = zip(
+            self._split_by_momentum(self.flat_tensor), self._split_by_momentum(before), strict=True
+        )
+        for (part, kept_share), (values, _) in pairs:
+            part.add_(values, alpha=kept_share**steps)
 
-    def _parts(self, values: torch.Tensor) -> Iterator[tuple[torch.Tensor, float]]:
-        sizes = [size for size, _ in self.keeps]
+    def _split_by_momentum(self, values: torch.Tensor) -> Iterator[tuple[torch.Tensor, float]]:
+        sizes = [size for size, _ in self.kept_shares]
         if sizes:
-            yield from zip(values.split(sizes), (keep for _, keep in self.keeps), strict=True)
+            yield from zip(
+                values.split(sizes), (share for _, share in self.kept_shares), strict=True
+            )
 
 
 class MirroredStatistics:
@@ -109,7 +115,7 @@ class MirroredStatistics:
         self._counter_steps_by_direction = [list(list_counters(module)) for _, module in stages]
         self._decayed_batches_by_direction = [0] * len(stages)
         self._own_batches_by_direction = [0] * len(stages)
-        self.sharings = create_mirror_sharings(
+        self.mirror_groups = create_mirror_groups(
             world,
             layout,
             [
@@ -128,9 +134,8 @@ class MirroredStatistics:
         ):
             before.copy_(statistics.flat_tensor)
             statistics.flat_tensor.zero_()
-            self._decayed_batches_by_direction[direction] = self._own_batches_by_direction[
-                direction
-            ] = 0
+            self._decayed_batches_by_direction[direction] = 0
+            self._own_batches_by_direction[direction] = 0
 
     def decay_until(self, direction: int, micro_batch: int) -> None:
         """Decay the sums for the other direction's micro-batches before this one."""
@@ -145,8 +150,8 @@ class MirroredStatistics:
             self._statistics_by_direction, self._decayed_batches_by_direction, strict=True
         ):
             statistics.decay(self._batch_count - decayed)
-        for sharing in self.sharings:
-            sharing.sum()
+        for mirror_group in self.mirror_groups:
+            mirror_group.sum()
         for stage_counters, own_count in zip(
             self._counter_steps_by_direction, self._own_batches_by_direction, strict=True
         ):
@@ -164,7 +169,7 @@ class MirroredStatistics:
                     norm.num_batches_tracked.add_(self._batch_count - own_count)
 
 
-def _momentum(norm: _BatchNorm) -> float:
+def _get_momentum(norm: _BatchNorm) -> float:
     """Return the share of a new micro-batch in a norm's statistics.
 
     Raises:

@@ -14,7 +14,7 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_parallel.plan import MIRROR, OWNER, TrainingConfig
 from spbench_parallel.precision.loss_scale import LossScale
-from spbench_parallel.training.gradients import BUCKET_NUMBERS, FlatGradients, create_sharings
+from spbench_parallel.training.gradients import BUCKET_NUMBERS, FlatGradients, create_weight_groups
 from spbench_parallel.training.master_comm import MasterComm
 from spbench_parallel.training.running_statistics import MirroredStatistics
 from spbench_parallel.training.updates import Optimizer, State
@@ -27,7 +27,7 @@ class TrainingTraffic:
     Halos are not counted.
 
     Attributes:
-        sum_bytes: Bytes of gradients in allreduces, counted like `WeightSharing.bytes`.
+        sum_bytes: Bytes of gradients in allreduces, counted like `WeightGroup.bytes`.
         sums: Number of allreduces, one per 16 MiB of fp32.
         master_comm_bytes: Bytes of gradients to owners and weights from them: `MasterComm.bytes`.
         master_comm_messages: Messages of these: `MasterComm.messages`.
@@ -88,7 +88,7 @@ class Trainer:
         )
         self._updated_parameters = set(parameters)
         self.optimizer = training.optimizer
-        self._updates = Optimizer(training, parameters)
+        self._optimizer = Optimizer(training, parameters)
         self._decay = training.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
         owned_gradients = compress(
@@ -98,9 +98,9 @@ class Trainer:
             ),
             is_owned_by_stage,
         )
-        # Each of these creates communicators: sharings, GEMS-MASTER's exchange and mirrored
+        # Each of these creates communicators: weight groups, GEMS-MASTER's exchange and mirrored
         # statistics, in the same order on all ranks.
-        self._sharings = create_sharings(
+        self._weight_groups = create_weight_groups(
             world, layout, list(owned_gradients), grouped=grouped, bucket_numbers=bucket_numbers
         )
         self._sum_count = 0
@@ -146,8 +146,8 @@ class Trainer:
         # A mirror's gradients come first: the owner's are then summed over members and replicas.
         if self._master_comm is not None:
             self._master_comm.add_gradients()
-        for sharing in self._sharings:
-            sharing.sum()
+        for weight_group in self._weight_groups:
+            weight_group.sum()
         self._sum_count += 1
         if self._statistics is not None:
             self._statistics.end()
@@ -158,7 +158,7 @@ class Trainer:
     def update_weights(self) -> None:
         """Update the weights, unless a rank's gradients were too large for fp16."""
         if not self._skips_update:
-            self._updates.step()
+            self._optimizer.step()
 
     def share_weights(self) -> None:
         """Send updated weights to the copies that own none."""
@@ -170,8 +170,8 @@ class Trainer:
         """The traffic of this rank since the start."""
         master_comm = self._master_comm
         return TrainingTraffic(
-            self._sum_count * sum(sharing.bytes for sharing in self._sharings),
-            self._sum_count * sum(sharing.messages for sharing in self._sharings),
+            self._sum_count * sum(weight_group.bytes for weight_group in self._weight_groups),
+            self._sum_count * sum(weight_group.messages for weight_group in self._weight_groups),
             0 if master_comm is None else master_comm.bytes,
             0 if master_comm is None else master_comm.messages,
         )
@@ -179,24 +179,24 @@ class Trainer:
     @property
     def optimizer_states(self) -> Mapping[nn.Parameter, State]:
         """The state of the optimizer, by parameter; empty before the first step."""
-        return self._updates.states
+        return self._optimizer.states
 
     def end_epoch(self) -> None:
         """Decay the learning rate."""
-        self._updates.learning_rate *= self._decay
+        self._optimizer.learning_rate *= self._decay
 
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
-        return self._updates.learning_rate
+        return self._optimizer.learning_rate
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
-        self._updates.learning_rate = rate
+        self._optimizer.learning_rate = rate
 
     def optimizer_state(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
         """Return the optimizer's state of a parameter; empty before the first step."""
-        return dict(self._updates.states.get(parameter, {}))
+        return dict(self._optimizer.states.get(parameter, {}))
 
     def set_optimizer_state(
         self, parameter: nn.Parameter, state: Mapping[str, torch.Tensor]
@@ -207,7 +207,7 @@ class Trainer:
         """
         if parameter not in self._updated_parameters:
             return
-        self._updates.states[parameter] = {
+        self._optimizer.states[parameter] = {
             # Moments have the parameter's format; Adam's count of steps is a separate scalar.
             name: torch.empty_like(parameter).copy_(tensor) if tensor.ndim else tensor.clone()
             for name, tensor in state.items()
@@ -215,8 +215,8 @@ class Trainer:
 
     def free(self) -> None:
         """Free the communicators. All ranks must call it."""
-        mirrored = () if self._statistics is None else self._statistics.sharings
-        for sharing in (*self._sharings, *mirrored):
-            sharing.free()
+        mirrored = () if self._statistics is None else self._statistics.mirror_groups
+        for weight_group in (*self._weight_groups, *mirrored):
+            weight_group.free()
         if self._master_comm is not None:
             self._master_comm.free()

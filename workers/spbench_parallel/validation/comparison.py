@@ -128,7 +128,7 @@ def _find_largest(tensors: Iterable[torch.Tensor]) -> float:
     return max(sizes, default=1.0) or 1.0
 
 
-def largest_change(before: ResultTensors, after: ResultTensors) -> float:
+def compute_largest_change(before: ResultTensors, after: ResultTensors) -> float:
     """Return the largest difference of two results, relative to the first."""
     largest = _find_largest(before.values())
     errors = (_find_largest_difference(before[key].double(), after[key].double()) for key in before)

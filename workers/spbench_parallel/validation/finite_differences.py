@@ -25,7 +25,7 @@ from spbench_parallel.models.build import build_reference
 from spbench_parallel.models.imported.model import WholeModule
 from spbench_parallel.models.imported.stochastic import DropByPositionMode
 from spbench_parallel.plan import ModelPlan
-from spbench_parallel.validation.reference import make_drop_batch, whole_loss
+from spbench_parallel.validation.reference import compute_whole_loss, make_drop_batch
 from spbench_parallel.verify.worst_error import WorstError
 
 DIRECTIONS = 4
@@ -187,5 +187,5 @@ def _compute_loss(plan: ModelPlan, images: SyntheticImages, model: nn.Module) ->
         with DropByPositionMode(make_drop_batch(plan, images.step, (0,), batch)):
             logits = model(images.pixels(0, batch.images, image_box))
         targets = images.targets(0, batch.images, image_box)
-        losses.append(whole_loss(plan.loss, logits, targets))
+        losses.append(compute_whole_loss(plan.loss, logits, targets))
     return torch.stack(losses).sum() / sum(batch.size for batch in plan.batches)

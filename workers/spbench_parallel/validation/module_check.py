@@ -35,7 +35,12 @@ from spbench_parallel.models.imported.model import ImportedModel
 from spbench_parallel.models.imported.tile_strategies import is_same_over_tiles
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
-from spbench_parallel.validation.reference import NOISE, ReferenceModel, Results, synthetic_images
+from spbench_parallel.validation.reference import (
+    NOISE,
+    ReferenceModel,
+    Results,
+    make_synthetic_images,
+)
 
 STEPS = 2
 """Training steps that are compared."""
@@ -102,7 +107,7 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
     """
     _check_copies(plan)
     with announce(comm, plan.model.name), _preserve_random_state(plan.device):
-        exact_plan = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
+        exact_plan = replace(plan if full else find_smallest_plan(comm, plan), precision=FP64)
         expected_run, rate = _on_rank_0(comm, lambda: _run_reference(exact_plan)) or (None, 0.0)
         _free_memory()
         distances = _train(comm, exact_plan, comm.bcast(rate), expected_run)
@@ -131,7 +136,7 @@ def _check_copies(plan: ModelPlan) -> None:
     Raises:
         CannotRunError: A hook or a replaced ``forward`` keeps a module or tensor.
     """
-    assert isinstance(plan.model, ImportedModel), "the library has no others"
+    assert isinstance(plan.model, ImportedModel), "the library imports every model"
     try:
         check_copies(plan.model.name, plan.model.network.module)
     except CannotRunError as error:
@@ -164,7 +169,7 @@ def _describe_comparison(plan: ModelPlan, entry_count: int) -> str:
     )
 
 
-def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
+def find_smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
     """Return the plan for the fewest and smallest images that its layout allows.
 
     Images are halved as often as the network supports with the same operators in the same layers,
@@ -176,7 +181,7 @@ def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
     smaller_plan = replace(
         plan, batches=split_batch(micro_batch_count * images_per_batch, micro_batch_count)
     )
-    model = _on_rank_0(comm, lambda: _smallest_model(smaller_plan))
+    model = _on_rank_0(comm, lambda: _find_smallest_model(smaller_plan))
     image_sides = comm.bcast(None if model is None else model.image.shape[1:])
     if image_sides is None:
         return smaller_plan
@@ -186,12 +191,12 @@ def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
     return replace(smaller_plan, model=model)
 
 
-def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
+def _find_smallest_model(plan: ModelPlan) -> ImportedModel | None:
     """Return the network for the smallest possible images; None if these are its own."""
     model = plan.model
-    assert isinstance(model, ImportedModel), "the library has no others"
+    assert isinstance(model, ImportedModel), "the library imports every model"
     tile_grids = {stage.grid for stage in plan.layout.stages if stage.spatial}
-    for height, width in _halved_sides(model):
+    for height, width in _list_halved_sides(model):
         try:
             smaller = model.resized(height, width)
             check_balance(replace(plan, model=smaller), plan.balance)
@@ -204,7 +209,7 @@ def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
     return None
 
 
-def _halved_sides(model: ImportedModel) -> Iterator[tuple[int, int]]:
+def _list_halved_sides(model: ImportedModel) -> Iterator[tuple[int, int]]:
     """Yield the sides of images that are halved at least once, from the smallest."""
     height = model.image.height
     width = model.image.width
@@ -263,7 +268,7 @@ def _create_reference(
 ) -> ReferenceModel:
     return ReferenceModel(
         plan,
-        synthetic_images(plan, plan.seed, FP64.work),
+        make_synthetic_images(plan, plan.seed, FP64.work),
         training,
         noise=noise,
         steps=STEPS,
@@ -286,7 +291,7 @@ def _train(
     comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected_run: _Run | None
 ) -> Distances:
     """Train over the ranks; return the distances on rank 0. All ranks must call it."""
-    images = synthetic_images(plan, plan.seed)
+    images = make_synthetic_images(plan, plan.seed)
     engine = Engine(comm, plan, images, TrainingConfig("sgd", rate, momentum=0.0))
     losses = []
     for step in range(STEPS):
@@ -304,7 +309,7 @@ def _train(
 
 
 def _initial_state(plan: ModelPlan) -> State:
-    assert isinstance(plan.model, ImportedModel), "the library has no others"
+    assert isinstance(plan.model, ImportedModel), "the library imports every model"
     return plan.model.network.module.state_dict(keep_vars=True)
 
 
@@ -317,7 +322,7 @@ def _describe_difference(
     exceeds the smallest tolerance.
     """
     smallest_tolerances = {quantity: bounds[0] for quantity, bounds in TOLERANCES.items()}
-    if _first_exceeding(distances, smallest_tolerances) is None:
+    if _find_first_exceeding(distances, smallest_tolerances) is None:
         return None
     noisy_model = _create_reference(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
     results = noisy_model.compute_results()
@@ -329,14 +334,16 @@ def _describe_difference(
         quantity: min(largest, max(smallest, SLACK * rounding_distances[quantity][0]))
         for quantity, (smallest, largest) in TOLERANCES.items()
     }
-    quantity = _first_exceeding(distances, tolerances)
+    quantity = _find_first_exceeding(distances, tolerances)
     if quantity is None:
         return None
     distance, subject = distances[quantity]
     return f"{subject} is off by {distance:.1e} (tolerance {tolerances[quantity]:.1e})"
 
 
-def _first_exceeding(distances: Distances, tolerances: Mapping[Quantity, float]) -> Quantity | None:
+def _find_first_exceeding(
+    distances: Distances, tolerances: Mapping[Quantity, float]
+) -> Quantity | None:
     """Return the first quantity with a distance that is not within its tolerance.
 
     The result is None if there is none.

@@ -38,7 +38,7 @@ SMALL_STEP = 1e-3
 """The largest change of a weight in a small step, relative to the largest weight."""
 
 
-def synthetic_images(
+def make_synthetic_images(
     plan: ModelPlan, seed: int, dtype: torch.dtype | None = None
 ) -> SyntheticImages:
     """Return images for a plan's model, with a class per image or per pixel.
@@ -211,7 +211,7 @@ class ReferenceModel:
                 make_drop_batch(self._plan, self._source.step, replicas, batch)
             ):
                 logits = model(torch.cat(images))
-            loss = whole_loss(self._plan.loss, logits, targets) / self._image_count
+            loss = compute_whole_loss(self._plan.loss, logits, targets) / self._image_count
             loss.backward()
             total += float(loss.detach())
             self._progress.advance()
@@ -258,7 +258,7 @@ def make_drop_batch(
     return DropBatch(plan.seed, step, tuple(images))
 
 
-def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def compute_whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the summed loss of whole images, image by image in plain torch.
 
     Args:

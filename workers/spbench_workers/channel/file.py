@@ -106,7 +106,7 @@ class FileChannel(NumberedChannel):
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def read_limits(environ: os._Environ[str]) -> dict[str | None, float]:
+def read_limits(environ: Mapping[str, str]) -> dict[str | None, float]:
     """Return the seconds for each case of a batch job, by id.
 
     The seconds for start and end are under None. It is empty if there is no file of cases, or if
@@ -122,7 +122,7 @@ def read_limits(environ: os._Environ[str]) -> dict[str | None, float]:
     return limits
 
 
-def read_cases(environ: os._Environ[str]) -> list[dict[str, Any]]:
+def read_cases(environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the cases of a batch job from the file that SPBENCH_CASES names.
 
     Raises:

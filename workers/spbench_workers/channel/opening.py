@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ _RANK_NAMES = ("MV2_COMM_WORLD", "MVP_COMM_WORLD", "OMPI_COMM_WORLD", "PMI")
 
 
 def open_channel(
-    environ: os._Environ[str], *, connect_seconds: float = rank_events.CONNECT_TIMEOUT
+    environ: Mapping[str, str], *, connect_seconds: float = rank_events.CONNECT_TIMEOUT
 ) -> TcpChannel | FileChannel:
     """Connect to the console, or fall back to a file if SPBENCH_EVENTS_DIR is set.
 
@@ -43,7 +44,7 @@ def open_channel(
 
 
 def _connect(
-    addresses: list[str], environ: os._Environ[str], connect_seconds: float
+    addresses: list[str], environ: Mapping[str, str], connect_seconds: float
 ) -> TcpChannel | None:
     rank, fields = make_hello_fields(environ)
     hello = encode_event("hello", rank, 0, fields)
@@ -56,7 +57,7 @@ def _connect(
     return TcpChannel(admission.connection, admission.received, rank, first_seq=1)
 
 
-def read_launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
+def read_launcher_rank(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
     """Return rank and size from the launcher's environment; None if they are not set."""
     variables = [(f"{name}_RANK", f"{name}_SIZE") for name in _RANK_NAMES]
     variables += [("SLURM_PROCID", "SLURM_NTASKS"), ("PMI_ID", "MPIRUN_NPROCS")]
@@ -68,7 +69,7 @@ def read_launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | Non
     return None, None
 
 
-def make_hello_fields(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
+def make_hello_fields(environ: Mapping[str, str]) -> tuple[int | None, dict[str, Any]]:
     """Return the rank, and the fields of ``hello`` from the launcher's environment."""
     rank, size = read_launcher_rank(environ)
     token = environ.get(rank_events.ENV_TOKEN, "")
@@ -76,7 +77,7 @@ def make_hello_fields(environ: os._Environ[str]) -> tuple[int | None, dict[str, 
     return rank, {"token": token, "schema": rank_events.SCHEMA, **process, "size": size}
 
 
-def send_hello(channel: Channel, environ: os._Environ[str]) -> None:
+def send_hello(channel: Channel, environ: Mapping[str, str]) -> None:
     """Send ``hello`` with the fields of `make_hello_fields`."""
     channel.rank, fields = make_hello_fields(environ)
     channel.send("hello", **fields)

@@ -11,7 +11,7 @@ import torch
 from spbench_parallel.device.memory import read_resident_bytes, release_memory
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.peak_memory import PeakMemory
-from spbench_workers.benchmarks.model.profile.row import measure_memory
+from spbench_workers.benchmarks.model.profile.layer_sequence import measure_memory
 from spbench_workers.session import run
 
 GPU = torch.device("cuda", 0)

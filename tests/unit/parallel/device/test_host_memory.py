@@ -9,11 +9,11 @@ import torch
 from spbench_core.layout.tiles import Box, Grid
 from spbench_parallel.device import host_memory
 from spbench_parallel.device.host_memory import (
-    FETCH_BUFFERS,
-    SEND_BUFFERS,
-    HostMemory,
+    DOWNLOAD_BUFFERS,
+    UPLOAD_BUFFERS,
+    StagingBuffers,
     copy_to_device,
-    get_host_memory,
+    get_staging_buffers,
 )
 from spbench_parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
 from spbench_parallel.spatial.gradients import allreduce_sum, share_parameters
@@ -30,7 +30,7 @@ DEVICE = torch.device("late")
 
 @pytest.fixture
 def memory():
-    return HostMemory(DEVICE)
+    return StagingBuffers(DEVICE)
 
 
 def make_late_tensor(*values, dtype=torch.float32):
@@ -38,18 +38,18 @@ def make_late_tensor(*values, dtype=torch.float32):
     return torch.tensor(values, dtype=dtype).to(DEVICE) * 1
 
 
-def test_fetches_values(memory):
-    assert memory.fetch(make_late_tensor(1, 2)).tolist() == [1, 2]
+def test_downloads_values(memory):
+    assert memory.download(make_late_tensor(1, 2)).tolist() == [1, 2]
 
 
-def test_fetches_in_another_format(memory):
-    fetched = memory.fetch(make_late_tensor(1, 2), torch.float16)
-    assert (fetched.dtype, fetched.tolist()) == (torch.float16, [1, 2])
+def test_downloads_in_another_format(memory):
+    downloaded = memory.download(make_late_tensor(1, 2), torch.float16)
+    assert (downloaded.dtype, downloaded.tolist()) == (torch.float16, [1, 2])
 
 
-def test_fetches_strided_and_empty_tensors(memory):
-    assert memory.fetch(make_late_tensor(1, 2, 3, 4)[::2]).tolist() == [1, 3]
-    assert memory.fetch(torch.empty(0, 3, device=DEVICE)).shape == (0, 3)
+def test_downloads_strided_and_empty_tensors(memory):
+    assert memory.download(make_late_tensor(1, 2, 3, 4)[::2]).tolist() == [1, 3]
+    assert memory.download(torch.empty(0, 3, device=DEVICE)).shape == (0, 3)
 
 
 def test_copies_to_the_gpu_in_order_without_waiting(memory):
@@ -70,44 +70,46 @@ def test_copies_in_the_format_of_the_target(memory):
     assert target.cpu().tolist() == [3, 4]
 
 
-def test_copies_fetched_memory_back_without_a_buffer(memory, monkeypatch):
-    fetched = memory.fetch(make_late_tensor(1, 2))
-    monkeypatch.setattr(memory, "_next_send", None)
+def test_copies_downloaded_memory_back_without_a_buffer(memory, monkeypatch):
+    downloaded = memory.download(make_late_tensor(1, 2))
+    monkeypatch.setattr(memory, "_next_upload", None)
     target = make_late_tensor(0, 0)
-    memory.copy_to_gpu(fetched.mul_(5), target)
+    memory.copy_to_gpu(downloaded.mul_(5), target)
     assert target.cpu().tolist() == [5, 10]
 
 
 def test_pending_copies_keep_their_memory(memory):
-    copies = [memory.send(torch.full((4,), float(turn))) for turn in range(3 * SEND_BUFFERS)]
-    assert [copy.cpu()[0].item() for copy in copies] == list(range(3 * SEND_BUFFERS))
+    copies = [memory.upload(torch.full((4,), float(turn))) for turn in range(3 * UPLOAD_BUFFERS)]
+    assert [copy.cpu()[0].item() for copy in copies] == list(range(3 * UPLOAD_BUFFERS))
 
 
-def test_does_not_reuse_fetched_memory_while_it_is_copied(memory):
+def test_does_not_reuse_downloaded_memory_while_it_is_copied(memory):
     targets = []
-    for turn in range(3 * FETCH_BUFFERS):
+    for turn in range(3 * DOWNLOAD_BUFFERS):
         target = make_late_tensor(float(turn))
-        memory.copy_to_gpu(memory.fetch(target).add_(100), target)
+        memory.copy_to_gpu(memory.download(target).add_(100), target)
         targets.append(target)
     assert [int(target.cpu()) for target in targets] == [
-        100 + turn for turn in range(3 * FETCH_BUFFERS)
+        100 + turn for turn in range(3 * DOWNLOAD_BUFFERS)
     ]
 
 
 def test_waits_only_if_all_send_buffers_are_pending(memory):
     LATE.waits = 0
-    for _ in range(SEND_BUFFERS):
-        memory.send(torch.zeros(1))
+    for _ in range(UPLOAD_BUFFERS):
+        memory.upload(torch.zeros(1))
     assert LATE.waits == 0
-    memory.send(torch.zeros(1))
+    memory.upload(torch.zeros(1))
     assert LATE.waits == 1
 
 
 def test_reuses_and_grows_memory(memory):
-    addresses = [memory.fetch(make_late_tensor(*range(size))).data_ptr() for size in (8, 8, 4, 2)]
+    addresses = [
+        memory.download(make_late_tensor(*range(size))).data_ptr() for size in (8, 8, 4, 2)
+    ]
     assert addresses[2:] == addresses[:2]
-    assert memory.fetch(make_late_tensor(*range(20))).tolist() == list(range(20))
-    assert get_host_memory(DEVICE) is get_host_memory(torch.device("late"))
+    assert memory.download(make_late_tensor(*range(20))).tolist() == list(range(20))
+    assert get_staging_buffers(DEVICE) is get_staging_buffers(torch.device("late"))
 
 
 @pytest.mark.parametrize(("kind", "pinned"), [("cuda", True), ("late", False)])
@@ -122,15 +124,15 @@ def test_memory_for_an_nvidia_gpu_is_pinned(kind, pinned, monkeypatch):
 
     monkeypatch.setattr(host_memory, "get_streams", lambda _: LATE.streams)
     monkeypatch.setattr(torch, "empty", empty)
-    memory = host_memory.HostMemory(torch.device(kind))
+    memory = host_memory.StagingBuffers(torch.device(kind))
     pin_arguments.clear()
     # All pieces of a kind grow at once, and not during later steps.
     for _ in range(3):
         memory.reserve((2, 3), torch.float32)
         memory.reserve((1 << 10,), torch.float64)
-    assert pin_arguments == [pinned] * host_memory.FETCH_BUFFERS
+    assert pin_arguments == [pinned] * host_memory.DOWNLOAD_BUFFERS
     memory.reserve((1 << 15,), torch.float64)
-    assert pin_arguments == [pinned] * 2 * host_memory.FETCH_BUFFERS
+    assert pin_arguments == [pinned] * 2 * host_memory.DOWNLOAD_BUFFERS
 
 
 def test_copies_nothing_on_the_host():

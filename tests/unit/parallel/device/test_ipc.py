@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.multiprocessing import reductions
 
-from spbench_parallel.device.ipc import CudaIpc, get_device_ipc, storage_functions
+from spbench_parallel.device.ipc import CudaIpc, find_storage_functions, get_device_ipc
 
 DEVICE = torch.device("cuda", 2)
 
@@ -38,8 +38,8 @@ def events():
 def test_a_process_has_two_events_for_all_that_it_shares(events):
     ipc = CudaIpc(DEVICE)
     assert ipc.event_handles() == ipc.event_handles() == (b"handle 0", b"handle 1")
-    ipc.read.record()
-    ipc.packed.record()
+    ipc.read_event.record()
+    ipc.packed_event.record()
     packed, read = events
     for event in (packed, read):
         event.record.assert_called_once_with("the stream of cuda:2")
@@ -87,7 +87,9 @@ def test_opens_memory_of_another_gpu_without_an_event(events):
     share = Mock(return_value=handle)
     open_shared = Mock(return_value=storage)
     with (
-        patch("spbench_parallel.device.ipc.storage_functions", return_value=(share, open_shared)),
+        patch(
+            "spbench_parallel.device.ipc.find_storage_functions", return_value=(share, open_shared)
+        ),
         patch.object(torch, "empty", lambda count, **_: torch.zeros(count, dtype=torch.uint8)),
     ):
         ipc = CudaIpc(DEVICE)
@@ -102,19 +104,19 @@ def test_opens_memory_of_another_gpu_without_an_event(events):
     ("storages", "name"), [(OldStorage, "old"), (NewStorage, "new"), (BothStorage, "old")]
 )
 def test_takes_functions_of_torch_by_old_names_then_by_new_ones(storages, name):
-    share, open_shared = storage_functions(storages)
+    share, open_shared = find_storage_functions(storages)
     assert share(storages()) == f"shared by the {name} name"
     assert open_shared(1, False) == (f"opened by the {name} name", 1, False)
 
 
 def test_rejects_a_torch_without_known_functions():
     with pytest.raises(RuntimeError, match="has no known functions for CUDA IPC"):
-        storage_functions(object)
+        find_storage_functions(object)
 
 
 def test_the_installed_torch_has_one_pair_of_functions():
     """Their names are private to torch: a new version may have others."""
-    share, open_shared = storage_functions(torch.UntypedStorage)
+    share, open_shared = find_storage_functions(torch.UntypedStorage)
     assert callable(share)
     assert callable(open_shared)
 

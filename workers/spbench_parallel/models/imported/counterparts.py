@@ -11,7 +11,12 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.window import expand_pair
-from spbench_parallel.models.imported.pixel_axes import MAP_AXES, is_tiled, map_size, pixel_axes
+from spbench_parallel.models.imported.pixel_axes import (
+    MAP_AXES,
+    find_pixel_axes,
+    get_map_size,
+    is_tiled,
+)
 from spbench_parallel.models.imported.pointwise import get_arguments, get_slices, is_along_last
 from spbench_parallel.models.imported.tracing import TracedNetwork
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -86,7 +91,7 @@ Raises:
 def find_counterpart(network: TracedNetwork, node: fx.Node) -> CounterpartFactory | None:
     """Return the factory of an operator's tiled counterpart; None if it has none."""
     source = node.all_input_nodes[0]
-    axes = pixel_axes(network).get(source)
+    axes = find_pixel_axes(network).get(source)
     if not is_tiled(network, node):
         return None
     module = find_module(network, node)
@@ -94,7 +99,7 @@ def find_counterpart(network: TracedNetwork, node: fx.Node) -> CounterpartFactor
         return _make_pixelwise
     if is_along_last(module) and axes is not None and axes[1] < len(network.shapes[source]) - 1:
         return _make_pixelwise
-    if axes != MAP_AXES or pixel_axes(network)[node] != MAP_AXES:
+    if axes != MAP_AXES or find_pixel_axes(network)[node] != MAP_AXES:
         return None
     return (
         _find_module_factory(module)
@@ -176,7 +181,7 @@ def _find_function_factory(
             )
     slices = get_slices(node)
     if slices is not None and all(element == slice(None) for element in slices[:2]):
-        return _make_crop_factory(slices[2:], map_size(network, source))
+        return _make_crop_factory(slices[2:], get_map_size(network, source))
     return None
 
 

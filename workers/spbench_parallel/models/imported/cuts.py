@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from spbench_parallel.models.imported.forward.sizes import get_attribute
-from spbench_parallel.models.imported.pixel_axes import MAP_AXES, pixel_axes
+from spbench_parallel.models.imported.pixel_axes import MAP_AXES, find_pixel_axes
 from spbench_parallel.models.imported.tracing import TracedNetwork
 
 
@@ -138,7 +138,7 @@ def _find_live_nodes(network: TracedNetwork) -> list[tuple[fx.Node, ...]]:
 
 def _has_channels_first(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether a value at a cut is a map with channels first, or not a map."""
-    axes = pixel_axes(network).get(node)
+    axes = find_pixel_axes(network).get(node)
     shape = network.shapes[node]
     return axes == MAP_AXES or (axes is None and (len(shape) != 3 or shape[1:] == (1, 1)))
 

@@ -103,11 +103,11 @@ def _check_tiles(model: ImportedModel, grid: Grid, layers: Collection[int]) -> N
     tiling = Tiling.of_grid(stub_comm, grid, image.height, image.width)
     for index in sorted(layers):
         layer = model.layers[index]
-        assert isinstance(layer, ImportedLayer), "there are no others"
-        build_tiled_piece(layer.piece, tiling, _norm_like)
+        assert isinstance(layer, ImportedLayer), "an ImportedModel has only imported layers"
+        build_tiled_piece(layer.piece, tiling, _make_tiled_norm)
 
 
-def _norm_like(module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+def _make_tiled_norm(module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
     settings = module.eps, module.momentum, module.affine, module.track_running_stats
     return nn.BatchNorm2d(module.num_features, *settings)
 
@@ -168,7 +168,7 @@ def _list_nodes(model: ImportedModel, layers: Collection[int]) -> list[Any]:
     nodes = []
     for index in sorted(layers):
         layer = model.layers[index]
-        assert isinstance(layer, ImportedLayer), "there are no others"
+        assert isinstance(layer, ImportedLayer), "an ImportedModel has only imported layers"
         nodes += [operator.node for operator in layer.piece.operators]
     return nodes
 

@@ -80,7 +80,7 @@ class ImportedModel(Model):
         Its parameters have the names of the layers' parameters.
         """
         module = copy.deepcopy(self.network.module).to(device, torch.float64)
-        return WholeModule(module, self.owners()).train()
+        return WholeModule(module, self.map_layer_names()).train()
 
     def resized(self, height: int, width: int) -> ImportedModel:
         """Return the same network, with the same layers, for images of another size.
@@ -104,14 +104,16 @@ class ImportedModel(Model):
         layers = list(self.layers)
         for index in range(max(first - 1, 0), last):
             layer = layers[index]
-            assert isinstance(layer, ImportedLayer), "there are no others"
+            assert isinstance(layer, ImportedLayer), "an ImportedModel has only imported layers"
             layers[index] = layer.drop_nodes(() if index < first else nodes, nodes)
         return replace(self, layers=tuple(layers))
 
     def _find_input_nodes(self, layer_index: int, tensor_numbers: Collection[int]) -> set[fx.Node]:
         """Return the nodes of some of a layer's inputs."""
         imported_layer = self.layers[layer_index]
-        assert isinstance(imported_layer, ImportedLayer), "there are no others"
+        assert isinstance(imported_layer, ImportedLayer), (
+            "an ImportedModel has only imported layers"
+        )
         pairs = zip(
             build_tensor_table(self).layer_inputs[layer_index],
             imported_layer.piece.span.inputs,
@@ -119,7 +121,7 @@ class ImportedModel(Model):
         )
         return {node for number, node in pairs if number in tensor_numbers}
 
-    def owners(self) -> dict[str, str]:
+    def map_layer_names(self) -> dict[str, str]:
         """Return the layers' names of parameters and statistics, by the user's names."""
         return {
             path: f"{layer.name}.{path}"
@@ -222,12 +224,12 @@ def get_user_state(reference: nn.Module) -> dict[str, torch.Tensor]:
 class WholeModule(nn.Module):
     """A user's module with the parameter and statistics names of the layers."""
 
-    def __init__(self, module: nn.Module, owners: Mapping[str, str]) -> None:
+    def __init__(self, module: nn.Module, layer_names: Mapping[str, str]) -> None:
         super().__init__()
         # A tuple, so that torch does not also register parameters under their original names.
         self._user_module = (module,)
         tensor_by_user_name = tensors_by_name(module)
-        for user_name, layer_name in owners.items():
+        for user_name, layer_name in layer_names.items():
             *folders, tensor_name = layer_name.split(".")
             owner: nn.Module = self
             for folder in folders:

@@ -32,7 +32,7 @@ _AXES_BY_NETWORK: WeakKeyDictionary[TracedNetwork, Mapping[fx.Node, Axes]] = Wea
 """The axes by network; weak references, so that networks can be freed."""
 
 
-def pixel_axes(network: TracedNetwork) -> Mapping[fx.Node, Axes]:
+def find_pixel_axes(network: TracedNetwork) -> Mapping[fx.Node, Axes]:
     """Return the axes of all tensors that are in tiles."""
     if network not in _AXES_BY_NETWORK:
         _AXES_BY_NETWORK[network] = _find_all_axes(network)
@@ -53,13 +53,13 @@ def _find_all_axes(network: TracedNetwork) -> Mapping[fx.Node, Axes]:
 
 def is_tiled(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether a value is in tiles: it has more than one pixel."""
-    return node in pixel_axes(network)
+    return node in find_pixel_axes(network)
 
 
-def map_size(network: TracedNetwork, node: fx.Node) -> tuple[int, int]:
+def get_map_size(network: TracedNetwork, node: fx.Node) -> tuple[int, int]:
     """Return height and width of a tiled value."""
     shape = network.shapes[node]
-    (rows, cols) = pixel_axes(network)[node]
+    (rows, cols) = find_pixel_axes(network)[node]
     return shape[rows], shape[cols]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_parallel.models.imported.forward.leaf_modules import find_drop_rule
+from spbench_parallel.models.imported.forward.leaf_modules import find_stochastic_rule
 
 Axes = tuple[int, int]
 """The axes of rows and columns in the shape of one image's tensor."""
@@ -58,7 +58,7 @@ def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, axis_count
         return _is_channel_axis(module.dim, axes, axis_count)
     if module is not None:
         # Stochastic operators that draw are handled by the caller: these drop nothing.
-        return isinstance(module, _MODULES) or find_drop_rule(module) is not None
+        return isinstance(module, _MODULES) or find_stochastic_rule(module) is not None
     if node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS):
         return True
     if node.target in _ALONG_LAST:

@@ -158,7 +158,7 @@ def _make_drawn_shape(unit: str, shape: tuple[int, ...]) -> tuple[int, int, int]
     return (prod(shape), 1, 1)
 
 
-def find_drops(stage: nn.Module) -> list[DropByPosition]:
+def find_stochastic_operators(stage: nn.Module) -> list[DropByPosition]:
     """Return the stochastic operators of a stage."""
     return [part for part in stage.modules() if isinstance(part, DropByPosition)]
 

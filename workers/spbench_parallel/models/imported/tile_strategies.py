@@ -26,10 +26,10 @@ from spbench_parallel.models.imported.counterparts import find_counterpart, find
 from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.pixel_axes import (
     MAP_AXES,
+    find_pixel_axes,
     get_axis_order,
+    get_map_size,
     is_tiled,
-    map_size,
-    pixel_axes,
     regroups_channels,
 )
 from spbench_parallel.models.imported.pointwise import (
@@ -133,7 +133,7 @@ def _choose_strategy(network: TracedNetwork, grid: Grid, operator_: Operator) ->
     if not tiled_inputs:
         return TileStrategy.WHOLE
     source = tiled_inputs[0]
-    axes = pixel_axes(network)[source]
+    axes = find_pixel_axes(network)[source]
     if is_tiled(network, node):
         if regroups_channels(network, node, source, axes):
             return TileStrategy.GROUPS
@@ -157,7 +157,7 @@ def find_split_source(network: TracedNetwork, node: fx.Node) -> fx.Node | None:
     if not isinstance(source, fx.Node) or not source.all_input_nodes:
         return None
     tensor = source.all_input_nodes[0]
-    axes = pixel_axes(network)
+    axes = find_pixel_axes(network)
     if tensor in axes and splits_channels(source, axes[tensor], len(network.shapes[tensor])):
         return tensor
     return None
@@ -166,10 +166,10 @@ def find_split_source(network: TracedNetwork, node: fx.Node) -> fx.Node | None:
 def _is_pixelwise(network: TracedNetwork, operator_: Operator, grid: Grid) -> bool:
     node = operator_.node
     source = next(candidate for candidate in node.all_input_nodes if is_tiled(network, candidate))
-    axes = pixel_axes(network)[source]
+    axes = find_pixel_axes(network)[source]
     axis_count = len(network.shapes[source])
     if (axis_order := get_axis_order(node, axis_count)) is not None:
-        return pixel_axes(network)[node] == tuple(map(axis_order.index, axes))
+        return find_pixel_axes(network)[node] == tuple(map(axis_order.index, axes))
     if selects_channels(node, axes):
         return True
     if node in network.stochastic:
@@ -183,7 +183,7 @@ def _is_pixelwise(network: TracedNetwork, operator_: Operator, grid: Grid) -> bo
 def _is_mean(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether a node is the mean over all pixels of a map."""
     source = node.all_input_nodes[0]
-    if pixel_axes(network).get(source) != MAP_AXES:
+    if find_pixel_axes(network).get(source) != MAP_AXES:
         return False
     module = network.get_module(node)
     if isinstance(module, nn.AdaptiveAvgPool2d):
@@ -223,7 +223,7 @@ def _maps_tiles_to_tiles(network: TracedNetwork, operator_: Operator, grid: Grid
     """Return whether the output pixels of each tile form a tile of the output."""
     (source,) = operator_.node.all_input_nodes
     if (
-        pixel_axes(network)[source] != MAP_AXES
+        find_pixel_axes(network)[source] != MAP_AXES
         or operator_.shape is None
         or len(operator_.shape) != 3
     ):
@@ -249,10 +249,10 @@ def _list_tile_starts(tile_count: int, length: int) -> list[int]:
 def _has_equal_pixels(network: TracedNetwork, operator_: Operator) -> bool:
     """Return whether tiled inputs have the output's pixels, and others are uniform."""
     node = operator_.node
-    axes = pixel_axes(network)
+    axes = find_pixel_axes(network)
     tiled_inputs = [source for source in node.all_input_nodes if source in axes]
-    axes_and_sizes = {(axes[source], map_size(network, source)) for source in tiled_inputs}
-    if axes_and_sizes != {(axes[node], map_size(network, node))}:
+    axes_and_sizes = {(axes[source], get_map_size(network, source)) for source in tiled_inputs}
+    if axes_and_sizes != {(axes[node], get_map_size(network, node))}:
         return False
     assert operator_.shape is not None, "it is in tiles"
     axes_from_right = [len(operator_.shape) - axis for axis in axes[node]]
@@ -330,8 +330,8 @@ def _has_halos(
     reach_by_axis = _find_reach(find_module(small, small_node))
     tile_counts = (grid.rows, grid.cols)
     for small_source, large_source in zip(small_sources, large_sources, strict=True):
-        small_size = map_size(small, small_source)
-        large_size = map_size(large, large_source)
+        small_size = get_map_size(small, small_source)
+        large_size = get_map_size(large, large_source)
         for small_length, large_length, tile_count, halo in zip(
             small_size, large_size, tile_counts, reach_by_axis, strict=True
         ):

@@ -29,7 +29,12 @@ from spbench_parallel.models.imported.pieces import (
     copy_attribute,
     make_drop,
 )
-from spbench_parallel.models.imported.pixel_axes import MAP_AXES, is_tiled, map_size, pixel_axes
+from spbench_parallel.models.imported.pixel_axes import (
+    MAP_AXES,
+    find_pixel_axes,
+    get_map_size,
+    is_tiled,
+)
 from spbench_parallel.models.imported.tile_strategies import (
     TileStrategy,
     choose_strategies,
@@ -177,7 +182,7 @@ class _TiledPieceBuilder:
         """Add a stochastic operator; on a map in tiles it covers this rank's tile."""
         is_tiled_map = self._strategies[node] is TileStrategy.PIXELS
         box = self._get_tiling(node).tile if is_tiled_map else None
-        channels_last = is_tiled_map and pixel_axes(self._network)[node] == (0, 1)
+        channels_last = is_tiled_map and find_pixel_axes(self._network)[node] == (0, 1)
         drop = make_drop(self._network, node, box, channels_last=channels_last)
         return self._call_new_module("dropped", node, drop, source)
 
@@ -242,7 +247,7 @@ class _TiledPieceBuilder:
     ) -> fx.Node:
         """Apply a module of maps to a value with channels on any axes."""
         shape = self._network.shapes[node]
-        axes = pixel_axes(self._network)[node]
+        axes = find_pixel_axes(self._network)[node]
         if axes == MAP_AXES and len(shape) == 3:
             return self._call_new_module(prefix, node, module, output)
         # The module takes maps: join all channel axes into one, in front of rows and columns.
@@ -306,7 +311,7 @@ class _TiledPieceBuilder:
             module = copy.deepcopy(original, self._memo)
         factory = find_counterpart(network, node)
         assert factory is not None, "its strategy is TILES"
-        input_size, output_size = (map_size(network, node_) for node_ in (source, node))
+        input_size, output_size = (get_map_size(network, node_) for node_ in (source, node))
         if module is not None:
             self._check_plain(node, module)
         try:
@@ -343,7 +348,7 @@ class _TiledPieceBuilder:
         )
 
     def _get_tiling(self, node: fx.Node) -> Tiling:
-        height, width = map_size(self._network, node)
+        height, width = get_map_size(self._network, node)
         grid: Grid = self._tiling.partition.grid
         if height < grid.rows or width < grid.cols:
             raise CannotRunError(
@@ -372,7 +377,7 @@ def _suggest_tiles(network: TracedNetwork, node: fx.Node, grid: Grid) -> str:
     larger_node = node if position < 0 else larger_network.operators[position].node
     larger_shape = larger_network.shapes[larger_node]
     for axis, tile_count, other_axis_name in zip(
-        pixel_axes(network)[node], (grid.rows, grid.cols), ("columns", "rows"), strict=True
+        find_pixel_axes(network)[node], (grid.rows, grid.cols), ("columns", "rows"), strict=True
     ):
         if network.shapes[node][axis] == larger_shape[axis] < tile_count:
             return f" at any image_size; take scheme lp, or tiles in {other_axis_name} alone"

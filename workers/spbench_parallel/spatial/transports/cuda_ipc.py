@@ -130,7 +130,7 @@ class CudaIpcTransport(SlotTransport):
                 read_event.wait()  # the flag only means that the reader's copy was launched
                 message.slots[slot_index].copy_(view)
             # Record before the flags are set: readers wait for the latest record.
-            self._ipc.packed.record()
+            self._ipc.packed_event.record()
         self._window.sync()
         for message in self._outgoing:
             message.mark_ready(exchange_number)
@@ -145,7 +145,7 @@ class CudaIpcTransport(SlotTransport):
 
     def release(self) -> None:
         # Record before the flags are set: senders wait for the latest record.
-        self._ipc.read.record()
+        self._ipc.read_event.record()
         self._window.sync()
         for message in self._incoming:
             message.mark_taken(self._exchange_number)
@@ -175,7 +175,7 @@ def _allocate_marked(spec: TransportSpec, memory_bytes: int, ipc: DeviceIpc) -> 
     memory.fill_(_marker_of_rank(spec.comm.rank))
     # Readers wait for the latest record only, so it must cover pieces packed on the copy stream.
     get_streams(spec.device).join_copy_stream()
-    ipc.packed.record()
+    ipc.packed_event.record()
     return memory
 
 

@@ -192,7 +192,7 @@ def _report_comparison(
         f"95 % interval {low:.3f} to {high:.3f} "
         f"over {comparison.pairs} interleaved pairs of batches"
     )
-    context.choice("against native", comparison.verdict, reason)
+    context.choice("against native", comparison.outcome, reason)
 
 
 def _make_row(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from statistics import median
 from time import perf_counter
-from typing import Literal
 
 import numpy as np
 from mpi4py import MPI
@@ -21,8 +21,15 @@ _MAX_SECONDS = 4.0
 """Seconds of all pairs together, and the most that `MIN_PAIRS` pairs may take."""
 _RESAMPLES = 2000
 
-Verdict = Literal["faster", "slower", "no significant difference"]
 Interval = tuple[float, float]
+
+
+class ComparisonOutcome(StrEnum):
+    """Whether the first of two alternatives is faster or slower."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NO_DIFFERENCE = "no significant difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +39,14 @@ class PairedComparison:
     Attributes:
         ratio: The time of the first over that of the other, the median over pairs of batches.
         interval: The 95 % confidence interval of the ratio.
-        verdict: Whether the first one is faster or slower.
+        outcome: Whether the first one is faster or slower.
         pairs: The number of pairs of batches.
         other_seconds: The seconds of one run of the other alternative, the median over batches.
     """
 
     ratio: float
     interval: Interval
-    verdict: Verdict
+    outcome: ComparisonOutcome
     pairs: int
     other_seconds: float
 
@@ -102,18 +109,18 @@ def compare_times(
     ratios = np.array(first_seconds) / np.array(other_seconds)
     ratio = float(np.median(ratios))
     interval = _bootstrap_interval(ratios)
-    verdict: Verdict = "no significant difference"
+    outcome = ComparisonOutcome.NO_DIFFERENCE
     if len(ratios) >= MIN_PAIRS:
-        verdict = _judge([interval, *map(_bootstrap_interval, np.array_split(ratios, 2))])
-    return PairedComparison(ratio, interval, verdict, len(ratios), median(other_seconds))
+        outcome = _judge([interval, *map(_bootstrap_interval, np.array_split(ratios, 2))])
+    return PairedComparison(ratio, interval, outcome, len(ratios), median(other_seconds))
 
 
-def _judge(intervals: Sequence[Interval]) -> Verdict:
+def _judge(intervals: Sequence[Interval]) -> ComparisonOutcome:
     if all(high < 1.0 for _, high in intervals):
-        return "faster"
+        return ComparisonOutcome.FASTER
     if all(low > 1.0 for low, _ in intervals):
-        return "slower"
-    return "no significant difference"
+        return ComparisonOutcome.SLOWER
+    return ComparisonOutcome.NO_DIFFERENCE
 
 
 def _bootstrap_interval(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval:

@@ -65,7 +65,7 @@ class StoreCase:
         )
 
     def is_server(self, rank: int) -> bool:
-        """Whether a rank is a server, not a device."""
+        """Return whether a rank is a server, not a device."""
         return isinstance(self.roles.role(rank), Server)
 
     def list_clients(self, key: int) -> list[int]:

@@ -16,7 +16,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.peak_memory import available_bytes
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
-from spbench_parallel.validation.reference import synthetic_images
+from spbench_parallel.validation.reference import make_synthetic_images
 from spbench_workers.benchmarks.model.case import ModelCase
 from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, count_images, estimate_cost
@@ -148,7 +148,7 @@ class _OneProcess:
     def median(self, steps: int) -> float:
         """Return the median seconds of ``steps`` steps after a warm-up step."""
         plan = self.plan
-        images = synthetic_images(plan, self.context.seed)
+        images = make_synthetic_images(plan, self.context.seed)
         engine = Engine(MPI.COMM_SELF, plan, images, self.training)
         self.prepare(engine)
         run_step = engine.evaluate if self.training is None else engine.step

@@ -13,7 +13,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_parallel.losses import DICE, Loss
 from spbench_parallel.models.imported.plain_modules import find_comparable_convs
-from spbench_parallel.models.imported.stochastic import DropByPosition, find_drops
+from spbench_parallel.models.imported.stochastic import DropByPosition, find_stochastic_operators
 from spbench_parallel.pipeline.stage_channel import Receiver
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -203,7 +203,7 @@ def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
 
 def _draw_others(runner: StageRunner, _: Stage, __: int) -> None:
     """Use another seed for dropout on the last rank than on one process."""
-    operators = find_drops(runner.module)
+    operators = find_stochastic_operators(runner.module)
     if not operators:
         raise FaultWithoutEffectError(
             "other-draws: the last rank drops nothing; take a network with dropout there"

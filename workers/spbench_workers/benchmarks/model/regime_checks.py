@@ -20,7 +20,7 @@ from spbench_parallel.validation.comparison import compare
 from spbench_parallel.validation.reference import (
     KINDS,
     STEPS,
-    synthetic_images,
+    make_synthetic_images,
 )
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.model.validation import ResultParts, collect_parts
@@ -47,7 +47,7 @@ def check_bits(
     comm: MPI.Intracomm = context.world.comm
     steps = (1 if training is None else STEPS + 1) * 2
     progress = PhaseProgress(partial(context.progress, "check"), steps)
-    images = synthetic_images(plan, context.seed_for("validation"))
+    images = make_synthetic_images(plan, context.seed_for("validation"))
 
     def compute_parts(
         comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]
@@ -81,7 +81,7 @@ def check_products(context: Context, plan: ModelPlan) -> None:
     """
     if not compares_products(plan.precision, plan.device):
         return
-    images = synthetic_images(plan, context.seed_for("products"))
+    images = make_synthetic_images(plan, context.seed_for("products"))
     # Products do not depend on the backend. Their check waits for the whole GPU, which must not
     # happen while a receive of NCCL is pending.
     engine = Engine(context.world.comm, replace(plan, backend="mpi"), images)
@@ -106,7 +106,7 @@ def check_full_size(
         inject: Injects the fault of ``--inject``.
     """
     names = context.entry.list_checks(context.params)
-    images = synthetic_images(plan, context.seed_for("full size"))
+    images = make_synthetic_images(plan, context.seed_for("full size"))
     engine = Engine(context.world.comm, plan, images, training)
     inject(context, engine)
     errors = StepErrors()

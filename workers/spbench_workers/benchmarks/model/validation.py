@@ -31,7 +31,7 @@ from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.formats import FP64
 from spbench_parallel.progress import PhaseProgress, Progress
-from spbench_parallel.validation.comparison import Cut, TensorPart, compare, largest_change
+from spbench_parallel.validation.comparison import Cut, TensorPart, compare, compute_largest_change
 from spbench_parallel.validation.finite_differences import compare_slopes
 from spbench_parallel.validation.reference import (
     KINDS,
@@ -42,7 +42,7 @@ from spbench_parallel.validation.reference import (
     Results,
     ResultTensors,
     compute_small_rate,
-    synthetic_images,
+    make_synthetic_images,
 )
 from spbench_workers.context import Context
 
@@ -135,7 +135,7 @@ class Validation:
         self._progress.finish()
 
     def _make_images(self, dtype: torch.dtype) -> SyntheticImages:
-        return synthetic_images(self._plan, self._context.seed_for("validation"), dtype)
+        return make_synthetic_images(self._plan, self._context.seed_for("validation"), dtype)
 
     def _compute_reference(self, noise: float = 0.0) -> Results:
         images = self._make_images(FP64.work)
@@ -168,7 +168,8 @@ class Validation:
         """Return the changes of the reference by rounding, by kind."""
         noisy = self._compute_reference(NOISE)
         return {
-            kind: largest_change(getattr(expected, kind), getattr(noisy, kind)) for kind in KINDS
+            kind: compute_largest_change(getattr(expected, kind), getattr(noisy, kind))
+            for kind in KINDS
         }
 
     def _choose_small_steps(

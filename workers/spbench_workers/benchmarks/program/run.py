@@ -54,7 +54,7 @@ def run(context: Context, console: TcpChannel | FileChannel) -> bool:
 
 
 def starts_program(per: str, world: World) -> bool:
-    """Whether a rank starts the program.
+    """Return whether a rank starts the program.
 
     Args:
         per: ``rank``, ``host`` (its first rank) or ``job`` (rank 0).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -52,7 +53,7 @@ def serve() -> None:
         sys.exit(BROKE_OFF_STATUS)
 
 
-def read_launched_world(environ: os._Environ[str]) -> World:
+def read_launched_world(environ: Mapping[str, str]) -> World:
     """Return this rank and its host from the launcher's environment.
 
     Raises:

@@ -88,7 +88,7 @@ _MAX_SEEDS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class DropRule:
+class StochasticRule:
     """The values that a module drops in training.
 
     Attributes:
@@ -100,21 +100,25 @@ class DropRule:
     share: float
 
 
-_RULES_BY_MODULE: WeakKeyDictionary[nn.Module, DropRule | None] = WeakKeyDictionary()
+_RULES_BY_MODULE: WeakKeyDictionary[nn.Module, StochasticRule | None] = WeakKeyDictionary()
 
 
-def find_drop_rule(module: nn.Module) -> DropRule | None:
+def find_stochastic_rule(module: nn.Module) -> StochasticRule | None:
     """Return the drop rule of a module; None if it is not a dropout."""
     if module not in _RULES_BY_MODULE:
         _RULES_BY_MODULE[module] = _find_rule(module)
     return _RULES_BY_MODULE[module]
 
 
-def _find_rule(module: nn.Module) -> DropRule | None:
+def _find_rule(module: nn.Module) -> StochasticRule | None:
     if isinstance(module, nn.modules.dropout._DropoutNd):
         units: dict[object, str] = {nn.Dropout.forward: "value", nn.Dropout2d.forward: "channel"}
         unit = units.get(type(module).forward)
-        return DropRule(unit, float(module.p)) if unit and "forward" not in vars(module) else None
+        return (
+            StochasticRule(unit, float(module.p))
+            if unit and "forward" not in vars(module)
+            else None
+        )
     share = getattr(module, "drop_prob", getattr(module, "p", None))
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
         return None
@@ -127,7 +131,7 @@ def _find_rule(module: nn.Module) -> DropRule | None:
     unit = find_dropped_unit(lambda values: probe.train()(values), float(share))
     if unit is None or not _returns_input(lambda values: probe.eval()(values)):
         return None
-    return DropRule(unit, float(share))
+    return StochasticRule(unit, float(share))
 
 
 def find_dropped_unit(
@@ -206,7 +210,7 @@ def find_stochastic_op(
 def _find_drop(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
     """Return the unit and the share that a node drops; None if they are unknown."""
     if node.op == "call_module":
-        rule = find_drop_rule(module.get_submodule(str(node.target)))
+        rule = find_stochastic_rule(module.get_submodule(str(node.target)))
         return (rule.unit, rule.share) if rule is not None else (None, None)
     if node.op != "call_function":
         return None, None

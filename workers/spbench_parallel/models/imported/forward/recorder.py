@@ -24,7 +24,7 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, is_compiled
 from spbench_parallel.models.imported.forward.leaf_modules import (
     MODE_DEPENDENT,
-    find_drop_rule,
+    find_stochastic_rule,
     is_torch_operator,
 )
 from spbench_parallel.models.imported.forward.sizes import SizedTracer, erase_defaults, get_defaults
@@ -69,7 +69,7 @@ class GraphRecorder(SizedTracer):
         """
         module.train(self._training)
         for child in module.modules():
-            find_drop_rule(child)  # call it before recording: it calls the module
+            find_stochastic_rule(child)  # call it before recording: it calls the module
         try:
             with torch.enable_grad(), self._patch_torch():
                 graph = super().trace(module, get_defaults(module))
@@ -86,7 +86,7 @@ class GraphRecorder(SizedTracer):
                 node.meta[NUMBER] = True
         return graph
 
-    def refuse(self, reason: str) -> NoReturn:
+    def reject(self, reason: str) -> NoReturn:
         """Reject the network at the user's line that is running."""
         line = find_current_line()
         self.refusal = CannotRunError(f"network {self._name}: {line}{reason}")
@@ -148,7 +148,7 @@ class GraphRecorder(SizedTracer):
         """Return an argument as a graph node; a symbol must be of this recording."""
         if issubclass(type(a), fx.Proxy):
             if a.tracer is not self:
-                self.refuse(
+                self.reject(
                     "the forward pass reads a tensor of an earlier call; let each call depend on "
                     "its input only"
                 )
@@ -171,9 +171,9 @@ class GraphRecorder(SizedTracer):
         if self.measures or not kind.startswith("call"):
             return proxy
         if torch.is_inference_mode_enabled():
-            self.refuse("torch.inference_mode is on within the forward pass; take torch.no_grad")
+            self.reject("torch.inference_mode is on within the forward pass; take torch.no_grad")
         if _autocast_state() != self._autocast:
-            self.refuse(
+            self.reject(
                 "torch.autocast is on within the forward pass; leave it out, and choose the "
                 "number format by precision"
             )
@@ -198,14 +198,16 @@ class GraphRecorder(SizedTracer):
             return proxy
         if value is None or isinstance(value, int | float | str | torch.dtype | torch.device):
             return proxy
-        return self.refuse(
+        return self.reject(
             "an operator under torch.no_grad returns something else than tensors; call detach on "
             "the tensors instead"
         )
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Return whether a module is recorded as one operator."""
-        return not has_own_forward(m) and (is_torch_operator(m) or find_drop_rule(m) is not None)
+        return not has_own_forward(m) and (
+            is_torch_operator(m) or find_stochastic_rule(m) is not None
+        )
 
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: dict[str, Any]
@@ -215,7 +217,7 @@ class GraphRecorder(SizedTracer):
             return forward(*args, **kwargs)
         path = self.path_of_module(m)
         if is_compiled(m):
-            self.refuse(
+            self.reject(
                 f"{path} is compiled (torch.jit or torch.compile); take the module as it was before"
             )
         if self.is_leaf_module(m, path):
@@ -224,10 +226,12 @@ class GraphRecorder(SizedTracer):
 
     def _check_mode(self, module: nn.Module, path: str) -> None:
         for child in module.modules():
-            depends_on_mode = isinstance(child, MODE_DEPENDENT) or find_drop_rule(child) is not None
+            depends_on_mode = (
+                isinstance(child, MODE_DEPENDENT) or find_stochastic_rule(child) is not None
+            )
             if depends_on_mode and child.training != self._training:
                 modes = ("training", "evaluation") if self._training else ("evaluation", "training")
-                self.refuse(
+                self.reject(
                     f"{path} ({type(child).__name__}) is in {modes[1]} while the network is in "
                     f"{modes[0]}; let it follow the network, or write what it computes as functions"
                 )
@@ -272,7 +276,7 @@ class GraphRecorder(SizedTracer):
             if self.measures or name not in module._buffers.keys() | module._parameters.keys():
                 set_attribute(module, name, value)
             elif not self._record_counter(module, name, value):
-                self.refuse_change(self._tensor_path(module, name))
+                self.reject_change(self._tensor_path(module, name))
 
         with (
             mock.patch.object(Function, "apply", classmethod(apply_function)),
@@ -281,9 +285,9 @@ class GraphRecorder(SizedTracer):
         ):
             yield
 
-    def refuse_change(self, path: str) -> NoReturn:
+    def reject_change(self, path: str) -> NoReturn:
         """Reject a forward pass that changes a buffer or a parameter."""
-        self.refuse(
+        self.reject(
             f"the forward pass changes {path}, which ranks cannot have alike; leave it out, or "
             "change it in the training script"
         )

@@ -184,7 +184,7 @@ class SizedTracer(fx.Tracer):
                 return _call_in_evaluation(root.get_submodule(str(node.target)), args, kwargs)
             if node.op == "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            assert callable(node.target), "there is no other kind"
+            assert callable(node.target), "a target that is no name is a function"
             return node.target(*args, **kwargs)
         except Exception:  # the error is reported when the whole network runs
             return _UNKNOWN

@@ -78,13 +78,13 @@ class Symbol(SizedProxy):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("tracer", "node", "_node", "root", "attr"):
-            _get_recorder(self).refuse(
+            _get_recorder(self).reject(
                 f"the forward pass sets {name} of a tensor, which a graph cannot; make a new tensor"
             )
         object.__setattr__(self, name, value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        _get_recorder(self).refuse(
+        _get_recorder(self).reject(
             "the forward pass writes into a part of a tensor; make a new one, by torch.where, "
             "torch.cat or torch.nn.functional.pad"
         )

@@ -170,7 +170,7 @@ def _split_key(count: int, loads: Sequence[int], word: int) -> list[Shard]:
 
 
 def _reaches(amount: int, by_load: Sequence[int]) -> bool:
-    """Whether the amount lifts these servers to the level of the last, fullest one."""
+    """Return whether an amount lifts these servers to the load of the last one."""
     return amount >= by_load[-1] * len(by_load) - sum(by_load)
 
 

@@ -17,7 +17,11 @@ from spbench_parallel.precision.arithmetic import Arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.precision.product_errors import compares_products
 from spbench_workers.benchmarks.model.profile.entry import ProfileParams
-from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory, PassTimes
+from spbench_workers.benchmarks.model.profile.layer_sequence import (
+    LayerSequence,
+    PassMemory,
+    PassTimes,
+)
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, load_subject
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
@@ -37,16 +41,16 @@ def run(context: Context) -> None:
     if context.planted("wrong-layer"):
         subject = _inject_wrong_layer(subject)
     arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, device, learns=True)
-    row = LayerRow(subject)
+    sequence = LayerSequence(subject)
     images_by_size = {
         batch_size: subject.make_images(batch_size) for batch_size in params.batch_sizes
     }
     with arithmetic.activate():
         images = images_by_size[params.batch_sizes[0]]
-        _check(context, subject, row, images)
+        _check(context, subject, sequence, images)
         if compares_products(precision, device):
             with arithmetic.compare_products() as errors, arithmetic.activate():
-                row.compute_output(images)
+                sequence.compute_output(images)
             context.check_worst("products", errors.worst)
         times_by_size: dict[int, list[PassTimes]] = {
             batch_size: [] for batch_size in images_by_size
@@ -55,7 +59,7 @@ def run(context: Context) -> None:
         def run_round() -> None:
             for batch_size, images in images_by_size.items():
                 comm.Barrier()
-                times_by_size[batch_size].append(row.time_pass(images))
+                times_by_size[batch_size].append(sequence.time_pass(images))
 
         measure(context, run_round)
         timed_by_size = {
@@ -64,11 +68,13 @@ def run(context: Context) -> None:
         memory_by_size = {}
         for number, (batch_size, images) in enumerate(images_by_size.items()):
             context.progress("memory", number, len(images_by_size))
-            memory_by_size[batch_size] = row.measure_pass_memory(images)
+            memory_by_size[batch_size] = sequence.measure_pass_memory(images)
     _report(context, subject, timed_by_size, memory_by_size)
 
 
-def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torch.Tensor) -> None:
+def _check(
+    context: Context, subject: ProfiledModel, sequence: LayerSequence, images: torch.Tensor
+) -> None:
     """Check that the successive layers have the output and parameters of the model."""
     parameter_count = sum(
         parameter.numel() for layer in subject.layers for parameter in layer.parameters()
@@ -78,7 +84,7 @@ def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torc
         abs(parameter_count - subject.parameters),
         detail=f"{parameter_count} parameters",
     )
-    outputs = row.compute_output(images)
+    outputs = sequence.compute_output(images)
     with torch.no_grad():
         whole_output = subject.whole_model(images)
     expected = as_tuple(whole_output)

@@ -125,7 +125,7 @@ class PassMemory:
     working: list[int] = field(default_factory=list)
 
 
-class LayerRow:
+class LayerSequence:
     """Successive layers, each with the detached output of the previous one as input.
 
     The loss is part of the last layer. Like in training, images get no gradient.
