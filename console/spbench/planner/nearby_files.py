@@ -49,7 +49,7 @@ def find_nearby_files(folder: Path) -> NearbyFiles:
 
 
 def complete_path(folder: Path, text: str) -> str | None:
-    """Return a typed path completed with the first matching file or else folder, if any.
+    """Return a typed path completed with the first matching file, or else folder.
 
     Args:
         folder: The folder of relative paths.
