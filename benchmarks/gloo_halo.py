@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from spbench_core.layout.partition import Partition, Transfers, halo_transfers
+from spbench_core.layout.partition import Partition, Transfers, make_halo_transfers
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_parallel.spatial.exchange import view_box
 
@@ -70,7 +70,7 @@ def run_rank(rank: int, size: int, folder: str, options: dict[str, Any]) -> None
     owned = Partition.from_grid(
         Grid(*parse_pair(options["grid"])), *parse_pair(options["image_size"])
     )
-    table = halo_transfers(owned, options["halo_len"])
+    table = make_halo_transfers(owned, options["halo_len"])
     tile = owned.tile(rank)
     needed = table.needed[rank]
     padded = torch.zeros(1, options["in_channels"], needed.height, needed.width)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout, build_layout
 from spbench_core.models.layers import Model
@@ -78,12 +78,12 @@ class ModelPlan:
     def routes(self) -> StageRoutes:
         """Return the routes of tensors between its stages."""
         return find_routes(
-            build_tensor_table(self.model), layer_ranges(self.balance), self.straight
+            build_tensor_table(self.model), list_layer_ranges(self.balance), self.straight
         )
 
     def stage_model(self, stage: int) -> Model:
         """Return the model without the tensors that bypass a stage."""
-        first, last = layer_ranges(self.balance)[stage]
+        first, last = list_layer_ranges(self.balance)[stage]
         return self.model.drop_tensors(first, last, self.routes().find_bypassing(stage))
 
     def recomputation(self, stage: int) -> str | None:
@@ -130,7 +130,7 @@ def check_fused(plan: ModelPlan) -> None:
     Raises:
         ModelError: No tiled stage has as many layers as are to be fused.
     """
-    pairs = zip(layer_ranges(plan.balance), plan.layout.stages, strict=True)
+    pairs = zip(list_layer_ranges(plan.balance), plan.layout.stages, strict=True)
     ranges = [layers for layers, stage in pairs if stage.spatial]
     if plan.fused_layers:
         check_fused_layers(plan.model, ranges, plan.fused_layers)

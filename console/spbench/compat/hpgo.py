@@ -39,7 +39,7 @@ class Conductor:
             PlannerError: The profile has too many states, or the batch size is invalid.
         """
         hpgo_plan = plan(self.profile, self.cluster, self.global_batch_size, mode="hpgo")
-        return hpgo_plan.speedup, hpgo_plan.hpgo_stages()
+        return hpgo_plan.speedup, hpgo_plan.list_hpgo_stages()
 
 
 def conductor_from_torch_graph_and_seps(

@@ -41,7 +41,7 @@ class NearbyFiles:
 def find_nearby_files(folder: Path) -> NearbyFiles:
     """Return the profiles and clusters of a folder and of its usual subfolders."""
     paths_by_format: dict[str, list[str]] = {"profile": [], "torchgraph": [], "cluster": []}
-    for path in sorted(_candidate_files(folder), key=_modification_time, reverse=True):
+    for path in sorted(_generate_candidates(folder), key=_read_modification_time, reverse=True):
         file_format = _detect_format(path)
         if file_format is not None and len(paths_by_format[file_format]) < MAX_FILES:
             paths_by_format[file_format].append(str(path.relative_to(folder)))
@@ -73,7 +73,7 @@ def complete_path(folder: Path, text: str) -> str | None:
     return f"{stem}{slash}{name}{'' if is_file else '/'}"
 
 
-def _candidate_files(folder: Path) -> Iterator[Path]:
+def _generate_candidates(folder: Path) -> Iterator[Path]:
     for subfolder in _FOLDERS:
         try:
             for path in (folder / subfolder).iterdir():
@@ -83,7 +83,7 @@ def _candidate_files(folder: Path) -> Iterator[Path]:
             continue  # there is no such folder
 
 
-def _modification_time(path: Path) -> float:
+def _read_modification_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:

@@ -187,7 +187,7 @@ class Plan:
         """The number of states of the profile."""
         return len(self.state_names)
 
-    def hpgo_stages(self) -> list[tuple[int, int, int, list[int]]]:
+    def list_hpgo_stages(self) -> list[tuple[int, int, int, list[int]]]:
         """Return the stages in HPGO's format: ``(start, end, n, devices)``.
 
         ``end`` is exclusive, except in the last stage. ``n`` is the number of devices within one

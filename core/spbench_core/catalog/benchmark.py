@@ -274,13 +274,11 @@ class Benchmark:
             ExceptionGroup: as for `complete`.
         """
         params = self.complete(values)
-        differing_and_all_params = []
+        cases = []
         for point in self.points(params):
             differing_params = {name: value for name, value in point.items() if value is not None}
-            differing_and_all_params.append(
-                (differing_params, self.complete(params | point) if point else params)
-            )
-        return differing_and_all_params
+            cases.append((differing_params, self.complete(params | point) if point else params))
+        return cases
 
     # Plug-ins made for API version 1 use these names.
     param = find_param

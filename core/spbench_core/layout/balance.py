@@ -72,7 +72,7 @@ def balance_layers(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
     )
 
 
-def layer_ranges(balance: Sequence[int]) -> tuple[Interval, ...]:
+def list_layer_ranges(balance: Sequence[int]) -> tuple[Interval, ...]:
     """Return the half-open interval of layers of each stage."""
     return tuple(pairwise(accumulate(balance, initial=0)))
 

@@ -111,7 +111,7 @@ class Transfers:
         return self.needed[target].intersect(self.owned.tile(source))
 
 
-def halo_transfers(owned: Partition, halo_len: int) -> Transfers:
+def make_halo_transfers(owned: Partition, halo_len: int) -> Transfers:
     """Return the transfers of halos of ``halo_len`` pixels around each tile.
 
     A halo ends at the border of the image. If it is wider than a tile, pieces come from more
@@ -122,7 +122,7 @@ def halo_transfers(owned: Partition, halo_len: int) -> Transfers:
     return Transfers(owned, tuple(padded))
 
 
-def redistribution(owned: Partition, target: Partition) -> Transfers:
+def make_redistribution(owned: Partition, target: Partition) -> Transfers:
     """Return the transfers that move an image from one partition to another.
 
     Raises:

@@ -76,13 +76,15 @@ class Grid:
     def tile(self, index: int, height: int, width: int) -> Box:
         """Return the pixels of a tile in an image of ``height x width`` pixels."""
         row, col = divmod(index, self.cols)
-        return Box(part_bounds(row, self.rows, height), part_bounds(col, self.cols, width))
+        return Box(
+            compute_part_bounds(row, self.rows, height), compute_part_bounds(col, self.cols, width)
+        )
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.cols}"
 
 
-def part_bounds(index: int, parts: int, length: int) -> Interval:
+def compute_part_bounds(index: int, parts: int, length: int) -> Interval:
     """Return the balanced interval of a part of ``length`` pixels."""
     return index * length // parts, (index + 1) * length // parts
 

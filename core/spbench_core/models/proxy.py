@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
-from spbench_core.layout.balance import Balance, layer_ranges
+from spbench_core.layout.balance import Balance, list_layer_ranges
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.compose import Chain, Concat, Residual
 from spbench_core.models.layers import Cell, Layer, Model, Plain
@@ -189,7 +189,9 @@ class _Shrinker:
         """Return whether a spatial stage has as many layers as share a halo exchange."""
         if not self._fused_layers:
             return True
-        layers_and_grids = zip(layer_ranges(tuple(map(len, kept_layers))), self._grids, strict=True)
+        layers_and_grids = zip(
+            list_layer_ranges(tuple(map(len, kept_layers))), self._grids, strict=True
+        )
         spatial_layer_ranges = [layers for layers, grid in layers_and_grids if grid.size > 1]
         try:
             check_fused_layers(proxy_model, spatial_layer_ranges, self._fused_layers)
@@ -210,7 +212,7 @@ def _has_halo(reach: Reach, original_reach: Reach, grid: Grid) -> bool:
 def _select_kept_layers(model: Model, balance: Balance, max_run_length: int) -> KeptLayers:
     """Keep the first ``max_run_length`` layers of each run of equal ones, by stage."""
     kept_layers: list[tuple[int, ...]] = []
-    for first, last in layer_ranges(balance):
+    for first, last in list_layer_ranges(balance):
         equal_predecessors = 0
         kept_in_stage = [first]
         for previous_index, index in pairwise(range(first, last)):

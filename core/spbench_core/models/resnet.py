@@ -183,10 +183,8 @@ def imagenet_resnet(
     for stack, blocks in enumerate(IMAGENET_BLOCKS[arch]):
         for block in range(blocks):
             stride = 2 if stack > 0 and block == 0 else 1
-            name = f"stack{stack + 1}_block{block + 1}"
-            layers.append(
-                Plain(name, _make_imagenet_block(width << stack, stride, first=block == 0))
-            )
+            part = _make_imagenet_block(width << stack, stride, first=block == 0)
+            layers.append(Plain(_name_block(stack, block), part))
     layers.append(Plain("head", make_chain(mean=Mean(), linear=Linear(num_classes))))
     return Model(arch, image, tuple(layers))
 

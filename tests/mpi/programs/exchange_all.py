@@ -31,7 +31,7 @@ from unittest import mock
 import torch
 from mpi4py import MPI
 
-from spbench_core.layout.partition import Partition, halo_transfers
+from spbench_core.layout.partition import Partition, make_halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
 from spbench_parallel.device import ipc
 from spbench_parallel.device.formats import TORCH_DTYPES
@@ -138,7 +138,7 @@ class CheckedExchange:
             (_, right) = owned.tile(rank).cols
             return Box((box.rows[0], bottom), (box.cols[0], right))
 
-        table = halo_transfers(owned, halo)
+        table = make_halo_transfers(owned, halo)
         if one_way:
             table = replace(table, needed=tuple(map(up_and_left, range(comm.size), table.needed)))
         sent = table.list_sent(comm.rank)
@@ -378,7 +378,7 @@ def check_auto_without(comm):
 
 
 def check_disagreement(comm):
-    table = halo_transfers(Partition.from_grid(Grid(2, 2), 8, 8), 1)
+    table = make_halo_transfers(Partition.from_grid(Grid(2, 2), 8, 8), 1)
     batch = 2 if comm.rank == 2 else 1
     try:
         Exchange(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from spbench_core.layout.balance import Balance, balance_layers, layer_ranges
+from spbench_core.layout.balance import Balance, balance_layers, list_layer_ranges
 from spbench_core.models.parts import ModelError
 from spbench_core.models.stages import balance_by_cost, check_tiles
 from spbench_parallel.device.memory import release_memory
@@ -83,7 +83,7 @@ def move_ends_to_maps(plan: ModelPlan, balance: Balance) -> Balance:
     """
     if not isinstance(plan.model, ImportedModel):
         return balance
-    ends = [last for _, last in layer_ranges(balance)]
+    ends = [last for _, last in list_layer_ranges(balance)]
     for index, stage in enumerate(plan.layout.stages[:-1]):
         first_end = ends[index - 1] + 1 if index else 1
         while ends[index] > first_end and not has_pixels(plan.model.flows[ends[index]], stage.grid):
@@ -94,7 +94,7 @@ def move_ends_to_maps(plan: ModelPlan, balance: Balance) -> Balance:
 def _estimate_slowest_stage(
     costs: list[float], ranks_by_stage: list[int], balance: Balance
 ) -> float:
-    pairs = zip(layer_ranges(balance), ranks_by_stage, strict=True)
+    pairs = zip(list_layer_ranges(balance), ranks_by_stage, strict=True)
     return max(sum(costs[first:last]) / rank_count for (first, last), rank_count in pairs)
 
 
@@ -105,7 +105,7 @@ def check_balance(plan: ModelPlan, balance: Balance) -> None:
         ModelError: A stage has fewer pixels than tiles, or fewer layers than are to be fused.
     """
     layer_count = len(plan.model.layers)
-    for index, (first, last) in enumerate(layer_ranges(balance)):
+    for index, (first, last) in enumerate(list_layer_ranges(balance)):
         grid = plan.layout.stages[index].grid
         check_tiles(index, grid, plan.model, first)
         if isinstance(plan.model, ImportedModel) and last < layer_count:

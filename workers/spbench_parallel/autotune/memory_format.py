@@ -11,7 +11,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.layout.stages import RankCoordinates
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import MapShape
@@ -123,7 +123,7 @@ def _time_formats(
     contiguous_seconds = 0.0
     channels_last_seconds = 0.0
     stage_coordinates = plan.layout.list_coordinates(world.rank)
-    ranges = layer_ranges(plan.balance)
+    ranges = list_layer_ranges(plan.balance)
     layer_count = sum(
         last - first
         for first, last in (ranges[coordinates.stage] for coordinates in stage_coordinates)
@@ -166,7 +166,7 @@ def _list_sections(
     plan: ModelPlan, coordinates: RankCoordinates, tiling: Tiling | None
 ) -> list[_Section]:
     """Return the layers of a stage one by one, or together if tiles may end in them."""
-    first, last = layer_ranges(plan.balance)[coordinates.stage]
+    first, last = list_layer_ranges(plan.balance)[coordinates.stage]
     if tiling is not None and isinstance(plan.model, ImportedModel):
         return [_Section((first, last), tiling)]
     return [_Section((index, index + 1), tiling) for index in range(first, last)]

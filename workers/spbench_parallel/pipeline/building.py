@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.layout.stages import ModelLayout, RankCoordinates
 from spbench_core.models.parts import MapShape
 from spbench_parallel.device.failures import note_activity
@@ -62,7 +62,7 @@ def build_local_stage(
     comms = [stage_comm]
     if plan.statistics == "replicas":
         comms.append(create_group(world, _list_ranks_of_all_replicas(plan.layout, coordinates)))
-    first_layer, end_layer = layer_ranges(plan.balance)[coordinates.stage]
+    first_layer, end_layer = list_layer_ranges(plan.balance)[coordinates.stage]
     builder = _create_builder(plan, coordinates, stage_comm, comms[-1])
     with note_activity(
         f"stage {coordinates.stage} was built, layers {first_layer} to {end_layer - 1}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spbench_core.layout.partition import EMPTY_BOX, Partition, Transfers
-from spbench_core.layout.tiles import Box, Interval, part_bounds
+from spbench_core.layout.tiles import Box, Interval, compute_part_bounds
 from spbench_core.layout.window import Window, Window2d
 
 MIN_INNER_SHARE = 0.5
@@ -80,7 +80,7 @@ def _cut_interval(interval: Interval) -> list[Interval]:
     interval_start = interval[0]
     length = interval[1] - interval[0]
     count = max(1, min(MAX_BANDS, length // MIN_BAND))
-    parts = [part_bounds(index, count, length) for index in range(count)]
+    parts = [compute_part_bounds(index, count, length) for index in range(count)]
     return [(interval_start + start, interval_start + end) for start, end in parts]
 
 

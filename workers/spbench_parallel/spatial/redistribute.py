@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from spbench_core.layout.partition import Partition, redistribution
+from spbench_core.layout.partition import Partition, make_redistribution
 from spbench_parallel.spatial.gather_cache import GatherCache
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
@@ -40,7 +40,7 @@ class Redistribute(nn.Module):
         super().__init__()
         self.tiling = source
         self.output = replace(source, partition=target)
-        transfers = redistribution(source.partition, target)
+        transfers = make_redistribution(source.partition, target)
         self.gathers = GatherCache(source, transfers, [self.output.tile])
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:

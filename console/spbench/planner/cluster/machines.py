@@ -20,7 +20,7 @@ class Link:
     Attributes:
         bandwidth: Bytes per second from one device to another.
         latency_s: Seconds until the first byte arrives.
-        collective: Bytes per second and device in an all-reduce; None for ``bandwidth``.
+        all_reduce: Bytes per second and device in an all-reduce; None for ``bandwidth``.
         overhead_s: Seconds for which a message of any size keeps each of the two devices from
             computing: ``o`` of LogP (Culler et al., PPoPP 1993).
         copy_bandwidth: Bytes per second at which the two devices copy a message, which keeps them
@@ -30,12 +30,12 @@ class Link:
     name: str
     bandwidth: float
     latency_s: float = 0.0
-    collective: float | None = None
+    all_reduce: float | None = None
     overhead_s: float = 0.0
     copy_bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        rates = (self.bandwidth, self.collective, self.copy_bandwidth)
+        rates = (self.bandwidth, self.all_reduce, self.copy_bandwidth)
         if any(rate is not None and not BANDWIDTHS.contains(rate) for rate in rates):
             raise PlannerError(f"the link {self.name} needs bandwidths {BANDWIDTHS}")
         if not (DELAYS_S.contains(self.latency_s) and DELAYS_S.contains(self.overhead_s)):
@@ -44,9 +44,9 @@ class Link:
     @property
     def all_reduce_bandwidth(self) -> float:
         """Bytes per second and device in an all-reduce."""
-        return self.bandwidth if self.collective is None else self.collective
+        return self.bandwidth if self.all_reduce is None else self.all_reduce
 
-    def seconds(self, message_bytes: float) -> float:
+    def compute_seconds(self, message_bytes: float) -> float:
         """Return the seconds until `message_bytes` have reached the other device."""
         return self.latency_s + message_bytes / self.bandwidth if message_bytes else 0.0
 
@@ -174,9 +174,9 @@ def _check_devices(name: str, count: int) -> None:
 
 NVLINK = Link("nvlink", 25 * GB)
 """HPGO's bandwidth within a machine."""
-ETHERNET_25 = Link("ethernet-25g", 1 * GB, collective=3 * GB)
+ETHERNET_25 = Link("ethernet-25g", 1 * GB, all_reduce=3 * GB)
 """HPGO's bandwidths between machines: 1 GB/s in messages, 3 GB/s in an all-reduce."""
-ETHERNET_10 = Link("ethernet-10g", 0.4 * GB, collective=1.2 * GB)
+ETHERNET_10 = Link("ethernet-10g", 0.4 * GB, all_reduce=1.2 * GB)
 """In proportion to `ETHERNET_25`; HPGO has no value for 10 Gbit/s."""
 V100 = DeviceKind("v100-16gb", 16 * GB)
 """HPGO's only device."""

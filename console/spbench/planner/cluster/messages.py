@@ -25,7 +25,7 @@ class MessageCost(NamedTuple):
     s_per_byte: float
     latency_s: float
 
-    def seconds(self, message_bytes: float) -> float:
+    def compute_seconds(self, message_bytes: float) -> float:
         """Return the seconds of a message; 0 bytes are not sent."""
         return self.latency_s + message_bytes * self.s_per_byte if message_bytes else 0.0
 
@@ -41,7 +41,7 @@ class MessageCosts:
         self._all_reduces: dict[DeviceGroup, MessageCost] = {}
         self._machine_shares: dict[DeviceGroup, MachineShares] = {}
 
-    def transfer_cost(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
+    def get_transfer_cost(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return the cost per byte of a micro-batch from a group to the next one.
 
         Both groups share a micro-batch in the order of their devices, so the part that both have on
@@ -78,7 +78,7 @@ class MessageCosts:
             latency_s,
         )
 
-    def overhead_cost(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
+    def get_overhead_cost(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return the time in which a message keeps both groups' devices from computing.
 
         The cost is per byte of the whole micro-batch, of which a device copies its share.
@@ -109,7 +109,7 @@ class MessageCosts:
             )
         return self._machine_shares[group]
 
-    def all_reduce_cost(self, group: DeviceGroup) -> MessageCost:
+    def get_all_reduce_cost(self, group: DeviceGroup) -> MessageCost:
         """Return the cost of a group's all-reduce in a ring, per byte on each device."""
         if group not in self._all_reduces:
             self._all_reduces[group] = self._compute_all_reduce(group)

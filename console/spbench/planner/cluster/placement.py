@@ -36,7 +36,7 @@ class DeviceGroup(NamedTuple):
         """The number of its devices."""
         return sum(self.last) - sum(self.first)
 
-    def devices(self, sizes: Counts) -> tuple[int, ...]:
+    def list_devices(self, sizes: Counts) -> tuple[int, ...]:
         """Return the device numbers, counted through machines of these sizes."""
         starts = accumulate(sizes, initial=0)
         machine_ranges = zip(starts, self.first, self.last, strict=False)

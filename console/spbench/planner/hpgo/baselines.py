@@ -48,7 +48,7 @@ def _estimate_data_parallel(
     states: States, cluster: Cluster, model: HpgoModel, hpgo_cluster: HpgoCluster
 ) -> tuple[Baseline, ...]:
     all_devices = DeviceGroup((0,) * len(hpgo_cluster.sizes), hpgo_cluster.sizes)
-    all_reduce_s_per_byte = hpgo_cluster.all_reduce_s_per_byte(all_devices)
+    all_reduce_s_per_byte = hpgo_cluster.compute_all_reduce_s_per_byte(all_devices)
     passes_s = model.total_s / sum(hpgo_cluster.sizes)
     without_overlap = _make_baseline(
         model, DP_PLAIN, passes_s + all_reduce_s_per_byte * float(model.parameters_so_far[-1])
@@ -142,7 +142,7 @@ def _estimate_straight(
     model: HpgoModel, hpgo_cluster: HpgoCluster, candidate: HpgoCandidate | None
 ) -> Baseline:
     if candidate is None:
-        return _too_few_states(STRAIGHT_PIPELINE, model, hpgo_cluster)
+        return _make_infeasible_baseline(STRAIGHT_PIPELINE, model, hpgo_cluster)
     step_s = estimate_hpgo_step(model, hpgo_cluster, candidate)
     return Baseline(
         STRAIGHT_PIPELINE,
@@ -152,7 +152,7 @@ def _estimate_straight(
     )
 
 
-def _too_few_states(name: str, model: HpgoModel, hpgo_cluster: HpgoCluster) -> Baseline:
+def _make_infeasible_baseline(name: str, model: HpgoModel, hpgo_cluster: HpgoCluster) -> Baseline:
     return Baseline(name, None, None, explain_too_few_states(model, hpgo_cluster))
 
 
@@ -160,7 +160,7 @@ def _list_pipeline_stages(
     candidate: HpgoCandidate, hpgo_cluster: HpgoCluster
 ) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     ends = [cut + 1 for cut in candidate.cuts]
-    groups = [group.devices(hpgo_cluster.sizes) for group in candidate.groups]
+    groups = [group.list_devices(hpgo_cluster.sizes) for group in candidate.groups]
     return tuple(zip([0, *ends[:-1]], ends, groups, strict=True))
 
 
@@ -168,22 +168,22 @@ def _estimate_gpipe(states: States, model: HpgoModel, hpgo_cluster: HpgoCluster)
     unlimited_cluster = HpgoCluster(hpgo_cluster.sizes, math.inf, math.inf, math.inf)
     candidate = find_straight_pipeline(model, unlimited_cluster)
     if candidate is None:
-        return _too_few_states(GPIPE, model, hpgo_cluster)
+        return _make_infeasible_baseline(GPIPE, model, hpgo_cluster)
     micro_batch_size = model.training.micro_batch_size
     micro_batches = model.count_micro_batches(1)
     samples_share = micro_batch_size / states.profile.batch_size
     stages = _list_pipeline_stages(candidate, hpgo_cluster)
     forward_s_by_stage = [
-        samples_share * states.range_sum(states.forward_s, start, end) for start, end, _ in stages
+        samples_share * states.sum_range(states.forward_s, start, end) for start, end, _ in stages
     ]
     backward_s_by_stage = [
-        samples_share * states.range_sum(states.backward_s, start, end) + forward_s
+        samples_share * states.sum_range(states.backward_s, start, end) + forward_s
         for (start, end, _), forward_s in zip(stages, forward_s_by_stage, strict=True)
     ]
     message_s_by_cut = [
         samples_share
         * states.crossing_bytes[cut]
-        * hpgo_cluster.transfer_s_per_byte(source, target)
+        * hpgo_cluster.compute_transfer_s_per_byte(source, target)
         for cut, source, target in zip(
             candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
         )

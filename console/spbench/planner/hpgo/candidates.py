@@ -95,7 +95,7 @@ def _generate_on_halves(
     first_half = placements.place_first(half_devices)
     groups = DeviceGroup(placements.empty, first_half), DeviceGroup(first_half, placements.full)
     work_before_s = model.compute_s[:-1]
-    round_trip_s_per_byte = 2.0 * hpgo_cluster.transfer_s_per_byte(*groups)
+    round_trip_s_per_byte = 2.0 * hpgo_cluster.compute_transfer_s_per_byte(*groups)
     block_s = np.maximum(
         np.maximum(work_before_s, model.total_s - work_before_s) / half_devices,
         round_trip_s_per_byte * model.crossing_bytes[:-1],
@@ -160,15 +160,16 @@ def _find_best_cut_and_block_s(
 
     micro_batches = model.count_micro_batches(1)
     work_before_s = model.compute_s[:-1]
-    send_s = model.crossing_bytes[:-1] * hpgo_cluster.transfer_s_per_byte(*groups)
+    send_s = model.crossing_bytes[:-1] * hpgo_cluster.compute_transfer_s_per_byte(*groups)
     block_s = np.maximum(
         np.maximum(work_before_s / first_devices, (model.total_s - work_before_s) / second_devices),
         send_s,
     )
     total_bytes = model.parameters_so_far[-1]
     exposed_s = np.maximum(
-        hpgo_cluster.all_reduce_s_per_byte(groups[0]) * model.parameters_so_far[1:],
-        hpgo_cluster.all_reduce_s_per_byte(groups[1]) * (total_bytes - model.parameters_so_far[:-1])
+        hpgo_cluster.compute_all_reduce_s_per_byte(groups[0]) * model.parameters_so_far[1:],
+        hpgo_cluster.compute_all_reduce_s_per_byte(groups[1])
+        * (total_bytes - model.parameters_so_far[:-1])
         - block_s / micro_batches,
     )
     step_s = (

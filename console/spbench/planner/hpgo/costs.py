@@ -53,7 +53,7 @@ class HpgoModel:
         """Return the micro-batches of each of some pipelines, rounded down."""
         return self.training.global_batch_size // pipelines // self.training.micro_batch_size
 
-    def parameter_bytes(self, start: int, end: int) -> float:
+    def sum_parameter_bytes(self, start: int, end: int) -> float:
         """Return the bytes of parameters from state `start` to `end`, inclusive."""
         before = self.parameters_so_far[start - 1] if start else 0.0
         return float(self.parameters_so_far[end] - before)
@@ -94,7 +94,7 @@ class HpgoCluster:
     between: float
     collective: float
 
-    def all_reduce_s_per_byte(self, group: DeviceGroup) -> float:
+    def compute_all_reduce_s_per_byte(self, group: DeviceGroup) -> float:
         """Return the seconds in which a group sums one byte per device."""
         counts = group.devices_per_machine
         devices = sum(counts)
@@ -105,7 +105,7 @@ class HpgoCluster:
             return bytes_sent / self.collective
         return bytes_sent / self.within / (devices // 2)
 
-    def transfer_s_per_byte(self, source: DeviceGroup, target: DeviceGroup) -> float:
+    def compute_transfer_s_per_byte(self, source: DeviceGroup, target: DeviceGroup) -> float:
         """Return the seconds in which a byte, split over a group, reaches the next one."""
         target_counts = target.devices_per_machine
         source_counts = source.devices_per_machine
@@ -191,12 +191,13 @@ def estimate_hpgo_step(
         candidate.cuts, candidate.groups, candidate.groups[1:], strict=False
     ):
         sent_bytes = float(model.crossing_bytes[cut]) / pipelines / micro_batches
-        step_s += sent_bytes * hpgo_cluster.transfer_s_per_byte(source, target)
+        step_s += sent_bytes * hpgo_cluster.compute_transfer_s_per_byte(source, target)
     starts = [0, *(cut + 1 for cut in candidate.cuts)]
     exposed_s = 0.0
     for stage, (cut, group) in enumerate(zip(candidate.cuts, candidate.groups, strict=True)):
-        parameter_bytes = model.parameter_bytes(starts[stage], min(cut + 1, model.last))
+        parameter_bytes = model.sum_parameter_bytes(starts[stage], min(cut + 1, model.last))
         exposed_s = max(
-            exposed_s, hpgo_cluster.all_reduce_s_per_byte(group) * parameter_bytes - stage * block_s
+            exposed_s,
+            hpgo_cluster.compute_all_reduce_s_per_byte(group) * parameter_bytes - stage * block_s,
         )
     return step_s + exposed_s

@@ -79,13 +79,13 @@ def _build_stages(
             PlanStage(
                 start=start,
                 end=end,
-                devices=group.devices(hpgo_cluster.sizes),
-                forward_s=batch_share * states.range_sum(states.forward_s, start, end),
-                backward_s=batch_share * states.range_sum(states.backward_s, start, end),
+                devices=group.list_devices(hpgo_cluster.sizes),
+                forward_s=batch_share * states.sum_range(states.forward_s, start, end),
+                backward_s=batch_share * states.sum_range(states.backward_s, start, end),
                 send_s=_compute_send_s(model, hpgo_cluster, candidate, stage),
-                all_reduce_s=hpgo_cluster.all_reduce_s_per_byte(group)
-                * model.parameter_bytes(start, end - 1),
-                memory_bytes=memory.peak_bytes(
+                all_reduce_s=hpgo_cluster.compute_all_reduce_s_per_byte(group)
+                * model.sum_parameter_bytes(start, end - 1),
+                memory_bytes=memory.compute_peak_bytes(
                     count_in_flight("1f1b", stage, len(ends), micro_batches)
                 ),
                 fixed_bytes=memory.fixed_bytes,
@@ -102,7 +102,7 @@ def _compute_send_s(
     if stage + 1 == len(candidate.groups):
         return 0.0
     step_micro_batches = candidate.pipelines * model.count_micro_batches(candidate.pipelines)
-    seconds_per_byte = hpgo_cluster.transfer_s_per_byte(
+    seconds_per_byte = hpgo_cluster.compute_transfer_s_per_byte(
         candidate.groups[stage], candidate.groups[stage + 1]
     )
     return (

@@ -95,7 +95,7 @@ class SplitTable:
                 for added_workers in range(1, max_added + 1):
                     self._extend(workers, cell, added_workers)
         complete_cells = [cell for cell in self._cells[-1].values() if len(cell.ends)]
-        best = min(complete_cells, key=_block_and_overhead_s, default=None)
+        best = min(complete_cells, key=_rank_by_block_and_overhead, default=None)
         return None if best is None else trace_candidate(best, self._states, limits.pipelines)
 
     def _select_cells_to_extend(self, workers: int) -> list[SearchCell]:
@@ -171,7 +171,7 @@ class SplitTable:
         np = self._np
         group = DeviceGroup(cell.used, used)
         s_per_byte_by_step = np.array(
-            [self._transfer_s_per_byte(step.group, group) for step in cell.steps]
+            [self._get_transfer_s_per_byte(step.group, group) for step in cell.steps]
         )
         batch_message_s = s_per_byte_by_step[cell.step[cuts]] * self._crossing_bytes[cuts]
         block_before_s = np.maximum(cell.block_s[cuts], 2.0 * batch_message_s)
@@ -209,7 +209,7 @@ class SplitTable:
         """Choose the best cut for each end; `block_s` is ``(ends, cuts)``."""
         np = self._np
         end_indices = np.arange(len(ends))
-        if self._hpgo_cluster.all_reduce_s_per_byte(group) == 0.0:
+        if self._hpgo_cluster.compute_all_reduce_s_per_byte(group) == 0.0:
             chosen_cut = block_s.argmin(axis=1)
             tail_s = cell.tail_s[cuts][chosen_cut]
         else:
@@ -232,10 +232,10 @@ class SplitTable:
             cell.depth[cuts[chosen_cut]] + 1,
         )
 
-    def _transfer_s_per_byte(self, source: DeviceGroup, target: DeviceGroup) -> float:
+    def _get_transfer_s_per_byte(self, source: DeviceGroup, target: DeviceGroup) -> float:
         key = source, target
         if key not in self._s_per_byte:
-            self._s_per_byte[key] = self._hpgo_cluster.transfer_s_per_byte(source, target)
+            self._s_per_byte[key] = self._hpgo_cluster.compute_transfer_s_per_byte(source, target)
         return self._s_per_byte[key]
 
     def _compute_all_reduce_s(
@@ -253,7 +253,7 @@ class SplitTable:
         model = self._model
         counted_ends = self._np.minimum(self._states[ends] + 1, model.last)
         parameter_bytes = model.parameters_so_far[counted_ends][:, None] - bytes_before[None, :]
-        return self._hpgo_cluster.all_reduce_s_per_byte(group) * parameter_bytes
+        return self._hpgo_cluster.compute_all_reduce_s_per_byte(group) * parameter_bytes
 
     def _compute_tails_s(
         self, cell: SearchCell, group: DeviceGroup, ends: Indices, cuts: Indices
@@ -268,5 +268,5 @@ class SplitTable:
         return self._np.maximum(cell.tail_s[cuts][None, :], exposed_s)
 
 
-def _block_and_overhead_s(cell: SearchCell) -> tuple[float, float]:
+def _rank_by_block_and_overhead(cell: SearchCell) -> tuple[float, float]:
     return float(cell.block_s[-1]), float(cell.message_s[-1] + cell.tail_s[-1])

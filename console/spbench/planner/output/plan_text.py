@@ -25,7 +25,7 @@ _SPEEDUPS = (DP_PLAIN, DP_P3, DP_OVERLAP)
 
 def render_hpgo(plan: Plan) -> str:
     """Return HPGO's output: ``(speedup, [(start, end, replicas, [devices])])``."""
-    return repr((plan.speedup, plan.hpgo_stages()))
+    return repr((plan.speedup, plan.list_hpgo_stages()))
 
 
 def render_csv(plans: Iterable[tuple[int, Plan | None]]) -> str:
@@ -42,7 +42,7 @@ def _format_cells(plan: Plan) -> list[str]:
     speedup_by_name = {baseline.name: baseline.speedup for baseline in plan.baselines}
     speedups = [speedup_by_name.get(name) for name in _SPEEDUPS]
     cells = ["" if speedup is None else repr(speedup) for speedup in speedups]
-    return [*cells, repr(plan.speedup), repr(plan.hpgo_stages())]
+    return [*cells, repr(plan.speedup), repr(plan.list_hpgo_stages())]
 
 
 def render_dot(plan: Plan) -> str:

@@ -74,7 +74,7 @@ def _draw_legend(kinds: set[Kind]) -> Iterator[str]:
 def _draw_span(span: StepSpan, pixels_per_s: float) -> Iterator[str]:
     x = _MARGIN + span.start_s * pixels_per_s
     width = (span.end_s - span.start_s) * pixels_per_s
-    top, height = _top_and_height(span)
+    top, height = _find_top_and_height(span)
     label = span.kind if span.micro_batch is None else f"{span.kind} {span.micro_batch}"
     yield (
         f'<rect x="{x:.2f}" y="{top}" width="{max(width, 0.2):.2f}" height="{height}"'
@@ -90,7 +90,7 @@ def _draw_span(span: StepSpan, pixels_per_s: float) -> Iterator[str]:
         )
 
 
-def _top_and_height(span: StepSpan) -> tuple[int, int]:
+def _find_top_and_height(span: StepSpan) -> tuple[int, int]:
     """Return the top of a span and its height, in pixels."""
     top = _HEAD + _ROW * span.stage
     match span.kind:

@@ -60,7 +60,8 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
         raise PlannerError(f"the plan's run came to no result: {reason}")
     measured_by_rank = case.measured.ranks
     work_ms_by_rank = {
-        rank: sum(_sample_median(case, name, rank) for name in _WORK) for rank in measured_by_rank
+        rank: sum(_compute_sample_median(case, name, rank) for name in _WORK)
+        for rank in measured_by_rank
     }
     time_by_stage = []
     for first_stage, *later_stages in plan.stage_groups:
@@ -95,21 +96,24 @@ def _split_step(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
     rank_shares = compute_shares(case, "time_ms", rank)
     share_by_part = rank_shares.parts if rank_shares is not None else {}
     share_by_name = {
-        "passes and messages": sum(share_by_part.get(_part_name(name), 0.0) for name in _WORK)
+        "passes and messages": sum(
+            share_by_part.get(_format_part_name(name), 0.0) for name in _WORK
+        )
     }
     share_by_name |= {
-        _part_name(name): share_by_part.get(_part_name(name), 0.0) for name in _OTHER_PARTS
+        _format_part_name(name): share_by_part.get(_format_part_name(name), 0.0)
+        for name in _OTHER_PARTS
     }
     share_by_name["other"] = max(0.0, 1.0 - sum(share_by_name.values()))
     return {name: share * step_ms for name, share in share_by_name.items()}
 
 
-def _part_name(metric: str) -> str:
+def _format_part_name(metric: str) -> str:
     """Return the name of a part of the step in the result of `compute_shares`."""
     return format_metric_name(metric, "ms")
 
 
-def _sample_median(case: CaseState, metric: str, rank: int) -> float:
+def _compute_sample_median(case: CaseState, metric: str, rank: int) -> float:
     repeats = case.measured.samples.get(metric, {}).get(rank, {})
     samples_ms = [sample_ms for samples in repeats.values() for sample_ms in samples]
     return median(samples_ms) if samples_ms else 0.0

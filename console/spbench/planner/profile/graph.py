@@ -40,7 +40,7 @@ def build_graph(count: int, edges: Sequence[Edge]) -> LayerGraph:
         successor_masks[source] |= 1 << target
     ancestor_masks = [0] * count
     descendant_masks = [0] * count
-    order = topological_order(count, edges)
+    order = sort_topologically(count, edges)
     for node in order:
         for target in successors[node]:
             ancestor_masks[target] |= ancestor_masks[node] | 1 << node
@@ -56,7 +56,7 @@ def build_graph(count: int, edges: Sequence[Edge]) -> LayerGraph:
     )
 
 
-def topological_order(count: int, edges: Iterable[Edge]) -> list[int]:
+def sort_topologically(count: int, edges: Iterable[Edge]) -> list[int]:
     """Return the nodes in topological order, with the lowest possible index first.
 
     Nodes on a cycle and their successors are left out.
@@ -80,7 +80,7 @@ def topological_order(count: int, edges: Iterable[Edge]) -> list[int]:
 
 def find_cycle(count: int, edges: Sequence[Edge]) -> list[int]:
     """Return the nodes of a cycle in their order; empty if there is none."""
-    on_or_behind_cycle = set(range(count)).difference(topological_order(count, edges))
+    on_or_behind_cycle = set(range(count)).difference(sort_topologically(count, edges))
     if not on_or_behind_cycle:
         return []
     # Each node that is left has a predecessor that is left: going back must meet a node again.

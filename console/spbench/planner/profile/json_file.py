@@ -51,7 +51,7 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
     try:
         return ProfileFile.read(data).to_profile(name)
     except ValidationError as error:
-        findings = Findings(file, _document(text))
+        findings = Findings(file, _build_document(text))
         report_errors(error, data, findings, ProfileFile)
         raise ProfileError(findings.diagnostics) from None
 
@@ -63,14 +63,14 @@ def write_profile_json(profile: Profile) -> str:
         "schema": SCHEMA,
         "name": profile.name,
         "batch_size": profile.batch_size,
-        "layers": [_layer_fields(layer, NUMBERS) for layer in profile.layers],
+        "layers": [_build_layer_fields(layer, NUMBERS) for layer in profile.layers],
         "edges": [[names[source], names[target]] for source, target in profile.edges],
     }
     if profile.further_measurements:
         document["also"] = [
             {
                 "batch_size": measurement.batch_size,
-                "layers": [_layer_fields(layer, PER_BATCH) for layer in measurement.layers],
+                "layers": [_build_layer_fields(layer, PER_BATCH) for layer in measurement.layers],
             }
             for measurement in profile.further_measurements
         ]
@@ -79,7 +79,7 @@ def write_profile_json(profile: Profile) -> str:
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def _layer_fields(layer: LayerProfile, number_names: tuple[str, ...]) -> dict[str, Any]:
+def _build_layer_fields(layer: LayerProfile, number_names: tuple[str, ...]) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": layer.name, "description": layer.description}
     fields |= {name: getattr(layer, name) for name in number_names}
     return {field_name: value for field_name, value in fields.items() if value is not None}
@@ -104,7 +104,7 @@ def _reject_duplicate_key(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _document(text: str) -> Document:
+def _build_document(text: str) -> Document:
     """Return a JSON text as YAML, for the positions of its values.
 
     Errors of YAML are ignored, since the JSON reader reports the same values.

@@ -46,7 +46,7 @@ def find_linear_states(profile: Profile, limit: int = MAX_CUTS) -> States:
     cut_downsets = [downsets[cut] for cut in cuts]
     return build_states(
         planned,
-        [_state_name(planned.layers[order[cut]]) for cut in cuts],
+        [_format_state_name(planned.layers[order[cut]]) for cut in cuts],
         cut_downsets,
         [(1 << index) - 1 for index in range(len(cuts))],
         [crossing_bytes[cut] for cut in cuts],
@@ -54,7 +54,7 @@ def find_linear_states(profile: Profile, limit: int = MAX_CUTS) -> States:
     )
 
 
-def _state_name(layer: LayerProfile) -> str:
+def _format_state_name(layer: LayerProfile) -> str:
     return layer.description or layer.name
 
 

@@ -41,11 +41,11 @@ class Skips:
     connections: tuple[SkipConnection, ...] = ()
     passing_bytes: tuple[tuple[float, ...], ...] = ()
 
-    def bytes_past(self, start: int, end: int) -> float:
+    def get_bytes_past(self, start: int, end: int) -> float:
         """Return the bytes that pass a stage from state `start` up to `end`, exclusive."""
         return self.passing_bytes[start][end] if self.connections else 0.0
 
-    def straight_routes(self, ends: Sequence[int]) -> dict[tuple[int, int], float]:
+    def find_straight_routes(self, ends: Sequence[int]) -> dict[tuple[int, int], float]:
         """Return the bytes that can go straight past stages, by source and target stage.
 
         Args:

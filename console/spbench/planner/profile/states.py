@@ -56,20 +56,20 @@ class States:
     def __len__(self) -> int:
         return len(self.names)
 
-    def layers(self, start: int, end: int) -> list[int]:
+    def list_layers(self, start: int, end: int) -> list[int]:
         """Return the layers of a stage from state `start` up to `end`, exclusive."""
         before = self.downsets[start - 1] if start else 0
         return list(iterate_bits(self.downsets[end - 1] & ~before))
 
     @staticmethod
-    def range_sum(sums: tuple[float, ...], start: int, end: int) -> float:
+    def sum_range(sums: tuple[float, ...], start: int, end: int) -> float:
         """Return the part of one of the sums from state `start` up to `end`, exclusive."""
         return sums[end - 1] - (sums[start - 1] if start else 0.0)
 
-    def working_bytes(self, start: int, end: int) -> float:
+    def find_working_bytes(self, start: int, end: int) -> float:
         """Return the most bytes that one layer of a stage needs while it runs."""
         layers = self.profile.layers
-        working = (layers[index].working_bytes for index in self.layers(start, end))
+        working = (layers[index].working_bytes for index in self.list_layers(start, end))
         return max(working, default=0.0)
 
 

@@ -84,7 +84,8 @@ def estimate_baseline(cost_model: CostModel, alternative: Alternative, single_s:
     if step_s == math.inf:
         return Baseline(name, None, None, _NO_FIT)
     stages = tuple(
-        (start, end, group.devices(cost_model.cluster.sizes)) for start, end, group in shape.spans
+        (start, end, group.list_devices(cost_model.cluster.sizes))
+        for start, end, group in shape.spans
     )
     return Baseline(name, step_s, single_s / step_s, stages=stages if len(stages) > 1 else ())
 
@@ -102,7 +103,7 @@ def _compute_step_s(
         return math.inf
     if not alternative.overlaps:
         start, end, group = shape.spans[0]
-        all_reduce_s = cost_model.stage_cost(group, start, end, micro_batch_size).all_reduce_s
+        all_reduce_s = cost_model.get_stage_cost(group, start, end, micro_batch_size).all_reduce_s
         stages = [stages[0]._replace(all_reduce_s=all_reduce_s, overlapped_s=0.0)]
     micro_batches = cost_model.training.global_batch_size // micro_batch_size
     return compute_step_end(stages, alternative.schedule, micro_batches)

@@ -84,14 +84,16 @@ def search_best(
     cost_model = CostModel(states, cluster, training)
     sizes = [training.micro_batch_size]
     if choose_micro_batch:
-        sizes = _divisors(training.global_batch_size)
+        sizes = _list_divisors(training.global_batch_size)
     alternatives = list_alternatives(cost_model, sizes)
     scores = find_best(cost_model, sizes, others=alternatives)
     assert scores.best is not None  # `find_best` raises otherwise
 
     candidate = scores.best
-    sequential_s = cost_model.sequential_s(candidate.shape.spans, candidate.micro_batch_size)
-    single_s = min(cost_model.single_s(sizes), sequential_s)
+    sequential_s = cost_model.compute_sequential_s(
+        candidate.shape.spans, candidate.micro_batch_size
+    )
+    single_s = min(cost_model.compute_single_s(sizes), sequential_s)
     return Plan(
         mode="best",
         profile=states.profile.name,
@@ -113,7 +115,7 @@ def search_best(
     )
 
 
-def _divisors(number: int) -> list[int]:
+def _list_divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if not number % divisor]
 
 

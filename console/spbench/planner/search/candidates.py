@@ -16,12 +16,12 @@ from spbench_core.schedule.orders import (
 )
 
 
-def _memory_order(schedule: StageSchedule) -> int:
+def _rank_by_memory(schedule: StageSchedule) -> int:
     # A pipeline of 4 stages with 100 micro-batches is enough to order all schedules.
     return count_in_flight(schedule, 0, 4, 100)
 
 
-SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_memory_order))
+SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_rank_by_memory))
 """Schedules by the memory they need, least first: the first of equally fast ones is taken."""
 
 
@@ -46,7 +46,7 @@ class Shape(NamedTuple):
         """First state, state after the last, and group of each stage."""
         return list(zip((0, *self.ends[:-1]), self.ends, cycle(self.groups), strict=False))
 
-    def schedules(self, micro_batches: int) -> tuple[Schedule, ...]:
+    def list_schedules(self, micro_batches: int) -> tuple[Schedule, ...]:
         """Return the schedules that can run the shape with this number of micro-batches."""
         if self.rounds > 1:
             return (INTERLEAVED,) if can_interleave(micro_batches, len(self.groups)) else ()

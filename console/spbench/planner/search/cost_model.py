@@ -90,10 +90,13 @@ class StageCost(NamedTuple):
         Args:
             in_flight: Micro-batches in flight.
         """
-        if all(keeping.peak_bytes(in_flight) <= capacity for keeping, _, capacity in self.memories):
+        if all(
+            keeping.compute_peak_bytes(in_flight) <= capacity
+            for keeping, _, capacity in self.memories
+        ):
             return False
         if all(
-            recomputing.peak_bytes(in_flight) <= capacity
+            recomputing.compute_peak_bytes(in_flight) <= capacity
             for _, recomputing, capacity in self.memories
         ):
             return True
@@ -123,16 +126,18 @@ class CostModel:
         self._stages: dict[tuple[DeviceGroup, int, int, int], StageCost] = {}
         self._skip_routes: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
-    def single_s(self, sizes: Sequence[int]) -> float:
+    def compute_single_s(self, sizes: Sequence[int]) -> float:
         """Return the seconds of the batch on the fastest device, ignoring its memory.
 
         Args:
             sizes: The allowed micro-batch sizes; the one with the shortest step counts.
         """
         batch = self.training.global_batch_size
-        return min(self.work(size).total_s * (batch // size) for size in sizes) / self._top_speed
+        return (
+            min(self.get_work(size).total_s * (batch // size) for size in sizes) / self._top_speed
+        )
 
-    def sequential_s(
+    def compute_sequential_s(
         self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch_size: int
     ) -> float:
         """Return the seconds of the batch on the fastest device, in a plan's shares.
@@ -148,7 +153,7 @@ class CostModel:
         micro_batch_s = 0.0
         for start, end, group in spans:
             for samples, devices in self._split_micro_batch(group, micro_batch_size):
-                work = self.work(samples)
+                work = self.get_work(samples)
                 forward_s = work.forward_s[end] - work.forward_s[start]
                 backward_s = work.backward_s[end] - work.backward_s[start]
                 data_s = work.data_s[end] - work.data_s[start]
@@ -173,14 +178,14 @@ class CostModel:
                 if remainder:
                     yield remainder, 1
 
-    def work(self, samples: int) -> ModelWork:
+    def get_work(self, samples: int) -> ModelWork:
         """Return the work of the model at a number of samples."""
         if samples not in self._works:
             peak = self.training.peak_activation_bytes
             self._works[samples] = compute_work(self.states, samples, peak)
         return self._works[samples]
 
-    def sharing(self, group: DeviceGroup, micro_batch_size: int) -> SampleSharing:
+    def get_sharing(self, group: DeviceGroup, micro_batch_size: int) -> SampleSharing:
         """Return how a group shares a micro-batch."""
         key = group, micro_batch_size
         if key not in self._sharings:
@@ -193,7 +198,7 @@ class CostModel:
     def _compute_sharing(self, kinds: KindCounts, micro_batch_size: int) -> SampleSharing:
         shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch_size)
         kind_works = [
-            (kind, self.work(samples)) for (kind, _), samples in zip(kinds, shares, strict=True)
+            (kind, self.get_work(samples)) for (kind, _), samples in zip(kinds, shares, strict=True)
         ]
         slowest, slowest_work = max(
             kind_works, key=lambda kind_work: kind_work[1].total_s / kind_work[0].speed
@@ -201,30 +206,30 @@ class CostModel:
         memories = tuple(
             (work, kind.memory_bytes) for kind, work in kind_works if kind.memory_bytes is not None
         )
-        return SampleSharing(slowest_work, slowest.speed, memories, self.work(max(shares)))
+        return SampleSharing(slowest_work, slowest.speed, memories, self.get_work(max(shares)))
 
-    def stage_cost(
+    def get_stage_cost(
         self, group: DeviceGroup, start: int, end: int, micro_batch_size: int
     ) -> StageCost:
         """Return the cost of a stage with the states from `start` up to `end`, exclusive."""
         key = group, start, end, micro_batch_size
         if key not in self._stages:
-            sharing = self.sharing(group, micro_batch_size)
+            sharing = self.get_sharing(group, micro_batch_size)
             work = sharing.work
             speed = sharing.speed
-            all_reduce = self.message_costs.all_reduce_cost(group)
+            all_reduce = self.message_costs.get_all_reduce_cost(group)
             self._stages[key] = StageCost(
                 forward_s=(work.forward_s[end] - work.forward_s[start]) / speed,
                 backward_s=(work.backward_s[end] - work.backward_s[start]) / speed,
                 data_s=(work.data_s[end] - work.data_s[start]) / speed,
                 weights_s=(work.weights_s[end] - work.weights_s[start]) / speed,
-                all_reduce_s=all_reduce.seconds(
+                all_reduce_s=all_reduce.compute_seconds(
                     work.parameter_bytes[end] - work.parameter_bytes[start]
                 ),
                 memories=tuple(
                     KindMemory(
-                        self.device_memory(share_work, start, end, recompute=False),
-                        self.device_memory(share_work, start, end, recompute=True),
+                        self.compute_device_memory(share_work, start, end, recompute=False),
+                        self.compute_device_memory(share_work, start, end, recompute=True),
                         capacity_bytes,
                     )
                     for share_work, capacity_bytes in sharing.memories
@@ -243,7 +248,9 @@ class CostModel:
             self._kind_counts[group] = tuple(counts.items())
         return self._kind_counts[group]
 
-    def device_memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
+    def compute_device_memory(
+        self, work: ModelWork, start: int, end: int, recompute: bool
+    ) -> DeviceMemory:
         """Return the memory need of a device with the states from `start` up to `end`."""
         kept_bytes = work.kept_bytes[end] - work.kept_bytes[start]
         fixed_bytes = self.training.optimizer_memory_scaling * float(
@@ -254,35 +261,37 @@ class CostModel:
             return DeviceMemory(fixed_bytes, work.crossing_bytes[start], working_bytes + kept_bytes)
         return DeviceMemory(fixed_bytes, kept_bytes, working_bytes)
 
-    def missing_bytes(
+    def compute_missing_bytes(
         self, sharing: SampleSharing, start: int, end: int, in_flight: int, recompute: bool
     ) -> float:
         """Return the bytes that a stage's devices lack; negative if some are left."""
         return max(
             (
-                self.device_memory(work, start, end, recompute).peak_bytes(in_flight)
+                self.compute_device_memory(work, start, end, recompute).compute_peak_bytes(
+                    in_flight
+                )
                 - capacity_bytes
                 for work, capacity_bytes in sharing.memories
             ),
             default=-math.inf,
         )
 
-    def crossing_bytes(self, cut: int, micro_batch_size: int) -> float:
+    def get_crossing_bytes(self, cut: int, micro_batch_size: int) -> float:
         """Return the bytes of a micro-batch that cross the cut before a state."""
-        return self.work(micro_batch_size).crossing_bytes[cut]
+        return self.get_work(micro_batch_size).crossing_bytes[cut]
 
-    def passing_bytes(self, start: int, end: int, micro_batch_size: int) -> float:
+    def compute_passing_bytes(self, start: int, end: int, micro_batch_size: int) -> float:
         """Return the bytes of a micro-batch that a stage only passes on."""
-        return self._compute_batch_ratio(micro_batch_size) * self.states.skips.bytes_past(
+        return self._compute_batch_ratio(micro_batch_size) * self.states.skips.get_bytes_past(
             start, end
         )
 
-    def skip_routes(
+    def find_skip_routes(
         self, ends: tuple[int, ...], micro_batch_size: int
     ) -> dict[tuple[int, int], float]:
         """Return the bytes that can go straight past stages, by source and target stage."""
         if ends not in self._skip_routes:
-            self._skip_routes[ends] = self.states.skips.straight_routes(ends)
+            self._skip_routes[ends] = self.states.skips.find_straight_routes(ends)
         batch_ratio = self._compute_batch_ratio(micro_batch_size)
         return {
             route: batch_ratio * route_bytes
@@ -292,7 +301,9 @@ class CostModel:
     def _compute_batch_ratio(self, micro_batch_size: int) -> float:
         return micro_batch_size / self.states.profile.batch_size
 
-    def overhead_s(self, source: DeviceGroup, target: DeviceGroup, message_bytes: float) -> float:
+    def compute_overhead_s(
+        self, source: DeviceGroup, target: DeviceGroup, message_bytes: float
+    ) -> float:
         """Return the seconds for which a message keeps both stages from computing.
 
         Args:
@@ -302,7 +313,7 @@ class CostModel:
         """
         if not self._has_overheads or not message_bytes:
             return 0.0
-        return self.message_costs.overhead_cost(source, target).seconds(message_bytes)
+        return self.message_costs.get_overhead_cost(source, target).compute_seconds(message_bytes)
 
 
 def share_samples(speed_counts: Sequence[tuple[float, int]], samples: int) -> list[int]:
@@ -318,7 +329,7 @@ def share_samples(speed_counts: Sequence[tuple[float, int]], samples: int) -> li
     if len(speed_counts) == 1:
         return [math.ceil(samples / speed_counts[0][1])]
     least_time = min(_find_least_time(speed_counts, speed, samples) for speed, _ in speed_counts)
-    return [min(_samples_in_time(least_time, speed), samples) for speed, _ in speed_counts]
+    return [min(_count_samples_in_time(least_time, speed), samples) for speed, _ in speed_counts]
 
 
 def _find_least_time(
@@ -331,7 +342,7 @@ def _find_least_time(
         middle_samples = (low_samples + high_samples) // 2
         time_at_speed = middle_samples / speed
         samples_done = sum(
-            _samples_in_time(time_at_speed, kind_speed) * count
+            _count_samples_in_time(time_at_speed, kind_speed) * count
             for kind_speed, count in speed_counts
         )
         if samples_done >= samples:
@@ -341,5 +352,5 @@ def _find_least_time(
     return low_samples / speed
 
 
-def _samples_in_time(time: float, speed: float) -> int:
+def _count_samples_in_time(time: float, speed: float) -> int:
     return math.floor(time * speed * (1.0 + _SHARE_SLACK))

@@ -47,11 +47,11 @@ def _list_missing_bytes(cost_model: CostModel, shape: Shape, micro_batch_size: i
     missing_bytes = []
     micro_batches = cost_model.training.global_batch_size // micro_batch_size
     for index, (start, end, group) in enumerate(shape.spans):
-        sharing = cost_model.sharing(group, micro_batch_size)
+        sharing = cost_model.get_sharing(group, micro_batch_size)
         in_flight = min(len(shape.ends) - index, micro_batches)
         missing_bytes.append(
             min(
-                cost_model.missing_bytes(sharing, start, end, in_flight, recompute)
+                cost_model.compute_missing_bytes(sharing, start, end, in_flight, recompute)
                 for recompute in (False, True)
             )
         )
@@ -146,7 +146,7 @@ class _MemorySearch:
         key = cost_model.count_device_kinds(group), in_flight
         if key not in self._missing_by_kinds:
             micro_batches = cost_model.training.global_batch_size // self._micro_batch
-            sharing = cost_model.sharing(group, self._micro_batch)
+            sharing = cost_model.get_sharing(group, self._micro_batch)
             in_flight = min(in_flight, micro_batches)
             self._missing_by_kinds[key] = compute_missing_table(cost_model, sharing, in_flight)
         return self._missing_by_kinds[key]

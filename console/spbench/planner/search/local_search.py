@@ -47,7 +47,7 @@ def improve_candidates(
         (_MAX_STARTS, _MAX_STEP_RATIO, False),
         (_MAX_INTERLEAVED_STARTS, _MAX_INTERLEAVED_STEP_RATIO, True),
     ):
-        for sized_shape in scores.best_shapes(max_starts, interleaved):
+        for sized_shape in scores.list_best_shapes(max_starts, interleaved):
             climb = CandidateScores(scores.cost_model)
             climb.offer(*sized_shape)
             if climb.best is None or climb.step_s > max_ratio * scores.step_s:

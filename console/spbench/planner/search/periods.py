@@ -110,7 +110,7 @@ class PeriodSearch:
 
     def _find_period_range_s(self, micro_batch_size: int) -> tuple[float, float]:
         """Return the least possible period and the longest of a better step, in seconds."""
-        model_s = self._cost_model.work(micro_batch_size).total_s
+        model_s = self._cost_model.get_work(micro_batch_size).total_s
         micro_batches = self._scores.count_micro_batches(micro_batch_size)
         speeds = [kind.speed for kind in self._cost_model.cluster.kinds]
         low_s = model_s / sum(speeds)
@@ -138,7 +138,7 @@ class PeriodSearch:
         self._scores.offer_all(SizedShape(shape, micro_batch_size) for _, shape in shapes)
         points = [
             _SearchPoint(
-                self._scores.least_bound(shape, micro_batch_size), micro_batch_size, found_bound
+                self._scores.get_least_bound(shape, micro_batch_size), micro_batch_size, found_bound
             )
             for found_bound, shape in shapes
         ]
@@ -199,7 +199,7 @@ class BoundedSearch:
             in_flight = count_in_flight(
                 "1f1b-deep", index, len(shape.ends), self._costs.micro_batches
             )
-            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch_size)
+            stage = self._cost_model.get_stage_cost(group, start, end, self._micro_batch_size)
             if stage.must_recompute(in_flight) is not False:
                 return False
         return True
@@ -211,7 +211,7 @@ class BoundedSearch:
         for (start, end, group), message_s in zip(
             reversed(shape.spans), reversed(send_s), strict=True
         ):
-            stage = self._cost_model.stage_cost(group, start, end, self._micro_batch_size)
+            stage = self._cost_model.get_stage_cost(group, start, end, self._micro_batch_size)
             excess_s = (
                 max(excess_s + 2.0 * message_s, 0.0) + stage.forward_s + stage.backward_s - bound_s
             )
@@ -241,7 +241,7 @@ def _choose_ends(cost_model: CostModel, limit: int) -> list[int]:
 
     The compute time is divided into equal shares; each share contributes its cheapest cut.
     """
-    work = cost_model.work(1)
+    work = cost_model.get_work(1)
     state_count = len(cost_model.states)
     if state_count <= limit:
         return list(range(1, state_count + 1))

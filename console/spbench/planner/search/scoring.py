@@ -74,11 +74,11 @@ class CandidateScores:
             improved |= self._simulate(estimate)
         return improved
 
-    def least_bound(self, shape: Shape, micro_batch_size: int) -> float:
+    def get_least_bound(self, shape: Shape, micro_batch_size: int) -> float:
         """Return the least closed form of a shape; infinite if it does not fit."""
         return self._least_bounds.get(SizedShape(shape, micro_batch_size), math.inf)
 
-    def best_shapes(self, limit: int, interleaved: bool = False) -> list[SizedShape]:
+    def list_best_shapes(self, limit: int, interleaved: bool = False) -> list[SizedShape]:
         """Return the best shapes, one for each number of stages and micro-batch size.
 
         Args:
@@ -110,7 +110,7 @@ class CandidateScores:
             return []
         micro_batches = self.count_micro_batches(micro_batch_size)
         stages_by_schedule = compute_stages_by_schedule(
-            self.cost_model, shape, micro_batch_size, shape.schedules(micro_batches)
+            self.cost_model, shape, micro_batch_size, shape.list_schedules(micro_batches)
         )
         estimates = [
             _EstimatedCandidate(
@@ -132,7 +132,7 @@ class CandidateScores:
         """Return the seconds per step for which the busiest group runs passes."""
         busy_s_by_group = [0.0] * len(shape.groups)
         for index, (start, end, group) in enumerate(shape.spans):
-            cost = self.cost_model.stage_cost(group, start, end, micro_batch_size)
+            cost = self.cost_model.get_stage_cost(group, start, end, micro_batch_size)
             busy_s_by_group[index % len(busy_s_by_group)] += cost.least_s
         return max(busy_s_by_group) * self.count_micro_batches(micro_batch_size)
 

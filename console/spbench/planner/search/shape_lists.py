@@ -39,7 +39,7 @@ def make_interleavings(
         placements: The placements of the cluster.
         micro_batch_sizes: The allowed micro-batch sizes, rising.
     """
-    best_groups = [shape.groups for shape, _ in scores.best_shapes(_MAX_STARTS)]
+    best_groups = [shape.groups for shape, _ in scores.list_best_shapes(_MAX_STARTS)]
     shapes = []
     for groups in dict.fromkeys([*best_groups, *_generate_equal_groups(placements)]):
         for rounds in range(2, _MAX_ROUNDS + 1):
@@ -81,7 +81,7 @@ def _cut_evenly(
     stage_count = rounds * len(groups)
     if not 1 < len(groups) <= stage_count <= state_count:
         return None
-    work = cost_model.sharing(groups[0], micro_batch_size).work
+    work = cost_model.get_sharing(groups[0], micro_batch_size).work
     cumulative_s = [
         forward + backward
         for forward, backward in zip(work.forward_s, work.backward_s, strict=True)
@@ -104,7 +104,7 @@ def _cut_evenly(
 
 def _compute_group_speed(cost_model: CostModel, group: DeviceGroup, micro_batch_size: int) -> float:
     """Return the micro-batches of the whole model that a group runs per second."""
-    sharing = cost_model.sharing(group, micro_batch_size)
+    sharing = cost_model.get_sharing(group, micro_batch_size)
     return sharing.speed / sharing.work.total_s
 
 

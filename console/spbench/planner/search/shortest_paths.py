@@ -110,7 +110,7 @@ class CostArrays:
         self.graph = graph
         self.ends = ends
         self.micro_batches = cost_model.training.global_batch_size // micro_batch_size
-        crossing = np.array(cost_model.work(micro_batch_size).crossing_bytes, dtype=np.float32)
+        crossing = np.array(cost_model.get_work(micro_batch_size).crossing_bytes, dtype=np.float32)
         self.crossing_bytes: Floats = crossing[list(ends[:-1])]
         self.arriving_bytes: Floats | None = None
         if cost_model.states.skips.connections:
@@ -126,7 +126,7 @@ class CostArrays:
         self.tables = graph.tables[micro_batch_size]
         self._links = cost_model.message_costs
 
-    def rates(self, used: Counts) -> MessageRates:
+    def get_rates(self, used: Counts) -> MessageRates:
         """Return the message costs between groups that meet at these devices in use."""
         import numpy as np
 
@@ -136,7 +136,7 @@ class CostArrays:
             rows: dict[tuple[MessageCost, ...], int] = {}
             row = [
                 rows.setdefault(
-                    self._transfer_costs(placement_graph.groups[source], targets), len(rows)
+                    self._list_transfer_costs(placement_graph.groups[source], targets), len(rows)
                 )
                 for source in self.graph.groups_by_end[used]
             ]
@@ -146,11 +146,11 @@ class CostArrays:
             )
         return self.graph.rates[used]
 
-    def _transfer_costs(
+    def _list_transfer_costs(
         self, source: DeviceGroup, targets: Sequence[int]
     ) -> tuple[MessageCost, ...]:
         groups = self.graph.placement_graph.groups
-        return tuple(self._links.transfer_cost(source, groups[target]) for target in targets)
+        return tuple(self._links.get_transfer_cost(source, groups[target]) for target in targets)
 
 
 class ShortestPathDP:
@@ -192,7 +192,7 @@ class ShortestPathDP:
 
     def find_shapes(self) -> list[BoundedShape]:
         """Return the bounds that allow a pipeline, with the shape of the shortest path."""
-        tails = self._empty_tails(len(self._placement_graph.groups))
+        tails = self._make_empty_tails(len(self._placement_graph.groups))
         # Groups with the most devices in use come first, so that all their followers are known.
         for used, groups in self._costs.graph.groups_by_end.items():
             followers = self._find_followers(tails, used, len(groups))
@@ -215,7 +215,7 @@ class ShortestPathDP:
         for start in range(0, groups, step):
             yield slice(start, start + step)
 
-    def _empty_tails(self, groups: int) -> Floats:
+    def _make_empty_tails(self, groups: int) -> Floats:
         """Return tails without stages, which are valid only behind the last state.
 
         The shape is ``(PLANES, groups, bounds, states)``.
@@ -242,7 +242,7 @@ class ShortestPathDP:
         The arrays before the choice of a target have ``(rows, targets, bounds, states - 1)``.
         """
         np = self._np
-        followers = self._empty_tails(sources)
+        followers = self._make_empty_tails(sources)
         targets = self._placement_graph.out_edges.get(used)
         if targets is None:
             return followers
@@ -253,7 +253,7 @@ class ShortestPathDP:
             message_bytes = self._costs.arriving_bytes[
                 self._states[:-1], next_tails[END].astype(int)
             ]
-        rates = self._costs.rates(used)
+        rates = self._costs.get_rates(used)
         send_s = message_bytes * rates.s_per_byte + rates.latency_s * (message_bytes > 0)
         finish_s = next_tails[FINISH] + send_s
         if self._deep:

@@ -33,22 +33,22 @@ def compute_messages(cost_model: CostModel, shape: Shape, micro_batch_size: int)
     overhead_s_by_stage = [0.0] * len(spans)
 
     def add_overhead(source: int, target: int, message_bytes: float) -> None:
-        busy_s = cost_model.overhead_s(groups[source], groups[target], message_bytes)
+        busy_s = cost_model.compute_overhead_s(groups[source], groups[target], message_bytes)
         overhead_s_by_stage[source] += busy_s
         overhead_s_by_stage[target] += busy_s
 
     bytes_by_route: dict[tuple[int, int], float] = {}
     if choose_skip_route(cost_model, shape, micro_batch_size) == ROUTE_STRAIGHT:
-        bytes_by_route = cost_model.skip_routes(shape.ends, micro_batch_size)
+        bytes_by_route = cost_model.find_skip_routes(shape.ends, micro_batch_size)
     for stage, ((*_, source), (start, end, target)) in enumerate(pairwise(spans)):
-        message_bytes = cost_model.crossing_bytes(start, micro_batch_size)
+        message_bytes = cost_model.get_crossing_bytes(start, micro_batch_size)
         if bytes_by_route:
             message_bytes = max(
-                0.0, message_bytes - cost_model.passing_bytes(start, end, micro_batch_size)
+                0.0, message_bytes - cost_model.compute_passing_bytes(start, end, micro_batch_size)
             )
-        send_s_by_stage[stage] = cost_model.message_costs.transfer_cost(source, target).seconds(
-            message_bytes
-        )
+        send_s_by_stage[stage] = cost_model.message_costs.get_transfer_cost(
+            source, target
+        ).compute_seconds(message_bytes)
         skipped_bytes = sum(
             size_bytes
             for (_, receiver), size_bytes in bytes_by_route.items()
@@ -74,15 +74,15 @@ def choose_skip_route(
     links = cost_model.message_costs
     saved_s = passing_bytes = 0.0
     for (*_, source), (start, end, target) in pairwise(spans):
-        stage_passing_bytes = cost_model.passing_bytes(start, end, micro_batch_size)
+        stage_passing_bytes = cost_model.compute_passing_bytes(start, end, micro_batch_size)
         passing_bytes += stage_passing_bytes
-        costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
+        costs = links.get_transfer_cost(source, target), links.get_overhead_cost(source, target)
         saved_s += stage_passing_bytes * sum(cost.s_per_byte for cost in costs)
     if not passing_bytes:
         return None
     added_s = 0.0
-    for route in cost_model.skip_routes(shape.ends, micro_batch_size):
+    for route in cost_model.find_skip_routes(shape.ends, micro_batch_size):
         source, target = (spans[stage][2] for stage in route)
-        costs = links.transfer_cost(source, target), links.overhead_cost(source, target)
+        costs = links.get_transfer_cost(source, target), links.get_overhead_cost(source, target)
         added_s += sum(cost.latency_s for cost in costs)
     return ROUTE_STRAIGHT if added_s <= saved_s else ROUTE_ALONG

@@ -73,11 +73,11 @@ def compute_stage_tables(
     tables: list[_StageTable] = []
     table_indices = []
     for group in groups:
-        all_reduce = cost_model.message_costs.all_reduce_cost(group)
+        all_reduce = cost_model.message_costs.get_all_reduce_cost(group)
         key = cost_model.count_device_kinds(group), all_reduce
         if key not in table_index_by_cost:
             table_index_by_cost[key] = len(tables)
-            sharing = cost_model.sharing(group, micro_batch_size)
+            sharing = cost_model.get_sharing(group, micro_batch_size)
             tables.append(_build_table(cost_model, sharing, all_reduce, ends))
         table_indices.append(table_index_by_cost[key])
     forward_s, passes_s, all_reduce_s, max_in_flight, max_in_flight_recomputing = (

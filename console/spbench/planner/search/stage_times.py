@@ -55,9 +55,10 @@ def compute_recomputing_stages(
     micro_batches = cost_model.training.global_batch_size // micro_batch_size
     for index, (start, end, group) in enumerate(shape.spans):
         in_flight = count_in_flight(schedule, index, len(shape.ends), micro_batches)
-        memories = cost_model.stage_cost(group, start, end, micro_batch_size).memories
+        memories = cost_model.get_stage_cost(group, start, end, micro_batch_size).memories
         if any(
-            recomputing.peak_bytes(in_flight) > capacity for _, recomputing, capacity in memories
+            recomputing.compute_peak_bytes(in_flight) > capacity
+            for _, recomputing, capacity in memories
         ):
             return None
     return _compute_times(cost_model, shape, micro_batch_size, False, [True] * len(shape.ends))
@@ -98,7 +99,7 @@ def _compute_times(
     messages = compute_messages(cost_model, shape, micro_batch_size)
     stages = []
     for index, (start, end, group) in enumerate(spans):
-        cost = cost_model.stage_cost(group, start, end, micro_batch_size)
+        cost = cost_model.get_stage_cost(group, start, end, micro_batch_size)
         forward_s = cost.forward_s
         backward_s = cost.backward_s
         data_s = DATA_SHARE * backward_s
@@ -111,7 +112,7 @@ def _compute_times(
         all_reduce_s = cost.all_reduce_s
         overlapped_s = 0.0
         if len(spans) == 1 and all_reduce_s:
-            sharing = cost_model.sharing(group, micro_batch_size)
+            sharing = cost_model.get_sharing(group, micro_batch_size)
             all_reduce_s, overlapped_s = _compute_all_reduce_overlap(
                 cost_model, sharing, group, all_reduce_s
             )
@@ -144,10 +145,10 @@ def _find_recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool]
     for index, (start, end, group) in enumerate(spans):
         if schedule != INTERLEAVED:
             in_flight = count_in_flight(schedule, index, len(spans), micro_batches)
-            cost = cost_model.stage_cost(group, start, end, micro_batch_size)
+            cost = cost_model.get_stage_cost(group, start, end, micro_batch_size)
             must_recompute = cost.must_recompute(in_flight)
         elif index < len(shape.groups):
-            sharing = cost_model.sharing(group, micro_batch_size)
+            sharing = cost_model.get_sharing(group, micro_batch_size)
             must_recompute = _group_must_recompute(cost_model, shape, index, sharing, micro_batches)
         else:
             # Decided for all stages of the group at once, since they share its memory.
@@ -180,7 +181,7 @@ def _list_group_memories(
 ) -> list[DeviceMemory]:
     """Return the memory need of each stage of a group."""
     return [
-        cost_model.device_memory(work, start, end, recompute)
+        cost_model.compute_device_memory(work, start, end, recompute)
         for start, end, _ in shape.spans[group :: len(shape.groups)]
     ]
 
@@ -216,11 +217,13 @@ def _compute_all_reduce_overlap(
     takes longer than one sum after all passes, there is one sum after all passes.
     """
     work = sharing.work
-    all_reduce = cost_model.message_costs.all_reduce_cost(group)
+    all_reduce = cost_model.message_costs.get_all_reduce_cost(group)
     last_sum_end_s = total_s = 0.0
     for state in range(len(work.working_bytes) - 1, -1, -1):
         ready_s = (work.backward_s[-1] - work.backward_s[state]) / sharing.speed
-        sum_s = all_reduce.seconds(work.parameter_bytes[state + 1] - work.parameter_bytes[state])
+        sum_s = all_reduce.compute_seconds(
+            work.parameter_bytes[state + 1] - work.parameter_bytes[state]
+        )
         if sum_s:
             last_sum_end_s = max(last_sum_end_s, ready_s) + sum_s
             total_s += sum_s
@@ -239,14 +242,14 @@ def build_plan_stages(
     for index, ((start, end, group), stage_times) in enumerate(
         zip(shape.spans, times, strict=True)
     ):
-        work = cost_model.sharing(group, candidate.micro_batch_size).largest
+        work = cost_model.get_sharing(group, candidate.micro_batch_size).largest
         recompute = stage_times.recompute
-        memory = cost_model.device_memory(work, start, end, recompute)
+        memory = cost_model.compute_device_memory(work, start, end, recompute)
         stages.append(
             PlanStage(
                 start=start,
                 end=end,
-                devices=group.devices(cost_model.cluster.sizes),
+                devices=group.list_devices(cost_model.cluster.sizes),
                 memory_bytes=_compute_peak_bytes(cost_model, candidate, index, work, recompute),
                 fixed_bytes=memory.fixed_bytes,
                 bytes_per_micro_batch=memory.bytes_per_micro_batch,
@@ -269,4 +272,6 @@ def _compute_peak_bytes(
         return _compute_interleaved_peak_bytes(memories, shape, group, micro_batches)
     start, end, _ = shape.spans[stage]
     in_flight = count_in_flight(schedule, stage, len(shape.ends), micro_batches)
-    return cost_model.device_memory(work, start, end, recompute).peak_bytes(in_flight)
+    return cost_model.compute_device_memory(work, start, end, recompute).compute_peak_bytes(
+        in_flight
+    )

@@ -16,7 +16,7 @@ class DeviceMemory(NamedTuple):
     bytes_per_micro_batch: float
     working_bytes: float
 
-    def peak_bytes(self, in_flight: int) -> float:
+    def compute_peak_bytes(self, in_flight: int) -> float:
         """Return the peak bytes with `in_flight` micro-batches in flight."""
         return self.fixed_bytes + in_flight * self.bytes_per_micro_batch + self.working_bytes
 
@@ -57,10 +57,10 @@ def compute_device_memory(
         recompute: Whether activations are recomputed in the backward pass.
     """
     batch_ratio = samples / states.profile.batch_size
-    kept_bytes = states.range_sum(states.kept_bytes, start, end)
+    kept_bytes = states.sum_range(states.kept_bytes, start, end)
     input_bytes = states.crossing_bytes[start - 1] if start else 0.0
-    working_bytes = states.working_bytes(start, end)
-    parameter_bytes = states.range_sum(states.parameter_bytes, start, end)
+    working_bytes = states.find_working_bytes(start, end)
+    parameter_bytes = states.sum_range(states.parameter_bytes, start, end)
     return DeviceMemory(
         fixed_bytes=optimizer_memory_scaling * parameter_bytes,
         bytes_per_micro_batch=batch_ratio * (input_bytes if recompute else kept_bytes),

@@ -36,16 +36,16 @@ _METRICS = {
 }
 
 
-def _tables(first: dict[str, str], *more: dict[str, str]) -> list[dict[str, Any]]:
+def _make_tables(first: dict[str, str], *more: dict[str, str]) -> list[dict[str, Any]]:
     """Return a table for each choice of optional columns."""
     return [
-        _table({title: name for part in (first, *choice) for title, name in part.items()})
+        _make_table({title: name for part in (first, *choice) for title, name in part.items()})
         for count in range(len(more) + 1)
         for choice in itertools.combinations(more, count)
     ]
 
 
-def _table(columns: dict[str, str]) -> dict[str, Any]:
+def _make_table(columns: dict[str, str]) -> dict[str, Any]:
     labels = [name for name in columns.values() if name == "bytes"]
     return {
         "header": r"^\s*" + r"\s+".join(re.escape(title) for title in columns) + r"\s*$",
@@ -58,7 +58,7 @@ def _table(columns: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _preset(
+def _make_preset(
     name: str,
     summary: str,
     versions: tuple[str, ...],
@@ -82,60 +82,64 @@ def _preset(
 
 
 _LATENCIES = [
-    *_tables(_SIZE | _AVERAGE, _VALIDATION, _TAIL_US),
-    *_tables(_SIZE | _LATENCY, _VALIDATION, _TAIL_US),
+    *_make_tables(_SIZE | _AVERAGE, _VALIDATION, _TAIL_US),
+    *_make_tables(_SIZE | _LATENCY, _VALIDATION, _TAIL_US),
 ]
-_BANDWIDTHS = _tables(_SIZE | _BANDWIDTH, _VALIDATION, _TAIL_GB_S)
-_RATES = _tables(_SIZE | _RATE, _VALIDATION, _TAIL_GB_S)
-_COLLECTIVES = _tables(_SIZE | _AVERAGE, _FULL, _VALIDATION, _TAIL_US)
-_BARRIERS = _tables({"# Avg Latency(us)": "latency_us"}, _FULL, _VALIDATION, _TAIL_US)
+_BANDWIDTHS = _make_tables(_SIZE | _BANDWIDTH, _VALIDATION, _TAIL_GB_S)
+_RATES = _make_tables(_SIZE | _RATE, _VALIDATION, _TAIL_GB_S)
+_COLLECTIVES = _make_tables(_SIZE | _AVERAGE, _FULL, _VALIDATION, _TAIL_US)
+_BARRIERS = _make_tables({"# Avg Latency(us)": "latency_us"}, _FULL, _VALIDATION, _TAIL_US)
 
 
-def _collective(name: str, summary: str, versions: tuple[str, ...] = ("5.5", "7.4")) -> Preset:
-    return _preset(name, summary, versions, _COLLECTIVES, full=True)
+def _make_collective_preset(
+    name: str, summary: str, versions: tuple[str, ...] = ("5.5", "7.4")
+) -> Preset:
+    return _make_preset(name, summary, versions, _COLLECTIVES, full=True)
 
 
 PRESETS = (
-    _preset(
+    _make_preset(
         "osu_latency",
         "one-way time of messages between two ranks, over sizes",
         ("5.5", "6.1", "7.4"),
         _LATENCIES,
         np=2,
     ),
-    _preset(
+    _make_preset(
         "osu_multi_lat",
         "one-way time of messages in several pairs of ranks at once",
         ("5.5", "7.4"),
         _LATENCIES,
     ),
-    _preset(
+    _make_preset(
         "osu_bw",
         "bandwidth from one rank to another, over sizes",
         ("5.5", "6.2", "7.4", "7.5.1"),
         _BANDWIDTHS,
         np=2,
     ),
-    _preset(
+    _make_preset(
         "osu_bibw",
         "bandwidth between two ranks, both ways at once",
         ("5.5", "7.4"),
         _BANDWIDTHS,
         np=2,
     ),
-    _preset(
+    _make_preset(
         "osu_mbw_mr",
         "bandwidth and message rate of several pairs at once",
         ("5.5", "7.4"),
         _RATES,
     ),
-    _collective("osu_allreduce", "the MPI's allreduce, over sizes", ("5.5", "6.2", "7.4")),
-    _collective("osu_reduce", "the MPI's reduce, over sizes", ("5.5", "6.2", "7.4")),
-    _collective("osu_reduce_scatter", "the MPI's reduce-scatter, over sizes"),
-    _collective("osu_allgather", "the MPI's allgather, over sizes"),
-    _collective("osu_alltoall", "the MPI's all-to-all, over sizes"),
-    _collective("osu_bcast", "the MPI's broadcast, over sizes"),
-    _collective("osu_gather", "the MPI's gather, over sizes"),
-    _collective("osu_scatter", "the MPI's scatter, over sizes"),
-    _preset("osu_barrier", "the MPI's barrier", ("5.5", "7.4"), _BARRIERS, full=True),
+    _make_collective_preset(
+        "osu_allreduce", "the MPI's allreduce, over sizes", ("5.5", "6.2", "7.4")
+    ),
+    _make_collective_preset("osu_reduce", "the MPI's reduce, over sizes", ("5.5", "6.2", "7.4")),
+    _make_collective_preset("osu_reduce_scatter", "the MPI's reduce-scatter, over sizes"),
+    _make_collective_preset("osu_allgather", "the MPI's allgather, over sizes"),
+    _make_collective_preset("osu_alltoall", "the MPI's all-to-all, over sizes"),
+    _make_collective_preset("osu_bcast", "the MPI's broadcast, over sizes"),
+    _make_collective_preset("osu_gather", "the MPI's gather, over sizes"),
+    _make_collective_preset("osu_scatter", "the MPI's scatter, over sizes"),
+    _make_preset("osu_barrier", "the MPI's barrier", ("5.5", "7.4"), _BARRIERS, full=True),
 )

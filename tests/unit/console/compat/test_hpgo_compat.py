@@ -24,7 +24,7 @@ def test_py_orchestrate_gives_the_plan_of_mode_hpgo(tmp_path):
     conductor = hpgo.conductor_from_torch_graph_and_seps(str(path), 1, 64, [2, 4])
     speedup, stages = conductor.py_orchestrate()
     expected = plan(conductor.profile, conductor.cluster, 64, mode="hpgo")
-    assert (speedup, stages) == (expected.speedup, expected.hpgo_stages())
+    assert (speedup, stages) == (expected.speedup, expected.list_hpgo_stages())
     assert stages[0][0] == 0
     assert stages[-1][1] == 3
     assert sorted(device for *_, devices in stages for device in devices) == [0, 1, 2, 3]

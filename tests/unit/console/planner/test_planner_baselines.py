@@ -121,7 +121,7 @@ def test_stage_memory_matches_a_hand_calculation():
     )
     states = find_antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
     # Layers b and c, 4 samples (2 were measured), 3 micro-batches kept.
-    peak = compute_device_memory(states, 1, 3, 4.0, 2.0).peak_bytes(3)
+    peak = compute_device_memory(states, 1, 3, 4.0, 2.0).compute_peak_bytes(3)
     assert peak == 2 * 600.0 + 2 * (3 * 90.0 + 7.0)
-    recomputed = compute_device_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak_bytes(3)
+    recomputed = compute_device_memory(states, 1, 3, 4.0, 2.0, recompute=True).compute_peak_bytes(3)
     assert recomputed == 2 * 600.0 + 2 * (3 * 10.0 + 90.0 + 7.0)

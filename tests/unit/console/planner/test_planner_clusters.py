@@ -306,8 +306,8 @@ def test_too_many_devices_are_reported_once(messages):
 
 
 def test_message_time_is_latency_plus_bytes_over_bandwidth():
-    assert Link("l", 2.0, 3.0).seconds(4.0) == 5.0
-    assert Link("l", 2.0, 3.0).seconds(0.0) == 0.0
+    assert Link("l", 2.0, 3.0).compute_seconds(4.0) == 5.0
+    assert Link("l", 2.0, 3.0).compute_seconds(0.0) == 0.0
 
 
 # Measured

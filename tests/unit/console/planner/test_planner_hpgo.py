@@ -64,7 +64,7 @@ def test_plan_matches_hpgo_or_is_better(row):
         assert plan.speedup == pytest.approx(best_known, rel=1e-9)
         return
     assert plan.speedup == pytest.approx(row["speedup"], rel=1e-9)
-    printed = plan.hpgo_stages()
+    printed = plan.list_hpgo_stages()
     assert [devices for *_, devices in printed] == [stage["gpus"] for stage in row["stages"]]
     ends = [
         (end, stage["end"]) for (_, end, _, _), stage in zip(printed, row["stages"], strict=True)
@@ -86,7 +86,7 @@ def test_plan_matches_hpgo_or_is_better(row):
 def test_plans_of_two_machines_with_eight_devices(name, batch, total, ends, stages):
     profile = load_profile(find_shared_file(f"profiles/dapple/{name}.txt"), batch)
     plan = plan_hpgo(profile, make_cluster_from_ends(ends), Training(total))
-    assert [(a, b, len(devices)) for a, b, _, devices in plan.hpgo_stages()] == stages
+    assert [(a, b, len(devices)) for a, b, _, devices in plan.list_hpgo_stages()] == stages
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def find_smallest_block(work, wires, devices):
             send_s = (
                 2.0
                 * work.crossing_bytes[cut]
-                * wires.transfer_s_per_byte(groups[stage], groups[stage + 1])
+                * wires.compute_transfer_s_per_byte(groups[stage], groups[stage + 1])
             )
             smallest = min(smallest, max(compute_s, send_s, find_smallest(cut + 1, stage + 1)))
         return smallest
@@ -247,7 +247,7 @@ def test_batch_smaller_than_the_pipelines_has_no_step():
 )
 def test_all_reduce_cost_depends_on_the_devices(first, last, expected):
     wires = build_hpgo_cluster(make_cluster_from_ends([4, 8]))
-    assert wires.all_reduce_s_per_byte(DeviceGroup(first, last)) == pytest.approx(expected)
+    assert wires.compute_all_reduce_s_per_byte(DeviceGroup(first, last)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_all_reduce_cost_depends_on_the_devices(first, last, expected):
 )
 def test_transfer_cost_depends_on_both_groups(source, target, expected):
     wires = build_hpgo_cluster(make_cluster_from_ends([4, 8]))
-    assert wires.transfer_s_per_byte(DeviceGroup(*source), DeviceGroup(*target)) == pytest.approx(
-        expected
-    )
+    assert wires.compute_transfer_s_per_byte(
+        DeviceGroup(*source), DeviceGroup(*target)
+    ) == pytest.approx(expected)
 
 
 # Plans and errors
@@ -282,14 +282,14 @@ def test_plan_describes_its_stages():
     assert second.memory_bytes == pytest.approx(3 * 8e6)
     assert plan.speedup == pytest.approx(plan.single_s / plan.step_s)
     assert plan.single_s == pytest.approx(4 * 0.012)
-    assert plan.hpgo_stages() == [(0, 1, 1, [0]), (1, 1, 1, [1])]
+    assert plan.list_hpgo_stages() == [(0, 1, 1, [0]), (1, 1, 1, [1])]
     assert [stage.device_count for stage in plan.stages] == [1, 1]
 
 
 def test_parallel_pipelines_are_printed_like_hpgo():
     profile = load_profile(find_shared_file("profiles/dapple/xlnet-36-pbs-1.txt"), 1)
     plan = plan_hpgo(profile, PRESETS["dapple-a"], Training(128))
-    assert plan.hpgo_stages() == [(0, 22, 1, [*range(8)]), (22, 40, 1, [*range(8, 16)])]
+    assert plan.list_hpgo_stages() == [(0, 22, 1, [*range(8)]), (22, 40, 1, [*range(8, 16)])]
     assert (plan.pipelines, plan.stages[0].device_count, plan.stages[1].end) == (8, 8, 41)
     assert plan.state_count == len(plan.state_names) == 41
 
@@ -315,7 +315,7 @@ def test_rounding_does_not_hide_the_better_cut():
     # 3 of 5 equal layers in the first or the second stage: blocks of 0.171 s, up to the last bit.
     profile = make_chain([1.0] * 5, [3e5, 5e5, 0.0, 0.0, 0.0], [8e7, 4e7, 8e5, 0.0, 5e7])
     plan = plan_hpgo(profile, make_cluster_from_ends([3, 4, 6]), Training(57))
-    assert plan.hpgo_stages() == [(0, 3, 1, [0, 1, 2]), (3, 4, 1, [3, 4, 5])]
+    assert plan.list_hpgo_stages() == [(0, 3, 1, [0, 1, 2]), (3, 4, 1, [3, 4, 5])]
 
 
 def test_batch_of_one_has_a_plan():

@@ -34,7 +34,7 @@ def test_several_groups_are_placed_in_turn():
 
 def test_group_lists_its_devices():
     group = DeviceGroup((1, 0), (3, 2))
-    assert group.devices((4, 4)) == (1, 2, 4, 5)
+    assert group.list_devices((4, 4)) == (1, 2, 4, 5)
     assert group.devices_per_machine == (2, 2)
 
 

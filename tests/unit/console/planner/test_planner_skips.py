@@ -113,4 +113,4 @@ def test_bytes_past_a_stage_are_those_it_does_not_read(seed):
                 and b >= end
                 and not any((a, c) in profile.edges for c in range(start, end))
             }
-            assert skips.bytes_past(start, end) == sum(layers[a] for a in expected)
+            assert skips.get_bytes_past(start, end) == sum(layers[a] for a in expected)

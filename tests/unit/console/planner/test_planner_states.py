@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
-from spbench.planner.profile.graph import build_graph, find_cycle, iterate_bits, topological_order
+from spbench.planner.profile.graph import build_graph, find_cycle, iterate_bits, sort_topologically
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import drop_unplanned_layers
@@ -51,8 +51,8 @@ def test_chain_has_a_state_per_layer():
     assert states.crossing_bytes == (4.0, 5.0, 6.0)
     assert states.activation_bytes == (4.0, 9.0, 15.0)
     assert states.parameter_bytes == (7.0, 15.0, 24.0)
-    assert states.layers(1, 3) == [1, 2]
-    assert states.range_sum(states.parameter_bytes, 1, 2) == 8.0
+    assert states.list_layers(1, 3) == [1, 2]
+    assert states.sum_range(states.parameter_bytes, 1, 2) == 8.0
 
 
 def test_skip_edges_add_to_the_crossing_bytes():
@@ -131,7 +131,7 @@ def test_drops_cuts_that_are_free_to_move():
     layers = (make_layer("a", activation=9.0), make_layer("drop", 0.0, 0.0, 3.0), make_layer("b"))
     states = find_linear_states(Profile("p", 1, layers, ((0, 1), (1, 2))))
     assert states.names == ("drop", "b")
-    assert states.layers(0, 1) == [0, 1]
+    assert states.list_layers(0, 1) == [0, 1]
 
 
 def test_gnmt_has_at_most_200_states():
@@ -191,6 +191,6 @@ def test_states_are_distinct_downsets(profile):
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
 def test_finds_a_cycle_if_no_topological_order_exists(edges):
     cycle = find_cycle(6, edges)
-    assert bool(cycle) == (len(topological_order(6, edges)) < 6)
+    assert bool(cycle) == (len(sort_topologically(6, edges)) < 6)
     for index, node in enumerate(cycle):
         assert (cycle[index - 1], node) in edges

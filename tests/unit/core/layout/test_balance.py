@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.balance import balance_layers, layer_ranges, read_balance
+from spbench_core.layout.balance import balance_layers, list_layer_ranges, read_balance
 
 COSTS = st.lists(st.integers(0, 20).map(float), min_size=1, max_size=9)
 
@@ -20,7 +20,7 @@ def enumerate_balances(layers, stages):
 def stage_times(costs, balance, ranks):
     return [
         sum(costs[first:last]) / rank_count
-        for (first, last), rank_count in zip(layer_ranges(balance), ranks, strict=True)
+        for (first, last), rank_count in zip(list_layer_ranges(balance), ranks, strict=True)
     ]
 
 
@@ -78,7 +78,7 @@ def test_rejects_a_balance_with_wrong_numbers(text, message):
 def test_reads_a_balance():
     assert read_balance("2,3,4", 3, 9) == (2, 3, 4)
     assert read_balance(" 2, 3 ,4", 3, 9) == (2, 3, 4)
-    assert layer_ranges((2, 3, 4)) == ((0, 2), (2, 5), (5, 9))
+    assert list_layer_ranges((2, 3, 4)) == ((0, 2), (2, 5), (5, 9))
 
 
 def test_rejects_more_stages_than_layers(messages):

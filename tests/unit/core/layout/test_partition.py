@@ -10,8 +10,8 @@ from spbench_core.layout.partition import (
     Partition,
     Piece,
     Transfers,
-    halo_transfers,
-    redistribution,
+    make_halo_transfers,
+    make_redistribution,
 )
 from spbench_core.layout.tiles import Box, Grid
 
@@ -139,7 +139,7 @@ def test_sent_and_received_pieces_agree(table):
 @brute_force
 @given(random_partitions(), st.integers(1, 9))
 def test_a_halo_is_all_pixels_near_the_tile(partition, halo_len):
-    table = halo_transfers(partition, halo_len)
+    table = make_halo_transfers(partition, halo_len)
     for rank in range(partition.size):
         tile = partition.tile(rank)
         expected = make_distance_mask(partition, tile, halo_len)
@@ -155,7 +155,7 @@ def test_a_halo_is_all_pixels_near_the_tile(partition, halo_len):
 @given(partition_pairs())
 def test_redistribution_moves_only_pixels_that_change_owner(pair):
     owned, target = pair
-    table = redistribution(owned, target)
+    table = make_redistribution(owned, target)
     moved = np.zeros((owned.height, owned.width), dtype=int)
     unmoved = np.zeros_like(moved)
     for rank in range(owned.size):
@@ -173,12 +173,12 @@ def test_redistribution_moves_only_pixels_that_change_owner(pair):
 @brute_force
 @given(random_partitions())
 def test_redistribution_to_the_same_tiles_sends_nothing(partition):
-    table = redistribution(partition, partition)
+    table = make_redistribution(partition, partition)
     assert not any(table.list_sent(rank) for rank in range(partition.size))
 
 
 def test_a_tile_smaller_than_the_halo_receives_from_more_tiles():
-    table = halo_transfers(Partition.from_grid(Grid(1, 4), 8, 8), 5)
+    table = make_halo_transfers(Partition.from_grid(Grid(1, 4), 8, 8), 5)
     assert table.list_received(0) == (
         Piece(1, Box((0, 8), (2, 4))),
         Piece(2, Box((0, 8), (4, 6))),
@@ -187,14 +187,14 @@ def test_a_tile_smaller_than_the_halo_receives_from_more_tiles():
 
 
 def test_a_square_grid_has_corners():
-    table = halo_transfers(Partition.from_grid(Grid(2, 2), 10, 10), 2)
+    table = make_halo_transfers(Partition.from_grid(Grid(2, 2), 10, 10), 2)
     assert Piece(3, Box((5, 7), (5, 7))) in table.list_received(0)
     assert Piece(3, Box((3, 5), (3, 5))) in table.list_sent(0)
 
 
 def test_a_single_tile_has_no_halo():
     partition = Partition.from_grid(Grid(1, 1), 10, 10)
-    table = halo_transfers(partition, 3)
+    table = make_halo_transfers(partition, 3)
     assert table.list_received(0) == ()
     assert table.list_sent(0) == ()
     assert find_kept_box(table, 0) == partition.image
@@ -202,7 +202,7 @@ def test_a_single_tile_has_no_halo():
 
 def test_an_empty_tile_has_no_halo():
     partition = Partition.from_grid(Grid(1, 3), 4, 2)
-    table = halo_transfers(partition, 1)
+    table = make_halo_transfers(partition, 1)
     assert partition.tile(0).empty
     assert table.list_received(0) == ()
     assert table.list_sent(0) == ()
@@ -212,8 +212,8 @@ def test_an_empty_tile_has_no_halo():
 def test_joins_tiles_on_a_single_rank():
     tiles = Partition.from_grid(Grid(1, 3), 4, 9, ranks=[4, 0, 2], size=5)
     single = Partition.from_grid(Grid(1, 1), 4, 9, ranks=[2], size=5)
-    join = redistribution(tiles, single)
-    split = redistribution(single, tiles)
+    join = make_redistribution(tiles, single)
+    split = make_redistribution(single, tiles)
     pieces = (Piece(0, Box((0, 4), (3, 6))), Piece(4, Box((0, 4), (0, 3))))
     assert join.list_received(2) == pieces
     assert split.list_sent(2) == pieces
@@ -249,4 +249,4 @@ def test_rejects_redistribution_to_another_image(target_shape):
     owned = Partition.from_grid(Grid(1, 2), 8, 8)
     target = Partition.from_grid(Grid(2, 1), height, width, size=size)
     with pytest.raises(ValueError, match="cannot become"):
-        redistribution(owned, target)
+        make_redistribution(owned, target)

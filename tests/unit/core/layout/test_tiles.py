@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.layout.tiles import Box, Grid, make_grid, parse_pair, part_bounds
+from spbench_core.layout.tiles import Box, Grid, compute_part_bounds, make_grid, parse_pair
 
 
 @given(st.integers(1, 50), st.integers(0, 500))
 def test_bounds_are_balanced_and_contiguous(parts, length):
-    intervals = [part_bounds(index, parts, length) for index in range(parts)]
+    intervals = [compute_part_bounds(index, parts, length) for index in range(parts)]
     assert intervals[0][0] == 0
     assert intervals[-1][1] == length
     assert all(a[1] == b[0] for a, b in pairwise(intervals))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.models.layers import Layer, Model
 from spbench_core.models.parts import MapShape
 from spbench_core.models.registry import make_model
@@ -52,7 +52,9 @@ def make_u_shaped_model():
 
 
 def find_model_routes(balance, direct=()):
-    return find_routes(build_tensor_table(make_u_shaped_model()), layer_ranges(balance), direct)
+    return find_routes(
+        build_tensor_table(make_u_shaped_model()), list_layer_ranges(balance), direct
+    )
 
 
 def test_the_table_lists_makers_and_readers_of_tensors():

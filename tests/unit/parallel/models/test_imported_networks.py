@@ -12,7 +12,7 @@ from torch import nn
 import spbench_core
 import spbench_workers
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.models.parts import MapShape
 from spbench_core.models.reach import count_kept_values, smallest_normalised_size
 from spbench_parallel.errors import CannotRunError
@@ -39,7 +39,7 @@ def import_own_network(name, image=IMAGE, seed=0, **arguments):
 def build_stages(model, balance, dtype=torch.float64):
     return [
         build_stage(model, first, last, DenseBuilder(), seed=0, dtype=dtype)
-        for first, last in layer_ranges(balance)
+        for first, last in list_layer_ranges(balance)
     ]
 
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
 from spbench_core.models.parts import MapShape
@@ -34,7 +34,7 @@ def run_stages(plan, images):
     """Return the logits of images after all stages, by the routes of the plan."""
     routes = plan.routes()
     tensors = {0: images}
-    for stage, (first, last) in enumerate(layer_ranges(plan.balance)):
+    for stage, (first, last) in enumerate(list_layer_ranges(plan.balance)):
         part = build_stage(
             plan.stage_model(stage), first, last, DenseBuilder(), seed=0, dtype=torch.float64
         )
@@ -69,5 +69,5 @@ def test_the_outermost_skip_of_a_unet_bypasses_stages():
     assert (skip.source, skip.target) == (0, 2)
     (data,) = plan.routes().table.select_flow(skip.tensors)
     assert (data.channels, data.height) == (4, 32)
-    first, _ = layer_ranges(plan.balance)[1]
+    first, _ = list_layer_ranges(plan.balance)[1]
     assert len(plan.stage_model(1).flows[first]) == len(plan.model.flows[first]) - 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.layers import Flow
@@ -83,7 +83,7 @@ def _find_layers(
     stages = layout.stages
     layer_count = len(model.layers)
     if balance is not None:
-        stages_and_ranges = zip(stages, layer_ranges(balance), strict=True)
+        stages_and_ranges = zip(stages, list_layer_ranges(balance), strict=True)
         return {
             layer
             for stage, layer_range in stages_and_ranges

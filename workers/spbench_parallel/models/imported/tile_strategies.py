@@ -20,7 +20,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_core.layout.tiles import Grid, part_bounds
+from spbench_core.layout.tiles import Grid, compute_part_bounds
 from spbench_core.layout.window import expand_pair
 from spbench_parallel.models.imported.counterparts import find_counterpart, find_module
 from spbench_parallel.models.imported.forward.sizes import get_attribute
@@ -243,7 +243,7 @@ def _maps_tiles_to_tiles(network: TracedNetwork, operator_: Operator, grid: Grid
 
 def _list_tile_starts(tile_count: int, length: int) -> list[int]:
     """Return the first row, or column, of each tile."""
-    return [part_bounds(index, tile_count, length)[0] for index in range(tile_count)]
+    return [compute_part_bounds(index, tile_count, length)[0] for index in range(tile_count)]
 
 
 def _has_equal_pixels(network: TracedNetwork, operator_: Operator) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from spbench_core.layout.partition import Partition, halo_transfers
+from spbench_core.layout.partition import Partition, make_halo_transfers
 from spbench_core.layout.tiles import Grid
 from spbench_parallel.device.formats import TORCH_DTYPES
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
@@ -50,7 +50,7 @@ class PaddedTile:
         params = context.read_params(ExchangeParams)
         comm = context.world.comm
         owned = Partition.from_grid(Grid(*params.grid), *params.image_size)
-        transfers = halo_transfers(owned, params.halo_len)
+        transfers = make_halo_transfers(owned, params.halo_len)
         self.owned_box = owned.tile(comm.rank)
         self.padded_box = transfers.needed[comm.rank]
         shape = (

@@ -148,7 +148,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
     Raises:
         ParamError: The balance does not fit the model, or a rank would have no pixel.
     """
-    from spbench_core.layout.balance import check_stages, layer_ranges, read_balance
+    from spbench_core.layout.balance import check_stages, list_layer_ranges, read_balance
     from spbench_core.models.parts import ModelError
     from spbench_core.models.stages import balance_by_cost, check_tiles
 
@@ -169,7 +169,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
             balance = read_balance(requested, len(layout.stages), layer_count)
     except ValueError as error:
         raise ParamError("balance", f"balance: {error}") from None
-    for index, (first, _) in enumerate(layer_ranges(balance)):
+    for index, (first, _) in enumerate(list_layer_ranges(balance)):
         try:
             check_tiles(index, layout.stages[index].grid, model, first)
         except ModelError as error:
@@ -207,7 +207,7 @@ def check_fused(params: Params, model: Model) -> None:
     Raises:
         ParamError: fused_layers is more than the largest spatial stage has.
     """
-    from spbench_core.layout.balance import layer_ranges, read_balance
+    from spbench_core.layout.balance import list_layer_ranges, read_balance
     from spbench_core.models.parts import ModelError
     from spbench_core.models.stages import check_fused_layers
 
@@ -220,7 +220,7 @@ def check_fused(params: Params, model: Model) -> None:
         layer_ranges_of_tiles = [(0, layer_count - len(stages) + 1)]
     else:
         balance = read_balance(params["balance"], len(stages), layer_count)
-        pairs = zip(layer_ranges(balance), stages, strict=True)
+        pairs = zip(list_layer_ranges(balance), stages, strict=True)
         layer_ranges_of_tiles = [bounds for bounds, stage in pairs if stage.spatial]
     try:
         check_fused_layers(model, layer_ranges_of_tiles, params["fused_layers"])

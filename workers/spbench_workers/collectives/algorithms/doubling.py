@@ -7,7 +7,7 @@ IJHPCA 2005). It sends as few bytes as a ring, in few rounds.
 
 from __future__ import annotations
 
-from spbench_core.layout.tiles import Interval, part_bounds
+from spbench_core.layout.tiles import Interval, compute_part_bounds
 from spbench_workers.collectives.algorithms.position import AlgorithmRank, count_levels, fold
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
 
@@ -57,4 +57,4 @@ def _halve_and_double(rank: AlgorithmRank, start: int) -> Schedule:
 
 def _window(rank: AlgorithmRank, index: int, chunks: int) -> Interval:
     """Return the elements of a window of ``chunks`` chunks with a member's chunk."""
-    return part_bounds(index // chunks, rank.size // chunks, rank.count)
+    return compute_part_bounds(index // chunks, rank.size // chunks, rank.count)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spbench_core.layout.tiles import part_bounds
+from spbench_core.layout.tiles import compute_part_bounds
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
 
 
@@ -50,7 +50,7 @@ class AlgorithmRank:
     def transfer_chunk(self, index: int, chunk: int, parts: int, add: bool = False) -> Transfer:
         """Return a transfer of one of ``parts`` balanced chunks; both indices wrap around."""
         peer = self.members[index % self.size]
-        return Transfer(peer, *part_bounds(chunk % parts, parts, self.count), add)
+        return Transfer(peer, *compute_part_bounds(chunk % parts, parts, self.count), add)
 
 
 PowerOfTwoAlgorithm = Callable[[AlgorithmRank, int], Schedule]

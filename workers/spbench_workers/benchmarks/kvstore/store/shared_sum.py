@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
-from spbench_core.layout.tiles import part_bounds
+from spbench_core.layout.tiles import compute_part_bounds
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
@@ -92,7 +92,9 @@ class SharedSum:
         self._synchronize = synchronize
         own_sum = sums[comm.rank]
         others = [*sums[: comm.rank], *sums[comm.rank + 1 :]]
-        begin, end = (first + bound for bound in part_bounds(comm.rank, comm.size, last - first))
+        begin, end = (
+            first + bound for bound in compute_part_bounds(comm.rank, comm.size, last - first)
+        )
         self._steps: list[Callable[[], object]] = []
         for low in range(begin, end, _BLOCK):
             part = slice(low, min(low + _BLOCK, end))
