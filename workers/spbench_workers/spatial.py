@@ -1,6 +1,6 @@
 """The former name of the tiled operators in `spbench_parallel.api`, for scripts."""
 
-from spbench_core.late_import import make_lazy_getattr
+from spbench_core.lazy_imports import make_lazy_getattr
 from spbench_parallel.api import MODULES
 
 _OPERATORS = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench_core.late_import import make_lazy_getattr
+from spbench_core.lazy_imports import make_lazy_getattr
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.lookup import machines_cluster, named_cluster
