@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.commands import bind_options, build_program, find_program, run_command
 from benchmarks.goals import Figure, argument_parser, format_figures
-from benchmarks.pingpong import bind_options, build_program, find_program, run
 
 SOURCE = Path(__file__).with_suffix(".c")
 RANKS_OF_MPI4PY = SOURCE.with_name("allreduce_ranks.py")
@@ -44,7 +44,7 @@ def main() -> None:
     options = parser.parse_args()
     mpirun = find_program("mpirun")
     with tempfile.TemporaryDirectory() as folder:
-        program = build_program(find_program("mpicc"), Path(folder) / "allreduce", SOURCE)
+        program = build_program(find_program("mpicc"), SOURCE, Path(folder))
         launch = [mpirun, *bind_options(mpirun), "-n", "2"]
         rounds = [run_round(launch, program, options.iterations) for _ in range(options.rounds)]
         print(f"native allreduce of floats on 2 ranks, median of {len(rounds)} rounds")
@@ -58,7 +58,7 @@ def run_round(launch: list[str], program: Path, iterations: int) -> dict[str, Ti
     Each size is a separate process, because its memory affects the time.
     """
     sizes = [str(size) for size in SIZES]
-    pairs = [run([*launch, str(program), str(iterations), size]) for size in sizes]
+    pairs = [run_command([*launch, str(program), str(iterations), size]) for size in sizes]
     us_by_program = {"C": {int(size): float(us) for size, us in map(str.split, pairs)}}
     short_sizes = [size for size in SIZES if size < SHORT]
     us_by_program["mpi4py"] = {
@@ -66,7 +66,7 @@ def run_round(launch: list[str], program: Path, iterations: int) -> dict[str, Ti
     }
     worker = [sys.executable, "-m", "mpi4py", "-m", "spbench_workers", "allreduce.sweep"]
     options = ["--device", "cpu", "--iterations", str(iterations), "--size"]
-    rows = [run([*launch, *worker, *options, size]) for size in sizes]
+    rows = [run_command([*launch, *worker, *options, size]) for size in sizes]
     us_by_program["spbench"] = dict(map(parse_row, rows))
     return us_by_program
 
@@ -74,7 +74,7 @@ def run_round(launch: list[str], program: Path, iterations: int) -> dict[str, Ti
 def measure_fastest_call(launch: list[str], iterations: int, size: int) -> float:
     """Return the time in us of the fastest of mpi4py's calls."""
     command = [*launch, sys.executable, str(RANKS_OF_MPI4PY), str(iterations), str(size)]
-    return min(float(line.split()[0]) for line in run(command).splitlines())
+    return min(float(line.split()[0]) for line in run_command(command).splitlines())
 
 
 def parse_row(output: str) -> tuple[int, float]:
@@ -114,7 +114,7 @@ def compare_with_native(folder: Path, iterations: int) -> str:
     if completed.returncode:
         sys.exit(f"allreduce: {' '.join(command)}: exit {completed.returncode}")
     cases = json.loads(report.read_text())["cases"]
-    return "\n".join(["each algorithm by turns with native", HEADING, *map(format_case, cases)])
+    return "\n".join(["each algorithm alternating with native", HEADING, *map(format_case, cases)])
 
 
 def build_suite(iterations: int) -> dict[str, Any]:

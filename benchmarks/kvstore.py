@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from statistics import median
 
+from benchmarks.commands import bind_options, find_program, run_command
 from benchmarks.goals import Figure, argument_parser, format_figures
-from benchmarks.pingpong import bind_options, find_program, run
 
 LINE = re.compile(r"^iter \d+, (\S+) sec", re.MULTILINE)
 NETWORK = ("--network", "resnet", "--num-layers", "50", "--device", "cpu")
@@ -61,7 +61,7 @@ def main() -> None:
 
 def measure_batch(command: Sequence[str]) -> float:
     """Run a command; return the median time of a batch in ms."""
-    seconds = [float(match) for match in LINE.findall(run([*command]))]
+    seconds = [float(match) for match in LINE.findall(run_command([*command]))]
     return 1000 * median(seconds)
 
 
@@ -76,9 +76,9 @@ def build_figures(rounds: Sequence[dict[str, float]]) -> list[Figure]:
         Figure(
             "tensor, speed over gloo's", ms["gloo, tensor"] / ms["tensor"], "times", minimum=2.0
         ),
-        Figure("fused, beside MXNet's local", fused_ms, "ms", maximum=MXNET_LOCAL_MS),
+        Figure("fused, compared with MXNet's local", fused_ms, "ms", maximum=MXNET_LOCAL_MS),
         *(
-            Figure(f"{name}, beside MXNet's local", ms[name], "ms", maximum=MXNET_LOCAL_MS)
+            Figure(f"{name}, compared with MXNet's local", ms[name], "ms", maximum=MXNET_LOCAL_MS)
             for name in ("shared", "local", "device")
         ),
     ]
