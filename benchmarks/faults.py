@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -58,15 +59,19 @@ def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--only", default="", help="faults whose name has these words")
     parser.add_argument(
-        "--launchers", default=",".join(TESTBED_NAMES), help=f"of {', '.join(TESTBED_NAMES)}"
+        "--launchers",
+        default=",".join(TESTBED_NAMES),
+        help=f"comma-separated, of {', '.join(TESTBED_NAMES)}",
     )
-    parser.add_argument("--repeats", type=int, default=20, help="where the moment is random")
-    parser.add_argument("--fixed", type=int, default=3, help="where it is not")
+    parser.add_argument(
+        "--repeats", type=int, default=20, help="trials of a fault at a random moment"
+    )
+    parser.add_argument("--fixed", type=int, default=3, help="trials of other faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=Path, default=Path(".spbench/faults.jsonl"))
-    parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
-    parser.add_argument("--list", action="store_true", help="name the faults, try none")
-    parser.add_argument("--out", type=Path, help="write the end of this page")
+    parser.add_argument("--again", action="store_true", help="delete earlier outcomes")
+    parser.add_argument("--list", action="store_true", help="print the faults and exit")
+    parser.add_argument("--out", type=Path, help="page with a section of faults to replace")
     options = parser.parse_args()
     if options.again:
         options.log.unlink(missing_ok=True)
@@ -96,7 +101,18 @@ def main() -> int:
     if options.out:
         _write_section(options.out, SECTION.format(day=date.today()) + text)
     print(text, end="")
-    return 1 if any(trial.mismatches for trial in log.results) else 0
+    return int(has_mismatches(faults, launchers, log))
+
+
+def has_mismatches(faults: Sequence[Fault], launchers: Sequence[str], log: TrialResultLog) -> bool:
+    """Whether a trial of a selected fault with a selected launcher had another outcome."""
+    return any(
+        trial.mismatches
+        for fault in faults
+        for launcher in fault.testbeds
+        if launcher in launchers
+        for trial in log.select(fault.name, launcher)
+    )
 
 
 def _write_section(page: Path, section: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from benchmarks.faults import has_mismatches
 
 from support.cluster import slurm
 from support.reliability import trial as trials_module
@@ -30,6 +31,17 @@ def test_log_drops_a_torn_last_line(tmp_path: Path) -> None:
     log.add([make_result("third")])
     results = TrialResultLog(path).select("fault", "openmpi")
     assert [result.message for result in results] == ["first", "second", "third"]
+
+
+def test_only_selected_faults_and_launchers_count_as_mismatches(tmp_path: Path) -> None:
+    fault = FAULT_TABLE[0]
+    other_fault = FAULT_TABLE[2]
+    log = TrialResultLog(tmp_path / "log.jsonl")
+    log.add([TrialResult(fault.name, "openmpi", "", 0, 1.0, ["exit 0 instead of 4"])])
+    log.add([TrialResult(other_fault.name, "hydra", "", 0, 1.0, [])])
+    assert has_mismatches([fault, other_fault], ["openmpi", "hydra"], log)
+    assert not has_mismatches([other_fault], ["openmpi", "hydra"], log)
+    assert not has_mismatches([fault], ["hydra"], log)
 
 
 def test_leftover_processes_of_any_run_are_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
