@@ -24,7 +24,9 @@ from spbench.report.build import build_report
 
 REPOSITORY = Path(__file__).parent.parent
 FORMATS = ("html", "md", "csv", "junit", "openmetrics", "trace")
-MEGABYTE = 2**20
+MEBIBYTE = 2**20
+LIMITS = {"html": (3, 2)}
+"""Maximum seconds and MiB of a report, by format."""
 
 
 def main() -> None:
@@ -49,11 +51,11 @@ def main() -> None:
         for kind in FORMATS:
             path = home / f"report.{kind}"
             seconds = median(time_report(home, kind, path) for _ in range(options.rounds))
-            max_seconds, megabytes = (3, 2) if kind == "html" else (None, None)
-            size = path.stat().st_size / MEGABYTE
+            max_seconds, max_mib = LIMITS.get(kind, (None, None))
+            size = path.stat().st_size / MEBIBYTE
             figures += [
                 Figure(kind, seconds, "s", maximum=max_seconds),
-                Figure(f"{kind}, size", size, "MiB", maximum=megabytes),
+                Figure(f"{kind}, size", size, "MiB", maximum=max_mib),
             ]
     title = f"{options.cases:,} cases on {options.ranks} ranks in {options.launches} launches"
     print(f"{title}, median of {options.rounds}")
