@@ -1,9 +1,10 @@
-/* MPI_Allreduce in C, sampled as allreduce.sweep samples it: what spbench is compared with.
+/* Times MPI_Allreduce with the sampling of allreduce.sweep, as a reference for spbench.
  *
  *     mpirun --bind-to core -n 2 allreduce ITERATIONS BYTES...
  *
- * The sum of floats, out of place. A sample is as many calls as take SAMPLE_SECONDS on the slowest
- * rank. Prints "BYTES US" for each size: the median over ITERATIONS samples of the slowest rank.
+ * The operation is a sum of floats, out of place. A sample has the number of calls that take
+ * SAMPLE_SECONDS on the slowest rank. Prints "BYTES US" for each size: the median over ITERATIONS
+ * samples of the slowest rank.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -15,39 +16,39 @@
 
 static float *source, *result;
 
-static int rising(const void *a, const void *b) {
+static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double timed(int count, int calls) {
+static double time_calls(int count, int calls) {
     double start = MPI_Wtime();
     for (int call = 0; call < calls; call++)
         MPI_Allreduce(source, result, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     return (MPI_Wtime() - start) / calls;
 }
 
-static int calls_for(double seconds) {
+static int choose_calls(double seconds) {
     double slowest, calls;
     MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     calls = SAMPLE_SECONDS / (slowest > 1e-9 ? slowest : 1e-9) + 0.5;
     return calls < 1 ? 1 : calls > MAX_CALLS ? MAX_CALLS : (int)calls;
 }
 
-/* Median seconds of one call, each sample as long as its slowest rank's. */
+/* Return the median seconds of a call; each sample is that of its slowest rank. */
 static double measure(int count, int iterations) {
-    double *mine = malloc(sizeof(double) * iterations);
+    double *local_times = malloc(sizeof(double) * iterations);
     double *slowest = malloc(sizeof(double) * iterations);
     double seconds = 0, median;
-    int calls = calls_for(timed(count, 1));
-    for (int index = 0; index < WARM_UP; index++) seconds += timed(count, calls) / WARM_UP;
-    calls = calls_for(seconds);
+    int calls = choose_calls(time_calls(count, 1));
+    for (int index = 0; index < WARM_UP; index++) seconds += time_calls(count, calls) / WARM_UP;
+    calls = choose_calls(seconds);
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int index = 0; index < iterations; index++) mine[index] = timed(count, calls);
-    MPI_Allreduce(mine, slowest, iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    qsort(slowest, iterations, sizeof(double), rising);
+    for (int index = 0; index < iterations; index++) local_times[index] = time_calls(count, calls);
+    MPI_Allreduce(local_times, slowest, iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    qsort(slowest, iterations, sizeof(double), compare_doubles);
     median = (slowest[(iterations - 1) / 2] + slowest[iterations / 2]) / 2;
-    free(mine);
+    free(local_times);
     free(slowest);
     return median;
 }
@@ -60,13 +61,13 @@ int main(int argc, char **argv) {
         if (rank == 0) fprintf(stderr, "allreduce ITERATIONS BYTES...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    for (int word = 2; word < argc; word++)
-        if (atoi(argv[word]) > largest) largest = atoi(argv[word]);
+    for (int index = 2; index < argc; index++)
+        if (atoi(argv[index]) > largest) largest = atoi(argv[index]);
     source = malloc(largest);
     result = malloc(largest);
     for (int index = 0; index < largest / 4; index++) source[index] = 1, result[index] = 0;
-    for (int word = 2; word < argc; word++) {
-        int bytes = atoi(argv[word]);
+    for (int index = 2; index < argc; index++) {
+        int bytes = atoi(argv[index]);
         double seconds = measure(bytes / 4, atoi(argv[1]));
         if (rank == 0) printf("%d %.4f\n", bytes, seconds * 1e6);
     }

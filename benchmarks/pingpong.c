@@ -1,10 +1,10 @@
-/* Ping-pong of two ranks in C, sampled as link.pingpong samples it: what spbench is compared with.
+/* Times a ping-pong of two ranks with the sampling of link.pingpong, as a reference for spbench.
  *
  *     mpirun --bind-to core -n 2 pingpong plain|persistent ITERATIONS BYTES...
  *
  * plain calls MPI_Send and MPI_Recv, persistent starts and waits for persistent requests. A sample
- * is as many round trips as take SAMPLE_SECONDS. Prints "BYTES ONE_WAY_US" for each size, the
- * median over ITERATIONS samples.
+ * has the number of round trips that take SAMPLE_SECONDS. Prints "BYTES ONE_WAY_US" for each size:
+ * the median over ITERATIONS samples.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 static char *outgoing, *incoming;
 static MPI_Request sending, receiving;
 
-static void plain(int rank, int bytes, int trips) {
+static void exchange_plain(int rank, int bytes, int trips) {
     for (int trip = 0; trip < trips; trip++) {
         if (rank == 0) {
             MPI_Send(outgoing, bytes, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
@@ -31,7 +31,7 @@ static void plain(int rank, int bytes, int trips) {
     }
 }
 
-static void persistent(int rank, int bytes, int trips) {
+static void exchange_persistent(int rank, int bytes, int trips) {
     (void)bytes;
     if (rank == 0) {
         for (int trip = 0; trip < trips; trip++) {
@@ -51,34 +51,34 @@ static void persistent(int rank, int bytes, int trips) {
     }
 }
 
-static int rising(const void *a, const void *b) {
+static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double timed(void (*body)(int, int, int), int rank, int bytes, int trips) {
+static double time_trips(void (*body)(int, int, int), int rank, int bytes, int trips) {
     double start = MPI_Wtime();
     body(rank, bytes, trips);
     return (MPI_Wtime() - start) / trips;
 }
 
-static int trips_for(double seconds) {
+static int choose_trips(double seconds) {
     double trips = SAMPLE_SECONDS / (seconds > 1e-9 ? seconds : 1e-9) + 0.5;
     int count = trips < 1 ? 1 : trips > MAX_TRIPS ? MAX_TRIPS : (int)trips;
     MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return count;
 }
 
-/* Median seconds of one round trip. */
+/* Return the median seconds of a round trip. */
 static double measure(void (*body)(int, int, int), int rank, int bytes, int iterations) {
     double *times = malloc(sizeof(double) * iterations), seconds = 0, median;
-    int trips = trips_for(timed(body, rank, bytes, 1));
+    int trips = choose_trips(time_trips(body, rank, bytes, 1));
     for (int index = 0; index < WARM_UP; index++)
-        seconds += timed(body, rank, bytes, trips) / WARM_UP;
-    trips = trips_for(seconds);
+        seconds += time_trips(body, rank, bytes, trips) / WARM_UP;
+    trips = choose_trips(seconds);
     for (int index = 0; index < iterations; index++)
-        times[index] = timed(body, rank, bytes, trips);
-    qsort(times, iterations, sizeof(double), rising);
+        times[index] = time_trips(body, rank, bytes, trips);
+    qsort(times, iterations, sizeof(double), compare_doubles);
     median = (times[(iterations - 1) / 2] + times[iterations / 2]) / 2;
     free(times);
     return median;
@@ -93,19 +93,19 @@ int main(int argc, char **argv) {
         if (rank == 0) fprintf(stderr, "two ranks: pingpong plain|persistent ITERATIONS BYTES...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    for (int word = 3; word < argc; word++)
-        if (atoi(argv[word]) > largest) largest = atoi(argv[word]);
+    for (int index = 3; index < argc; index++)
+        if (atoi(argv[index]) > largest) largest = atoi(argv[index]);
     MPI_Alloc_mem(largest, MPI_INFO_NULL, &outgoing);
     MPI_Alloc_mem(largest, MPI_INFO_NULL, &incoming);
     memset(outgoing, 1, largest);
     memset(incoming, 2, largest);
-    for (int word = 3; word < argc; word++) {
-        int bytes = atoi(argv[word]), peer = 1 - rank;
+    for (int index = 3; index < argc; index++) {
+        int bytes = atoi(argv[index]), peer = 1 - rank;
         double seconds;
         MPI_Send_init(outgoing, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &sending);
         MPI_Recv_init(incoming, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &receiving);
-        seconds = measure(strcmp(argv[1], "plain") ? persistent : plain, rank, bytes,
-                          atoi(argv[2]));
+        seconds = measure(strcmp(argv[1], "plain") ? exchange_persistent : exchange_plain, rank,
+                          bytes, atoi(argv[2]));
         MPI_Request_free(&sending);
         MPI_Request_free(&receiving);
         if (rank == 0) printf("%d %.4f\n", bytes, seconds / 2 * 1e6);
