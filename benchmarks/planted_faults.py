@@ -79,7 +79,8 @@ def main() -> int:
     for names, all_names in zip(selection, (MODELS, LAYOUTS, FORMATS), strict=True):
         if unknown := [name for name in names.split(",") if name not in all_names]:
             parser.error(f"unknown {unknown[0]}; choose from {', '.join(all_names)}")
-    TrialLog(options.log, restart=options.again)
+    if options.again:
+        options.log.unlink(missing_ok=True)
     arguments = (options.log, *selection, options.seconds)
     if code := run_ranks("benchmarks.planted_faults_ranks", RANKS, *arguments):
         return code
