@@ -1,6 +1,6 @@
 """Random keys, clicks, pastes and sizes of the terminal on the console's pages.
 
-    python -m benchmarks.random_keys [--events 20000] [--seed 1] [--log FILE]
+    python -m benchmarks.random_keys [--events 20000] [--seed 1]
 
 No event may cause an error. The console runs in this process, on synthetic runs in a separate
 folder; it starts no run and asks no host. Each event is drawn from --seed, so that an error can be
