@@ -28,7 +28,7 @@ from multiprocessing.synchronize import Event as SharedEvent
 from typing import Any
 
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.descriptors import raise_file_limit
@@ -48,13 +48,13 @@ class Burst:
     """Ranks that connected at the same time.
 
     Attributes:
-        let_in: Number of ranks that received the collector's welcome.
+        admitted: Number of ranks that received the collector's welcome.
         recorded: Number of different ranks that the collector reported.
         seconds: Time from the start of the first rank to the welcome of the last.
     """
 
     ranks: int
-    let_in: int
+    admitted: int
     recorded: int
     idle: int
     seconds: float
@@ -62,11 +62,11 @@ class Burst:
     @property
     def dropped(self) -> int:
         """Number of ranks that one of the sides does not know."""
-        return self.ranks - min(self.let_in, self.recorded)
+        return self.ranks - min(self.admitted, self.recorded)
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=4000, help="of the bursts (default: 4000)")
     parser.add_argument("--idle", type=int, default=5000, help="idle connections (default: 5000)")
     parser.add_argument("--stopped-ranks", type=int, default=1000, help="default: 1000")
@@ -90,7 +90,7 @@ def describe_burst(burst: Burst, stopped: float) -> list[Figure]:
     stop = f", console stopped for {stopped:g} s" if stopped else ""
     name = f"{burst.ranks:,} ranks{idle}{stop}"
     return [
-        Figure(f"{name}: let in", burst.let_in, "ranks", minimum=burst.ranks),
+        Figure(f"{name}: let in", burst.admitted, "ranks", minimum=burst.ranks),
         Figure(f"{name}: recorded", burst.recorded, "ranks", minimum=burst.ranks),
         Figure(f"{name}: time", burst.seconds, "s"),
     ]
@@ -114,9 +114,9 @@ def measure_burst(ranks: int, idle: int, stopped: float = 0.0) -> Burst:
                 open_sockets(idle if stopped else 0) as late,
             ):
                 start_connecting(late, port)
-                let_in, seconds = ready.connect()
+                admitted, seconds = ready.connect()
                 pipe.send("how many?")
-                return Burst(ranks, let_in, pipe.recv(), idle, seconds)
+                return Burst(ranks, admitted, pipe.recv(), idle, seconds)
     finally:
         pipe.send(None)
         console.join()
@@ -191,29 +191,29 @@ class RankBurst:
 
 
 def connect_some(
-    orders: Connection[Any, Any], go: SharedEvent, port: int, ranks: Sequence[int]
+    pipe: Connection[Any, Any], go: SharedEvent, port: int, ranks: Sequence[int]
 ) -> None:
     """Connect ranks, one thread each; hold the connections until the order to end."""
     raise_file_limit()
     threading.stack_size(STACK_BYTES)
-    let_in: list[socket.socket] = []
+    connections: list[socket.socket] = []
 
     def connect(rank: int) -> None:
         hello = encode_hello(rank)
         go.wait()
         welcome = connect_to_console([f"{LOOPBACK}:{port}"], hello)
         if welcome is not None:
-            let_in.append(welcome.connection)
+            connections.append(welcome.connection)
 
     threads = [threading.Thread(target=connect, args=(rank,)) for rank in ranks]
     for thread in threads:
         thread.start()
-    orders.send("ready")
+    pipe.send("ready")
     for thread in threads:
         thread.join()
-    orders.send(len(let_in))
-    orders.recv()
-    for connection in let_in:
+    pipe.send(len(connections))
+    pipe.recv()
+    for connection in connections:
         connection.close()
 
 
@@ -225,18 +225,18 @@ def encode_hello(rank: int) -> bytes:
 # The console
 
 
-def serve(orders: Connection[Any, Any], ranks: int) -> None:
+def serve(pipe: Connection[Any, Any], ranks: int) -> None:
     """Run a collector; send its port, then the number of its ranks on each request."""
     raise_file_limit()
-    asyncio.run(_serve(orders, ranks))
+    asyncio.run(_serve(pipe, ranks))
 
 
-async def _serve(orders: Connection[Any, Any], ranks: int) -> None:
+async def _serve(pipe: Connection[Any, Any], ranks: int) -> None:
     listener = AdmissionCount()
     collector = Collector(TOKEN, listener, ranks)
-    orders.send(await collector.listen(LOOPBACK))
-    while await asyncio.to_thread(orders.recv) is not None:
-        orders.send(len(listener.ranks - listener.lost))
+    pipe.send(await collector.listen(LOOPBACK))
+    while await asyncio.to_thread(pipe.recv) is not None:
+        pipe.send(len(listener.ranks - listener.lost))
     await collector.close()
 
 

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.commands import bind_options, build_program, find_program, run_command
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 SOURCE = Path(__file__).with_suffix(".c")
 RANKS_OF_MPI4PY = SOURCE.with_name("allreduce_ranks.py")
@@ -38,7 +38,7 @@ Times = dict[int, float]
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program (default: 5)")
     parser.add_argument("--iterations", type=int, default=50, help="samples a size (default: 50)")
     options = parser.parse_args()

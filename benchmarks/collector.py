@@ -27,8 +27,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send_lines
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankConnection
@@ -45,11 +45,11 @@ from spbench.suites.loader import load_suite_text
 from spbench_core.events.fields import Event
 
 STAGES = ("decode", "+ log", "+ state", "+ job")
-GOAL = 100_000
-MEMORY = 64
-"""Limit of memory growth in MiB, for any number of lines."""
-SLOW = 20_000
-"""Lines per second that the slowed console takes."""
+MIN_LINES_PER_S = 100_000
+MAX_GROWTH_MIB = 64
+"""Limit of memory growth for any number of lines."""
+SLOW_LINES_PER_S = 20_000
+"""Rate of the slowed console."""
 SLOW_SECONDS = (1.0, 4.0)
 
 SUITE = """\
@@ -80,7 +80,7 @@ class StageMeasurement:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="turns of each stage (default: 3)")
     parser.add_argument("--ranks", type=int, default=64, help="connections (default: 64)")
     parser.add_argument("--lines", type=int, default=10_000, help="lines a rank (default: 10000)")
@@ -89,14 +89,16 @@ def main() -> None:
     case = load_case(options.ranks)
     context = multiprocessing.get_context("spawn")
     pipe, sender_pipe = context.Pipe()
-    sender = context.Process(target=send, args=(sender_pipe, case.id, options.ranks, options.lines))
+    sender = context.Process(
+        target=send_lines, args=(sender_pipe, case.id, options.ranks, options.lines)
+    )
     sender.start()
     try:
         size = pipe.recv()
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(pipe, case, options.ranks, options.lines, Path(folder))
+            bench = StageBenchmark(pipe, case, options.ranks, options.lines, Path(folder))
             if options.profile:
-                bench.profile(options.profile)
+                bench.print_profile(options.profile)
                 return
             count = options.ranks * options.lines
             total = f"{count:,} lines of {size / count:.0f} bytes ({size / (1 << 20):.0f} MiB)"
@@ -107,25 +109,30 @@ def main() -> None:
         sender.join()
 
 
-def measure_stages(bench: Bench, rounds: int) -> str:
-    slowed = zip(SLOW_SECONDS, bench.take_slowly(), strict=True)
+def measure_stages(bench: StageBenchmark, rounds: int) -> str:
+    slowed = zip(SLOW_SECONDS, bench.measure_growth(), strict=True)
     figures = [
-        Figure(f"slowed to {SLOW:,}/s: growth in {seconds:g} s", growth, "MiB", maximum=MEMORY)
+        Figure(
+            f"slowed to {SLOW_LINES_PER_S:,}/s: growth in {seconds:g} s",
+            growth,
+            "MiB",
+            maximum=MAX_GROWTH_MIB,
+        )
         for seconds, growth in slowed
     ]
     costs: dict[str, list[StageMeasurement]] = {stage: [] for stage in STAGES}
     for _ in range(rounds):
         for stage in STAGES:
-            costs[stage].append(bench.take(stage))
+            costs[stage].append(bench.measure_stage(stage))
     for stage, stage_costs in costs.items():
-        goal = GOAL if stage in ("+ state", "+ job") else None
+        goal = MIN_LINES_PER_S if stage in ("+ state", "+ job") else None
         rates = [cost.lines / cost.seconds for cost in stage_costs]
         cpu = [cost.cpu / cost.lines * 1e6 for cost in stage_costs]
         growth = median(cost.growth for cost in stage_costs)
         figures += [
             Figure(f"{stage:8} lines taken", median(rates), "lines/s", minimum=goal),
             Figure(f"{stage:8} CPU of the console", median(cpu), "us/line"),
-            Figure(f"{stage:8} memory, peak growth", growth, "MiB", maximum=MEMORY),
+            Figure(f"{stage:8} memory, peak growth", growth, "MiB", maximum=MAX_GROWTH_MIB),
         ]
     return f"{format_figures(figures)}\nseq: no gap in any log"
 
@@ -140,8 +147,8 @@ def load_case(ranks: int) -> Case:
 # The console
 
 
-class Bench:
-    """Takes the sender's lines, with one of the stages behind the collector."""
+class StageBenchmark:
+    """Measurements of the sender's lines, with one of the stages behind the collector."""
 
     def __init__(
         self, sender: Connection[Any, Any], case: Case, ranks: int, lines: int, folder: Path
@@ -152,7 +159,9 @@ class Bench:
         self._lines = lines
         self._folder = folder
 
-    def take(self, stage: str, profiler: cProfile.Profile | None = None) -> StageMeasurement:
+    def measure_stage(
+        self, stage: str, profiler: cProfile.Profile | None = None
+    ) -> StageMeasurement:
         """Take all lines once; exit with an error if a line is missing from the log."""
         run = create_run(self._folder, "collector")
         log = EventLog(run.events)
@@ -166,7 +175,7 @@ class Bench:
         run.events.unlink()
         return cost
 
-    def take_slowly(self) -> tuple[float, float]:
+    def measure_growth(self) -> tuple[float, float]:
         """Return the growth of memory in MiB after each time of `SLOW_SECONDS`."""
         run = create_run(self._folder, "collector")
         log = EventLog(run.events)
@@ -176,9 +185,9 @@ class Bench:
         run.events.unlink()
         return growth
 
-    def profile(self, stage: str) -> None:
+    def print_profile(self, stage: str) -> None:
         profiler = cProfile.Profile()
-        self.take(stage, profiler)
+        self.measure_stage(stage, profiler)
         pstats.Stats(profiler).sort_stats("tottime").print_stats(20)
 
     def _make_state(self, stage: str) -> RunState:
@@ -339,7 +348,7 @@ class SlowListener(RecordingListener):
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Record the batch and wait."""
         super().record(source, lines, events)
-        time.sleep(len(events) / SLOW)
+        time.sleep(len(events) / SLOW_LINES_PER_S)
 
 
 class WatchingListener(CountingListener):

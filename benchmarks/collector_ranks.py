@@ -17,20 +17,20 @@ LOOPBACK = "127.0.0.1"
 BASE = 1_900_000_000.0
 
 
-def send(orders: Connection[Any, Any], case: str, ranks: int, lines: int) -> None:
+def send_lines(pipe: Connection[Any, Any], case: str, ranks: int, lines: int) -> None:
     """Build all lines, then send them to each port that arrives, until None arrives."""
     blocks = [build_block(rank, case, ranks, lines) for rank in range(ranks)]
-    orders.send(sum(map(len, blocks)))
-    while (port := orders.recv()) is not None:
-        threads = [threading.Thread(target=send_block, args=(port, block)) for block in blocks]
+    pipe.send(sum(map(len, blocks)))
+    while (port := pipe.recv()) is not None:
+        threads = [threading.Thread(target=send_rank_lines, args=(port, block)) for block in blocks]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        orders.send("sent")
+        pipe.send("sent")
 
 
-def send_block(port: int, block: bytes) -> None:
+def send_rank_lines(port: int, block: bytes) -> None:
     """Send one rank's lines, and wait until the collector closes the connection."""
     with socket.create_connection((LOOPBACK, port)) as connection, suppress(ConnectionError):
         connection.sendall(block)

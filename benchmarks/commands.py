@@ -13,7 +13,7 @@ from typing import NoReturn
 MISSING_STATUS = 3
 
 
-def exit_with(message: str, status: int = 1) -> NoReturn:
+def exit_with_error(message: str, status: int = 1) -> NoReturn:
     """End the benchmark with an error message that starts with its name."""
     sys.stderr.write(f"{Path(sys.argv[0]).stem}: {message.rstrip()}\n")
     sys.exit(status)
@@ -23,7 +23,7 @@ def find_program(name: str) -> str:
     """Return the program's path, from this interpreter's folder or from PATH."""
     path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if path is None:
-        exit_with(f"{name} is neither next to {sys.executable} nor in PATH", MISSING_STATUS)
+        exit_with_error(f"{name} is neither next to {sys.executable} nor in PATH", MISSING_STATUS)
     return path
 
 
@@ -33,7 +33,7 @@ def build_program(mpicc: str, source: Path, folder: Path) -> Path:
     command = [mpicc, "-O2", "-std=c99", str(source), "-o", str(program)]
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     if completed.returncode:
-        exit_with(
+        exit_with_error(
             f"{mpicc} cannot build {source.name}; check that a C compiler is installed: "
             f"{completed.stderr}",
             MISSING_STATUS,
@@ -49,14 +49,17 @@ def bind_options(mpirun: str) -> list[str]:
 
 
 def run_command(command: list[str]) -> str:
-    """Run a command that may start ranks as root; return its output, or exit with an error."""
+    """Run a command; return its output, or exit with an error if it failed.
+
+    Open MPI may start ranks as root.
+    """
     allow_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environment = {"OMPI_MCA_osc": "^ucx"} | os.environ | allow_root
     completed = subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False
     )
     if completed.returncode:
-        exit_with(
+        exit_with_error(
             f"{' '.join(command)}: exit {completed.returncode}\n"
             f"{completed.stdout}{completed.stderr}"
         )

@@ -4,9 +4,9 @@
         [--cases 2000] [--runs 500]
 
 The console runs like a user's, in a separate terminal (200x60), and is timed by its output there.
-While `benchmarks.made_up_run` writes events of that many ranks, keys are pressed. A key is answered
-when its effect is on the terminal. The writer uses the other core. Then keys are pressed on every
-page, with a suite of that many cases and a home of that many runs.
+While `benchmarks.synthetic_run` writes events of that many ranks, keys are pressed. A key is
+answered when its effect is on the terminal. The writer uses the other core. Then keys are pressed
+on every page, with a suite of that many cases and a home of that many runs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.goals import Figure, argument_parser, format_figures
-from benchmarks.made_up_run import CONSOLE_ARGUMENTS, write_cases, write_recorded
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 from benchmarks.results_list import write_runs
+from benchmarks.synthetic_run import CONSOLE_ARGUMENTS, write_cases, write_recorded
 from benchmarks.terminal import Terminal
 
 REPOSITORY = Path(__file__).parent.parent
@@ -61,7 +61,7 @@ SAMPLES = 1_000_000
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="starts (default: 9)")
     parser.add_argument("--seconds", type=float, default=60, help="of keys (default: 60)")
     parser.add_argument("--ranks", type=int, default=4096)
@@ -121,7 +121,7 @@ def measure_watching(ranks: int, rate: int, seconds: float) -> WatchCost:
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:
         folder = Path(home, "runs", "20260101-000000-made-up-0000")
         options = f"--ranks {ranks} --rate {rate} --seconds {2 * seconds + 60}".split()
-        command = [sys.executable, "-m", "benchmarks.made_up_run", str(folder), *options]
+        command = [sys.executable, "-m", "benchmarks.synthetic_run", str(folder), *options]
         writer = subprocess.Popen([*command, *CONSOLE_ARGUMENTS], cwd=REPOSITORY)
         try:
             while not (folder / "events.jsonl").exists():

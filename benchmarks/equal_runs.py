@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.trial_log import Line, TrialLog
 from benchmarks.two_hosts import RunTarget, two_hosts
 
@@ -49,7 +49,7 @@ OVER_TWO_HOSTS = "network"
 
 def main() -> int:
     """Run the suites, and print the shares of the verdicts."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=100, help="of all suites together")
     parser.add_argument("--suites", default=SHIPPED, help=f"names in suites/ (default: {SHIPPED})")
     parser.add_argument("--launches", type=int, default=5, help="of each case in a run")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 from spbench.engine.estimate import estimate_plan
 from spbench.engine.plan import Request, plan_run
@@ -59,7 +59,7 @@ class Comparison:
 
 
 def main() -> int:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("suites", nargs="*", help=f"shipped suites (default: {' '.join(SUITES)})")
     parser.add_argument("-k", dest="keyword", help="cases of them, as for spbench run")
     parser.add_argument("--sample", action="store_true", help=f"cases of {' and '.join(SAMPLE)}")

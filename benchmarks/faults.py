@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 ROOT = Path(__file__).parents[1]
 OFTEN = ("openmpi", "mpirun_rsh")
@@ -56,7 +56,7 @@ cores.
 
 def main() -> int:
     """Try the faults and print the table."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--only", default="", help="faults whose name has these words")
     parser.add_argument(
         "--launchers",
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def has_mismatches(faults: Sequence[Fault], launchers: Sequence[str], log: TrialResultLog) -> bool:
-    """Whether a trial of a selected fault with a selected launcher had another outcome."""
+    """Whether a trial of a selected fault and launcher had an unexpected outcome."""
     return any(
         trial.mismatches
         for fault in faults

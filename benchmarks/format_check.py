@@ -19,17 +19,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.mpi_ranks import run_ranks
 
 RANKS = 5
-CONTROLS = ("zero weight", "zero input", "1.01 weight", "1.01 input", "lost tile")
+PLANTED_FAULTS = ("zero weight", "zero input", "1.01 weight", "1.01 input", "lost tile")
 Step = dict[str, Any]
 
 
 def main() -> int:
     """Check the steps, and print the table."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--models", default="resnet,amoebanet")
     parser.add_argument("--formats", default="fp16,bf16,fp32,fp64")
@@ -51,7 +51,7 @@ def main() -> int:
         for precision in options.formats.split(",")
         for model in options.models.split(",")
     ]
-    print(format_table([["format", "model", *CONTROLS, "false alarms"], *rows]))
+    print(format_table([["format", "model", *PLANTED_FAULTS, "false alarms"], *rows]))
     return 1 if any(_is_wrong(step) for step in steps) else 0
 
 
@@ -62,10 +62,11 @@ def format_table(rows: list[list[str]]) -> str:
 
 
 def _format_row(model: str, precision: str, steps: list[Step]) -> list[str]:
-    faulty = [step for step in steps if step["controls"]]
-    clean = [step for step in steps if not step["controls"]]
+    faulty = [step for step in steps if step["detected"]]
+    clean = [step for step in steps if not step["detected"]]
     detected = [
-        f"{sum(step['controls'][name] for step in faulty)} of {len(faulty)}" for name in CONTROLS
+        f"{sum(step['detected'][name] for step in faulty)} of {len(faulty)}"
+        for name in PLANTED_FAULTS
     ]
     return [
         precision,
@@ -76,7 +77,7 @@ def _format_row(model: str, precision: str, steps: list[Step]) -> list[str]:
 
 
 def _is_wrong(step: Step) -> bool:
-    return bool(step["alarms"]) or not all(step["controls"].values())
+    return bool(step["alarms"]) or not all(step["detected"].values())
 
 
 if __name__ == "__main__":

@@ -44,17 +44,17 @@ MODELS: dict[str, dict[str, Any]] = {
     # Rounding to bf16 may cause 1 % of error in kernels of 16 weights, the least of 16 filters.
     "amoebanet": {"image_size": (64, 64), "num_layers": 3, "num_filters": 64},
 }
-CONTROLS: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
+PLANTED_FAULTS: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
     "zero weight": (scale_weight_gradient, (0.0,)),
     "zero input": (scale_input_gradient, (0.0,)),
     "1.01 weight": (scale_weight_gradient, (SLIGHT_FACTOR,)),
     "1.01 input": (scale_input_gradient, (SLIGHT_FACTOR,)),
     "lost tile": (drop_tile, ()),
 }
-NAMES = ("operators",)
+CHECKS = ("operators",)
 
 
-class EveryError(WorstError):
+class ErrorsAboveBound(WorstError):  # noqa: N818 - not an exception
     """All errors above their bounds, by tensor."""
 
     def __init__(self, largest: dict[str, float]) -> None:
@@ -74,11 +74,11 @@ def build_plan(name: str, precision: str, seed: int) -> ModelPlan:
     network = make_model(name, num_classes=CLASSES, **MODELS[name])
     layout = build_layout(2, [Grid(2, 2)])
     # Few layers over tiles have all kinds of operators, and take fewer turns of five processes.
-    tiled = 2
+    tiled_layers = 2
     return ModelPlan(
         network,
         layout,
-        (tiled, len(network.layers) - tiled),
+        (tiled_layers, len(network.layers) - tiled_layers),
         split_batch(BATCH, 1, mirrored=False),
         seed=seed,
         precision=PRECISIONS[precision],
@@ -102,7 +102,7 @@ def plant_faults(engine: Engine, seed: int) -> list[tuple[str, str]]:
     kind = SpatialConv2d if rank < last else nn.Conv2d
     convs = [pair for pair in stage.named_modules() if isinstance(pair[1], kind)]
     zeros = (rank == last) == bool(seed % 2)
-    names = [name for name in CONTROLS if name.startswith("zero" if zeros else "1.01")]
+    names = [name for name in PLANTED_FAULTS if name.startswith("zero" if zeros else "1.01")]
     if rank < last:
         names.append("lost tile")
     # A zero input gradient makes all gradients of earlier operators zero: it has the first one.
@@ -111,8 +111,8 @@ def plant_faults(engine: Engine, seed: int) -> list[tuple[str, str]]:
     planted = []
     for name, position in zip(names, positions, strict=True):
         module_name, conv = convs[position]
-        inject, factor = CONTROLS[name]
-        inject(conv, *factor)
+        inject, arguments = PLANTED_FAULTS[name]
+        inject(conv, *arguments)
         location = f"stage {coordinates.stage}, {module_name}"
         tensor = "input gradient" if name.endswith("input") else "gradient of weight"
         planted.append((name, f"{location}: {tensor}"))
@@ -127,19 +127,19 @@ def run_step(world: MPI.Intracomm, name: str, precision: str, seed: int, faulty:
     engine = Engine(world, plan, images, training)
     planted = plant_faults(engine, seed) if faulty else []
     largest: dict[str, float] = {}
-    errors = StepErrors(OperatorErrors(EveryError(largest), EveryError(largest)))
+    errors = StepErrors(OperatorErrors(ErrorsAboveBound(largest), ErrorsAboveBound(largest)))
     if not faulty:
-        errors = StepErrors(errors.operators, *(EveryError(largest) for _ in range(3)))
-    StepCheck(engine, training, errors, NAMES, checks_all=True).run()
+        errors = StepErrors(errors.operators, *(ErrorsAboveBound(largest) for _ in range(3)))
+    StepCheck(engine, training, errors, CHECKS, checks_all=True).run()
     engine.free()
-    controls = {name: tensor in largest for name, tensor in planted}
+    rank_detected = {name: tensor in largest for name, tensor in planted}
     planted_tensors = [tensor for _, tensor in planted]
     # A dropped tile is missing on all tiles, and in the gradient of the bias too.
     planted_tensors += [
         tensor.replace("weight", "bias") for name, tensor in planted if name == "lost tile"
     ]
     others = {tensor: error for tensor, error in largest.items() if tensor not in planted_tensors}
-    gathered = world.allgather((controls, others, planted_tensors))
+    gathered = world.allgather((rank_detected, others, planted_tensors))
     expected = {tensor for _, _, tensors in gathered for tensor in tensors}
     alarms = [
         (rank, tensor, error)
@@ -148,7 +148,7 @@ def run_step(world: MPI.Intracomm, name: str, precision: str, seed: int, faulty:
         if tensor not in expected
     ]
     detected = {
-        name: hit for rank_controls, _, _ in gathered for name, hit in rank_controls.items()
+        name: hit for faults_of_rank, _, _ in gathered for name, hit in faults_of_rank.items()
     }
     return detected, alarms
 
@@ -169,12 +169,12 @@ def main() -> None:
                     continue
                 if world.bcast(monotonic() - started > float(seconds)):
                     return
-                controls, alarms = run_step(world, *step, faulty=seed >= int(seeds))
+                detected, alarms = run_step(world, *step, faulty=seed >= int(seeds))
                 if world.rank == 0:
                     with Path(log).open("a") as file:
                         record = {
                             "step": step,
-                            "controls": controls,
+                            "detected": detected,
                             "alarms": alarms,
                             "t": monotonic() - started,
                         }

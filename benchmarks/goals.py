@@ -22,14 +22,14 @@ class Figure:
 
     @property
     def goal(self) -> str:
-        """The text of the goal; a dash without one."""
+        """The text of the goal; `-` without one."""
         if self.maximum is not None:
             return f"at most {format_number(self.maximum)}"
         return "-" if self.minimum is None else f"at least {format_number(self.minimum)}"
 
     @property
-    def met(self) -> str:
-        """Whether the goal is met; a dash without one."""
+    def outcome(self) -> str:
+        """Return `met`, `NOT met`, or `-` without a goal."""
         if self.maximum is not None:
             return "met" if self.value <= self.maximum else "NOT met"
         if self.minimum is not None:
@@ -37,7 +37,7 @@ class Figure:
         return "-"
 
 
-def argument_parser(description: str | None) -> argparse.ArgumentParser:
+def make_argument_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser that shows a benchmark's docstring unchanged as help."""
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -45,12 +45,12 @@ def argument_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def format_figures(figures: Sequence[Figure]) -> str:
-    """Return a line per figure: name, median, unit, goal, met or not."""
+    """Return a line per figure: name, median, unit, goal, outcome."""
     width = max(len(figure.name) for figure in figures)
     lines = [f"{'':{width}} {'median':>10} {'':9} {'goal':>17} "]
     for figure in figures:
         measured = f"{format_number(figure.value):>10} {figure.unit:9}"
-        lines.append(f"{figure.name:{width}} {measured} {figure.goal:>17}  {figure.met}")
+        lines.append(f"{figure.name:{width}} {measured} {figure.goal:>17}  {figure.outcome}")
     return "\n".join(lines)
 
 

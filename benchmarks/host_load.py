@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 from spbench_core.events.rank_events import ENV_HOST_LOAD
 from spbench_workers.host_load import HostLoad
@@ -36,7 +36,7 @@ Times = dict[str, float]
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="runs of each kind")
     parser.add_argument("--suite", type=Path, default=Path("suites/smoke.yaml"))
     options = parser.parse_args()
@@ -53,10 +53,10 @@ def main() -> None:
     figures = [
         Figure("a reading, median", measure_reading(), "us", maximum=1000),
         Figure(f"{len(with_load[0])} cases with it over those without", median(ratios), ""),
-        Figure("the least that this may be", low, "", maximum=1.02),
-        Figure("the most", high, ""),
+        Figure("lower end of the 95 % interval", low, "", maximum=1.02),
+        Figure("upper end", high, ""),
     ]
-    print(f"{options.suite}, {options.rounds} runs of each kind by turns")
+    print(f"{options.suite}, {options.rounds} runs of each kind, alternating")
     print(format_figures(figures))
 
 
@@ -103,7 +103,7 @@ def _run_suite(suite: Path, env: Mapping[str, str]) -> Times:
             sys.exit(f"host_load: exit {completed.returncode}\n{completed.stderr}")
     report = json.loads(completed.stdout)
     if bool(report["hosts"]) == bool(env):
-        sys.exit(f"host_load: hosts told {report['hosts']} with {env or 'no'} more environment")
+        sys.exit(f"host_load: reported hosts {report['hosts']} with {env or 'no'} more environment")
     cases = report["cases"]
     return {case["id"]: case["metrics"]["time_ms"]["min"] for case in cases}
 

@@ -1,4 +1,4 @@
-"""Compare torchvision's ResNet-50, imported by a user, with spbench's own.
+"""Compare torchvision's ResNet-50, imported by a user, with the built-in one.
 
     python -m benchmarks.imported_resnet [--rounds 9] [--size 128]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "one process": {"scheme": "sequential", "parts": 2},
@@ -34,11 +34,11 @@ IMPORTED: dict[str, Any] = {
     "params": {"network": "benchmarks.torchvision_networks:resnet50"},
 }
 MAX_RATIO = 1.03
-"""Limit of the imported network's time over that of spbench's."""
+"""Limit of the imported network's time over that of the built-in one."""
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="rounds (default: 9)")
     parser.add_argument("--size", type=int, default=128, help="pixels a side (default: 128)")
     options = parser.parse_args()
@@ -46,9 +46,10 @@ def main() -> None:
     for turn in range(options.rounds):
         step_ms = measure_steps(options.size, reverse=bool(turn % 2))
         for layout, layout_ratios in ratios.items():
-            layout_ratios.append(step_ms[f"imported {layout}"] / step_ms[f"ours {layout}"])
+            imported_ms = step_ms[name_case("imported", layout)]
+            layout_ratios.append(imported_ms / step_ms[name_case("built-in", layout)])
     print(
-        f"ResNet-50 at {options.size}x{options.size}, imported over our own, "
+        f"ResNet-50 at {options.size}x{options.size}, imported over built-in, "
         f"{options.rounds} rounds"
     )
     for layout, layout_ratios in ratios.items():
@@ -61,14 +62,14 @@ def main() -> None:
 
 
 def measure_steps(size: int, *, reverse: bool) -> dict[str, float]:
-    """Run both networks in all layouts; return the median step of each, in ms."""
+    """Run both networks in all layouts; return the median step in ms by case."""
     shared: dict[str, Any] = {"image_size": size, "batch_size": 4, "iterations": 5, "warmup": 2}
     shared |= {"validate": "off", "baseline": False}
-    networks = (("ours", BUILT_IN), ("imported", IMPORTED))
+    networks = (("built-in", BUILT_IN), ("imported", IMPORTED))
     cases = []
     for layout, params in LAYOUTS.items():
         for network, case in reversed(networks) if reverse else networks:
-            name = f"{network} {layout}".replace(" ", "-")
+            name = name_case(network, layout)
             cases.append(case | {"name": name, "params": case["params"] | shared | params})
     suite = {"schema": "spbench.suite/1", "name": "suite", "cases": cases}
     with tempfile.TemporaryDirectory() as folder:
@@ -79,10 +80,11 @@ def measure_steps(size: int, *, reverse: bool) -> dict[str, float]:
         command += ["--home", folder, "--json", str(report), "--no-samples"]
         subprocess.run(command, check=True, stdout=sys.stderr)
         cases_of_report: list[dict[str, Any]] = json.loads(report.read_text())["cases"]
-    return {
-        case["name"].replace("-", " "): case["metrics"]["time_ms"]["value"]
-        for case in cases_of_report
-    }
+    return {case["name"]: case["metrics"]["time_ms"]["value"] for case in cases_of_report}
+
+
+def name_case(network: str, layout: str) -> str:
+    return f"{network} {layout}".replace(" ", "-")
 
 
 if __name__ == "__main__":

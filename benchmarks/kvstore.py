@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from benchmarks.commands import bind_options, find_program, run_command
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 LINE = re.compile(r"^iter \d+, (\S+) sec", re.MULTILINE)
 NETWORK = ("--network", "resnet", "--num-layers", "50", "--device", "cpu")
@@ -43,7 +43,7 @@ MXNET_LOCAL_MS = 24.8
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each (default: 5)")
     parser.add_argument("--batches", type=int, default=10, help="batches a run (default: 10)")
     options = parser.parse_args()

@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.mpi_ranks import run_ranks
 
 RANKS = 2
@@ -31,7 +31,7 @@ Run = dict[str, Any]
 
 def main() -> int:
     """Run all rounds, and print the figures of each network."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     rounds: int = parser.parse_args().rounds
     for network, description in NETWORKS.items():

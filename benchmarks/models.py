@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 SUITE = Path(__file__).with_suffix(".yaml")
 MEMORY = (
@@ -34,7 +34,7 @@ Metrics = dict[str, dict[str, float]]
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs of the suite (default: 3)")
     options = parser.parse_args()
     rounds = [run_suite() for _ in range(options.rounds)]

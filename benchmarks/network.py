@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.goals import argument_parser, format_number
+from benchmarks.goals import format_number, make_argument_parser
 from benchmarks.two_hosts import RunTarget, two_hosts
 
 SUITE = Path(__file__).parents[1] / "suites" / "network.yaml"
@@ -33,7 +33,7 @@ Case = Mapping[str, Any]
 
 def main() -> None:
     """Measure at each rate and print a row for each case."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rates", default="1gbit,10gbit", help="rates of the hosts' links")
     parser.add_argument("--rounds", type=int, default=5, help="runs of the suite at each rate")
     parser.add_argument("-k", dest="cases", default="", help="cases, as spbench run -k has them")

@@ -22,7 +22,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from torch import fx, nn
 
 from spbench_core.layout.tiles import Grid
@@ -92,7 +92,7 @@ MAX_GATHERED_SHARE = 0.05
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where rows are kept")
     parser.add_argument("--only", default="", help="names with ; between (default: all)")
     parser.add_argument("--layouts", default="", help="names with ; between (default: all)")

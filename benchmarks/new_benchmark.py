@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("core", "console", "workers", "docs", "suites", "tests", "pyproject.toml")
@@ -142,7 +142,7 @@ BY_LAYER = BenchmarkPaths(
 
 def main() -> int:
     """Add the benchmark to each tree; return 1 if its test fails in one."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("trees", nargs="*", type=Path, default=[ROOT], help="checkouts")
     failed = False
     for tree in parser.parse_args().trees:

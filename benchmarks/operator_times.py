@@ -17,7 +17,7 @@ import sys
 from statistics import mean
 from typing import Any
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.mpi_ranks import ENVIRONMENT, find_mpiexec
 
 from spbench.report.text_tables import align_columns
@@ -34,7 +34,7 @@ LAYOUTS: dict[str, tuple[int, dict[str, str]]] = {
 
 def main() -> int:
     """Run each layout, and print the table."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--depth", type=int, default=110)
     parser.add_argument("--image-size", type=int, default=256)
     parser.add_argument("--batch", type=int, default=2, help="images; stages take them one by one")

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import linear_regression, median
 from time import perf_counter, process_time
 
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 from spbench.planner.cluster.machines import Cluster, make_cluster_from_ends
 from spbench.planner.planning import find_default_jobs, plan, plan_many
@@ -46,7 +46,7 @@ _STEP = re.compile(r"^step .* ([-+]\d+\.\d) %$", re.MULTILINE)
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--profiles", type=Path, help="a folder of torchgraph profiles")
     parser.add_argument("--verify", type=int, default=5, help="measured steps (default: 5)")
     options = parser.parse_args()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.format_check import format_table
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.mpi_ranks import run_ranks
 from benchmarks.trial_log import Line, TrialLog
 
@@ -67,7 +67,7 @@ Combination = tuple[str, str, str, str]
 
 def main() -> int:
     """Run the combinations, and print the outcomes by layout and format."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
     parser.add_argument("--formats", default=",".join(FORMATS))

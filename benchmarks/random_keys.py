@@ -23,8 +23,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.goals import argument_parser
-from benchmarks.made_up_run import write_cases, write_recorded
+from benchmarks.goals import make_argument_parser
+from benchmarks.synthetic_run import write_cases, write_recorded
 from textual.events import Paste
 from textual.pilot import Pilot
 
@@ -86,7 +86,7 @@ EventSource = Callable[[random.Random, ConsoleApp], DrawnEvent]
 
 def main() -> int:
     """Draw the events and send them to the console."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

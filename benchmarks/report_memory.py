@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.goals import Figure, argument_parser, format_figures
-from benchmarks.made_up_run import write_cases
+from benchmarks.goals import Figure, format_figures, make_argument_parser
+from benchmarks.synthetic_run import write_cases
 
 from spbench.cli.runs.reports import write_report
 from spbench.record.runs.folder import RunFolder
@@ -33,7 +33,7 @@ BASELINE = "synthetic"
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--samples", type=int, default=1, help="of each rank (default: 1)")

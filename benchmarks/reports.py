@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, format_figures
-from benchmarks.made_up_run import write_cases
+from benchmarks.goals import Figure, format_figures, make_argument_parser
+from benchmarks.synthetic_run import write_cases
 
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
@@ -30,7 +30,7 @@ LIMITS = {"html": (3, 2)}
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--samples", type=int, default=50, help="of each rank (default: 50)")

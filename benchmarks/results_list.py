@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 from benchmarks.terminal import Terminal
 
 REPOSITORY = Path(__file__).parent.parent
@@ -27,7 +27,7 @@ VARIABLES = {f"UCX_VARIABLE_{number}": "a value of some length" for number in ra
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5, help="starts of each (default: 5)")
     options = parser.parse_args()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 from spbench.engine.processes import find_processes
 from spbench.record.runs.folder import RunFolder, list_runs
@@ -63,7 +63,7 @@ class KilledRun:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -77,12 +77,12 @@ def main() -> None:
     print(f"\nkilled in the first {longest:.1f} s, {options.kills} times; seed {options.seed}")
     for progress, count in sorted(Counter(trial.progress for trial in trials).items()):
         passed = sum(trial.progress == progress and not trial.failures for trial in trials)
-        print(f"  {progress}: {passed} of {count} right")
+        print(f"  {progress}: {passed} of {count} passed")
     sys.exit(any(trial.failures for trial in trials))
 
 
 def _print_trial(number: int, trial: KilledRun) -> None:
-    outcome = "; ".join(trial.failures) or "right"
+    outcome = "; ".join(trial.failures) or "passed"
     print(f"{number:3}  {trial.killed_after_s:5.2f} s  {trial.progress}: {outcome}", flush=True)
 
 

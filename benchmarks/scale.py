@@ -27,8 +27,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from benchmarks.collector import read_memory
-from benchmarks.goals import Figure, argument_parser, format_figures
-from benchmarks.made_up_run import CONSOLE_ARGUMENTS
+from benchmarks.goals import Figure, format_figures, make_argument_parser
+from benchmarks.synthetic_run import CONSOLE_ARGUMENTS
 from benchmarks.terminal import Terminal
 
 from spbench.cli.runs.lines import LineView
@@ -94,7 +94,7 @@ MeasuredRun = tuple[Cost, list[Figure]]
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=10.0, help="of measuring (default: 10)")

@@ -21,7 +21,7 @@ from argparse import Namespace
 from multiprocessing.synchronize import Event as SharedEvent
 from typing import Any, cast
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 from spbench.engine.connections.descriptors import raise_file_limit
 from spbench_core.events import rank_events
@@ -145,7 +145,7 @@ def main() -> None:
 
 def parse_arguments() -> Namespace:
     """Return the job of the ranks."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("ranks", type=int)
     parser.add_argument("nodes", type=int)
     parser.add_argument("seconds", type=float)

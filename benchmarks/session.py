@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 STANDALONE_TITLE = "#   by hand, "
@@ -49,7 +49,7 @@ class Round:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="rounds of all (default: 1)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.rates import upper_bound
 from benchmarks.trial_log import Line, TrialLog
 
@@ -82,7 +82,7 @@ SHORT: Line = PING_PONG | {"iterations": 50}
 
 
 def main() -> int:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--benchmark", default="compute.gemm")
     parser.add_argument("--factors", default="1.1", help="as 1,1.05,1.1,1.2")
     parser.add_argument("--trials", type=int, default=100, help="of each factor")

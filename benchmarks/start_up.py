@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, argument_parser, format_figures
+from benchmarks.goals import Figure, format_figures, make_argument_parser
 
 REPOSITORY = Path(__file__).parent.parent
 SPBENCH = str(Path(sys.executable).parent / "spbench")
@@ -52,7 +52,7 @@ SLOWEST = 10
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="runs of each (default: 15)")
     parser.add_argument("-v", "--verbose", action="store_true", help="the slowest imports too")
     options = parser.parse_args()

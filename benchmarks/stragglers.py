@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.rates import upper_bound
 from benchmarks.trial_log import TrialLog
 
@@ -75,7 +75,7 @@ SETTINGS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trials and print the table."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--trials", type=int, default=20, help="per setting with a slow rank")
     parser.add_argument("--quiet-trials", type=int, default=50, help="on 2 ranks; half of it on 4")
     parser.add_argument("--log", type=Path, default=Path(".spbench/stragglers.jsonl"))

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("core", "console", "workers")
@@ -57,7 +57,7 @@ Position = tuple[Path, int]
 
 def main() -> int:
     """Print the counts of each tree."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("trees", nargs="*", type=Path, default=[ROOT], help="checkouts")
     parser.add_argument("--list", action="store_true", help="print the places")
     options = parser.parse_args()

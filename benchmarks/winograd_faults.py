@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -31,7 +31,7 @@ CHECKS = ("operators", "scales")
 
 def main() -> int:
     """Run the steps and print the table."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     seeds = range(parser.parse_args().seeds)
     complete = True

@@ -25,28 +25,28 @@ from pathlib import Path
 from types import FrameType
 
 from benchmarks.fuzz.targets import TARGETS, UnsafeError
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 from spbench.errors import SpbenchError
 
 MAX_SECONDS = 5.0
-"""The time for one input; one that takes longer is a defect."""
-MAX_ERROR_LETTERS = 100_000
-MAX_RESULT_LETTERS = 2_000_000
+"""The time for an input; a longer time is a defect."""
+MAX_ERROR_CHARACTERS = 100_000
+MAX_RESULT_CHARACTERS = 2_000_000
 MEMORY = 2 << 30
 """Bytes of address space: an input that needs more is a defect."""
 MAX_SHOWN_DEFECTS = 10
 
 
 class Hang(BaseException):
-    """An input that took longer than its time; the product must not catch it."""
+    """The time of an input is over; the product must not catch this exception."""
 
 
 def main(argv: Sequence[str] | None = None, *, max_seconds: float = MAX_SECONDS) -> int:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mutations", type=int, default=100_000)
-    parser.add_argument("--only", choices=TARGETS, help="one target alone")
+    parser.add_argument("--only", choices=TARGETS, help="one target only")
     parser.add_argument("--first", type=int, default=0, help="the first mutation's number")
     options = parser.parse_args(argv)
     signal.signal(signal.SIGALRM, partial(_raise_hang, max_seconds))
@@ -81,12 +81,12 @@ async def _fuzz_target(target: str, seed: int, numbers: range, max_seconds: floa
             signal.setitimer(signal.ITIMER_REAL, max_seconds)
             try:
                 text = run(generator, Path(folder))
-                _check_text(text, MAX_RESULT_LETTERS)
+                _check_text(text, MAX_RESULT_CHARACTERS)
                 outcomes["results"] += 1
             except SpbenchError as error:
                 outcomes["refused"] += 1
                 try:
-                    _check_text(str(error), MAX_ERROR_LETTERS)
+                    _check_text(str(error), MAX_ERROR_CHARACTERS)
                 except UnsafeError:
                     defects.append(_describe_defect(target, seed, number))
             except (Exception, Hang):
@@ -109,7 +109,7 @@ def _describe_defect(target: str, seed: int, number: int) -> str:
 
 def _check_text(text: str, limit: int) -> None:
     if len(text) > limit:
-        raise UnsafeError(f"{len(text)} letters are told, beginning with {text[:200]!r}")
+        raise UnsafeError(f"the text has {len(text)} characters and starts with {text[:200]!r}")
     for defect in ("a defect of spbench", "sys.set_int_max_str_digits"):
         if defect in text:
             position = text.index(defect)
@@ -117,7 +117,7 @@ def _check_text(text: str, limit: int) -> None:
 
 
 def _raise_hang(max_seconds: float, number: int, frame: FrameType | None) -> None:
-    raise Hang(f"not through after {max_seconds:g} s")
+    raise Hang(f"no result after {max_seconds:g} s")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ CYCLES_PER_MS = 1_900_000
 ROUNDS = 60
 LIVE_TRANSPORTS = 20 if LATE else 1100
 """More than the 1,000 events between processes that torch makes in one process."""
-EXCHANGED = (2, 3, 5, 257)
+EXCHANGED_SHAPE = (2, 3, 5, 257)
 
 Check = Callable[[], object]
 
@@ -225,7 +225,7 @@ def check_exchanges(kind: str) -> object:
 
     A missing wait causes a wrong value.
     """
-    view = torch.zeros(EXCHANGED, device=DEVICE)
+    view = torch.zeros(EXCHANGED_SHAPE, device=DEVICE)
     transport = open_transport(kind, view, 77)
     wrong = 0
     times = []

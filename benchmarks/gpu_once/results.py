@@ -13,9 +13,9 @@ from typing import Any
 from benchmarks.gpu_once.steps import Step
 
 SCHEMA = "spbench.gpu_once/1"
-PLANTED = 1
+EXIT_FAILED_CHECKS = 1
 """The exit code of a run with failed checks."""
-BUDGET_USED = 124
+EXIT_BUDGET = 124
 """The exit code of a run that has used up its budget."""
 
 
@@ -66,8 +66,8 @@ def judge_step(
     cases = build_case_rows(report)
     counts = Counter(case["status"] for case in cases)
     detail = ", ".join(f"{count} {status}" for status, count in counts.items())
-    unnoticed = step.exit_code == PLANTED and set(counts) != {"failed"}
-    if exit_code is None or (step.suite is not None and exit_code == BUDGET_USED):
+    unnoticed = step.exit_code == EXIT_FAILED_CHECKS and set(counts) != {"failed"}
+    if exit_code is None or (step.suite is not None and exit_code == EXIT_BUDGET):
         status = Status.TIMEOUT
         detail = f"stopped at its time limit; {detail}"
     elif exit_code == step.exit_code and not unnoticed:

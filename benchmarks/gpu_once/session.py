@@ -62,7 +62,7 @@ class Log:
         """Close the file."""
         self._file.close()
 
-    def heading(self, text: str) -> None:
+    def write_heading(self, text: str) -> None:
         """Write a heading with the seconds since the start."""
         self.write(f"\n##### {time.monotonic() - self._started:4.0f} s  {text}\n")
 
@@ -127,7 +127,7 @@ class Session:
         Raises:
             SystemExit: It failed; its output is in the log.
         """
-        self._log.heading("environment")
+        self._log.write_heading("environment")
         script = f". {SETUP} >&2 && env -0"
         completed = subprocess.run(
             ["bash", "-c", script], cwd=ROOT, env=self._environment, capture_output=True, text=True
@@ -159,12 +159,12 @@ class Session:
         report = self._reports / f"{step.name}.json"
         command = self._build_command(step, seconds, report)
         command_line = shlex.join(command).partition("\n")[0]
-        self._log.heading(f"{step.name}, at most {seconds:.0f} s: {command_line}")
+        self._log.write_heading(f"{step.name}, at most {seconds:.0f} s: {command_line}")
         started = time.monotonic()
         exit_code = self._execute(command, self._build_environment(step), seconds)
         result = judge_step(step, exit_code, time.monotonic() - started, read_report(report))
         if result.status == Status.PASSED and not self._shows_evidence(step):
-            return replace(result, status=Status.FAILED, detail=f"no rank said: {step.evidence}")
+            return replace(result, status=Status.FAILED, detail=f"no rank printed: {step.evidence}")
         return result
 
     def _shows_evidence(self, step: Step) -> bool:
@@ -181,7 +181,7 @@ class Session:
 
     def _build_command(self, step: Step, seconds: float, report: Path) -> list[str]:
         if step.suite is not None:
-            return step.suite.command(seconds, report, rehearse=self._rehearse)
+            return step.suite.build_command(seconds, report, rehearse=self._rehearse)
         return list(step.rehearsal if self._rehearse and step.rehearsal else step.program)
 
     def _build_environment(self, step: Step) -> dict[str, str]:
@@ -258,14 +258,14 @@ class Session:
             "schema": SCHEMA,
             "date": datetime.now(UTC).date().isoformat(),
             "rehearsal": self._rehearse,
-            "machine": self.machine(),
+            "machine": self.describe_machine(),
             "steps": [asdict(result) for result in self.results],
         }
         (self._output / "results.json").write_text(json.dumps(content, indent=1) + "\n")
         with tarfile.open(self._output / "reports.tar.gz", "w:gz") as archive:
             archive.add(self._reports, "reports")
 
-    def machine(self) -> dict[str, str]:
+    def describe_machine(self) -> dict[str, str]:
         """Return GPU, driver and versions from the reports of runs."""
         facts = {"python": platform.python_version(), "torch": self._torch_version()}
         for path in sorted(self._reports.glob("*.json")):
@@ -280,7 +280,7 @@ class Session:
 
     def close(self) -> None:
         """Print the summary and remove the working folder."""
-        self._log.heading("summary")
+        self._log.write_heading("summary")
         self._log.write(render_summary(self.results))
         self._log.close()
         shutil.rmtree(self._work, ignore_errors=True)

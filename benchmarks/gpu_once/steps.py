@@ -50,7 +50,7 @@ class SuiteRun:
     rehearsal: tuple[str, ...] = ()
     left_out: str = ""
 
-    def command(self, seconds: float, report: Path, *, rehearse: bool) -> list[str]:
+    def build_command(self, seconds: float, report: Path, *, rehearse: bool) -> list[str]:
         """Return the command of the run, which ends within ``seconds``."""
         budget = max(1, int(seconds - REPORT_SECONDS))
         command = ["spbench", "run", self.path, "--headless", "--no-samples", "--json", str(report)]

@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 from benchmarks.preserved import commands, events, faults
 from benchmarks.preserved.transcripts import Transcripts
 
@@ -39,7 +39,7 @@ SHOWN_LINES = 40
 
 def main() -> int:
     """Write the sections; return 1 if they differ from those of --against."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("folder", type=Path, help="a folder for the texts")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections to write")
     parser.add_argument("--against", type=Path, help="the folder of another commit")

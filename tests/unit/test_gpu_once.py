@@ -63,7 +63,7 @@ def test_steps_cover_each_case_that_one_gpu_can_run():
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.select or run.path)
 def test_rehearsal_runs_some_cases_of_each_selection(run):
-    arguments = run.command(60, ROOT / "report.json", rehearse=True)
+    arguments = run.build_command(60, ROOT / "report.json", rehearse=True)
     expression = arguments[arguments.index("-k") + 1] if "-k" in arguments else ""
     case_ids = {case.id for case in select_cases(run, expression)}
     assert case_ids
@@ -77,7 +77,7 @@ def test_steps_with_faults_expect_failure():
 
 
 def test_budget_of_a_run_ends_before_its_step():
-    arguments = SuiteRun(FIGURES).command(50, ROOT / "report.json", rehearse=False)
+    arguments = SuiteRun(FIGURES).build_command(50, ROOT / "report.json", rehearse=False)
     assert arguments[arguments.index("--budget") + 1] == "38s"
     assert "-k" not in arguments
 

@@ -211,5 +211,5 @@ async def test_passes_on_data_after_the_hello(stack):
 @pytest.mark.slow
 def test_admits_a_burst_of_ranks_after_the_console_was_stopped():
     burst = measure_burst(ranks=200, idle=300, stopped=1.0)
-    assert (burst.let_in, burst.recorded, burst.dropped) == (200, 200, 0)
+    assert (burst.admitted, burst.recorded, burst.dropped) == (200, 200, 0)
     assert burst.seconds > 0.9

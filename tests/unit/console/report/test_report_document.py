@@ -5,7 +5,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from benchmarks.made_up_run import write_cases
+from benchmarks.synthetic_run import write_cases
 
 from spbench.errors import FailedRunError
 from spbench.record.runs.files import write_chunks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.made_up_run import write_cases
+from benchmarks.synthetic_run import write_cases
 
 from benchmarks import report_memory
 

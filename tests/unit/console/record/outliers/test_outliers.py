@@ -4,7 +4,7 @@ import random
 from itertools import combinations, pairwise
 
 import pytest
-from benchmarks.made_up_cluster import SyntheticCluster, is_exact
+from benchmarks.synthetic_cluster import SyntheticCluster, is_exact
 
 from spbench.record.findings import MAX_FINDINGS, collect_findings
 from support.sample_events import build_state, make_links_run, make_timed_run
@@ -122,7 +122,7 @@ def test_outlier_that_is_hardly_slower_is_not_reported(messages):
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["one-case", "all-cases", "links"])
 def test_simulated_cluster_reports_exactly_the_slow_parts(source):
-    cluster = SyntheticCluster(60, 0.05, source, host=1.7, link=1.6)
+    cluster = SyntheticCluster(60, 0.05, source, host_slowdown=1.7, link_slowdown=1.6)
     assert [is_exact(cluster, seed) for seed in range(3)] == [True] * 3
 
 
@@ -132,4 +132,6 @@ def test_healthy_simulated_cluster_has_no_finding():
 
 
 def test_simulation_fails_if_slow_parts_are_within_the_noise():
-    assert not is_exact(SyntheticCluster(40, 0.05, "one-case", host=1.05, link=1.6), 1)
+    assert not is_exact(
+        SyntheticCluster(40, 0.05, "one-case", host_slowdown=1.05, link_slowdown=1.6), 1
+    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from benchmarks.made_up_run import write_cases
+from benchmarks.synthetic_run import write_cases
 
 from spbench.record.number_formatting import replace_controls
 from spbench.record.runs.folder import RunFolder

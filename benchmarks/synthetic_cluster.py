@@ -1,6 +1,6 @@
 """Slow hosts and links on a synthetic cluster: whether exactly these are reported.
 
-    python -m benchmarks.made_up_cluster [--hosts 300] [--seeds 100] [--noise 0.05] [--search]
+    python -m benchmarks.synthetic_cluster [--hosts 300] [--seeds 100] [--noise 0.05] [--search]
 
 Each seed is a separate cluster with a rank on each host. 3 hosts and 2 links are drawn that are
 slow. Every figure of a host (memory, gemm, conv) or of a link (all pairs, three sizes) has noise of
@@ -24,7 +24,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 from spbench.record.case_parts import CaseIdentity, CaseRank, MetricInfo
 from spbench.record.case_state import CaseState
@@ -43,26 +43,26 @@ TIME = MetricInfo("time_ms", "ms", "lower", "max")
 
 @dataclass(frozen=True, slots=True)
 class SyntheticCluster:
-    """A synthetic cluster.
+    """A cluster with slow hosts and links.
 
     Attributes:
         hosts: The number of hosts.
         noise: The standard deviation of the log of every figure.
         slow_kind: The figures in which a slow host is slow, one of `SLOW_KINDS`.
-        host: The factor of a slow host; 1 without slow hosts.
-        link: The factor of a slow link, for messages of any size; 1 without slow links.
+        host_slowdown: The factor of a slow host; 1 without slow hosts.
+        link_slowdown: The factor of a slow link for messages of any size; 1 without slow links.
     """
 
     hosts: int
     noise: float
     slow_kind: str = "all-cases"
-    host: float = 1.0
-    link: float = 1.0
+    host_slowdown: float = 1.0
+    link_slowdown: float = 1.0
 
 
 def main() -> int:
     """Count and print the seeds in which exactly the slow parts are reported."""
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("--hosts", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--noise", type=float, default=0.05)
@@ -74,10 +74,11 @@ def main() -> int:
     cluster = SyntheticCluster(
         options.hosts, options.noise, options.slow, options.host_slowdown, options.link_slowdown
     )
-    healthy = replace(cluster, host=1.0, link=1.0)
+    healthy = replace(cluster, host_slowdown=1.0, link_slowdown=1.0)
     print(
-        f"{cluster.hosts} hosts, noise {cluster.noise:.0%}; slow: {SLOW_HOSTS} hosts "
-        f"{cluster.host:.2f}x ({cluster.slow_kind}), {SLOW_LINKS} links {cluster.link:.2f}x"
+        f"{cluster.hosts} hosts, noise {cluster.noise:.0%}; slow: "
+        f"{SLOW_HOSTS} hosts {cluster.host_slowdown:.2f}x ({cluster.slow_kind}), "
+        f"{SLOW_LINKS} links {cluster.link_slowdown:.2f}x"
     )
     passed = True
     for description, tested_cluster in (("slow as said", cluster), ("nothing slow", healthy)):
@@ -96,21 +97,23 @@ def _search(cluster: SyntheticCluster, seeds: int) -> None:
     """Print the smallest factors that are reported; the other kind has a factor of 2."""
     for slow_kind in SLOW_KINDS:
         factor = _find_smallest(
-            partial(_set_host_slowdown, replace(cluster, slow_kind=slow_kind, link=2.0)), seeds
+            partial(_set_host_slowdown, replace(cluster, slow_kind=slow_kind, link_slowdown=2.0)),
+            seeds,
         )
         print(f"hosts ({slow_kind}) are named from {factor:.2f}x on", flush=True)
     factor = _find_smallest(
-        partial(_set_link_slowdown, replace(cluster, slow_kind="all-cases", host=2.0)), seeds
+        partial(_set_link_slowdown, replace(cluster, slow_kind="all-cases", host_slowdown=2.0)),
+        seeds,
     )
     print(f"links are named from {factor:.2f}x on", flush=True)
 
 
 def _set_host_slowdown(cluster: SyntheticCluster, factor: float) -> SyntheticCluster:
-    return replace(cluster, host=factor)
+    return replace(cluster, host_slowdown=factor)
 
 
 def _set_link_slowdown(cluster: SyntheticCluster, factor: float) -> SyntheticCluster:
-    return replace(cluster, link=factor)
+    return replace(cluster, link_slowdown=factor)
 
 
 def _find_smallest(make_cluster: Callable[[float], SyntheticCluster], seeds: int) -> float:
@@ -147,9 +150,9 @@ def is_exact(cluster: SyntheticCluster, seed: int) -> bool:
         _build_link_case(cluster, generator, slow_hosts, slow_links),
     ]
     expected: set[Hashable] = set()
-    if cluster.host > 1.0:
+    if cluster.host_slowdown > 1.0:
         expected |= {_format_host(host) for host in slow_hosts}
-    if cluster.link > 1.0:
+    if cluster.link_slowdown > 1.0:
         expected |= slow_links
     return {part.key for part in find_slow_parts(cases)} == expected
 
@@ -163,7 +166,7 @@ def _build_rank_cases(
         )
         case = _build_case(cluster, name, "rank")
         for host in range(cluster.hosts):
-            factor = cluster.host if is_slow and host in slow else 1.0
+            factor = cluster.host_slowdown if is_slow and host in slow else 1.0
             time = 10.0 * factor * math.exp(generator.gauss(0.0, cluster.noise))
             case.measured.samples.setdefault("time_ms", {})[host] = {0: array("d", [time])}
         yield case
@@ -175,9 +178,9 @@ def _build_link_case(
     """Return a case of all pairs of hosts; the largest slowdown of a pair counts."""
     case = _build_case(cluster, "links", "link")
     for pair in combinations(range(cluster.hosts), 2):
-        factor = cluster.link if frozenset(pair) in links else 1.0
+        factor = cluster.link_slowdown if frozenset(pair) in links else 1.0
         if cluster.slow_kind == "links" and hosts & set(pair):
-            factor = max(factor, cluster.host)
+            factor = max(factor, cluster.host_slowdown)
         ends: dict[str, Any] = {"source": pair[0], "target": pair[1]}
         ends |= {"host_a": _format_host(pair[0]), "host_b": _format_host(pair[1])}
         for size in SIZES:

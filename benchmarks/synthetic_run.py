@@ -1,6 +1,6 @@
 """A synthetic run with as many events as the console must handle.
 
-    python -m benchmarks.made_up_run FOLDER --ranks 4096 --rate 1000 --seconds 60
+    python -m benchmarks.synthetic_run FOLDER --ranks 4096 --rate 1000 --seconds 60
 
 The folder is a run folder with this process as its console. Times are drawn at random, and one host
 is slower than the others. They are not measurements.
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.goals import argument_parser
+from benchmarks.goals import make_argument_parser
 
 from spbench_core.events.fields import Event
 
@@ -30,7 +30,7 @@ CONSOLE_ARGUMENTS = ("--program", "spbench")
 
 
 def main() -> None:
-    parser = argument_parser(__doc__)
+    parser = make_argument_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--rate", type=int, default=1000, help="samples events a second")
@@ -95,10 +95,10 @@ def write_cases(folder: Path, cases: int, ranks: int, values: int, launches: int
 
 def _describe_swept_case(number: int, ranks: int) -> Event:
     size = 1 << (number % 12 + 4)
-    method = f"way-{number // 12 % 5}"
+    method = f"method-{number // 12 % 5}"
     name = f"exchange-{number // 60}"
-    case = describe_case(f"{name}[size={size},way={method}]", name, ranks)
-    return case | {"params": {"size": size, "way": method, "warmup": 3}}
+    case = describe_case(f"{name}[size={size},method={method}]", name, ranks)
+    return case | {"params": {"size": size, "method": method, "warmup": 3}}
 
 
 def _describe_links_case(ranks: int) -> Event:
@@ -124,18 +124,18 @@ def _build_launch(case: Event, launch: int, ranks: int, values: int, now: float)
     Times grow with the case's size, and rank 5 is slower.
     """
     size = case["params"].get("size", 64)
-    method = case["params"].get("way")
-    usual = size / 500 * (2 if method == "way-3" else 1)
+    method = case["params"].get("method")
+    base_time_s = size / 500 * (2 if method == "method-3" else 1)
     for rank in range(ranks):
         fields = {"rank": rank, "seq": 0, "time": now, "job": launch + 1}
         fields |= {"case": case["id"], "repeat": launch}
         yield {"event": "case_start", **fields}
-        slow = usual * (1.6 if rank == SLOW_RANK else 1.0)
+        slow = base_time_s * (1.6 if rank == SLOW_RANK else 1.0)
         times = [round(random.lognormvariate(0, 0.1) * slow, 5) for _ in range(values)]
         yield {"event": "samples", **fields, "metric": "time_ms", "values": times}
-        fastest = {"name": "time_ms", "value": usual * 0.7, "measured_by": "rank 0 alone"}
+        fastest = {"name": "time_ms", "value": base_time_s * 0.7, "measured_by": "rank 0 alone"}
         yield {"event": "metric", **fields, **fastest}
-        yield {"event": "metric", **fields, "name": "bandwidth_gb_s", "value": 1 / usual}
+        yield {"event": "metric", **fields, "name": "bandwidth_gb_s", "value": 1 / base_time_s}
         for peer in range(ranks) if case["name"] == "links" else ():
             if peer != rank:
                 yield {"event": "metric", **fields, **_build_link_metric(rank, peer)}
@@ -227,8 +227,8 @@ def build_samples(ranks: int, event_count: int, now: float, values: int = 1) -> 
     """Yield that many events of samples, of ranks drawn at random."""
     for _ in range(event_count):
         rank = random.randrange(ranks)
-        usual_ms = 1.8 if rank // PER_HOST == SLOW_HOST else 1.0
-        times_ms = [round(random.lognormvariate(0, 0.1) * usual_ms, 4) for _ in range(values)]
+        median_ms = 1.8 if rank // PER_HOST == SLOW_HOST else 1.0
+        times_ms = [round(random.lognormvariate(0, 0.1) * median_ms, 4) for _ in range(values)]
         fields = {"rank": rank, "seq": 0, "time": now, "job": 1, "case": CASE, "repeat": 0}
         yield {"event": "samples", **fields, "metric": "time_ms", "values": times_ms}
 
