@@ -232,7 +232,7 @@ async def test_deleted_folder_does_not_end_the_console(tmp_path, monkeypatch):
 
     monkeypatch.setattr(start, "ConsoleApp", make_app)
     start.open_console(
-        home=Path(".spbench"), suite=suite, chosen=LaunchChoice(hostfile=Path("a.hosts"))
+        home=Path(".spbench"), suite=suite, launch_choice=LaunchChoice(hostfile=Path("a.hosts"))
     )
     [opening] = openings
     assert (opening.folder, opening.home) == (folder, folder / ".spbench")

@@ -13,16 +13,16 @@ from spbench.report.scale import Scale, fit_scale, format_ticks
 from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots
-from spbench.tui.widgets.glyphs import slowness_mark, slowness_step
+from spbench.tui.widgets.glyphs import choose_slowness_mark, compute_slowness_step
 from spbench.tui.widgets.heat_map import HeatMap
 from spbench.tui.widgets.histogram import MAX_BAR_LINES, HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench.tui.widgets.rank_strip import RankStrip, lay_out_ranks
 from spbench.tui.widgets.text import cell_width
-from spbench.tui.widgets.timeline import TimeLine
+from spbench.tui.widgets.timeline import TimelineChart
 
-CHARTS = (RankStrip, HistogramChart, TimeLine, Plot, HeatMap)
+CHARTS = (RankStrip, HistogramChart, TimelineChart, Plot, HeatMap)
 
 
 class ChartApp(App):
@@ -161,11 +161,11 @@ def test_each_rank_is_in_one_cell_and_all_cells_fit(ranks, width, height):
 
 def test_slowness_steps_rise_with_the_ratio():
     assert [
-        slowness_step(ratio, 1.3) for ratio in (0.5, 1, 1.09, 1.11, 1.29, 1.31, 1.89, 1.91)
+        compute_slowness_step(ratio, 1.3) for ratio in (0.5, 1, 1.09, 1.11, 1.29, 1.31, 1.89, 1.91)
     ] == [*(0, 0, 0, 1, 1, 2, 2, 3)]
-    marks = [slowness_mark(ratio, 1.3, ascii=True)[0] for ratio in (1, 1.2, 1.5, 3, None)]
+    marks = [choose_slowness_mark(ratio, 1.3, ascii=True)[0] for ratio in (1, 1.2, 1.5, 3, None)]
     assert marks == ["-", "+", "*", "#", "."]
-    assert slowness_mark(1, 1.3, failed=True, ascii=True) == ("!", "failed")
+    assert choose_slowness_mark(1, 1.3, failed=True, ascii=True) == ("!", "failed")
 
 
 # Histograms
@@ -228,7 +228,7 @@ async def test_bar_height_is_limited():
 async def test_empty_chart_says_so():
     for chart, message in (
         (HistogramChart(), "no samples yet"),
-        (TimeLine(), "no values yet"),
+        (TimelineChart(), "no values yet"),
         (Plot(), "no points yet"),
         (HeatMap(), "nothing measured yet"),
         (RankStrip(), "no ranks yet"),
@@ -245,11 +245,11 @@ def test_rejects_edges_that_do_not_match_the_counts():
         HistogramChart().update([1, 2], [1, 1], "ms")
 
 
-# Time lines
+# Timelines
 
 
-async def test_time_line_shows_last_worst_and_limit():
-    chart = TimeLine()
+async def test_timeline_shows_last_worst_and_limit():
+    chart = TimelineChart()
     chart.update([1, 2, 3, None, 8], "ms", "lower", "time_ms", limit=4)
     async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
@@ -266,7 +266,7 @@ async def test_time_line_shows_last_worst_and_limit():
 
 
 async def test_spike_among_thousands_is_visible():
-    chart = TimeLine(ascii=True)
+    chart = TimelineChart(ascii=True)
     chart.update([1.0] * 3000 + [9.0] + [1.0] * 3000, "ms", "lower", "time_ms")
     async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
@@ -277,7 +277,7 @@ async def test_spike_among_thousands_is_visible():
 
 @pytest.mark.parametrize(("values", "joined"), [([1.0, 3.0], False), ([1.0, 2.0, 3.0], True)])
 async def test_two_values_are_not_joined(values, joined):
-    chart = TimeLine(ascii=True)
+    chart = TimelineChart(ascii=True)
     chart.update(values, "ms", "lower", "")
     async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
@@ -286,7 +286,7 @@ async def test_two_values_are_not_joined(values, joined):
 
 
 async def test_one_slow_value_does_not_change_the_unit():
-    chart = TimeLine()
+    chart = TimelineChart()
     chart.update([0.012] * 20 + [8.0], "ms", "lower", "")
     async with ChartApp(chart).run_test(size=(120, 10)) as pilot:
         await pilot.pause()
@@ -295,7 +295,7 @@ async def test_one_slow_value_does_not_change_the_unit():
 
 
 async def test_worst_of_a_rate_is_its_minimum():
-    chart = TimeLine()
+    chart = TimelineChart()
     chart.update([11.0, 12.0, 4.0, 11.5], "GB/s", "higher", "bandwidth", limit=5)
     async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
@@ -305,12 +305,12 @@ async def test_worst_of_a_rate_is_its_minimum():
         await pilot.press("right", "right", "right")
         assert read_caption(chart) == "3 of 4: 4.00 GB/s, over the limit"
         assert any("◆" in line for line in render_lines(chart))
-        await pilot.click(TimeLine, offset=(79, 4))
+        await pilot.click(TimelineChart, offset=(79, 4))
         assert read_caption(chart) == "4 of 4: 11.5 GB/s"
 
 
 async def test_distant_limit_is_reported_but_not_drawn():
-    chart = TimeLine()
+    chart = TimelineChart()
     chart.update([1.0, 2.0], "1", "lower", "ratio", limit=1000)
     async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
@@ -500,9 +500,9 @@ def draw_chart(kind: Any, columns, rows, *data, cursor=None, ascii=False):
     st.booleans(),
 )
 @SLOW
-def test_time_line_draws_any_values(columns, rows, values, limit, cursor, ascii):
+def test_timeline_draws_any_values(columns, rows, values, limit, cursor, ascii):
     draw_chart(
-        TimeLine, columns, rows, values, "ms", "lower", "t", limit, cursor=cursor, ascii=ascii
+        TimelineChart, columns, rows, values, "ms", "lower", "t", limit, cursor=cursor, ascii=ascii
     )
 
 

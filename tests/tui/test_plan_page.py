@@ -20,7 +20,7 @@ from spbench.suites.loader import load_suite_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
-from spbench.tui.plan.sheet import memory_bars
+from spbench.tui.plan.plan_view import build_memory_bars
 from spbench.tui.widgets.line_table import LineTable
 from support import sample_events as make
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
@@ -83,7 +83,7 @@ async def make_plan(pilot, batch="16"):
     get_input(pilot.app, "batch").value = batch
     get_input(pilot.app, "micro").value = "1"
     await pilot.press("enter")
-    await wait_until(pilot, lambda: page.planned is not None)
+    await wait_until(pilot, lambda: page.details is not None)
     return page
 
 
@@ -93,11 +93,11 @@ async def test_enter_plans_the_nearby_files(folder, size):
     async with app.run_test(size=size) as pilot:
         page = await make_plan(pilot)
         await wait_until(pilot, lambda: "stem to stack" in read_screen(app))
-        stages = page.planned.plan.stages
+        stages = page.details.plan.stages
         assert len(stages) == 2
-        assert f"step {format_time(1000 * page.planned.plan.step_s)}" in read_screen(app)
+        assert f"step {format_time(1000 * page.details.plan.step_s)}" in read_screen(app)
         assert " of 16.0 GB" in read_screen(app)
-        bars, has_device_memory = memory_bars(page.planned)
+        bars, has_device_memory = build_memory_bars(page.details)
         assert has_device_memory
         assert sum(bars[0].parts) == pytest.approx(stages[0].memory_bytes / 16e9)
         texts_shown = set()
@@ -130,10 +130,10 @@ async def test_overlapped_allreduce_is_noted_below_the_stages(folder):
     async with app.run_test(size=(120, 40)) as pilot:
         page = await make_plan(pilot)
         assert "of all-reduce overlap" not in read_screen(app)
-        execution_plan = page.planned.plan
+        execution_plan = page.details.plan
         first, *others = execution_plan.stages
         stages = (replace(first, all_reduce_s=4.0, overlapped_s=3.0), *others)
-        page.sheet.show(replace(page.planned, plan=replace(execution_plan, stages=stages)))
+        page.view.show(replace(page.details, plan=replace(execution_plan, stages=stages)))
         note = "stage 0: 3.00 s of 4.00 s of all-reduce overlap the last backward pass"
         await wait_until(pilot, lambda: note in read_screen(app))
 
@@ -142,19 +142,19 @@ async def test_plan_tables_are_sorted_by_value_whatever_the_unit(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
         page = await make_plan(pilot)
-        plan = page.planned.plan
+        plan = page.details.plan
         stages = [
             replace(stage, forward_s=forward_s)
             for stage, forward_s in zip(plan.stages, (1.2, 0.0964), strict=True)
         ]
         memories = [
             replace(memory, fixed_bytes=fixed_bytes)
-            for memory, fixed_bytes in zip(page.planned.memory, (10e9, 3e6), strict=True)
+            for memory, fixed_bytes in zip(page.details.memory, (10e9, 3e6), strict=True)
         ]
         baselines = [replace(plan.baselines[0], name=f"{x}", speedup=x) for x in (10.0, 9.0, None)]
         plan = replace(plan, stages=tuple(stages), baselines=tuple(baselines))
         plan = replace(plan, single_s=9.5 * plan.step_s)
-        page.sheet.show(replace(page.planned, plan=plan, memory=tuple(memories)))
+        page.view.show(replace(page.details, plan=plan, memory=tuple(memories)))
         for id, column, order in (
             ("stages", "forward", [1, 0]),
             ("stages", "memory", [1, 0]),
@@ -210,12 +210,12 @@ async def test_timeline_shows_deferred_weight_gradients(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
         page = await make_plan(pilot)
-        step = simulate(replace(page.planned.plan, schedule="zb-h1"))
-        page.sheet.show(replace(page.planned, step=step))
+        simulation = simulate(replace(page.details.plan, schedule="zb-h1"))
+        page.view.show(replace(page.details, simulation=simulation))
         line = page.query_one("#timeline", Static)
         await wait_until(pilot, lambda: "A" in str(line.content))
         lines = str(line.content).splitlines()
-        assert lines == render_timeline_text(step, len(lines[0]))
+        assert lines == render_timeline_text(simulation, len(lines[0]))
 
 
 async def test_input_errors_are_shown_on_the_page(folder):
@@ -243,7 +243,7 @@ async def test_input_errors_are_shown_on_the_page(folder):
                 await wait_until(
                     pilot, lambda error=error: error in " ".join(read_screen(app).split())
                 )
-        assert app.screen.planned is None
+        assert app.screen.details is None
         await pilot.press("f4")
         await wait_until(
             pilot, lambda: any("nothing is planned" in n.message for n in app._notifications)
@@ -350,7 +350,7 @@ async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
         # The table is drawn a moment after the line below it.
         await wait_until(pilot, lambda: find_step_lines(app))
         [row] = find_step_lines(app)
-        error = (1000 * page.planned.plan.step_s - 2000) / 2000
+        error = (1000 * page.details.plan.step_s - 2000) / 2000
         assert f"{100 * error:+.1f} %" in row
 
 
@@ -394,7 +394,7 @@ async def test_readonly_console_plans_and_writes_nothing(folder, monkeypatch):
         await pilot.press("e", "f4", "f5")
         await pilot.pause()
         assert app.screen is page
-        assert page.planned is not None
+        assert page.details is not None
 
 
 @pytest.mark.long

@@ -17,14 +17,14 @@ from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
-from spbench.tui.run.body import Body
+from spbench.tui.run.body import Panel, RunBody
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
-from spbench.tui.widgets.timeline import TimeLine
+from spbench.tui.widgets.timeline import TimelineChart
 from support import sample_events as make
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
 
@@ -239,7 +239,7 @@ async def test_shows_an_unknown_benchmark_while_it_runs(open_run, size):
         run.source.send(*make_rates())
         await run.press("m" if size != NARROW else "v")
         await run.wait_until(
-            lambda: size == NARROW or run.title("time-line") == f"{SMALLEST}, in 1/s"
+            lambda: size == NARROW or run.title("timeline") == f"{SMALLEST}, in 1/s"
         )
 
 
@@ -349,20 +349,20 @@ def make_ended_run():
 
 async def test_end_of_a_run_shows_first_failed_case_and_findings(open_run):
     async with open_run((120, 40), make_running_events()) as run:
-        await run.wait_until(lambda: run.page.query_one(Body).panel == "charts")
+        await run.wait_until(lambda: run.page.query_one(RunBody).panel is Panel.CHARTS)
         run.source.send(*make_ended_run()[len(make_running_events()) :])
-        await run.wait_until(lambda: run.page.query_one(Body).shows_findings)
+        await run.wait_until(lambda: run.page.query_one(RunBody).shows_findings)
         await run.wait_until(lambda: run.table("cases").cursor_key == "next")
         assert run.title("ranks").startswith("ranks of next")
         # Only once: a later choice of the user stays.
         await run.press("v")
-        await run.wait_until(lambda: not run.page.query_one(Body).shows_findings)
+        await run.wait_until(lambda: not run.page.query_one(RunBody).shows_findings)
 
 
 async def test_wide_short_screen_has_charts_next_to_findings(open_run):
     async with open_run((160, 30), make_ended_run()) as run:
         await run.wait_for_texts("✗ failed next: check sum failed")
-        await run.wait_until(lambda: run.page.query_one(Body).panel == "charts")
+        await run.wait_until(lambda: run.page.query_one(RunBody).panel is Panel.CHARTS)
 
 
 async def test_end_of_a_run_keeps_the_users_selection(open_run):
@@ -371,10 +371,10 @@ async def test_end_of_a_run_keeps_the_users_selection(open_run):
         await run.focus("cases")
         await run.press("down", "up")
         selected_case = run.table("cases").cursor_key
-        panel = run.page.query_one(Body).panel
+        panel = run.page.query_one(RunBody).panel
         run.source.send(*make_ended_run()[len(make_running_events()) :])
         await run.wait_for_texts("✗ failed")
-        assert run.page.query_one(Body).panel == panel
+        assert run.page.query_one(RunBody).panel == panel
         assert run.table("cases").cursor_key == selected_case
 
 
@@ -579,14 +579,14 @@ async def test_efficiency_above_100_percent_is_explained_once(open_run):
 async def test_charts_follow_the_selected_rank_and_metric(open_run):
     async with open_run(WIDE, [*make_running_events(), *make_rates()]) as run:
         await run.wait_until(lambda: run.title("histogram") == SLOWEST)
-        line = run.page.query_one(TimeLine)
+        line = run.page.query_one(TimelineChart)
         await run.wait_until(lambda: line._values == [6.0, 6.2])
         await run.press("down", "down")
         await run.wait_until(lambda: run.title("histogram") == "time of rank 2, each iteration")
         await run.wait_until(lambda: line._values == [2.1, 2.0])
         await run.press("m")
         await run.wait_until(
-            lambda: run.title("time-line") == "warps of rank 2, each iteration, in 1/s"
+            lambda: run.title("timeline") == "warps of rank 2, each iteration, in 1/s"
         )
         await run.wait_until(
             lambda: (line._values, line._unit, line._better) == ([11, 11], "1/s", "higher")
@@ -723,7 +723,7 @@ async def test_wide_characters_of_logs_are_all_shown(open_run):
 async def test_key_cycles_panels_and_hidden_ones_are_not_drawn(open_run, monkeypatch):
     updated_types = []
     panels = []
-    for widget in (HistogramChart, TimeLine):
+    for widget in (HistogramChart, TimelineChart):
         monkeypatch.setattr(widget, "update", lambda self, *_: updated_types.append(type(self)))
     async with open_run(
         NARROW, [*make_running_events(), *make_checks(), *make_log_events(3)]
@@ -737,8 +737,8 @@ async def test_key_cycles_panels_and_hidden_ones_are_not_drawn(open_run, monkeyp
             panels.append([pane.id for pane in panes if pane.is_on_screen])
             if panels[-1] == ["histogram-pane"]:
                 await run.wait_until(lambda: HistogramChart in updated_types)
-                assert TimeLine not in updated_types
-    single_panes = ("histogram-pane", "time-line-pane", "host-loads-pane", "logs-pane")
+                assert TimelineChart not in updated_types
+    single_panes = ("histogram-pane", "timeline-pane", "host-loads-pane", "logs-pane")
     assert panels == [*([pane] for pane in single_panes), []]
 
 

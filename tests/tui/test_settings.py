@@ -9,10 +9,10 @@ from spbench.tui.help_and_palette import collect_action_ids
 from spbench.tui.settings import (
     Settings,
     check_action_ids,
+    find_settings_path,
     has_explicit_path,
     load_settings,
     save_theme,
-    settings_path,
 )
 
 THEMES = ("spbench-dark", "spbench-light")
@@ -141,8 +141,8 @@ def test_keeps_a_file_that_cannot_be_changed_safely(path, text):
 
 def test_path_is_in_the_config_folder_or_from_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert settings_path({}) == tmp_path / "spbench" / "console.yaml"
-    assert settings_path({"SPBENCH_CONFIG": "/x/y.yaml"}).as_posix() == "/x/y.yaml"
+    assert find_settings_path({}) == tmp_path / "spbench" / "console.yaml"
+    assert find_settings_path({"SPBENCH_CONFIG": "/x/y.yaml"}).as_posix() == "/x/y.yaml"
 
 
 def test_skips_world_writable_settings_unless_named(path):

@@ -21,9 +21,9 @@ from spbench.tui.results.case_screen import _sections
 from spbench.tui.results.cases_view import _COLUMNS as RECORDED_COLUMNS
 from spbench.tui.results.cases_view import CasesView, RecordedCaseRows
 from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
-from spbench.tui.run.details import _case_lines
+from spbench.tui.run.details import _list_case_lines
 from spbench.tui.run.page import RunPage
-from spbench.tui.run.rank_cells import rank_cells, rank_columns, rank_sort_value
+from spbench.tui.run.rank_cells import build_rank_cells, build_rank_columns, get_rank_sort_value
 from spbench_core.events.statuses import RankPhase
 from support.sample_events import (
     build_state,
@@ -61,8 +61,8 @@ def test_case_and_rank_cells_have_units(value):
     assert cells["efficiency"] == "200 %"
     figures = (value, value, value, value, 1000 * value, value)
     rank = RankRow(0, "node01", {}, RankPhase.WORKING, "timing", 9, *figures, "passed", (value,))
-    columns = [column.key for column in rank_columns(())]
-    cells = dict(zip(columns, list_texts(rank_cells(rank, ())), strict=True))
+    columns = [column.key for column in build_rank_columns(())]
+    cells = dict(zip(columns, list_texts(build_rank_cells(rank, ())), strict=True))
     assert_amounts(cells[key] for key in ("last", "p50", "p95", "p99", "gb_s"))
     assert not EXPONENT.search(" ".join(cells.values()))
 
@@ -95,7 +95,7 @@ def test_recorded_cases_have_units(value):
 
 
 def test_columns_and_help_say_reference_instead_of_limit():
-    titles = [column.title for column in (*COLUMNS, *RECORDED_COLUMNS, *rank_columns(()))]
+    titles = [column.title for column in (*COLUMNS, *RECORDED_COLUMNS, *build_rank_columns(()))]
     text = " ".join([*titles, RunPage.HELP, CasesView.HELP]).lower()
     assert "limit" not in text
     assert "reference" in text
@@ -118,7 +118,7 @@ def make_case_above_reference():
 
 
 def test_details_explain_references_and_separate_metrics():
-    lines = list(_case_lines(make_case_above_reference(), "passed", disturbed=True))
+    lines = list(_list_case_lines(make_case_above_reference(), "passed", disturbed=True))
     assert ("reference", "time 3.00 ms, efficiency ~150 %, by ping-pong") in lines
     assert [text for _, text in lines if text.startswith("above 100 %")]
     assert ("measured separately", "exchange: not parts of the time") in lines
@@ -148,8 +148,8 @@ def make_rank_row():
 
 
 def test_sorts_ranks_by_every_column():
-    columns = rank_columns((), with_active_time=True)
-    values = {column.key: rank_sort_value(make_rank_row(), column.key) for column in columns}
+    columns = build_rank_columns((), with_active_time=True)
+    values = {column.key: get_rank_sort_value(make_rank_row(), column.key) for column in columns}
     assert values["active"] == 0.5
     assert values["host"] == "node01"
     assert values["gb_s"] is None
@@ -177,8 +177,10 @@ def test_sorts_hosts_by_every_column():
 
 def test_active_times_have_a_column_if_waits_are_measured():
     rank = make_rank_row()
-    keys = [column.key for column in rank_columns((), with_active_time=True)]
+    keys = [column.key for column in build_rank_columns((), with_active_time=True)]
     assert keys[keys.index("p50") + 1] == "active"
-    cells = dict(zip(keys, list_texts(rank_cells(rank, (), with_active_time=True)), strict=True))
+    cells = dict(
+        zip(keys, list_texts(build_rank_cells(rank, (), with_active_time=True)), strict=True)
+    )
     assert (cells["p50"], cells["active"]) == ("2.00 ms", "500 us")
-    assert "active" not in [column.key for column in rank_columns(())]
+    assert "active" not in [column.key for column in build_rank_columns(())]

@@ -121,7 +121,7 @@ async def wait_for_plan(pilot):
     page.form.set_text("micro", "2")
     await pilot.press("enter")
     await wait_until(
-        pilot, lambda: page.planned is not None and "x as fast as" in read_screen(pilot.app)
+        pilot, lambda: page.details is not None and "x as fast as" in read_screen(pilot.app)
     )
 
 

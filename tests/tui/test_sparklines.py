@@ -2,14 +2,14 @@
 
 from spbench.record.machine.host_loads import HostLoads
 from spbench.tui.run.hosts_panel import HostLoadRows
-from spbench.tui.widgets.glyphs import sparkline
+from spbench.tui.widgets.glyphs import render_sparkline
 
 
 def test_sparkline_heights_follow_the_values():
-    assert sparkline([0, 1, 2, 4], 6) == "  ▁▃▅█"
-    assert sparkline([0.5] * 9, 4, 1.0) == "▅▅▅▅"
-    assert sparkline([0.0], 1) == "▁"
-    assert sparkline([], 3) == "   "
+    assert render_sparkline([0, 1, 2, 4], 6) == "  ▁▃▅█"
+    assert render_sparkline([0.5] * 9, 4, 1.0) == "▅▅▅▅"
+    assert render_sparkline([0.0], 1) == "▁"
+    assert render_sparkline([], 3) == "   "
 
 
 def test_row_has_sparkline_and_number_of_each_quantity():

@@ -7,7 +7,7 @@ import pytest
 from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.loader import check_text
-from spbench.tui.suites.form.draft_reader import read_draft
+from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.form_texts import FormFields, FormTexts
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
@@ -39,7 +39,9 @@ def read_changed(draft, expect=None, references=None, **texts):
     texts = {name.replace("__", " "): text for name, text in texts.items()}
     expect = form.initial_texts.expect if expect is None else expect
     references = form.initial_texts.references if references is None else references
-    return read_draft(form, FormTexts({**form.initial_texts.by_name, **texts}, expect, references))
+    return read_form_draft(
+        form, FormTexts({**form.initial_texts.by_name, **texts}, expect, references)
+    )
 
 
 def read_changed_draft(draft, **texts):
@@ -66,7 +68,7 @@ def test_distinguishes_single_value_sweeps_from_values(matrix, params):
     assert read_changed_draft(draft) == draft
     form = make_fields(draft)
     texts = {name: f"{text} " for name, text in form.initial_texts.by_name.items()}
-    assert read_draft(form, FormTexts(texts)).draft == draft
+    assert read_form_draft(form, FormTexts(texts)).draft == draft
 
 
 def test_reads_one_value_several_values_and_none():
@@ -97,7 +99,9 @@ def test_alias_keeps_its_name_in_the_file():
         replace(benchmark, params=(size,)), CaseDraft("case", "memory.copy", {"size_of_image": 64})
     )
     assert form.initial_texts.by_name["image_size"] == "64"
-    changed_form = read_draft(form, FormTexts({**form.initial_texts.by_name, "image_size": "128"}))
+    changed_form = read_form_draft(
+        form, FormTexts({**form.initial_texts.by_name, "image_size": "128"})
+    )
     assert changed_form.draft.params == {"size_of_image": 128}
 
 

@@ -25,13 +25,13 @@ from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import (
     THEMES,
     check_action_ids,
+    find_settings_path,
     has_explicit_path,
     load_settings,
     save_theme,
-    settings_path,
 )
 from spbench.tui.tab_bar import TabBar
-from spbench.tui.widgets.keys import KeyBar, key
+from spbench.tui.widgets.keys import KeyBar, make_binding
 from spbench_core.plugins import set_warning_listener
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ConsoleApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            key(
+            make_binding(
                 f"app.{entry.name}",
                 str(digit),
                 f"show_page('{entry.name}')",
@@ -76,24 +76,30 @@ class ConsoleApp(App[int]):
             )
             for digit, entry in enumerate(PAGES, 1)
         ),
-        key(
+        make_binding(
             "launch.launcher",
             "L",
             "choose('launcher')",
             "Launcher",
             "Choose the launcher of runs from here, or one whose lines are shown",
         ),
-        key("launch.hosts", "H", "choose('hosts')", "Hosts", "Choose the hosts of runs from here"),
-        key(
+        make_binding(
+            "launch.hosts", "H", "choose('hosts')", "Hosts", "Choose the hosts of runs from here"
+        ),
+        make_binding(
             "launch.environment",
             "E",
             "choose('environment')",
             "Environment",
             "Add to the environment of the ranks of runs from here",
         ),
-        key("app.quit", "q,ctrl+q", "leave", "Quit", "Quit the console", show=True),
-        key("app.help", "f1,question_mark", "help", "Help", "Help of what has focus", show=True),
-        key("app.palette", "ctrl+p", "command_palette", "Palette", "Find any action", show=True),
+        make_binding("app.quit", "q,ctrl+q", "leave", "Quit", "Quit the console", show=True),
+        make_binding(
+            "app.help", "f1,question_mark", "help", "Help", "Help of what has focus", show=True
+        ),
+        make_binding(
+            "app.palette", "ctrl+p", "command_palette", "Palette", "Find any action", show=True
+        ),
     ]
 
     def __init__(self, options: ConsoleOptions) -> None:
@@ -107,7 +113,7 @@ class ConsoleApp(App[int]):
         self._browser_warns = False
         for theme in THEMES:
             self.register_theme(theme)
-        self._settings_path = settings_path(options.environ)
+        self._settings_path = find_settings_path(options.environ)
         self._explicit_settings = has_explicit_path(options.environ)
         themes = self.available_themes.keys()
         loaded = load_settings(self._settings_path, themes, explicit=self._explicit_settings)

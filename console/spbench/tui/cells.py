@@ -33,13 +33,13 @@ def format_status(status: str) -> str:
     return f"{STATUS_SYMBOLS.get(status, '?')} {status}"
 
 
-def status_cell(status: str, *, noisy: bool = False) -> TableCell:
+def make_status_cell(status: str, *, noisy: bool = False) -> TableCell:
     """Return a status with symbol and colour, and a sign if the times are noisy."""
     text = f"{format_status(status)} {NOISY}" if noisy else format_status(status)
     return TableCell(text, _STYLES.get(status, status))
 
 
-def status_span(status: str) -> tuple[str, str]:
+def make_status_span(status: str) -> tuple[str, str]:
     """Return a status with its symbol, and its colour."""
     return format_status(status), STATUS_COLOURS.get(status, "$text-muted")
 

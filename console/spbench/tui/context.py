@@ -211,8 +211,10 @@ class ConsoleContext:
         home = self.options.home
         environ = self.options.environ
         try:
-            launched = await asyncio.to_thread(background.start_run, args, home, environ, folder)
-            self.watch_run(await _wait_for_folder(launched), show=False)
+            background_run = await asyncio.to_thread(
+                background.start_run, args, home, environ, folder
+            )
+            self.watch_run(await _wait_for_folder(background_run), show=False)
         except SpbenchError as error:
             self._app.notify(
                 str(error), title="not started", severity="error", timeout=15, markup=False
@@ -221,7 +223,7 @@ class ConsoleContext:
             self.starting_since = None
 
 
-async def _wait_for_folder(launched: BackgroundRun) -> RunFolder:
+async def _wait_for_folder(background_run: BackgroundRun) -> RunFolder:
     """Return the folder of a started run.
 
     Raises:
@@ -229,10 +231,12 @@ async def _wait_for_folder(launched: BackgroundRun) -> RunFolder:
     """
     while True:
         # Checked first, since the process may make the folder and end between the two calls.
-        ended = launched.get_exit_status() is not None
-        folder = await asyncio.to_thread(launched.find_folder)
+        ended = background_run.get_exit_status() is not None
+        folder = await asyncio.to_thread(background_run.find_folder)
         if folder is not None:
             return folder
         if ended:
-            raise FailedRunError(launched.read_last_lines() or "the run ended before it had begun")
+            raise FailedRunError(
+                background_run.read_last_lines() or "the run ended before it had begun"
+            )
         await asyncio.sleep(FOLDER_POLL_INTERVAL)

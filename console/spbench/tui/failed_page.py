@@ -19,7 +19,7 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.files import write_file
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 
 REPORT_FOLDER = "crashes"
 """The folder of error reports in a home."""
@@ -64,8 +64,8 @@ class FailedPage(Page):
 A page failed: this is a defect of spbench, and not of what you did. The other pages and the run
 go on. Y copies the report, Enter opens the page again; unsaved text of a suite is offered there."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("failed.open", "enter", "open", "Reopen", "Open the page again", show=True),
-        key("failed.copy", "y", "copy", "Copy report", "Copy the report", show=True),
+        make_binding("failed.open", "enter", "open", "Reopen", "Open the page again", show=True),
+        make_binding("failed.copy", "y", "copy", "Copy report", "Copy the report", show=True),
     ]
     DEFAULT_CSS = """
     FailedPage #message { height: auto; padding: 1 2; }

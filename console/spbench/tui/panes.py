@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 
 
@@ -41,18 +41,18 @@ class Pane(Vertical):
         self.set_class(framed, "pane")
 
 
-def leave_filter_key(page: str, rows: str) -> Binding:
+def make_leave_filter_binding(page: str, rows: str) -> Binding:
     """Return the key binding that shows all rows of a pane again."""
     title = "No filter"
     tooltip = f"Show all {rows} again"
-    return key(f"{page}.no-filter", "escape", "leave_filter", title, tooltip, show=True)
+    return make_binding(f"{page}.no-filter", "escape", "leave_filter", title, tooltip, show=True)
 
 
 class FilterPane(Vertical):
     """A pane with a `LineTable` and an `Input` that filters it.
 
     The input is visible while it has the focus or is not empty. A subclass composes both, binds
-    `leave_filter_key`, and may override `show_filtered`.
+    `make_leave_filter_binding`, and may override `show_filtered`.
     """
 
     DEFAULT_CSS = """

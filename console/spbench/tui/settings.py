@@ -31,7 +31,9 @@ _KEY_NAMES = {
 }
 
 
-def _theme(name: str, accents: str, grounds: str, *, dark: bool = True, **options: Any) -> Theme:
+def _make_theme(
+    name: str, accents: str, grounds: str, *, dark: bool = True, **options: Any
+) -> Theme:
     """Return a theme with colours separated by spaces, in the order of their names."""
     colours: dict[str, Any] = dict(zip(_ACCENTS, accents.split(), strict=True))
     colours |= zip(_GROUNDS, grounds.split(), strict=True)
@@ -39,18 +41,18 @@ def _theme(name: str, accents: str, grounds: str, *, dark: bool = True, **option
 
 
 THEMES = (
-    _theme(
+    _make_theme(
         DEFAULT_THEME,
         "#5aa9e6 #7f8fa9 #f2b84b #5fbf77 #e8a33d #ef6461",
         "#d8dee9 #12161c #181d25 #222935",
     ),
-    _theme(
+    _make_theme(
         "spbench-light",
         "#1f5fa8 #5b6675 #8a5a00 #1d7a3c #9a5b00 #b3261e",
         "#1c2430 #fbfbf9 #f1f2ee #e1e4e2",
         dark=False,
     ),
-    _theme(
+    _make_theme(
         "spbench-contrast",
         "#00e5ff #ffffff #ffff00 #00ff66 #ffcc00 #ff6b6b",
         "#ffffff #000000 #000000 #1c1c1c",
@@ -58,7 +60,7 @@ THEMES = (
     ),
     # Blue and orange differ in every common kind of colour blindness. The colours are from the set
     # of Okabe and Ito (2008).
-    _theme(
+    _make_theme(
         "spbench-colour-blind",
         "#56b4e9 #999999 #f0e442 #56b4e9 #f0e442 #e69f00",
         "#e6e6e6 #14161a #1b1e24 #272b33",
@@ -90,7 +92,7 @@ class LoadedSettings:
     errors: tuple[str, ...] = ()
 
 
-def settings_path(environ: Mapping[str, str]) -> Path:
+def find_settings_path(environ: Mapping[str, str]) -> Path:
     """Return the file of the settings, SPBENCH_CONFIG or one in the user's folder."""
     explicit_path = environ.get(ENV_CONFIG)
     if explicit_path:
@@ -147,13 +149,13 @@ def _read_text(path: Path, *, explicit: bool) -> str:
             raise UsageError(f"cannot read {path}: it has more than {MAX_BYTES >> 20} MiB")
         return content.decode("utf-8-sig")
     except UntrustedFileError as error:
-        raise _untrusted_error(error) from None
+        raise _make_untrusted_error(error) from None
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise _yaml_error(path) from None
+        raise _make_yaml_error(path) from None
 
 
 def _check_folder(path: Path) -> None:
@@ -161,12 +163,12 @@ def _check_folder(path: Path) -> None:
     try:
         check_folder(path)
     except UntrustedFileError as error:
-        raise _untrusted_error(error) from None
+        raise _make_untrusted_error(error) from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _untrusted_error(error: UntrustedFileError) -> UsageError:
+def _make_untrusted_error(error: UntrustedFileError) -> UsageError:
     return UsageError(f"{error}; to use it as it is, name it in {ENV_CONFIG}")
 
 
@@ -174,11 +176,11 @@ def _parse_yaml(text: str, path: Path) -> Any:
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise _yaml_error(path) from None
+        raise _make_yaml_error(path) from None
     return {} if content is None else content
 
 
-def _yaml_error(path: Path) -> UsageError:
+def _make_yaml_error(path: Path) -> UsageError:
     return UsageError(f"{path}: error: this file is invalid YAML; fix or remove it")
 
 

@@ -29,7 +29,7 @@ def open_console(
     recorded: RunFolder | None = None,
     speed: float | None = 1.0,
     readonly: bool = False,
-    chosen: LaunchChoice = DEFAULT_CHOICE,
+    launch_choice: LaunchChoice = DEFAULT_CHOICE,
 ) -> int:
     """Show the console until it is closed, and return its exit code.
 
@@ -39,15 +39,15 @@ def open_console(
     # Absolute paths, which stay valid when the working folder changes.
     folder = Path(find_working_folder())
     suite = None if suite is None else resolve_suite_path(folder, suite)
-    if chosen.hostfile is not None:
-        chosen = replace(chosen, hostfile=folder / chosen.hostfile)
+    if launch_choice.hostfile is not None:
+        launch_choice = replace(launch_choice, hostfile=folder / launch_choice.hostfile)
     options = ConsoleOptions(
         home=folder / home,
         environ=dict(os.environ),
         folder=folder,
         suite=suite,
         page="suites" if recorded is None else "run",
-        launch_choice=chosen,
+        launch_choice=launch_choice,
         recorded=recorded,
         speed=speed,
         readonly=readonly,

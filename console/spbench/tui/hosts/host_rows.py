@@ -94,7 +94,7 @@ class HostRows:
         """Return the cells of a host."""
         host = str(key)
         slots = self._slots[host]
-        head = (host, "" if slots is None else str(slots), status_cell(self.status(host)))
+        head = (host, "" if slots is None else str(slots), make_host_status_cell(self.status(host)))
         facts = self._facts.get(host)
         if facts is None:
             return (*head, *[""] * (len(COLUMNS) - len(head)))
@@ -127,7 +127,7 @@ class HostRows:
         return " ".join(cells).lower()
 
 
-def status_cell(status: str) -> TableCell:
+def make_host_status_cell(status: str) -> TableCell:
     """Return the status of a host with sign and colour."""
     sign = {ASKING: "…", NOT_ASKED: "·"}.get(status) or _SIGNS[status]
     return TableCell(
@@ -135,6 +135,6 @@ def status_cell(status: str) -> TableCell:
     )
 
 
-def finding_span(status: str) -> tuple[str, str]:
+def make_finding_span(status: str) -> tuple[str, str]:
     """Return the status of a finding with its sign, and its colour."""
     return f"{_SIGNS[status]} {status}", _COLOURS[status]

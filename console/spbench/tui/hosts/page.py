@@ -24,7 +24,7 @@ from spbench.tui.hosts.links_pane import LinksPane
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.hosts.sources import COLUMNS, HostSource, SourceRows, read_sources
 from spbench.tui.page import Page
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 
 WIDE_WIDTH = 100
@@ -55,15 +55,19 @@ the links that were measured last."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("hosts.use", "u", "use", "Use", "Use these hosts in runs from here", show=True),
-        key("hosts.examine", "d", "examine", "Examine", "Ask each of these hosts", show=True),
-        key("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
-        key("hosts.measure", "m", "measure", "Measure", "The next measurement", show=True),
-        key("hosts.swap", "h", "swap", "Swap", "Links of ranks, or of hosts"),
-        key(
+        make_binding(
+            "hosts.use", "u", "use", "Use", "Use these hosts in runs from here", show=True
+        ),
+        make_binding(
+            "hosts.examine", "d", "examine", "Examine", "Ask each of these hosts", show=True
+        ),
+        make_binding("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
+        make_binding("hosts.measure", "m", "measure", "Measure", "The next measurement", show=True),
+        make_binding("hosts.swap", "h", "swap", "Swap", "Links of ranks, or of hosts"),
+        make_binding(
             "hosts.examine-one", "x", "examine_one", "Examine one", "Ask the host under the cursor"
         ),
-        key("hosts.stop", "escape", "stop", "Stop", "Stop asking hosts"),
+        make_binding("hosts.stop", "escape", "stop", "Stop", "Stop asking hosts"),
     ]
     DEFAULT_CSS = """
     HostsPage #body {

@@ -14,9 +14,9 @@ from textual.widgets import Input, Static
 from spbench.launch.finding import Finding
 from spbench.launch.survey.differences import find_differences
 from spbench.launch.survey.facts import HostFacts
-from spbench.tui.hosts.host_rows import COLUMNS, HostRows, finding_span
+from spbench.tui.hosts.host_rows import COLUMNS, HostRows, make_finding_span
 from spbench.tui.hosts.sources import HostSource
-from spbench.tui.panes import FilterPane, leave_filter_key
+from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.widgets.line_table import LineTable
 
 
@@ -32,7 +32,7 @@ class HostsPane(FilterPane):
 The hosts in the order in which ranks fill them, and what each has said of itself: ✓ ok, ! with a
 note, ✗ with something missing or out of reach, · not asked yet. d asks all of them over ssh, enter
 the one under the cursor, escape stops asking. What was found, and how to fix it, stands below."""
-    BINDINGS: ClassVar[list[BindingType]] = [leave_filter_key("hosts", "hosts")]
+    BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("hosts", "hosts")]
     DEFAULT_CSS = """
     HostsPane #source-error { height: 1fr; color: $text-error; display: none; }
     """
@@ -132,6 +132,6 @@ def _render_differences(queried_facts: Iterable[HostFacts]) -> Iterator[Content]
 
 def _render_finding(finding: Finding) -> Iterator[Content]:
     text = f" {finding.subject}: {finding.text}"
-    yield Content.assemble(finding_span(finding.status), text)
+    yield Content.assemble(make_finding_span(finding.status), text)
     if finding.remedy:
         yield Content.styled(f"  → {finding.remedy}", "italic")

@@ -31,8 +31,8 @@ from spbench.tui.plan.form import (
     list_clusters,
     list_profiles,
 )
-from spbench.tui.plan.sheet import NO_PLAN, Sheet
-from spbench.tui.widgets.keys import key
+from spbench.tui.plan.plan_view import NO_PLAN, PlanView
+from spbench.tui.widgets.keys import make_binding
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
@@ -61,9 +61,11 @@ F4 writes a suite that runs the plan and opens it, F5 writes it and runs it: the
 stands beside what was predicted."""
     MODIFYING_ACTIONS = frozenset({"emit", "verify"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("plan.choose", "f2,o", "choose", "List", "List profiles and clusters"),
-        key("plan.plan", "f3,enter", "plan", "Plan", "Plan what the fields say", show=True),
-        key(
+        make_binding("plan.choose", "f2,o", "choose", "List", "List profiles and clusters"),
+        make_binding(
+            "plan.plan", "f3,enter", "plan", "Plan", "Plan what the fields say", show=True
+        ),
+        make_binding(
             "plan.emit",
             "f4,e",
             "emit",
@@ -71,7 +73,7 @@ stands beside what was predicted."""
             "Write a suite that runs the plan",
             show=True,
         ),
-        key(
+        make_binding(
             "plan.verify",
             "f5",
             "verify",
@@ -79,14 +81,18 @@ stands beside what was predicted."""
             "Run the plan, and compare predicted with measured",
             show=True,
         ),
-        key("plan.mode", "m", "mode", "Mode", "Plan as best can be, or as DAPPLE's planner does"),
-        key("plan.longer", "plus,equals_sign", "zoom(2)", "Longer", "Draw the step longer"),
-        key("plan.shorter", "minus", "zoom(-2)", "Shorter", "Draw the step shorter"),
-        key("plan.stop", "escape", "stop", "Stop", "Stop planning, or leave the fields"),
+        make_binding(
+            "plan.mode", "m", "mode", "Mode", "Plan as best can be, or as DAPPLE's planner does"
+        ),
+        make_binding(
+            "plan.longer", "plus,equals_sign", "lengthen", "Longer", "Draw the step longer"
+        ),
+        make_binding("plan.shorter", "minus", "shorten", "Shorter", "Draw the step shorter"),
+        make_binding("plan.stop", "escape", "stop", "Stop", "Stop planning, or leave the fields"),
     ]
     DEFAULT_CSS = """
-    PlanPage #sheet { height: 1fr; scrollbar-size-vertical: 1; }
-    PlanPage #sheet:focus { background: $surface; }
+    PlanPage #plan-view { height: 1fr; scrollbar-size-vertical: 1; }
+    PlanPage #plan-view:focus { background: $surface; }
     PlanPage #message { height: auto; padding: 1 2; }
     PlanPage #message.wrong { color: $text-error; }
     PlanPage #upper { height: auto; layout: vertical; }
@@ -94,7 +100,7 @@ stands beside what was predicted."""
     PlanPage .column { height: auto; width: 1fr; }
     PlanPage.-wide #left { width: 3fr; }
     PlanPage.-wide #right { width: 2fr; }
-    PlanPage #sheet .pane {
+    PlanPage #plan-view .pane {
         height: auto; background: $surface; border-subtitle-color: $text-muted;
     }
     PlanPage .notes { height: auto; }
@@ -102,12 +108,12 @@ stands beside what was predicted."""
     PlanPage StackedBars { height: auto; }
     PlanPage .hidden { display: none; }
     """
-    AUTO_FOCUS = "#sheet"
+    AUTO_FOCUS = "#plan-view"
     HORIZONTAL_BREAKPOINTS = _SIZES
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
-        self.planned: PlanDetails | None = None
+        self.details: PlanDetails | None = None
         self.suite: Path | None = None
         self._planning_since: float | None = None
         self._message = ""
@@ -116,10 +122,10 @@ stands beside what was predicted."""
         self._starting = False
 
     def compose_body(self) -> ComposeResult:
-        """Yield the fields and the sheet."""
+        """Yield the fields and the plan."""
         options = self.context.options
         yield PlanForm(options.folder, options.home)
-        yield Sheet()
+        yield PlanView()
 
     @property
     def form(self) -> PlanForm:
@@ -127,9 +133,9 @@ stands beside what was predicted."""
         return self.query_one(PlanForm)
 
     @property
-    def sheet(self) -> Sheet:
+    def view(self) -> PlanView:
         """The pane of the plan."""
-        return self.query_one(Sheet)
+        return self.query_one(PlanView)
 
     def refresh_page(self) -> None:
         """Show the progress of planning, find files, and check the awaited run."""
@@ -150,23 +156,23 @@ stands beside what was predicted."""
     def _show_message(self, text: str, is_error: bool = False) -> None:
         if is_error or text != self._message:
             self._message = text
-            self.sheet.show_message(text, is_error)
+            self.view.show_message(text, is_error)
 
     def await_run(self, path: Path) -> None:
         """Show the measurements of a run of this suite when it has ended."""
         self._awaited_run = (path, self.context.feed)
-        self.sheet.show_pending(f"… {path.name} runs; its figures stand here when it has ended")
+        self.view.show_pending(f"… {path.name} runs; its figures stand here when it has ended")
 
     def _check_run(self) -> None:
         feed = self.context.feed
-        if self._awaited_run is None or self.planned is None:
+        if self._awaited_run is None or self.details is None:
             return
         path, feed_at_start = self._awaited_run
         if self._starting and self.context.starting_since is None:
             self._starting = False
             if feed is feed_at_start:
                 self._awaited_run = None
-                self.sheet.show_pending(f"✗ {path.name} was not started")
+                self.view.show_pending(f"✗ {path.name} was not started")
                 return
         if feed is None or not feed.ended:
             return
@@ -174,17 +180,17 @@ stands beside what was predicted."""
         if feed is feed_at_start or run is None or str(path) not in run.argv:
             return
         self._awaited_run = None
-        plan = self.planned.plan
+        plan = self.details.plan
         cases = list(feed.state.cases.values())
         if len(cases) != 1:  # the user has changed the suite
-            self.sheet.show_pending(
+            self.view.show_pending(
                 f"✗ {path.name} ran {format_quantity(len(cases), 'case')}, not the plan alone"
             )
             return
         try:
-            self.sheet.show_measured(plan, compare_with_run(plan, cases[0]))
+            self.view.show_measured(plan, compare_with_run(plan, cases[0]))
         except SpbenchError as error:
-            self.sheet.show_pending(f"✗ {error}")
+            self.view.show_pending(f"✗ {error}")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Plan."""
@@ -197,7 +203,7 @@ stands beside what was predicted."""
     def action_plan(self) -> None:
         """Plan with the current fields, and discard the previous plan."""
         self.cancel_work("planning")
-        self.planned = self.suite = self._awaited_run = None
+        self.details = self.suite = self._awaited_run = None
         self._planning_since = None
         try:
             request = self.form.request()
@@ -209,16 +215,16 @@ stands beside what was predicted."""
 
     async def _plan(self, request: PlanRequest) -> None:
         try:
-            planned = await plan_in_process(request)
+            details = await plan_in_process(request)
         except SpbenchError as error:
             self._planning_since = None
             self._show_message(f"✗ {error}", is_error=True)
         else:
             self._planning_since = None
-            self.planned = planned
+            self.details = details
             self._message = ""
-            self.sheet.show(planned)
-            self.sheet.focus()
+            self.view.show(details)
+            self.view.focus()
 
     def action_stop(self) -> None:
         """Stop planning, and leave the fields."""
@@ -226,7 +232,7 @@ stands beside what was predicted."""
             self.cancel_work("planning")
             self._planning_since = None
             self._show_message(NO_PLAN)
-        self.sheet.focus()
+        self.view.focus()
 
     def action_choose(self) -> None:
         """Choose a cluster if its field has the focus, or else a profile."""
@@ -252,9 +258,13 @@ stands beside what was predicted."""
         """Change the mode."""
         self.query_one(ModeSwitch).action_turn()
 
-    def action_zoom(self, factor: int) -> None:
-        """Draw the step longer or shorter."""
-        self.sheet.zoom(factor)
+    def action_lengthen(self) -> None:
+        """Draw the step longer."""
+        self.view.lengthen()
+
+    def action_shorten(self) -> None:
+        """Draw the step shorter."""
+        self.view.shorten()
 
     def action_emit(self) -> None:
         """Write a suite that runs the plan, and open it."""
@@ -282,11 +292,11 @@ stands beside what was predicted."""
 
     async def _write_suite(self) -> Path | None:
         """Ask for a file and write the suite of the plan; None if it was not written."""
-        planned = self.planned
-        if planned is None:
+        details = self.details
+        if details is None:
             self.show_error("nothing is planned yet: enter plans what the fields say")
             return None
-        plan_args = (planned.plan, planned.profile, planned.cluster)
+        plan_args = (details.plan, details.profile, details.cluster)
         folder = self.context.options.folder
         try:
             emitted = await asyncio.to_thread(emit_suite, *plan_args, folder / "plan.yaml")

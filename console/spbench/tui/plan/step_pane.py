@@ -58,10 +58,14 @@ it."""
         self.query_one("#step-notes", Static).update("\n".join(describe_step(step)))
         self._draw()
 
-    def zoom(self, factor: int) -> None:
-        """Multiply the zoom by a factor, or divide it by a negative one."""
-        new_zoom = self._zoom * factor if factor > 0 else self._zoom // -factor
-        self._zoom = max(1, min(new_zoom, MAX_ZOOM))
+    def lengthen(self) -> None:
+        """Draw the step twice as long, up to `MAX_ZOOM`."""
+        self._zoom = min(2 * self._zoom, MAX_ZOOM)
+        self._draw()
+
+    def shorten(self) -> None:
+        """Draw the step half as long, but not shorter than the pane."""
+        self._zoom = max(1, self._zoom // 2)
         self._draw()
 
     def on_resize(self, event: Resize) -> None:

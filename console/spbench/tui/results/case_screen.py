@@ -20,7 +20,7 @@ from spbench.record.metric_names import describe_separation, format_figure_name,
 from spbench.record.number_formatting import NOISY, format_number, format_value
 from spbench.report.model import CasePart
 from spbench.suites.expand import format_label
-from spbench.tui.cells import format_status, format_value_cell, status_span
+from spbench.tui.cells import format_status, format_value_cell, make_status_span
 from spbench.tui.dialogs import Modal
 from spbench_core.number_text import format_quantity
 
@@ -56,7 +56,7 @@ class CaseScreen(Modal[None]):
         with VerticalScroll() as scroll:
             scroll.border_title = Content(case.id)
             description = f"  {case.benchmark} on {format_quantity(case.np, 'rank')}"
-            yield Static(Content.assemble(status_span(case.status), description))
+            yield Static(Content.assemble(make_status_span(case.status), description))
             if case.reason:
                 yield Static(case.reason, classes="reason", markup=False)
             for straggler in case.stragglers:

@@ -15,7 +15,7 @@ from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.tui.cells import format_value_cell, status_cell, status_span
+from spbench.tui.cells import format_value_cell, make_status_cell, make_status_span
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.widgets.line_table import LineTable
@@ -61,7 +61,7 @@ class RecordedCaseRows:
         """Return the cells of a case."""
         case = self._get_case(key)
         return (
-            status_cell(case.status, noisy=case.noisy is not None),
+            make_status_cell(case.status, noisy=case.noisy is not None),
             *self._swept.cells(case.id),
             str(case.np),
             format_value_cell(self.sort_value(key, "time"), "ms"),
@@ -70,7 +70,7 @@ class RecordedCaseRows:
                 format_efficiency(case.efficiency(), disturbed=case.disturbed),
                 "muted" if case.disturbed else "",
             ),
-            _checks_cell(case),
+            _make_checks_cell(case),
             TableCell(case.reason or "", "muted"),
         )
 
@@ -98,7 +98,7 @@ class RecordedCaseRows:
         return self._cases[str(key)]
 
 
-def _checks_cell(case: CasePart) -> TableCell:
+def _make_checks_cell(case: CasePart) -> TableCell:
     passed, total = case.check_counts
     if not total:
         return TableCell("")
@@ -188,7 +188,7 @@ def _summarize(run: RecordedRun) -> Content:
     host = f" on {summary.host}" if summary.host else ""
     errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
     details = "\n".join((f", {format_case_counts(run)}{duration}{host}", *run.findings, *errors))
-    return Content.assemble(f"{summary.id}\n", status_span(summary.status), details)
+    return Content.assemble(f"{summary.id}\n", make_status_span(summary.status), details)
 
 
 def format_case_counts(run: RecordedRun) -> str:

@@ -20,7 +20,7 @@ from spbench.report.comparison.notes import (
 )
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison.unjudged import case_reasons
-from spbench.tui.cells import status_span
+from spbench.tui.cells import make_status_span
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.widgets.line_table import LineTable
@@ -238,4 +238,4 @@ def _format_run(name: str, run: RunSummary) -> Content:
     host = f" on {run.host}" if run.host else ""
     if run.status == RunStatus.BASELINE:
         return Content(f"{name}  {run.id}  baseline{host}")
-    return Content.assemble(f"{name}  {run.id}  ", status_span(run.status), host)
+    return Content.assemble(f"{name}  {run.id}  ", make_status_span(run.status), host)

@@ -19,13 +19,13 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import export_shown
-from spbench.tui.results.filling import ViewFiller, ViewRequest, select_history
 from spbench.tui.results.library import CaseCounter, RunLibrary, find_previous_run
 from spbench.tui.results.run_changes import RunChanges
 from spbench.tui.results.runs_pane import RunsPane
+from spbench.tui.results.view_loader import ViewLoader, ViewRequest, select_history
 from spbench.tui.results.views import View, ViewTab
 from spbench.tui.results.views_pane import ViewsPane
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.events.statuses import RunStatus
 
@@ -52,26 +52,40 @@ metric over a swept parameter."""
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("results.open", "o", "open", "Open", "Show the run on the Run page"),
-        key("results.mark", "space", "mark", "Mark", "Mark the run to compare with", show=True),
-        key("results.view", "v", "view", "View", "Show the next view", show=True),
-        key("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
-        key("results.export", "e", "export", "Export", "Write what is shown to a file", show=True),
-        key("results.compare", "c", "compare", "Compare", "Compare the marked run with this one"),
-        key("results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"),
-        key("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
-        key("results.pin", "B", "pin", "Pin", "Make a baseline of the run"),
-        key("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
-        key("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
-        key("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),
-        key("results.metric", "m", "metric", "Metric", "Plot the next metric"),
-        key("results.parameter", "p", "parameter", "Parameter", "Plot over the next parameter"),
-        key("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
-        key("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
-        key("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
-        key("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
-        key("results.attach", "a", "attach", "Attach", "Watch a run that is still running"),
-        key("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
+        make_binding("results.open", "o", "open", "Open", "Show the run on the Run page"),
+        make_binding(
+            "results.mark", "space", "mark", "Mark", "Mark the run to compare with", show=True
+        ),
+        make_binding("results.view", "v", "view", "View", "Show the next view", show=True),
+        make_binding("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
+        make_binding(
+            "results.export", "e", "export", "Export", "Write what is shown to a file", show=True
+        ),
+        make_binding(
+            "results.compare", "c", "compare", "Compare", "Compare the marked run with this one"
+        ),
+        make_binding(
+            "results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"
+        ),
+        make_binding("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
+        make_binding("results.pin", "B", "pin", "Pin", "Make a baseline of the run"),
+        make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
+        make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
+        make_binding("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),
+        make_binding("results.metric", "m", "metric", "Metric", "Plot the next metric"),
+        make_binding(
+            "results.parameter", "p", "parameter", "Parameter", "Plot over the next parameter"
+        ),
+        make_binding("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
+        make_binding("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
+        make_binding("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
+        make_binding(
+            "results.failed", "F", "failed", "Run failed", "Run again what failed in the run"
+        ),
+        make_binding(
+            "results.attach", "a", "attach", "Attach", "Watch a run that is still running"
+        ),
+        make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
     ]
     DEFAULT_CSS = """
     ResultsPage #body { height: 1fr; layout: horizontal; }
@@ -176,7 +190,7 @@ metric over a swept parameter."""
             return
         started = time.monotonic()
         views.show_progress("reading…")
-        await ViewFiller(views, self._library).fill(self._build_request(run))
+        await ViewLoader(views, self._library).load(self._build_request(run))
         views.show_progress("")
         self._pane.table.update_rows()
         self._loaded_at = time.monotonic()
@@ -199,7 +213,7 @@ metric over a swept parameter."""
 
     def action_view(self) -> None:
         """Show the next view."""
-        self._show(self._view.next())
+        self._show(self._view.next_view())
 
     def action_compare(self) -> None:
         """Show the comparison of two runs."""

@@ -15,8 +15,8 @@ from spbench.errors import UsageError
 from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary, format_passed, select_runs
 from spbench.report.times import format_day_and_time
-from spbench.tui.cells import format_moment, status_cell
-from spbench.tui.panes import FilterPane, leave_filter_key
+from spbench.tui.cells import format_moment, make_status_cell
+from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RunStatus
@@ -76,7 +76,7 @@ class RunRows:
             TableCell("a" if run.id == self.marked else "", "accent"),
             format_moment(run.started, self._now),
             run.suite,
-            status_cell(run.status),
+            make_status_cell(run.status),
             format_passed(self._count_passed(run.id)),
             self._format_duration(run),
             run.host or "",
@@ -127,7 +127,7 @@ A filter's words stand in the id, the suite, the verdict, the host or the note. 
 host:node look there alone, verdict:failed is that verdict, tag:rack2 that tag, and since:2026-11-01
 takes runs from that day on. Space marks a run as a; the one under the cursor, b, is compared with
 it. Below stand the exact times and the id of the run under the cursor, and what was noted of it."""
-    BINDINGS: ClassVar[list[BindingType]] = [leave_filter_key("results", "runs")]
+    BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
     RunsPane { width: 36%; min-width: 44; height: 1fr; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }

@@ -19,7 +19,7 @@ class View(StrEnum):
     RUNS = "over runs"
     PARAMETER = "over parameter"
 
-    def next(self) -> View:
+    def next_view(self) -> View:
         """Return the next view, after the last one the first."""
         views = list(View)
         return views[(views.index(self) + 1) % len(views)]

@@ -71,10 +71,10 @@ class ViewsPane(Vertical):
         widgets = {View.CASES: self.cases.table, View.COMPARE: self.compare.table}
         widgets.get(view, self.plot.chart).focus()
 
-    def find_case(self, chosen: LineTable.RowSelected) -> CasePart | None:
+    def find_case(self, event: LineTable.RowSelected) -> CasePart | None:
         """Return the case of a selected row; None if the run does not have it."""
-        key = chosen.key
-        case_id = self.compare.rows.case_id(key) if chosen.table is self.compare.table else str(key)
+        key = event.key
+        case_id = self.compare.rows.case_id(key) if event.table is self.compare.table else str(key)
         return self.cases.run.cases.get(case_id) if self.cases.run else None
 
     def get_shown(self, view: View) -> RecordedRun | RunComparison | None:

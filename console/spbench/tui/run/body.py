@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
@@ -9,11 +11,11 @@ from textual.widgets import Input, Static
 
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import COLUMNS, LEGEND
-from spbench.tui.run.charts import HistogramPane, TimeLinePane
+from spbench.tui.run.charts import HistogramPane, TimelinePane
 from spbench.tui.run.findings import FindingsPanel
 from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
-from spbench.tui.run.rank_cells import rank_columns
+from spbench.tui.run.rank_cells import build_rank_columns
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
@@ -38,39 +40,59 @@ MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 9
 """Free lines of a short screen with few ranks, above which they show findings or a chart."""
 _FINDINGS_PANE = "lower-findings-pane"
-_PANEL_PANES = {
-    "charts": ("histogram-pane", "time-line-pane"),
-    "histogram": ("histogram-pane",),
-    "time line": ("time-line-pane",),
-    "words": (_FINDINGS_PANE,),
-    "words and times": (_FINDINGS_PANE, "time-line-pane"),
-    "logs": ("logs-pane",),
-    "hosts": ("host-loads-pane",),
-    "none": (),
-}
-"""The ids of the panes of each panel below the ranks."""
 
 
-def list_panels(size: Size) -> tuple[str, ...]:
+class Panel(Enum):
+    """The content below the ranks; the values are the ids of the shown panes."""
+
+    CHARTS = ("histogram-pane", "timeline-pane")
+    HISTOGRAM = ("histogram-pane",)
+    TIMELINE = ("timeline-pane",)
+    FINDINGS = (_FINDINGS_PANE,)
+    FINDINGS_AND_TIMELINE = (_FINDINGS_PANE, "timeline-pane")
+    LOGS = ("logs-pane",)
+    HOSTS = ("host-loads-pane",)
+    NONE = ()
+
+    @property
+    def shows_findings(self) -> bool:
+        """Whether the findings are shown."""
+        return _FINDINGS_PANE in self.value
+
+
+def list_panels(size: Size) -> tuple[Panel, ...]:
     """Return the panels for a size; the first is shown until the user chooses another."""
     if size.width >= WIDE_WIDTH:
-        panels: tuple[str, ...] = ("charts", "hosts", "logs", "none")
+        panels: tuple[Panel, ...] = (Panel.CHARTS, Panel.HOSTS, Panel.LOGS, Panel.NONE)
     elif size.width >= MEDIUM_WIDTH:
-        panels = ("charts", "words and times", "hosts", "logs", "none")
+        panels = (
+            Panel.CHARTS,
+            Panel.FINDINGS_AND_TIMELINE,
+            Panel.HOSTS,
+            Panel.LOGS,
+            Panel.NONE,
+        )
     else:
-        panels = ("words", "histogram", "time line", "hosts", "logs", "none")
-    return panels if size.height >= TALL_HEIGHT else ("none", *panels[:-1])
+        panels = (
+            Panel.FINDINGS,
+            Panel.HISTOGRAM,
+            Panel.TIMELINE,
+            Panel.HOSTS,
+            Panel.LOGS,
+            Panel.NONE,
+        )
+    return panels if size.height >= TALL_HEIGHT else (Panel.NONE, *panels[:-1])
 
 
-class Body(Container):
+class RunBody(Container):
     """The panes: cases and findings at the left or above; strip, ranks and a panel.
 
     Attributes:
-        panel: The name of the panel that is shown.
+        panel: The panel that is shown.
     """
 
     DEFAULT_CSS = """
-    Body {
+    RunBody {
         height: 1fr; layout: vertical;
         & #left { height: 5; }
         & #findings-pane { display: none; }
@@ -93,8 +115,8 @@ class Body(Container):
 
     def __init__(self) -> None:
         super().__init__(id="body")
-        self.panel = "none"
-        self._panels: tuple[str, ...] = ("none",)
+        self.panel = Panel.NONE
+        self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
 
     def compose(self) -> ComposeResult:
@@ -105,7 +127,7 @@ class Body(Container):
                 id="cases-pane",
             )
             yield Pane("findings", FindingsPanel(id="findings"), id="findings-pane")
-        columns = rank_columns(())
+        columns = build_rank_columns(())
         with Vertical(id="right"):
             yield RankStrip(id="strip")
             yield Pane(
@@ -119,7 +141,7 @@ class Body(Container):
             with Horizontal(id="lower"):
                 yield Pane("findings", FindingsPanel(id="lower-findings"), id=_FINDINGS_PANE)
                 yield HistogramPane()
-                yield TimeLinePane()
+                yield TimelinePane()
                 yield Pane(
                     "hosts",
                     LineTable(
@@ -144,13 +166,13 @@ class Body(Container):
             self._show(panels[0])
 
     def next_panel(self) -> None:
-        """Show the next panel below the ranks; the panel "none" hides all of them."""
+        """Show the next panel below the ranks; `Panel.NONE` hides all of them."""
         self.show_panel(self._panels[(self._panels.index(self.panel) + 1) % len(self._panels)])
 
     @property
     def shows_findings(self) -> bool:
         """Whether the findings are visible."""
-        return self.has_class("-wide") or _FINDINGS_PANE in _PANEL_PANES[self.panel]
+        return self.has_class("-wide") or self.panel.shows_findings
 
     def suggest_findings(self) -> None:
         """Show the panel with the findings, unless the user has chosen a panel."""
@@ -158,24 +180,23 @@ class Body(Container):
             self._show(self._findings_panel)
 
     @property
-    def _findings_panel(self) -> str | None:
+    def _findings_panel(self) -> Panel | None:
         """The panel with the findings; None on a wide screen, which always shows them."""
-        panels = (panel for panel in self._panels if _FINDINGS_PANE in _PANEL_PANES[panel])
-        return next(panels, None)
+        return next((panel for panel in self._panels if panel.shows_findings), None)
 
-    def show_panel(self, panel: str) -> None:
+    def show_panel(self, panel: Panel) -> None:
         """Show a panel below the ranks; if it is shown already, show the first one."""
         self._user_chose_panel = True
         self._show(panel if panel != self.panel else self._panels[0])
 
-    def _show(self, panel: str) -> None:
+    def _show(self, panel: Panel) -> None:
         self.panel = panel
-        self.query_one("#lower").display = self.panel != "none"
+        self.query_one("#lower").display = self.panel is not Panel.NONE
         for pane in self.query("#lower > *"):
-            pane.display = pane.id in _PANEL_PANES[self.panel]
+            pane.display = pane.id in self.panel.value
 
     @property
-    def filtering(self) -> bool:
+    def is_filter_open(self) -> bool:
         """Whether the input of the filter is visible."""
         return bool(self.query_one("#filter").display)
 
@@ -193,7 +214,7 @@ class Body(Container):
         self.query_one(_FilterInput).clear()
         return was_open
 
-    def size_tables(self, cases: int, ranks: int, *, has_findings: bool) -> None:
+    def limit_table_heights(self, cases: int, ranks: int, *, has_findings: bool) -> None:
         """Limit the heights of tables with few rows.
 
         If that leaves lines free on a short screen, and the user has chosen no panel, show the
@@ -219,7 +240,8 @@ class Body(Container):
         self._limit_height("#cases-pane", cases + frame_lines, left.size.height if is_wide else 0)
         if is_short and not self._user_chose_panel:
             spare_lines = right.size.height - ranks - frame_lines
-            chart_panels = [panel for panel in self._panels if panel in ("histogram", "charts")]
+            chart_panels = {Panel.HISTOGRAM, Panel.CHARTS}
+            chart_panel = next(panel for panel in self._panels if panel in chart_panels)
             if (
                 has_findings
                 and spare_lines > MIN_SPARE_FOR_FINDINGS
@@ -227,8 +249,8 @@ class Body(Container):
             ):
                 self.suggest_findings()
             else:
-                self._show(chart_panels[0] if spare_lines > MIN_SPARE_FOR_CHART else "none")
-        shared_height = right.size.height if self.panel != "none" else 0
+                self._show(chart_panel if spare_lines > MIN_SPARE_FOR_CHART else Panel.NONE)
+        shared_height = right.size.height if self.panel is not Panel.NONE else 0
         self._limit_height("#ranks-pane", ranks + frame_lines, shared_height)
 
     def _limit_height(self, pane: str, needed: int, shared: int) -> None:

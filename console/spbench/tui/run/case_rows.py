@@ -11,7 +11,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.report.text_tables import drop_parameter_names
-from spbench.tui.cells import format_time_cell, status_cell
+from spbench.tui.cells import format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import CaseStatus
@@ -40,7 +40,7 @@ class CaseRow:
         short_id: Whether the id is shown without the names of swept parameters.
         done: The completed share of the iterations; None unless the case is running.
         time: The time in ms: that of the slowest rank per iteration, then the median.
-        so_far: Whether the case is running, so that the time is preliminary.
+        is_preliminary: Whether the case is running, so that the time is preliminary.
         reference: The reference of the time, in ms.
         checks: Numbers of passed and of all checks, each counted once per rank.
         noisy: Whether other work used the cores of the ranks.
@@ -53,7 +53,7 @@ class CaseRow:
     ranks: int
     done: float | None
     time: float | None
-    so_far: bool
+    is_preliminary: bool
     reference: float | None
     checks: tuple[int, int]
     noisy: bool = False
@@ -67,16 +67,16 @@ class CaseRow:
     def cells(self) -> list[TableCell | str]:
         """Return the cells, in the order of the columns."""
         passed, total = self.checks
-        preliminary = _PRELIMINARY_MARK if self.so_far and self.time is not None else ""
+        preliminary = _PRELIMINARY_MARK if self.is_preliminary and self.time is not None else ""
         efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
         return [
-            status_cell(self.status, noisy=self.noisy),
+            make_status_cell(self.status, noisy=self.noisy),
             drop_parameter_names(self.id) if self.short_id else self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
             preliminary + format_time_cell(self.time),
             TableCell(format_time_cell(self.reference), "muted"),
-            TableCell(efficiency, "muted" if self.so_far or self.disturbed else ""),
+            TableCell(efficiency, "muted" if self.is_preliminary or self.disturbed else ""),
             TableCell(f"{passed}/{total}", "failed" if passed < total else "passed")
             if total
             else "",
@@ -149,7 +149,7 @@ class RunCaseRows:
             ranks=case.identity.np,
             done=self._compute_progress(case) if running else None,
             time=self._feed.rows.headline_time() if is_live else time,
-            so_far=running and not self._feed.ended,
+            is_preliminary=running and not self._feed.ended,
             reference=case.measured.limits.get("time_ms", {}).get("value"),
             checks=case.check_counts,
             noisy=not running and describe_case_noise(case) is not None,
@@ -166,7 +166,7 @@ class RunCaseRows:
     def efficiency_note(self) -> str:
         """Return an explanation of unusual efficiencies; empty if there are none."""
         rows = self._rows.values()
-        if any((row.efficiency or 0.0) > 1 and not row.so_far for row in rows):
+        if any((row.efficiency or 0.0) > 1 and not row.is_preliminary for row in rows):
             return ABOVE_REFERENCE
         return _DISTURBED if any(row.disturbed and row.efficiency for row in rows) else ""
 

@@ -1,6 +1,6 @@
 """The charts of the Run page: samples of a metric, and the shares of a time.
 
-A histogram and a time line show samples; stacked bars show shares in the details.
+A histogram and a timeline show samples; stacked bars show shares in the details.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spbench.stats.histogram import make_bins
 from spbench.tui.panes import Pane
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
-from spbench.tui.widgets.timeline import TimeLine
+from spbench.tui.widgets.timeline import TimelineChart
 
 MAX_CACHED = 8
 """Number of combinations of case, metric and rank that stay in the cache."""
@@ -42,7 +42,7 @@ class MetricSamples:
 
     def __init__(self, case: CaseState, metric: str, rank: int | None) -> None:
         self.case = case
-        self.samples = LiveSamples(case, metric, rank)
+        self.distribution = LiveSamples(case, metric, rank)
         self.timeline = MetricTimeline(case, metric, rank)
 
 
@@ -84,7 +84,7 @@ class HistogramPane(ChartPane):
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the distribution of the samples."""
         chart = self.query_one(HistogramChart)
-        live = samples.samples
+        live = samples.distribution
         live.update()
         if not live:
             self.clear()
@@ -103,15 +103,15 @@ class HistogramPane(ChartPane):
         self.query_one(HistogramChart).update((), (), "")
 
 
-class TimeLinePane(ChartPane):
-    """The time line in a frame."""
+class TimelinePane(ChartPane):
+    """The timeline in a frame."""
 
     def __init__(self) -> None:
-        super().__init__("time line", TimeLine(id="time-line"), id="time-line-pane")
+        super().__init__("time line", TimelineChart(id="timeline"), id="timeline-pane")
 
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the samples, iteration by iteration."""
-        chart = self.query_one(TimeLine)
+        chart = self.query_one(TimelineChart)
         spec = samples.case.identity.metrics[metric]
         values = samples.timeline.points(max(16, 2 * chart.size.width))
         chart.update(values, spec.unit, spec.better, "", find_limit(samples.case, metric))
@@ -120,7 +120,7 @@ class TimeLinePane(ChartPane):
 
     def clear(self) -> None:
         self.set_title("time line")
-        self.query_one(TimeLine).update((), "", "none", "")
+        self.query_one(TimelineChart).update((), "", "none", "")
 
 
 def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:

@@ -108,12 +108,12 @@ def build_case_details(feed: Feed, case_id: str) -> DetailsScreen:
     """Return the details of a case, for a failed one with the output of its job."""
     case = feed.state.cases[case_id]
     disturbed = is_disturbed(case, feed.state.jobs)
-    lines = list(_case_lines(case, feed.case_status(case), disturbed=disturbed))
-    output = _failure_output(feed, case, case.execution.traceback)
+    lines = list(_list_case_lines(case, feed.case_status(case), disturbed=disturbed))
+    output = _read_failure_output(feed, case, case.execution.traceback)
     return DetailsScreen(case_id, lines, build_case_bars(case), output)
 
 
-def _failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
+def _read_failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
     """Return the traceback and the job's output if a case ended without passing."""
     if case is None:
         return ""
@@ -125,7 +125,7 @@ def _failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
-def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Line]:
+def _list_case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Line]:
     identity = case.identity
     reason = f": {case.execution.reason}" if case.execution.reason else ""
     yield "status", format_status(status) + reason
@@ -143,19 +143,19 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
         yield "planted fault", identity.inject
     for name, choice in case.measured.choices.items():
         yield name, f"{choice['value']} ({choice['reason']})"
-    yield from _reference_lines(case, disturbed=disturbed)
+    yield from _list_reference_lines(case, disturbed=disturbed)
     if separate := name_separate_metrics(case):
         yield SEPARATELY, f"{', '.join(separate)}: not parts of the time"
     for expectation in case.execution.expectations:
         yield "expected", _describe_expectation(case, expectation)
-    yield from _case_check_lines(case)
+    yield from _list_case_check_lines(case)
     for share in compute_all_shares(case):
         yield share.title, share.text
     if note := describe_missing_bars(case):
         yield "bars", note
 
 
-def _case_check_lines(case: CaseState) -> Iterator[Line]:
+def _list_case_check_lines(case: CaseState) -> Iterator[Line]:
     # The reason of the verdict is in the line of the status.
     for message in set(describe_failed_checks(case)) - {case.execution.reason}:
         yield "check", format_status(CheckOutcome.FAILED) + f": {message}"
@@ -186,7 +186,7 @@ def _describe_expectation(case: CaseState, expectation: Mapping[str, Any]) -> st
     return f"{status}: {metric} {expectation['op']} {bound}, it is {value_text}{share_text}{reason}"
 
 
-def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
+def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
     """Yield the references and the efficiencies of their metrics."""
     exceeds_reference = False
     for name, reference in case.measured.limits.items():
@@ -222,11 +222,11 @@ def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     bars = build_rank_bars(case, rank) if case else []
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None
-    output = _failure_output(selection.feed, case, traceback)
-    return DetailsScreen(f"rank {rank}", list(_rank_lines(case, rank, live)), bars, output)
+    output = _read_failure_output(selection.feed, case, traceback)
+    return DetailsScreen(f"rank {rank}", list(_list_rank_lines(case, rank, live)), bars, output)
 
 
-def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
+def _list_rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
     recorded = case.measured.ranks.get(rank) if case else None
     if recorded is not None and recorded.error is not None:
         message = recorded.error.get("message", "no message")
@@ -234,16 +234,16 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
     elif case is not None and recorded is not None and recorded.status == RankStatus.LOST:
         yield "lost", case.execution.reason or "the rank has ended without an error message"
     if recorded is not None:
-        yield from _location_lines(recorded.facts, recorded.device)
-        yield from _coordinate_lines(recorded.coordinates)
+        yield from _list_location_lines(recorded.facts, recorded.device)
+        yield from _list_coordinate_lines(recorded.coordinates)
     elif live is not None:
-        yield from _location_lines(live.facts, live.facts.device)
+        yield from _list_location_lines(live.facts, live.facts.device)
     if live is not None:
         yield "process", f"{live.facts.pid}, {live.facts.threads} threads"
         versions = (f"{name} {text}" for name, text in live.facts.versions.items() if text)
         yield "versions", ", ".join(versions)
     if case is not None:
-        yield from _time_lines(case, rank)
+        yield from _list_time_lines(case, rank)
         for name, results in case.measured.checks.items():
             for (repeat, checked_rank), check in sorted(results.items()):
                 if checked_rank == rank:
@@ -252,7 +252,7 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
             yield share.title, share.text
 
 
-def _location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
+def _list_location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
     """Yield host, device, cores and network of a rank."""
     yield "host", f"{facts.host}, local rank {facts.local_rank}"
     yield "device", device or "unknown"
@@ -261,7 +261,7 @@ def _location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
     yield "fabric", facts.fabric or "unknown"
 
 
-def _coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
+def _list_coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
     """Yield the coordinates of a rank, and those in a mirrored pipeline."""
     direct = [
         f"{name} {text}" for name, text in coordinates.items() if not name.startswith(MIRRORED)
@@ -277,7 +277,7 @@ def _coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
         yield "mirrored", ", ".join(mirrored)
 
 
-def _time_lines(case: CaseState, rank: int) -> Iterator[Line]:
+def _list_time_lines(case: CaseState, rank: int) -> Iterator[Line]:
     """Yield the median time of a rank, its waits, and its skew among its peers."""
     time_by_rank = case.compute_active_medians()
     if rank not in time_by_rank:

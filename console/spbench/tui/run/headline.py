@@ -72,21 +72,28 @@ class Headline(Static):
         self.update(Content.assemble(("… starting a run", "bold"), f"\n{progress}"), layout=False)
 
     def show(
-        self, feed: Feed, paused: bool, worst: RunFinding | None, noisy: RunFinding | None
+        self,
+        feed: Feed,
+        paused: bool,
+        worst_finding: RunFinding | None,
+        noise_finding: RunFinding | None,
     ) -> None:
         """Show a run.
 
         Args:
             feed: The run.
             paused: Whether table and charts are paused.
-            worst: The most severe finding, if the findings are not visible.
-            noisy: A finding on noise, shown after the phase of the run.
+            worst_finding: The most severe finding, if the findings are not visible.
+            noise_finding: A finding on noise, shown after the phase of the run.
         """
         if feed is not self._feed:
             self._feed = feed
             self._rate = EventRate()
         self._rate.update(feed.event_count)
-        lines = (_build_first(feed, self._rate.value), _build_second(feed, paused, worst, noisy))
+        lines = (
+            _build_first(feed, self._rate.value),
+            _build_second(feed, paused, worst_finding, noise_finding),
+        )
         width = max(1, self.content_size.width)
         if (lines, width) != self._shown:
             self._shown = lines, width
@@ -118,16 +125,19 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
 
 
 def _build_second(
-    feed: Feed, paused: bool, worst: RunFinding | None, noisy: RunFinding | None
+    feed: Feed, paused: bool, worst_finding: RunFinding | None, noise_finding: RunFinding | None
 ) -> list[HeadlinePart]:
     parts = [
         HeadlinePart("PAUSED" if paused else "", "bold reverse"),
         HeadlinePart(_describe_replay(feed), "$text-accent"),
     ]
-    if worst is not None:
-        return [*parts, HeadlinePart(worst.line, status_colour(worst.kind), cut=True)]
+    if worst_finding is not None:
+        return [
+            *parts,
+            HeadlinePart(worst_finding.line, status_colour(worst_finding.kind), cut=True),
+        ]
     phase = "" if feed.ended else _describe_phase(feed)
-    return [*parts, HeadlinePart(phase, "$text-primary"), *_describe_job(feed.state, noisy)]
+    return [*parts, HeadlinePart(phase, "$text-primary"), *_describe_job(feed.state, noise_finding)]
 
 
 def _describe_phase(feed: Feed) -> str:
@@ -140,15 +150,15 @@ def _describe_phase(feed: Feed) -> str:
     return describe_start(feed.state, event_fields.now() if is_live else feed.now)
 
 
-def _describe_job(state: RunState, noisy: RunFinding | None) -> Iterator[HeadlinePart]:
+def _describe_job(state: RunState, noise_finding: RunFinding | None) -> Iterator[HeadlinePart]:
     if not state.jobs:
         return
     job = state.jobs[max(state.jobs)]
     host_count = len({rank.host for rank in state.ranks.values()})
     hosts = f" on {format_quantity(host_count, 'host')}" if host_count else ""
     yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{hosts}")
-    if noisy is not None:
-        yield HeadlinePart(noisy.line, status_colour(noisy.kind), cut=True)
+    if noise_finding is not None:
+        yield HeadlinePart(noise_finding.line, status_colour(noise_finding.kind), cut=True)
     yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)
 
 

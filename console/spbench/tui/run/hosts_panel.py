@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench.record.machine.host_loads import HostLoads, LoadHistory
 from spbench.record.number_formatting import format_percent, format_rate
-from spbench.tui.widgets.glyphs import sparkline
+from spbench.tui.widgets.glyphs import render_sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 SPARKLINE_WIDTH = 12
@@ -70,7 +70,8 @@ def _render_load(name: str, history: LoadHistory | None) -> TableCell:
         return TableCell("")
     newest_value = history.last[-1]
     if name in _SHARES:
-        text = f"{sparkline(history.last, SPARKLINE_WIDTH, 1.0)} {format_percent(newest_value):>6}"
+        bars = render_sparkline(history.last, SPARKLINE_WIDTH, 1.0)
+        text = f"{bars} {format_percent(newest_value):>6}"
         return TableCell(text, "slow" if name == "cpu" and newest_value > BUSY_SHARE else "")
-    bars = sparkline(history.last, SPARKLINE_WIDTH, history.maximum)
+    bars = render_sparkline(history.last, SPARKLINE_WIDTH, history.maximum)
     return TableCell(f"{bars} {format_rate(newest_value / 1e9)}")

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from spbench.tui.feed import Feed, LogLine
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import ComponentStyles, fit, wrap
 from spbench_core.events.statuses import LogLevel
 
@@ -37,11 +37,15 @@ What the ranks have said: those of the chosen rank, or of all (Escape in the tab
 Up, down, page up and page down scroll; End goes back to the newest lines and stays there."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("log.up", "up,k", "scroll_lines(1)", "Older", "Older lines"),
-        key("log.down", "down,j", "scroll_lines(-1)", "Newer", "Newer lines"),
-        key("log.page-up", "pageup", "scroll_pages(1)", "Page up", "A page of older lines"),
-        key("log.page-down", "pagedown", "scroll_pages(-1)", "Page down", "A page of newer lines"),
-        key("log.end", "end,G", "newest", "Newest", "The newest lines, from now on"),
+        make_binding("log.up", "up,k", "scroll_lines(1)", "Older", "Older lines"),
+        make_binding("log.down", "down,j", "scroll_lines(-1)", "Newer", "Newer lines"),
+        make_binding(
+            "log.page-up", "pageup", "scroll_pages(1)", "Page up", "A page of older lines"
+        ),
+        make_binding(
+            "log.page-down", "pagedown", "scroll_pages(-1)", "Page down", "A page of newer lines"
+        ),
+        make_binding("log.end", "end,G", "newest", "Newest", "The newest lines, from now on"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"log--{name}" for name in ("muted", "failed", "slow", "rank")

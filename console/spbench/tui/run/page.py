@@ -20,12 +20,12 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
 from spbench.tui.panes import Pane
-from spbench.tui.run.body import Body
+from spbench.tui.run.body import Panel, RunBody
 from spbench.tui.run.details import build_case_details, build_rank_details
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
@@ -70,7 +70,7 @@ with the same work, over the same of the typical one.
 The strip above the ranks has a piece for each rank, green to red by its skew."""
     MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        key(
+        make_binding(
             "run.pause",
             "space",
             "pause",
@@ -78,30 +78,42 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             "Hold table and charts; counters go on",
             show=True,
         ),
-        key(
+        make_binding(
             "run.filter", "slash", "filter", "Filter", "Show the ranks that match words", show=True
         ),
-        key("run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True),
-        key("run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True),
-        key("run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True),
-        key("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
-        key("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
-        key("run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"),
-        key("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
-        key("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
-        key(
+        make_binding(
+            "run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True
+        ),
+        make_binding(
+            "run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True
+        ),
+        make_binding(
+            "run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True
+        ),
+        make_binding(
+            "run.failed", "F", "failed", "Run failed", "Run again what failed in this run"
+        ),
+        make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
+        make_binding(
+            "run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"
+        ),
+        make_binding("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
+        make_binding("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
+        make_binding(
             "run.next-failed",
             "n",
             "next_failed",
             "Next failed",
             "The next rank that failed, of any case",
         ),
-        key("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
-        key("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
-        key("run.play", "p", "play", "Play", "Stop a replay, or go on"),
-        key("run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"),
-        key("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
-        key(
+        make_binding("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
+        make_binding("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
+        make_binding("run.play", "p", "play", "Play", "Stop a replay, or go on"),
+        make_binding(
+            "run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"
+        ),
+        make_binding("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
+        make_binding(
             "run.back",
             "escape",
             "back",
@@ -113,7 +125,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,Footer"
     DEFAULT_CSS = """
     RunPage #no-run { width: 100%; height: 1fr; content-align: center middle; }
-    RunPage Headline, RunPage Body { display: none; }
+    RunPage Headline, RunPage RunBody { display: none; }
     """
 
     def __init__(self, context: ConsoleContext) -> None:
@@ -137,7 +149,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         """Yield the text shown without a run, and the hidden panes of a run."""
         yield Static(NO_RUN, id="no-run", markup=False)
         yield Headline()
-        yield Body()
+        yield RunBody()
 
     def refresh_page(self) -> None:
         """Show the current state of the watched run."""
@@ -172,7 +184,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def _open(self, feed: Feed) -> None:
         """Show another run."""
-        body = self.query_one(Body)
+        body = self.query_one(RunBody)
         self.query_one("#no-run").display = False
         self.query_one(Headline).display = body.display = True
         body.fit(self.size)
@@ -192,12 +204,14 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def _show_headline(self) -> None:
         # Findings are in the headline only while they are not visible elsewhere.
         findings = self.presenter.findings
-        hidden = [] if self.query_one(Body).shows_findings else findings
-        worst = None
+        hidden = [] if self.query_one(RunBody).shows_findings else findings
+        worst_finding = None
         if hidden and hidden[0].kind not in ("noisy", "note"):
-            worst = hidden[0]
-        noisy = next((finding for finding in hidden if finding.kind == "noisy"), None)
-        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst, noisy)
+            worst_finding = hidden[0]
+        noise_finding = next((finding for finding in hidden if finding.kind == "noisy"), None)
+        self.query_one(Headline).show(
+            self._selection.feed, self.presenter.paused, worst_finding, noise_finding
+        )
 
     def _compute_times(self) -> None:
         cases = self._selection.cases
@@ -207,7 +221,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def on_resize(self, event: Resize) -> None:
         """Lay out the panes for the new size."""
         if self._presenter is not None:
-            self.query_one(Body).fit(event.size)
+            self.query_one(RunBody).fit(event.size)
             self.call_after_refresh(self._presenter.update_all)
 
     def watch_maximized(self) -> None:
@@ -251,7 +265,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def on_input_changed(self, message: Input.Changed) -> None:
         """Filter while the user types."""
-        self.presenter.filter(message.value)
+        self.presenter.filter_ranks(message.value)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Focus the ranks that match."""
@@ -268,7 +282,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         if action in _REPLAY_ACTIONS:
             return isinstance(feed.source, ReplaySource)
         if action == "back":
-            return self._selection.rank is not None or self.query_one(Body).filtering
+            return self._selection.rank is not None or self.query_one(RunBody).is_filter_open
         if action == "cancel":
             return self.context.is_run_active() and feed.remote_host is None
         return action != "again" or self.can_rerun
@@ -279,16 +293,16 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def action_filter(self) -> None:
         """Ask for the filter of the ranks."""
-        self.query_one(Body).open_filter()
+        self.query_one(RunBody).open_filter()
 
     def action_panel(self) -> None:
         """Show the next panel below the ranks."""
-        self.query_one(Body).next_panel()
+        self.query_one(RunBody).next_panel()
         self.call_after_refresh(self.presenter.update_all)
 
     def action_logs(self) -> None:
         """Show the logs below the ranks, or the first panel again."""
-        self.query_one(Body).show_panel("logs")
+        self.query_one(RunBody).show_panel(Panel.LOGS)
         self.call_after_refresh(self.presenter.update_all)
 
     def action_cancel(self) -> None:
@@ -391,7 +405,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def action_back(self) -> None:
         """Leave the filter, or else the selected rank."""
-        if self.query_one(Body).close_filter():
+        if self.query_one(RunBody).close_filter():
             self.presenter.ranks.focus()
         else:
             self._choose_rank(None)

@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.panes import Pane
-from spbench.tui.run.body import Body
+from spbench.tui.run.body import RunBody
 from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.findings import FindingsPanel, RunFinding
 from spbench.tui.run.hosts_panel import HostLoadRows
@@ -50,7 +50,7 @@ class RunPresenter:
         findings: The findings that are shown.
     """
 
-    def __init__(self, body: Body, selection: RunSelection) -> None:
+    def __init__(self, body: RunBody, selection: RunSelection) -> None:
         self._body = body
         self.selection = selection
         self.cases = body.query_one("#cases", LineTable)
@@ -162,7 +162,7 @@ class RunPresenter:
         self.paused = self.ranks.paused = paused
         self._stay_active(monotonic())
 
-    def filter(self, text: str) -> None:
+    def filter_ranks(self, text: str) -> None:
         """Show only the ranks with these words in their rows."""
         before = self.ranks.cursor_key
         self.ranks.filter = text
@@ -223,7 +223,7 @@ class RunPresenter:
         self._body.query_one("#cases-pane", Pane).set_remark(selection.cases.efficiency_note())
         recorded = selection.feed.state.findings
         has_findings = bool(recorded) or any(finding.kind != "note" for finding in self.findings)
-        self._body.size_tables(
+        self._body.limit_table_heights(
             self.cases.row_count, self.ranks.row_count, has_findings=has_findings
         )
         # If the user has just moved the cursor, its message is still to come: do not move it back.

@@ -12,8 +12,8 @@ from spbench.record.coordinates import CoordinateName, describe_coordinates
 from spbench.record.number_formatting import format_factor, format_rate, format_time
 from spbench.record.rank_figures import MAX_RECENT
 from spbench.record.rank_rows import RankRow
-from spbench.tui.cells import format_time_cell, status_cell
-from spbench.tui.widgets.glyphs import sparkline
+from spbench.tui.cells import format_time_cell, make_status_cell
+from spbench.tui.widgets.glyphs import render_sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RankPhase
 
@@ -57,7 +57,7 @@ _COORDINATE_PREFIX = "coordinate."
 """Prefix of the keys of columns that show a coordinate of the ranks."""
 
 
-def rank_columns(
+def build_rank_columns(
     coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
 ) -> tuple[Column, ...]:
     """Return the columns of ranks with these coordinates.
@@ -68,14 +68,14 @@ def rank_columns(
         coordinates: The names of the coordinates.
         with_active_time: Whether times without waits for other ranks are measured.
     """
-    *others, last = [_HOST, *map(_coordinate_column, coordinates)]
+    *others, last = [_HOST, *map(_make_coordinate_column, coordinates)]
     columns = [_RANK, *others, replace(last, flexible=True)]
     for column in _COLUMNS_AFTER_COORDINATES:
         columns += [column, _ACTIVE_TIME] if with_active_time and column.key == "p50" else [column]
     return tuple(columns)
 
 
-def _coordinate_column(coordinate: CoordinateName) -> Column:
+def _make_coordinate_column(coordinate: CoordinateName) -> Column:
     width = max(len(coordinate.name), coordinate.width)
     return Column(
         _COORDINATE_PREFIX + coordinate.name,
@@ -85,17 +85,17 @@ def _coordinate_column(coordinate: CoordinateName) -> Column:
     )
 
 
-def empty_cells(
+def build_empty_cells(
     coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
 ) -> list[TableCell | str]:
     """Return the cells of a rank that no longer exists."""
-    return [""] * len(rank_columns(coordinates, with_active_time=with_active_time))
+    return [""] * len(build_rank_columns(coordinates, with_active_time=with_active_time))
 
 
-def rank_cells(
+def build_rank_cells(
     row: RankRow, coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
 ) -> list[TableCell | str]:
-    """Return the cells of a row, in the order of `rank_columns`."""
+    """Return the cells of a row, in the order of `build_rank_columns`."""
     return [
         str(row.rank),
         row.host,
@@ -103,17 +103,17 @@ def rank_cells(
         TableCell(row.activity, _STYLE_BY_PHASE.get(row.phase, "")),
         str(row.iterations or ""),
         format_time_cell(row.last),
-        TableCell(sparkline(row.recent, MAX_RECENT) if row.recent else "", "muted"),
+        TableCell(render_sparkline(row.recent, MAX_RECENT) if row.recent else "", "muted"),
         format_time_cell(row.p50),
         *([format_time_cell(row.active)] if with_active_time else []),
         *(format_time_cell(value) for value in (row.p95, row.p99)),
-        _skew_cell(row.skew),
+        _make_skew_cell(row.skew),
         "" if row.gb_s is None else format_rate(row.gb_s),
-        status_cell(row.check) if row.check else "",
+        make_status_cell(row.check) if row.check else "",
     ]
 
 
-def _skew_cell(skew: float | None) -> TableCell | str:
+def _make_skew_cell(skew: float | None) -> TableCell | str:
     if skew is None:
         return ""
     if is_slow(skew):
@@ -121,14 +121,14 @@ def _skew_cell(skew: float | None) -> TableCell | str:
     return format_factor(skew)
 
 
-def rank_sort_value(row: RankRow, column: str) -> Any:
+def get_rank_sort_value(row: RankRow, column: str) -> Any:
     """Return the sort key of a row in a column; None if the row has no value there."""
     if column.startswith(_COORDINATE_PREFIX):
-        return _coordinate_sort_value(row, column.removeprefix(_COORDINATE_PREFIX))
+        return _get_coordinate_sort_value(row, column.removeprefix(_COORDINATE_PREFIX))
     return _SORT_VALUES[column](row)
 
 
-def _coordinate_sort_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
+def _get_coordinate_sort_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
     """Return the sort key of a coordinate; 0,10 comes after 0,9."""
     text = row.coordinates.get(name)
     return None if text is None else (tuple(map(int, _NUMBERS.findall(text))), text)

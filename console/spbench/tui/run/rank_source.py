@@ -12,11 +12,11 @@ from spbench.record.case_state import CaseState
 from spbench.record.coordinates import CoordinateName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.run.rank_cells import (
+    build_empty_cells,
+    build_rank_cells,
+    build_rank_columns,
     build_search_text,
-    empty_cells,
-    rank_cells,
-    rank_columns,
-    rank_sort_value,
+    get_rank_sort_value,
 )
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -51,7 +51,7 @@ class RankSource(ABC):
         self._updates_left = 0
         self._coordinates: tuple[CoordinateName, ...] = ()
         self._has_active_times = False
-        self.columns: tuple[Column, ...] = rank_columns(())
+        self.columns: tuple[Column, ...] = build_rank_columns(())
 
     @abstractmethod
     def coordinate_names(self) -> tuple[CoordinateName, ...]:
@@ -72,7 +72,7 @@ class RankSource(ABC):
         if (coordinates, has_active_times) != (self._coordinates, self._has_active_times):
             self._coordinates = coordinates
             self._has_active_times = has_active_times
-            self.columns = rank_columns(coordinates, with_active_time=has_active_times)
+            self.columns = build_rank_columns(coordinates, with_active_time=has_active_times)
             self._cells_cache.clear()
         # All rows are cached once in advance: thousands of rows on a key press would take 0.2 s.
         if not self._updates_left and len(self._row_cache) >= len(self.ranks()):
@@ -159,9 +159,9 @@ class RankSource(ABC):
             coordinates = self._coordinates
             with_active_time = self._has_active_times
             if row is None:
-                cells = empty_cells(coordinates, with_active_time=with_active_time)
+                cells = build_empty_cells(coordinates, with_active_time=with_active_time)
             else:
-                cells = rank_cells(row, coordinates, with_active_time=with_active_time)
+                cells = build_rank_cells(row, coordinates, with_active_time=with_active_time)
             if cached is not None and cached.cells == cells:
                 version = cached.version
             else:
@@ -178,7 +178,7 @@ class RankSource(ABC):
             values = (self.skews() if column == "skew" else {}) or self.medians()
             return values.get(_to_rank(key))
         row = self._get_cached_row(_to_rank(key))
-        return None if row is None else rank_sort_value(row, column)
+        return None if row is None else get_rank_sort_value(row, column)
 
     def text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""

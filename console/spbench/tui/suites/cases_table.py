@@ -11,9 +11,9 @@ from textual.widgets import Input
 
 from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
 from spbench.suites.case import Case
-from spbench.tui.panes import FilterPane, leave_filter_key
+from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.number_text import format_quantity
 
@@ -25,10 +25,12 @@ class CasesTable(FilterPane):
 The cases that the suite expands to. / filters them by words of their id and benchmark; space marks
 one (●), a marks all that are shown, or none again. F5 runs the marked ones, without marks all."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
-        key("cases.mark", "space", "mark", "Mark", "Mark the case to be run"),
-        key("cases.mark-all", "a", "mark_all", "Mark all", "Mark all cases shown, or none"),
-        leave_filter_key("cases", "cases"),
+        make_binding("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
+        make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run"),
+        make_binding(
+            "cases.mark-all", "a", "mark_all", "Mark all", "Mark all cases shown, or none"
+        ),
+        make_leave_filter_binding("cases", "cases"),
     ]
 
     def __init__(self, id: str) -> None:

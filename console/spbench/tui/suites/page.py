@@ -38,7 +38,7 @@ from spbench.tui.suites.parsed_suite import find_rejection_reason
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.number_text import format_quantity
 
@@ -65,7 +65,7 @@ What starts a run at once has no letter: F5 and F6."""
         {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new", "init"}
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        key(
+        make_binding(
             "suites.files",
             "f2,t",
             "toggle_files",
@@ -73,8 +73,10 @@ What starts a run at once has no letter: F5 and F6."""
             "Show or hide the suite files",
             show=True,
         ),
-        key("suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True),
-        key(
+        make_binding(
+            "suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True
+        ),
+        make_binding(
             "suites.run-all",
             "f5",
             "run_all",
@@ -82,7 +84,7 @@ What starts a run at once has no letter: F5 and F6."""
             "Save, and run the marked cases, without marks the whole suite",
             show=True,
         ),
-        key(
+        make_binding(
             "suites.run-case",
             "f6",
             "run_case",
@@ -90,21 +92,31 @@ What starts a run at once has no letter: F5 and F6."""
             "Save, and run the chosen case",
             show=True,
         ),
-        key("suites.undo", "ctrl+z,super+z", "undo", "Undo", "Take a change back", show=True),
-        key("suites.redo", "ctrl+y,super+y", "redo", "Redo", "Make it again", show=True),
-        key("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
-        key("suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"),
-        key(
+        make_binding(
+            "suites.undo", "ctrl+z,super+z", "undo", "Undo", "Take a change back", show=True
+        ),
+        make_binding("suites.redo", "ctrl+y,super+y", "redo", "Redo", "Make it again", show=True),
+        make_binding("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
+        make_binding(
+            "suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"
+        ),
+        make_binding(
             "suites.inject",
             "f7,i",
             "inject",
             "Plant a fault",
             "Run the chosen case with a planted fault",
         ),
-        key("suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"),
-        key("suites.new", "ctrl+n,n", "new", "New suite", "Begin a suite in a new file"),
-        key("suites.init", "I", "init", "Init", "Write the shipped suites into this folder"),
-        key("suites.copy", "y", "copy", "Copy command", "Copy the launch line of the chosen case"),
+        make_binding(
+            "suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"
+        ),
+        make_binding("suites.new", "ctrl+n,n", "new", "New suite", "Begin a suite in a new file"),
+        make_binding(
+            "suites.init", "I", "init", "Init", "Write the shipped suites into this folder"
+        ),
+        make_binding(
+            "suites.copy", "y", "copy", "Copy command", "Copy the launch line of the chosen case"
+        ),
     ]
     DEFAULT_CSS = """
     SuitesPage #workspace { height: 1fr; }

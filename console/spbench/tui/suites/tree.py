@@ -23,7 +23,7 @@ from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.suites.loader import check_text, read_suite_file
 from spbench.suites.shipped import list_shipped_suites, needs_copy
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench_core.number_text import format_quantity
 
 FIRST_SUITE = "smoke"
@@ -110,8 +110,8 @@ The suites below this folder and beside the one that is open; where there are no
 with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("files.down", "j", "cursor_down", "Down", "The file below"),
-        key("files.up", "k", "cursor_up", "Up", "The file above"),
+        make_binding("files.down", "j", "cursor_down", "Down", "The file below"),
+        make_binding("files.up", "k", "cursor_up", "Up", "The file above"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"suite-tree--{name}" for name in ("folder", "cases", "errors")

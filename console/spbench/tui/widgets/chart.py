@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from spbench.record.number_formatting import replace_controls
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import ComponentStyles, fit, merge_segments
 
 SERIES_COLOURS = 6
@@ -45,11 +45,11 @@ class Chart(Widget, can_focus=True):
     """Whether escape removes the cursor."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("chart.left", "left", "step(-1)", "Left", "To the left"),
-        key("chart.right", "right", "step(1)", "Right", "To the right"),
-        key("chart.first", "home", "edge(0)", "First", "To the first"),
-        key("chart.last", "end", "edge(-1)", "Last", "To the last"),
-        key("chart.all", "escape", "let_go", "All", "All in words again"),
+        make_binding("chart.left", "left", "step(-1)", "Left", "To the left"),
+        make_binding("chart.right", "right", "step(1)", "Right", "To the right"),
+        make_binding("chart.first", "home", "edge(0)", "First", "To the first"),
+        make_binding("chart.last", "end", "edge(-1)", "Last", "To the last"),
+        make_binding("chart.all", "escape", "let_go", "All", "All in words again"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in _STYLE_NAMES}
     DEFAULT_CSS = """

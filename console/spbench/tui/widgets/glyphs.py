@@ -15,7 +15,7 @@ _FAILED_ASCII = "!"
 _UNKNOWN_ASCII = "."
 
 
-def sparkline(values: Iterable[float], width: int, maximum: float | None = None) -> str:
+def render_sparkline(values: Iterable[float], width: int, maximum: float | None = None) -> str:
     """Return the last values as bars, the newest at the right.
 
     Args:
@@ -31,7 +31,7 @@ def sparkline(values: Iterable[float], width: int, maximum: float | None = None)
     return "".join(BLOCKS[min(len(BLOCKS) - 1, height)] for height in bar_heights).rjust(width)
 
 
-def slowness_step(ratio: float, notable: float) -> int:
+def compute_slowness_step(ratio: float, notable: float) -> int:
     """Return how slow a ratio is in four steps, 0 (near the median) to 3.
 
     Step 1 begins at a third of the way from 1 to ``notable``, step 2 at ``notable``, step 3 at
@@ -49,7 +49,7 @@ def slowness_step(ratio: float, notable: float) -> int:
     return 1 if excess >= 1 / 3 else 0
 
 
-def slowness_mark(
+def choose_slowness_mark(
     ratio: float | None, notable: float, *, failed: bool = False, ascii: bool = False
 ) -> tuple[str, str]:
     """Return the glyph of a ratio and the name of its style in a chart.
@@ -60,7 +60,7 @@ def slowness_mark(
         return _FAILED_ASCII if ascii else _FAILED, "failed"
     if ratio is None:
         return _UNKNOWN_ASCII if ascii else _UNKNOWN, "none"
-    step = slowness_step(ratio, notable)
+    step = compute_slowness_step(ratio, notable)
     return (_STEPS_ASCII if ascii else _STEPS)[step], f"step-{step}"
 
 

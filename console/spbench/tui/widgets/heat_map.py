@@ -16,8 +16,8 @@ from spbench.record.number_formatting import format_number, format_value
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.glyphs import format_ratio, slowness_mark
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.glyphs import choose_slowness_mark, format_ratio
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
 _NUMBER_WIDTH = 7
@@ -50,8 +50,8 @@ class HeatMap(Chart):
     )
     HEIGHT: ClassVar[int] = 12
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("map.up", "up", "row(-1)", "Up", "The row above"),
-        key("map.down", "down", "row(1)", "Down", "The row below"),
+        make_binding("map.up", "up", "row(-1)", "Up", "The row above"),
+        make_binding("map.down", "down", "row(1)", "Down", "The row below"),
     ]
 
     _rows: Sequence[str] = ()
@@ -199,7 +199,7 @@ class HeatMap(Chart):
         slowness = self._slowness[row][column]
         if value is not None and slowness is None:
             slowness = 1.0
-        glyph, style = slowness_mark(slowness, NOTABLE_LINK, ascii=self.ascii)
+        glyph, style = choose_slowness_mark(slowness, NOTABLE_LINK, ascii=self.ascii)
 
         end = " "
         if self.cursor == row * len(self._columns) + column:

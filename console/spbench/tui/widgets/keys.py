@@ -6,7 +6,7 @@ from textual.binding import Binding
 from textual.widgets import Footer
 
 
-def key(
+def make_binding(
     id: str, keys: str, action: str, title: str, tooltip: str, *, show: bool = False
 ) -> Binding:
     """Return a key binding that the key bar hides unless ``show`` is set.

@@ -12,7 +12,7 @@ from textual.geometry import Offset
 from textual.message import Message
 from textual.reactive import reactive
 
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.table_columns import Column, FrozenRows, Rows
 from spbench.tui.widgets.table_lines import count_fixed_cells
 from spbench.tui.widgets.table_order import RowOrder
@@ -48,24 +48,26 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 « and » tell of columns out of view: left and right scroll, w shows all or those that fit."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("table.up", "up,k", "move(-1)", "Up", "The row above"),
-        key("table.down", "down,j", "move(1)", "Down", "The row below"),
-        key("table.page-up", "pageup", "page(-1)", "Page up", "As many rows up as are in view"),
-        key(
+        make_binding("table.up", "up,k", "move(-1)", "Up", "The row above"),
+        make_binding("table.down", "down,j", "move(1)", "Down", "The row below"),
+        make_binding(
+            "table.page-up", "pageup", "page(-1)", "Page up", "As many rows up as are in view"
+        ),
+        make_binding(
             "table.page-down",
             "pagedown",
             "page(1)",
             "Page down",
             "As many rows down as are in view",
         ),
-        key("table.first", "home,g", "first", "First", "The first row"),
-        key("table.last", "end,G", "last", "Last", "The last row"),
-        key("table.left", "left", "sideways(-1)", "Left", "The columns to the left"),
-        key("table.right", "right", "sideways(1)", "Right", "The columns to the right"),
-        key("table.open", "enter", "choose", "Open", "Open the row", show=True),
-        key("table.sort", "s", "sort", "Sort", "Sort by the next column"),
-        key("table.reverse", "S", "reverse", "Reverse", "Turn the order round"),
-        key("table.wide", "w", "wide", "All columns", "All columns, or those that fit"),
+        make_binding("table.first", "home,g", "first", "First", "The first row"),
+        make_binding("table.last", "end,G", "last", "Last", "The last row"),
+        make_binding("table.left", "left", "sideways(-1)", "Left", "The columns to the left"),
+        make_binding("table.right", "right", "sideways(1)", "Right", "The columns to the right"),
+        make_binding("table.open", "enter", "choose", "Open", "Open the row", show=True),
+        make_binding("table.sort", "s", "sort", "Sort", "Sort by the next column"),
+        make_binding("table.reverse", "S", "reverse", "Reverse", "Turn the order round"),
+        make_binding("table.wide", "w", "wide", "All columns", "All columns, or those that fit"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-table--{name}" for name in _STYLE_NAMES}
     DEFAULT_CSS = """

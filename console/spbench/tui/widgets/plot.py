@@ -14,7 +14,7 @@ from spbench.report.scale import Scale, drop_infinite, fit_scale, format_round_v
 from spbench.tui.widgets.axes import add_row_labels, measure_label_width, render_labels
 from spbench.tui.widgets.chart import SERIES_COLOURS, Chart
 from spbench.tui.widgets.dots import Dots, Piece
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import join_fitting
 
 _GLYPHS = "●▲■◆○△"
@@ -59,8 +59,8 @@ class Plot(Chart):
     )
     HEIGHT: ClassVar[int] = 14
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("plot.up", "up", "series(-1)", "Up", "The series before"),
-        key("plot.down", "down", "series(1)", "Down", "The next series"),
+        make_binding("plot.up", "up", "series(-1)", "Up", "The series before"),
+        make_binding("plot.down", "down", "series(1)", "Down", "The next series"),
     ]
 
     _series: Sequence[PlotSeries] = ()

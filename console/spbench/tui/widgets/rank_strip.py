@@ -15,8 +15,8 @@ from spbench.record.comparison import NOTABLE_RANK
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.glyphs import format_ratio, slowness_mark
-from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.glyphs import choose_slowness_mark, format_ratio
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import join_fitting
 from spbench_core.number_text import format_quantity
 
@@ -68,9 +68,9 @@ class RankStrip(Chart):
     HEIGHT: ClassVar[int] = 2
     CAN_CLEAR_CURSOR: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("ranks.up", "up", "line(-1)", "Up", "The line above"),
-        key("ranks.down", "down", "line(1)", "Down", "The line below"),
-        key("ranks.choose", "enter", "choose", "Choose", "This rank"),
+        make_binding("ranks.up", "up", "line(-1)", "Up", "The line above"),
+        make_binding("ranks.down", "down", "line(1)", "Down", "The line below"),
+        make_binding("ranks.choose", "enter", "choose", "Choose", "This rank"),
     ]
 
     class RankSelected(Message):
@@ -173,7 +173,7 @@ class RankStrip(Chart):
         worst = self._find_worst(layout.ranks_in_cell(stop))
         ratio = self._ratios[worst]
         failed = worst in self._failed
-        glyph, style = slowness_mark(ratio, NOTABLE_RANK, failed=failed, ascii=self.ascii)
+        glyph, style = choose_slowness_mark(ratio, NOTABLE_RANK, failed=failed, ascii=self.ascii)
         if stop != self.cursor:
             return glyph * layout.columns_per_cell, style
         # Without a glyph, reverse video would turn a dark cell into a light one.

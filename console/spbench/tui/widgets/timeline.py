@@ -35,7 +35,7 @@ class _ColumnValues:
     after_gap: bool
 
 
-class TimeLine(Chart):
+class TimelineChart(Chart):
     """Values from the oldest at the left, a dashed line for the limit, and a summary."""
 
     HELP: ClassVar[str] = (

@@ -25,7 +25,7 @@ from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm, Modal
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.form import form_texts
-from spbench.tui.suites.form.draft_reader import DraftResult, read_draft
+from spbench.tui.suites.form.draft_reader import DraftResult, read_form_draft
 from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, ReferenceRow, TextRow
 from spbench.tui.suites.form.preview import EstimateSuite, Preview, WriteDraft, build_preview
 from spbench_core.catalog.benchmark import Benchmark, Metric
@@ -252,7 +252,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     async def _show_preview(self) -> Preview | None:
         """Show the preview of the texts and return it; None if a text is invalid."""
-        draft_result = read_draft(self._fields, self.texts)
+        draft_result = read_form_draft(self._fields, self.texts)
         self._show_errors(draft_result)
         if draft_result.draft is None:
             self._show_problems(draft_result.errors.values())

@@ -42,7 +42,7 @@ class DraftResult:
     errors: Mapping[str, str]
 
 
-def read_draft(fields: FormFields, form_texts: FormTexts) -> DraftResult:
+def read_form_draft(fields: FormFields, form_texts: FormTexts) -> DraftResult:
     """Return the case from the texts of a form, or the errors in them."""
     return _Reader(fields, form_texts).read()
 

@@ -31,12 +31,6 @@ from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 NO_PLAN = "Nothing is planned yet: fill in the fields above (F2 shows what there is), then enter."
-_FREE = {True: "free", False: "less than most"}
-_WHOLE = {
-    True: "against the devices' memory",
-    False: "against the most of any stage",
-}
-"""Names of the remainder and of the whole of a bar, by whether the whole is a device's memory."""
 STAGES = (
     Column("stage", "stage", 5, "right"),
     Column("layers", "layers", 14, flexible=True),
@@ -48,7 +42,7 @@ STAGES = (
     Column("all-reduce", "all-reduce", 10, "right", drop_priority=2),
     Column("memory", "memory", 18),
 )
-WAYS = (
+ALTERNATIVES = (
     Column("way", "way", 19),
     Column("step", "step", 8, "right"),
     Column("speedup", "speed-up", 8, "right"),
@@ -67,7 +61,7 @@ _NEARLY_FULL = 0.9
 """Share of a device's memory from which the value is marked."""
 
 
-class Sheet(VerticalScroll, can_focus=True):
+class PlanView(VerticalScroll, can_focus=True):
     """The scrolling pane of a plan."""
 
     HELP: ClassVar[str] = """\
@@ -77,7 +71,7 @@ as the plan is; in mode hpgo by DAPPLE's planner. Memory: what parameters, kept 
 running pass take of each stage's devices. Below: one step."""
 
     def __init__(self) -> None:
-        super().__init__(id="sheet")
+        super().__init__(id="plan-view")
 
     def compose(self) -> ComposeResult:
         yield Static(NO_PLAN, id="message", markup=False)
@@ -91,7 +85,7 @@ running pass take of each stage's devices. Below: one step."""
                     yield Static("", id="stage-notes", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
-                    yield _make_table("ways", WAYS)
+                    yield _make_table("ways", ALTERNATIVES)
             with Vertical(id="right", classes="column"):
                 with Vertical(classes="pane", id="memory") as pane:
                     pane.border_title = "Memory of each device, at its peak"
@@ -112,25 +106,29 @@ running pass take of each stage's devices. Below: one step."""
         message.remove_class("hidden")
         self._show_parts(False)
 
-    def show(self, planned: PlanDetails) -> None:
+    def show(self, details: PlanDetails) -> None:
         """Show a plan."""
         self.query_one("#message").add_class("hidden")
         self.query_one("#measured").add_class("hidden")
         self._show_parts(True)
-        title_text, *details = describe_plan(planned.plan)
+        title_text, *other_lines = describe_plan(details.plan)
         title = Content.styled(title_text, "bold")
         self.query_one("#headline", Static).update(
-            Content("\n").join([title, *map(Content, details)])
+            Content("\n").join([title, *map(Content, other_lines)])
         )
-        fill_table(self.query_one("#stages", LineTable), STAGES, build_stage_rows(planned))
-        notes = list_stage_notes(planned.plan)
+        fill_table(self.query_one("#stages", LineTable), STAGES, build_stage_rows(details))
+        notes = list_stage_notes(details.plan)
         self.query_one("#stage-notes", Static).update("\n".join(notes))
         self.query_one("#stage-notes").set_class(not notes, "hidden")
-        fill_table(self.query_one("#ways", LineTable), WAYS, build_alternative_rows(planned.plan))
-        bars, of_devices = memory_bars(planned)
-        self.query_one(StackedBars).update(MEMORY_PARTS, bars, _FREE[of_devices])
-        self.query_one("#memory").border_subtitle = _WHOLE[of_devices]
-        self.query_one(StepPane).show(planned.simulation)
+        fill_table(
+            self.query_one("#ways", LineTable), ALTERNATIVES, build_alternative_rows(details.plan)
+        )
+        bars, are_capacities = build_memory_bars(details)
+        remainder = "free" if are_capacities else "less than most"
+        self.query_one(StackedBars).update(MEMORY_PARTS, bars, remainder)
+        full_bar = "the devices' memory" if are_capacities else "the most of any stage"
+        self.query_one("#memory").border_subtitle = f"against {full_bar}"
+        self.query_one(StepPane).show(details.simulation)
         self.scroll_home(animate=False)
 
     def show_pending(self, text: str) -> None:
@@ -139,19 +137,23 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#verification").add_class("hidden")
         self.query_one("#step-parts", Static).update(text)
 
-    def show_measured(self, plan: Plan, verified: Verification) -> None:
+    def show_measured(self, plan: Plan, verification: Verification) -> None:
         """Show the measured next to the predicted times."""
         self.query_one("#measured").remove_class("hidden")
         table = self.query_one("#verification", LineTable)
         table.remove_class("hidden")
-        fill_table(table, MEASURED, build_verification_rows(plan, verified))
-        self.query_one("#step-parts", Static).update(describe_step_parts(plan, verified))
+        fill_table(table, MEASURED, build_verification_rows(plan, verification))
+        self.query_one("#step-parts", Static).update(describe_step_parts(plan, verification))
         # On a small screen the measurements are out of view below the plan.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
 
-    def zoom(self, factor: int) -> None:
-        """Draw the step longer or shorter."""
-        self.query_one(StepPane).zoom(factor)
+    def lengthen(self) -> None:
+        """Draw the step longer."""
+        self.query_one(StepPane).lengthen()
+
+    def shorten(self) -> None:
+        """Draw the step shorter."""
+        self.query_one(StepPane).shorten()
 
     def _show_parts(self, shown: bool) -> None:
         for part in (self.query_one("#upper"), self.query_one(StepPane)):
@@ -203,9 +205,9 @@ def build_verification_rows(plan: Plan, verification: Verification) -> list[Fixe
     return rows
 
 
-def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
+def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:
     """Return bars of the memory of each stage, and whether they relate to the devices."""
-    bytes_of_bars, of_devices = find_bar_limits(planned.memory)
+    bytes_of_bars, are_capacities = find_bar_limits(details.memory)
     bars = [
         Bar(
             f"stage {index} {_make_memory_cell(memory).text}",
@@ -214,9 +216,9 @@ def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
                 for part in (memory.fixed_bytes, memory.kept_bytes, memory.working_bytes)
             ],
         )
-        for index, (memory, bar_bytes) in enumerate(zip(planned.memory, bytes_of_bars, strict=True))
+        for index, (memory, bar_bytes) in enumerate(zip(details.memory, bytes_of_bars, strict=True))
     ]
-    return bars, of_devices
+    return bars, are_capacities
 
 
 def _make_memory_cell(memory: StageMemory) -> TableCell:

@@ -1,4 +1,4 @@
-"""Loading the content of a view in threads."""
+"""Load the runs of a view in threads."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def select_history(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, 
     return tuple(run for run in runs if run.suite == suite)[:MAX_HISTORY]
 
 
-class ViewFiller:
+class ViewLoader:
     """Loads the runs of a view and shows them."""
 
     def __init__(self, views: ViewsPane, library: RunLibrary) -> None:
         self._views = views
         self._library = library
 
-    async def fill(self, request: ViewRequest) -> None:
-        """Load the runs of a request and show them, or show the error."""
+    async def load(self, request: ViewRequest) -> None:
+        """Load the runs of a request into the views, or show the error."""
         views = self._views
         try:
             run = await self._run_in_thread(self._library.load, request.run.folder)
