@@ -53,7 +53,7 @@ class LanguageServer:
         self._send(method="textDocument/didOpen", params={"textDocument": document})
         return uri
 
-    def request_at(self, method: str, text: str) -> Any:
+    def request_position(self, method: str, text: str) -> Any:
         """Make a request at the position of | in a text, without this character."""
         before = text.partition("|")[0]
         position = {"line": before.count("\n"), "character": len(before.rpartition("\n")[2])}
@@ -131,26 +131,26 @@ def read_labels(answer: Any) -> dict[str, str]:
 def test_completion_offers_parameters_with_help(server: LanguageServer, name: str) -> None:
     head = HEAD.replace("halo.exchange", name)
     params = BENCHMARKS[name].params
-    labels = read_labels(server.request_at("completion", f"{head}    params:\n      |\n"))
+    labels = read_labels(server.request_position("completion", f"{head}    params:\n      |\n"))
     assert {param.name: param.help for param in params}.items() <= labels.items()
-    labels = read_labels(server.request_at("completion", f"{head}    matrix:\n      |\n"))
+    labels = read_labels(server.request_position("completion", f"{head}    matrix:\n      |\n"))
     swept = {param.name: param.help for param in params if param.kind not in UNSWEPT_KINDS}
     assert swept.items() <= labels.items()
     assert not {param.name for param in params} - set(swept) & set(labels)
 
 
 def test_completion_omits_parameters_of_other_benchmarks(server: LanguageServer) -> None:
-    labels = read_labels(server.request_at("completion", f"{HEAD}    params:\n      |\n"))
+    labels = read_labels(server.request_position("completion", f"{HEAD}    params:\n      |\n"))
     assert "halo_len" in labels
     assert "pairs" not in labels
 
 
 def test_completion_offers_choices_and_benchmarks(server: LanguageServer) -> None:
     labels = read_labels(
-        server.request_at("completion", f"{HEAD}    params:\n      slice_method: |\n")
+        server.request_position("completion", f"{HEAD}    params:\n      slice_method: |\n")
     )
     assert {"vertical", "horizontal", "square"} <= set(labels)
-    labels = read_labels(server.request_at("completion", HEAD.replace("halo.exchange", "|")))
+    labels = read_labels(server.request_position("completion", HEAD.replace("halo.exchange", "|")))
     assert {name: entry.summary for name, entry in BENCHMARKS.items()}.items() <= labels.items()
 
 
@@ -163,11 +163,11 @@ def test_completion_offers_choices_and_benchmarks(server: LanguageServer) -> Non
     ],
 )
 def test_hover_explains_a_key(server: LanguageServer, line: str, expected: str) -> None:
-    assert expected in str(server.request_at("hover", HEAD + line)["contents"])
+    assert expected in str(server.request_position("hover", HEAD + line)["contents"])
 
 
 def test_hover_explains_a_benchmark(server: LanguageServer) -> None:
-    answer = server.request_at("hover", HEAD.replace("halo.ex", "halo.e|x"))
+    answer = server.request_position("hover", HEAD.replace("halo.ex", "halo.e|x"))
     assert BENCHMARKS["halo.exchange"].summary in str(answer["contents"])
 
 

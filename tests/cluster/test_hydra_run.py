@@ -22,7 +22,7 @@ HOST = socket.gethostname()
 
 @pytest.fixture
 def start(mpich: Path, tmp_path: Path):
-    """Return a function that starts a suite whose ranks run in the venv with MPICH."""
+    """Return a function that starts a suite with ranks in the venv with MPICH."""
 
     def start(suite: str, *arguments: str, env: dict[str, str] | None = None) -> RunProcess:
         python = f"launch.python={mpich / 'bin/python'}"

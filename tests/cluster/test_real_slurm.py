@@ -2,7 +2,7 @@
 
 The Slurm is that of SLURM_CONF or /etc/slurm, or else a private one.
 
-SPBENCH_TEST_MPICH_VENV names a venv with mpich, whose ranks are one MPI job over PMI-2. Without it,
+SPBENCH_TEST_MPICH_VENV names a venv with mpich. Its ranks are one MPI job over PMI-2. Without it,
 the tests check only the placement and the environment.
 """
 

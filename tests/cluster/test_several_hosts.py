@@ -171,7 +171,7 @@ def test_finding_names_the_link_of_a_slow_host(hosts: HostNetwork, start) -> Non
         result = start(LINKS).wait()
     assert result.code == 0, result.stdout + result.stderr
     findings = result.report["run"]["findings"]  # others report noise, because hosts share cores
-    (finding,) = (sentence for sentence in findings if sentence.startswith("link from "))
+    (finding,) = (text for text in findings if text.startswith("link from "))
     assert f"rank 1 on {hosts.hosts[1].name} to rank 2 on {slow.name}" in finding
 
 

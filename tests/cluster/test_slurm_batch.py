@@ -107,7 +107,7 @@ class SubmittedJob:
 
 @pytest.fixture
 def slurm_commands(slurm: Slurm, mpich: Path, tmp_path: Path) -> Iterator[SlurmCommands]:
-    """Commands on Slurm, whose jobs are cancelled at the end."""
+    """Return commands on Slurm, and cancel their jobs at the end."""
     yield SlurmCommands(tmp_path, mpich)
     for job in slurm.list_jobs().split("\n")[:-1]:
         subprocess.run(["scancel", job.split()[0]], check=False)

@@ -59,7 +59,7 @@ def make_params(names):
 
 
 @pytest.fixture(scope="module")
-def train_in(request, tmp_path_factory):
+def train_in_layout(request, tmp_path_factory):
     """Return a function that trains the selected tests' networks in a layout once."""
     tests = [test for test in request.session.items if test.path == request.path]
 
@@ -104,8 +104,8 @@ def train_with_torch(name, parts):
 
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize(("layout", "name"), make_params(RIGHT))
-def test_losses_and_state_equal_plain_torch(train_in, layout, name):
-    rank_results, folder = train_in(layout)
+def test_losses_and_state_equal_plain_torch(train_in_layout, layout, name):
+    rank_results, folder = train_in_layout(layout)
     losses, state = train_with_torch(name, LAYOUTS[layout][1].get("micro_batches", 1))
     for result in rank_results:
         assert result[name] == pytest.approx(losses, rel=1e-9)

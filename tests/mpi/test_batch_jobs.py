@@ -49,7 +49,7 @@ class BatchRun:
         lines = [line for path in files for line in path.read_text().split("\n")[:-1]]
         return [json.loads(line) for line in lines]
 
-    def wait_for(self, **fields: Any) -> dict[str, Any]:
+    def wait_for_event(self, **fields: Any) -> dict[str, Any]:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             for event in self.events():
@@ -101,8 +101,8 @@ def test_collected_run_has_the_report_of_a_live_run(tmp_path: Path) -> None:
 def test_killed_rank_is_an_error_and_the_next_case_runs(tmp_path: Path) -> None:
     batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"))
     with batch.start() as process:
-        batch.wait_for(event="progress", phase="timing")
-        os.kill(batch.wait_for(event="ready", rank=1)["pid"], signal.SIGKILL)
+        batch.wait_for_event(event="progress", phase="timing")
+        os.kill(batch.wait_for_event(event="ready", rank=1)["pid"], signal.SIGKILL)
         assert process.wait(60) != 0
     report = batch.collect(code=4)
     long, after = report["cases"]
@@ -117,7 +117,7 @@ def test_second_start_continues_after_the_time_limit(
 ) -> None:
     batch = BatchRun(tmp_path, str(TEST_SUITES / "long.yaml"))
     with batch.start() as process:
-        batch.wait_for(event="progress", phase="timing")
+        batch.wait_for_event(event="progress", phase="timing")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
     report = batch.collect(code=143)

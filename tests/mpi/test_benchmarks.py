@@ -238,7 +238,7 @@ def select_events(events, kind, **fields):
 
 
 def find_metric(events, name):
-    """Return the value of a metric without labels that is no limit, or None."""
+    """Return the value of a metric without labels, except limits; None without one."""
     values = [
         event["value"]
         for event in select_events(events, "metric", name=name)
@@ -350,9 +350,9 @@ def test_counted_bytes_and_messages_equal_the_halo(results, case):
     pixel_bytes = params.get("batch_size", 1) * params.get("in_channels", 1)
     pixel_bytes *= BYTES[params.get("dtype", "fp32")]
     for rank, events in enumerate(results[str(case)][: case.ranks]):
-        sent = [pixels for (source, _), pixels in counts.items() if source == rank]
-        assert find_metric(events, "messages_sent") == len(sent)
-        assert find_metric(events, "bytes_sent") == sum(sent) * pixel_bytes
+        sent_pixels = [pixels for (source, _), pixels in counts.items() if source == rank]
+        assert find_metric(events, "messages_sent") == len(sent_pixels)
+        assert find_metric(events, "bytes_sent") == sum(sent_pixels) * pixel_bytes
 
 
 @pytest.mark.parametrize("case", SAMPLE.make_params(HALO), ids=str)

@@ -47,7 +47,7 @@ def test_undone_binding_is_a_finding(tmp_path: Path) -> None:
     assert result.code == 0, result.stdout + result.stderr
     host = result.case("second")["ranks"][0]["host"]
     findings = result.report["run"]["findings"]
-    (finding,) = (sentence for sentence in findings if "bind: core" in sentence)
+    (finding,) = (text for text in findings if "bind: core" in text)
     assert finding.startswith(f"rank 0 on {host} (and 1 more rank) may run on CPUs ")
     assert ", but bind: core asks for one core of its own; " in finding
     assert finding in " ".join(result.stdout.split())  # lines may be wrapped

@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
 OPERATORS = {"operators"}
 SUMS = {
-    f"sums{way} torch.{dtype}"
-    for way in ("", " by groups")
+    f"sums{method} torch.{dtype}"
+    for method in ("", " by groups")
     for dtype in ("float64", "float32", "bfloat16", "float16")
 }
 TRAINED = {

@@ -114,10 +114,10 @@ def test_measure_prints_the_lines_of_measure_py(results):
         (next(line for line in LINES if "dist_device_sync" in line), 2),
     ):
         first, *_ = results[line]
-        head, *rest = first["stdout"].splitlines()
-        assert head.startswith("Namespace(disp_batches=")
-        assert "network='lenet'" in head
-        size, *batches = filter(None, map(parse_line, rest))
+        header, *lines = first["stdout"].splitlines()
+        assert header.startswith("Namespace(disp_batches=")
+        assert "network='lenet'" in header
+        size, *batches = filter(None, map(parse_line, lines))
         assert size == SizeLine(8, 1.72432)
         for batch in batches:
             assert isinstance(batch, BatchLine)

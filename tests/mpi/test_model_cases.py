@@ -41,7 +41,7 @@ def lp(model="resnet", **params):
     return make_case(model, scheme="lp", **params)
 
 
-def interleaved(model="resnet", inject=None, **params):
+def make_interleaved(model="resnet", inject=None, **params):
     params = {"scheme": "lp", "schedule": "interleaved", "parts": 2} | params
     return make_case(model, inject, **params)
 
@@ -83,17 +83,17 @@ CORRECT = {
     "lp 2, fp64": lp(precision="fp64"),
     "lp 2, bf16": lp(precision="bf16", parts=2),
     "lp 2, fp16": lp(precision="fp_16"),
-    "interleaved 4 on 2": interleaved(parts=4),
-    "interleaved 6 on 2, amoebanet": interleaved("amoebanet", rounds=3),
-    "interleaved, 2 replicas": interleaved(replicas=2),
-    "interleaved, local_DP 2": interleaved(local_DP=2, optimizer="adam"),
+    "interleaved 4 on 2": make_interleaved(parts=4),
+    "interleaved 6 on 2, amoebanet": make_interleaved("amoebanet", rounds=3),
+    "interleaved, 2 replicas": make_interleaved(replicas=2),
+    "interleaved, local_DP 2": make_interleaved(local_DP=2, optimizer="adam"),
     "lp 2, computed again": lp(parts=2, recompute="stage", baseline=True),
     "lp 2, each layer computed again": lp(parts=4, recompute="block", recompute_stages=[0]),
     "lp 2 replicas, one normalisation, computed again": lp(
         replicas=2, sync_batchnorm="replicas", recompute="block"
     ),
     "lp 2, bf16, computed again": lp(precision="bf16", recompute="block"),
-    "interleaved, computed again": interleaved(recompute="stage"),
+    "interleaved, computed again": make_interleaved(recompute="stage"),
     "sequential, computed again": make_case("resnet", scheme="sequential", recompute="block"),
     "lp 2, zero bubble": lp(schedule="zb-h1", parts=4, baseline=True, iterations=2),
     "lp 4, parts 8, zero bubble": lp(
@@ -220,7 +220,7 @@ FAULTY = {
         {"grad", "weights"},
     ),
     "wrong-neighbour, interleaved": (
-        interleaved(inject="wrong-neighbour"),
+        make_interleaved(inject="wrong-neighbour"),
         {"loss", "output", "grad"},
     ),
     "skipped-microbatch, gems": (

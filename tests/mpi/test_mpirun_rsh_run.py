@@ -30,7 +30,7 @@ def start(tmp_path: Path):
     return start
 
 
-def build_path_with(program: str, folder: Path, script: str) -> str:
+def build_path(program: str, folder: Path, script: str) -> str:
     """Return a PATH that has a shell script with the name of a program."""
     folder.mkdir()
     path = folder / program
@@ -86,7 +86,7 @@ def test_ended_rank_is_named_if_its_launcher_hangs(start, tmp_path: Path) -> Non
         f"[{HOST}:mpispawn_0][child_handler] MPI process (rank: 1, pid: 7) exited with status 7"
     )
     version = '[ "$1" = -v ] && { echo Version: mvapich2-2.3.7; exit; }'
-    path = build_path_with(
+    path = build_path(
         "mpirun_rsh", tmp_path / "bin", f"{version}\necho '{message}' >&2\nsleep 60\n"
     )
     result = start(FAULTS, "--set", "launch.start_timeout=2", PATH=path).wait()
@@ -108,7 +108,7 @@ def test_time_limit_of_the_launcher_is_the_cause(start) -> None:
 
 
 def test_ssh_alias_is_rejected_before_the_launch(start, tmp_path: Path) -> None:
-    path = build_path_with("ssh", tmp_path / "bin", "exit 0\n")
+    path = build_path("ssh", tmp_path / "bin", "exit 0\n")
     result = start(FAULTS, "--hosts", "alias.invalid:2", PATH=path).wait()
     assert result.code == 3, result.stdout + result.stderr
     assert "mpirun_rsh cannot reach alias.invalid: the name is an alias of ssh's" in result.stderr
@@ -117,7 +117,7 @@ def test_ssh_alias_is_rejected_before_the_launch(start, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_host_without_mvapich2_is_named(start, tmp_path: Path) -> None:
-    path = build_path_with(
+    path = build_path(
         "ssh", tmp_path / "bin", 'for word; do last=$word; done\nexec sh -c "$last"\n'
     )
     result = start(FAULTS, "--hosts", "192.0.2.7:2", PATH=path).wait()

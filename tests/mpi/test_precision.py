@@ -82,7 +82,7 @@ def get_tolerance(case, kind, reference):
 
 
 def find_large_errors(case, results, reference):
-    """Return the kinds of tensors whose error exceeds the tolerance on some rank."""
+    """Return the kinds of tensors with an error above the tolerance on some rank."""
     return {
         kind
         for rank in results

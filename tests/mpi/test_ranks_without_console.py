@@ -1,6 +1,6 @@
 """Ranks in MPI_Init or MPI_Finalize that hang or lose their controller.
 
-No other Python thread can run meanwhile.
+No other Python thread can run at that time.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def halo(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+def mixed_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return run(MIXED, home=tmp_path_factory.mktemp("mixed") / "home")
 
 
@@ -100,42 +100,42 @@ def test_replayed_events_give_the_same_report(halo: RunResult) -> None:
     assert find_run_folder(halo).read_json("report.json") == halo.report
 
 
-def test_report_has_the_cases_in_the_order_of_the_suite(mixed: RunResult) -> None:
-    cases = mixed.report["cases"]
+def test_report_has_the_cases_in_the_order_of_the_suite(mixed_run: RunResult) -> None:
+    cases = mixed_run.report["cases"]
     assert [case["id"] for case in cases] == ["wide", "narrow", "wide-again", "strict"]
     # The other two repeats of narrow run after each job has run once.
     assert [case["launch"]["job"] for case in cases] == [1, 5, 1, 3]
 
 
-def test_missed_expectation_fails_the_run(mixed: RunResult) -> None:
-    assert mixed.code == 1
-    assert mixed.statuses["strict"] == "failed"
-    (expectation,) = mixed.case("strict")["expectations"]
+def test_missed_expectation_fails_the_run(mixed_run: RunResult) -> None:
+    assert mixed_run.code == 1
+    assert mixed_run.statuses["strict"] == "failed"
+    (expectation,) = mixed_run.case("strict")["expectations"]
     assert expectation["status"] == "failed"
     assert expectation["value"] > 0
-    assert mixed.case("narrow")["expectations"][0]["status"] == "passed"
+    assert mixed_run.case("narrow")["expectations"][0]["status"] == "passed"
 
 
-def test_samples_of_repeats_are_separate(mixed: RunResult) -> None:
-    case = mixed.case("narrow")
+def test_samples_of_repeats_are_separate(mixed_run: RunResult) -> None:
+    case = mixed_run.case("narrow")
     assert [len(samples) for samples in case["samples"]["time_ms"]] == [5, 5, 5]
     assert case["metrics"]["time_ms"]["n"] == 15
     assert case["metrics"]["latency_us"]["n"] == 3
 
 
-def test_each_repeat_is_a_separate_launch(mixed: RunResult) -> None:
-    case = mixed.case("narrow")
+def test_each_repeat_is_a_separate_launch(mixed_run: RunResult) -> None:
+    case = mixed_run.case("narrow")
     assert case["launches"] == [2, 4, 5]
     assert len(case["medians"]["time_ms"]) == len(case["medians"]["latency_us"]) == 3
-    assert mixed.case("wide")["launches"] == [1]
+    assert mixed_run.case("wide")["launches"] == [1]
 
 
 def test_order_together_runs_repeats_in_one_launch(
     tmp_path: Path,
 ) -> None:
-    together = run(MIXED, "--set", "order=together", "-k", "narrow", home=tmp_path / "together")
-    assert together.case("narrow")["launches"] == [1]
-    assert [len(samples) for samples in together.case("narrow")["samples"]["time_ms"]] == [
+    together_run = run(MIXED, "--set", "order=together", "-k", "narrow", home=tmp_path / "together")
+    assert together_run.case("narrow")["launches"] == [1]
+    assert [len(samples) for samples in together_run.case("narrow")["samples"]["time_ms"]] == [
         5,
         5,
         5,
@@ -173,10 +173,10 @@ def test_repeats_run_once_after_a_fault_or_until_an_interval(
     suite.write_text(REPEATED)
     result = run(str(suite), "--inject", "raise@broken", home=tmp_path / "home")
     assert result.statuses == {"whole": "passed", "broken": "error", "on": "passed"}
-    whole = result.case("whole")
+    passed = result.case("whole")
     on = result.case("on")
-    assert [len(samples) for samples in whole["samples"]["time_ms"]] == [5, 5]
-    assert whole["launches"][0] == 1
+    assert [len(samples) for samples in passed["samples"]["time_ms"]] == [5, 5]
+    assert passed["launches"][0] == 1
     assert on["until"]["why"] == "interval"
     assert on["until"]["width"] <= 0.9
     assert len(on["launches"]) >= 6
@@ -236,9 +236,9 @@ def test_run_without_a_judged_case_fails_the_gate(tmp_path: Path) -> None:
     )
 
 
-def test_command_prints_the_launched_commands(mixed: RunResult) -> None:
+def test_command_prints_the_launched_commands(mixed_run: RunResult) -> None:
     process = subprocess.run(
-        [SPBENCH, "command", MIXED, "--home", str(mixed.home)],
+        [SPBENCH, "command", MIXED, "--home", str(mixed_run.home)],
         capture_output=True,
         text=True,
         check=True,
@@ -246,20 +246,20 @@ def test_command_prints_the_launched_commands(mixed: RunResult) -> None:
     )
     lines = process.stdout.splitlines()
     for number in (1, 2, 3):
-        argv = find_run_folder(mixed).read_json(f"jobs/{number}/argv.json")["argv"]
+        argv = find_run_folder(mixed_run).read_json(f"jobs/{number}/argv.json")["argv"]
         assert any(line.endswith(shlex.join(argv)) for line in lines)
 
 
-def test_ranks_have_the_environment_of_their_case(mixed: RunResult) -> None:
+def test_ranks_have_the_environment_of_their_case(mixed_run: RunResult) -> None:
     for job, colour in ((1, "blue"), (3, "red $HOME; it's")):
-        assert "COLOUR" in find_run_folder(mixed).read_json(f"jobs/{job}/argv.json")["argv"]
-        assert find_run_folder(mixed).read_json(f"jobs/{job}/env.json")["COLOUR"] == colour
+        assert "COLOUR" in find_run_folder(mixed_run).read_json(f"jobs/{job}/argv.json")["argv"]
+        assert find_run_folder(mixed_run).read_json(f"jobs/{job}/env.json")["COLOUR"] == colour
 
 
-def test_token_is_in_no_file_and_no_argument(mixed: RunResult) -> None:
-    hellos = [event for event in mixed.events if event["event"] == "hello"]
+def test_token_is_in_no_file_and_no_argument(mixed_run: RunResult) -> None:
+    hellos = [event for event in mixed_run.events if event["event"] == "hello"]
     assert {event["token"] for event in hellos} == {"shown"}
-    text = "".join(path.read_text() for path in find_run_folder(mixed).path.rglob("*.json"))
+    text = "".join(path.read_text() for path in find_run_folder(mixed_run).path.rglob("*.json"))
     assert "SPBENCH_TOKEN" not in text
 
 

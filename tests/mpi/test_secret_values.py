@@ -49,7 +49,7 @@ def result(suite: Path, tmp_path: Path) -> RunResult:
     return result
 
 
-def find_files_with(value: str, folder: Path) -> set[str]:
+def find_files_with_value(value: str, folder: Path) -> set[str]:
     """Return the paths, below a folder, of the files that contain a value."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)) for path in paths if value.encode() in path.read_bytes()}
@@ -57,9 +57,11 @@ def find_files_with(value: str, folder: Path) -> set[str]:
 
 def test_no_file_of_a_run_has_a_credential(result: RunResult) -> None:
     assert list(result.home.rglob("argv.json"))
-    assert find_files_with(VALUE, result.home) == set()
+    assert find_files_with_value(VALUE, result.home) == set()
     # Lines of launch.setup stay in the copy of the suite.
-    assert {Path(path).name for path in find_files_with(SETUP_VALUE, result.home)} == {"suite.yaml"}
+    assert {Path(path).name for path in find_files_with_value(SETUP_VALUE, result.home)} == {
+        "suite.yaml"
+    }
     assert VALUE not in result.report_path.read_text()
     assert SETUP_VALUE not in result.report_path.read_text()
     assert VALUE not in result.stdout + result.stderr
@@ -81,7 +83,7 @@ def test_resumed_run_reads_credentials_from_the_environment(result: RunResult) -
     environ |= {"RIGHT_KEY": VALUE + VALUE + SETUP_VALUE}
     resumed_result = run(*options, home=result.home, env=environ)
     assert resumed_result.code == 0, resumed_result.stdout + resumed_result.stderr
-    assert find_files_with(VALUE, result.home) == set()
+    assert find_files_with_value(VALUE, result.home) == set()
 
 
 def test_printed_lines_run_with_credentials_of_the_environment(suite: Path) -> None:
@@ -110,7 +112,7 @@ def test_batch_job_with_credentials_is_private(suite: Path, tmp_path: Path) -> N
     options = ("script", str(suite), "--scheduler", "pbs", "--output", str(folder), *OVERRIDE)
     subprocess.run([SPBENCH, *options], env=os.environ | ENVIRON, capture_output=True, check=True)
     # Only the files that the launches need contain the values.
-    assert find_files_with(VALUE, folder) == {"job.sh", "jobs/2/cases.json"}
+    assert find_files_with_value(VALUE, folder) == {"job.sh", "jobs/2/cases.json"}
     for path in (path for path in folder.rglob("*") if path.is_file()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
     assert json.loads((folder / "plan.json").read_text())["argv"][-1].endswith("'***'")

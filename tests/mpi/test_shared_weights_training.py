@@ -37,9 +37,9 @@ EVERYWHERE = [
 """Networks that are correct in all layouts."""
 MICRO_BATCHED = "stages", "members", "two micro-batches"
 COMPUTED = [
-    f"Computed:by={by},of={of}"
-    for by in ("weight_norm", "spectral_norm", "pruned", "parametrize", "new_weight_norm")
-    for of in ("d", "head")
+    f"Computed:by={method},of={module}"
+    for method in ("weight_norm", "spectral_norm", "pruned", "parametrize", "new_weight_norm")
+    for module in ("d", "head")
 ]
 MIXING = [f"Mixed:by={by}" for by in ("function", "centred", "hidden", "first_image", "alike")]
 SIZED = [

@@ -157,7 +157,7 @@ def make_case(operator, height, width, grid=(1, 1), **fields):
 
 
 @st.composite
-def images(draw, operator, arguments, least=(1, 1), dtypes=DTYPES, **fields):
+def images(draw, operator, arguments, min_size=(1, 1), dtypes=DTYPES, **fields):
     """Draw a case on any tiles of any ranks; some ranks may have no tile or no pixel."""
     size = draw(st.sampled_from([4, 6, 2, 3, 5, 1]))
     idle = draw(st.sampled_from([0, 0, 0, 1])) if size > 1 else 0
@@ -169,7 +169,7 @@ def images(draw, operator, arguments, least=(1, 1), dtypes=DTYPES, **fields):
     dtype = draw(st.sampled_from(dtypes))
     is_auto = draw(st.integers(0, 30)) == 30
     transport = "auto" if is_auto else draw(st.sampled_from(TRANSPORTS))
-    height, width = (max(side, draw(st.integers(shortest, longest))) for side in least)
+    height, width = (max(side, draw(st.integers(shortest, longest))) for side in min_size)
     return (
         make_case(
             operator,
@@ -230,13 +230,13 @@ def poolings(draw, operator):
     padding = tuple(draw(st.integers(0, side // 2)) for side in kernel)
     stride = draw(st.none() | pairs(st.integers(1, 4)))
     arguments = {"kernel_size": kernel, "stride": stride, "padding": padding}
-    least = compute_least_sides(kernel, padding)
+    min_size = compute_least_sides(kernel, padding)
     if operator == "max_pool":
         arguments["dilation"] = draw(pairs(st.sampled_from([1, 1, 2])))
-        least = compute_least_sides(kernel, padding, arguments["dilation"])
+        min_size = compute_least_sides(kernel, padding, arguments["dilation"])
     else:
         arguments["count_include_pad"] = draw(st.booleans())
-    case = draw(images(operator, arguments, least))
+    case = draw(images(operator, arguments, min_size))
     assume(sees_pixels(case))
     return case
 
@@ -263,7 +263,7 @@ def norms(draw):
         "track_running_stats": draw(st.booleans()),
         "eps": 0.1,
     }
-    return draw(images("batch_norm", arguments, least=(1, 2)))
+    return draw(images("batch_norm", arguments, min_size=(1, 2)))
 
 
 @st.composite
@@ -281,7 +281,7 @@ def chains(draw):
     dtype = draw(st.sampled_from(["fp64", "fp64", "fp32"]))
     layers = []
     windows = 0
-    least = [1, 1]
+    min_size = [1, 1]
     kinds = ["conv", "conv", "relu", "max_pool"]
     kinds += ["batch_norm", "avg_pool", "tanh"] if dtype == "fp64" else []
     for kind in [*draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5)), "conv"]:
@@ -303,14 +303,14 @@ def chains(draw):
     for _, options in reversed(layers):
         if "kernel_size" in options:
             sides = zip(
-                least, *(options[k] for k in ("kernel_size", "stride", "padding")), strict=True
+                min_size, *(options[k] for k in ("kernel_size", "stride", "padding")), strict=True
             )
-            least = [max(1, (side - 1) * s + k - 2 * p) for side, k, s, p in sides]
+            min_size = [max(1, (side - 1) * s + k - 2 * p) for side, k, s, p in sides]
     arguments = {"layers": layers, "fused_layers": draw(st.integers(1, windows))}
     # At least two values per channel, for the statistics.
     batch = draw(st.integers(2, 3))
     data = "real" if dtype == "fp64" else "whole"
-    return draw(images("fused", arguments, least, [dtype], batch=batch, data=data))
+    return draw(images("fused", arguments, min_size, [dtype], batch=batch, data=data))
 
 
 def check(results):

@@ -1,6 +1,6 @@
 """Transports of halos on real ranks: pixels are bitwise those of neighbours.
 
-No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in whose streams work late,
+No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in with late streams,
 ``cuda-ipc`` on the stand-in, and ``nccl`` on the host with gloo (see programs/exchange_all.py). The
 tests cover the logic of the transports, but not their calls of CUDA and NCCL.
 """

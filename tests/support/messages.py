@@ -25,7 +25,7 @@ FILE_NAME = "messages.txt"
 Error = TypeVar("Error", bound=BaseException)
 WRITES = os.environ.get("SPBENCH_MESSAGES") == "write"
 
-_written: dict[Path, dict[str, list[str]]] = {}
+_new_texts: dict[Path, dict[str, list[str]]] = {}
 """Texts of this process's tests by file and test, in write mode."""
 _collected: dict[Path, set[str]] = {}
 """Names of tests by file, with their parameters and before any is deselected."""
@@ -96,7 +96,7 @@ class Messages:
 
     @contextmanager
     def raises(self, kind: type[Error]) -> Iterator[pytest.ExceptionInfo[Error]]:
-        """Expect an error of a kind whose text is the next expected one."""
+        """Expect an error of a kind with the next expected text."""
         with pytest.raises(kind) as caught:
             yield caught
         self.check(str(caught.value))
@@ -118,7 +118,7 @@ def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Message
     checked = Messages(test, expected, folders)
     yield checked
     if WRITES:
-        _written.setdefault(path, {})[test] = checked.texts
+        _new_texts.setdefault(path, {})[test] = checked.texts
     elif request.session.testsfailed == failures:
         assert len(checked.texts) == len(expected), f"{test} checks fewer messages than {path} has"
 
@@ -139,7 +139,7 @@ def collected_names(pytestconfig: pytest.Config) -> dict[Path, set[str]]:
 
 def pytest_sessionfinish() -> None:
     """Write the files of messages, in write mode; other processes write the same ones."""
-    for path, texts in _written.items():
+    for path, texts in _new_texts.items():
         with path.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             merged = parse_messages(file.read()) | texts

@@ -43,7 +43,7 @@ def write_suite(cases: dict[str, dict[str, Any]], folder: Path, **more: Any) -> 
 
 
 def write_world_suite(program: Path, folder: Path, np: int = 2) -> str:
-    """Write a suite whose case runs the program twice on ``np`` ranks."""
+    """Write a suite that runs the program twice on ``np`` ranks."""
     world = {
         "argv": [str(program)],
         "must": [f"^ranks {np} ", "DONE"],

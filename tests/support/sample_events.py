@@ -120,8 +120,9 @@ def retry(*cases):
     return console_event("retry", cases=[*cases])
 
 
-def repeats_end(case="a", repeats=6, why="interval", width=0.01):
-    return console_event("repeats_end", case=case, repeats=repeats, why=why, width=width)
+def repeats_end(case="a", repeats=6, width=0.01):
+    fields = {"case": case, "repeats": repeats, "why": "interval", "width": width}
+    return console_event("repeats_end", **fields)
 
 
 def job_start(*cases, np=2, job=1, **changes):
@@ -164,13 +165,15 @@ def make_phases_run(case="a", hosts=("node01", "node01", "node02")):
     phases = [
         describe_metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("spin", "send", "idle")
     ]
-    places = [{"stage": rank, "tile": f"{rank},0", "mirrored_stage": 2 - rank} for rank in range(3)]
-    places = [{"replica": 0, **place} for place in places]
+    positions = [
+        {"replica": 0, "stage": rank, "tile": f"{rank},0", "mirrored_stage": 2 - rank}
+        for rank in range(3)
+    ]
     samples = {"time_ms": 10.0, "spin_ms": 6.0, "send_ms": 1.0}
     idle = ([1.0, 1.0], [2.0, 2.0], [3.0, 3.0])
     return [
         *make_started_run(
-            describe_case(case, 3, metrics=[TIME, *phases], places=places), hosts=hosts
+            describe_case(case, 3, metrics=[TIME, *phases], places=positions), hosts=hosts
         ),
         *(
             rank_event("samples", rank, case=case, metric=name, values=[value, value])

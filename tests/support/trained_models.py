@@ -1,4 +1,4 @@
-"""Training of models in one process, as a reference for programs over ranks."""
+"""Training of models in one process, the reference of programs over ranks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ LAYOUT_KEYS = "members", "replicas", "mirrored", "rounds"
 
 @dataclass(frozen=True)
 class RandomImages:
-    """Random images that are the same whatever part of them is requested."""
+    """Random images with the same pixels in each requested part."""
 
     shape: tuple
     count: int
@@ -62,7 +62,7 @@ def make_network(case):
 
 
 def make_plan(network, layout, batches, **options):
-    """Return a plan whose stages are balanced by multiply-adds."""
+    """Return a plan with stages that are balanced by multiply-adds."""
     costs = [float(count.multiply_adds) for count in network.counts]
     balance = balance_layers(costs, [stage.rank_count for stage in layout.stages])
     return ModelPlan(network, layout, balance, batches, **options)

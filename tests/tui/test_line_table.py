@@ -109,13 +109,15 @@ async def test_heading_and_rows_are_aligned_in_columns():
     app = TableApp(NumberRows([5, 100, None]))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        heading, first, second, third, *rest = (line.rstrip() for line in render_lines(app.table))
+        heading, first, second, third, *other_lines = (
+            line.rstrip() for line in render_lines(app.table)
+        )
         assert heading.split() == ["rank", "host", "p50", "p95", "check"]
         assert first.startswith("▸    0 node0")
         assert first.split()[3:] == ["5", "5", "✓", "passed"]
         assert second.endswith("100      100 ✗ failed")
         assert third.split() == ["2", "node2", "✓", "passed"]
-        assert not any(rest)
+        assert not any(other_lines)
         assert heading.index("p95") + 3 == second.rindex("100") + 3
         assert (app.table.match_count, app.table.row_count) == (3, 3)
 

@@ -141,9 +141,10 @@ class CheckedExchange:
         table = make_halo_transfers(owned, halo)
         if one_way:
             table = replace(table, needed=tuple(map(up_and_left, range(comm.size), table.needed)))
-        sent = table.list_sent(comm.rank)
+        to_send = table.list_sent(comm.rank)
         expected = table.list_received(comm.rank)
-        self.sent, self.expected = (expected, sent) if adjoint else (sent, expected)
+        self.sent_pieces = expected if adjoint else to_send
+        self.expected = to_send if adjoint else expected
         self.tile = owned.tile(comm.rank)
         self.needed = table.needed[comm.rank]
         # `source` has the sent pixels, `landing` the received ones: forward from the tile to all
@@ -176,7 +177,7 @@ class CheckedExchange:
         return torch.empty(shape, dtype=self.dtype, device=self.device, memory_format=self.layout)
 
     def list_views(self):
-        return [view_box(self.source, self.origin, piece.box) for piece in self.sent]
+        return [view_box(self.source, self.origin, piece.box) for piece in self.sent_pieces]
 
     def make_values(self, rank, round_, box):
         """Return values of one image for forward, and of one per rank for backward."""
@@ -281,7 +282,7 @@ def check_two_at_once(comm, transport, device="cpu"):
 def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments):
     """Consecutive exchanges overwrite or free no memory before it is read.
 
-    Some ranks wait for their device at once. The devices of the others have read nothing yet.
+    Some ranks wait for their device at once, before the devices of the others have read memory.
     """
     trial = CheckedExchange(comm, transport, **arguments)
     copies = []

@@ -112,8 +112,8 @@ def pad_with_ones(pixels, widths, value):
     return functional.pad(pixels, widths, value=value + 1)
 
 
-def compute_moments_with_copies(tiling, pixels, held):
-    """Return moments that include copied pixels, as in MPI4DL's halo D2."""
+def compute_moments_of_all_pixels(tiling, pixels, _):
+    """Return moments that include copied pixels, like MPI4DL's halo D2."""
     axes = (0, 2, 3)
     mean = pixels.mean(axes, keepdim=True)
     count = pixels.numel() // pixels.shape[1]
@@ -124,7 +124,7 @@ FAULTS: dict[str | None, Any] = {
     None: nullcontext,
     "corrupted-halo": lambda: patch.object(Gather, "fault_hook", staticmethod(negate_halo)),
     "no-mask": lambda: patch.object(graph_blocks, "pad", pad_with_ones),
-    "copies-counted": lambda: patch.object(norm, "compute_moments", compute_moments_with_copies),
+    "copies-counted": lambda: patch.object(norm, "compute_moments", compute_moments_of_all_pixels),
 }
 
 

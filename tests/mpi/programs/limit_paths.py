@@ -39,7 +39,7 @@ def gather_events(world, context):
     )
 
 
-def run_on_stand_in(world):
+def run_late_device(world):
     install()
     install_ipc()
     params = PARAMS | {"device": "cuda", "transport": "cuda-ipc"}
@@ -55,7 +55,7 @@ def run_on_stand_in(world):
 def main():
     world = open_world()
     results = {path: gather_limits(world, path) for path in ("pinned", "pointers", "nccl")}
-    results["cuda-ipc"] = run_on_stand_in(world)
+    results["cuda-ipc"] = run_late_device(world)
     if world.rank == 0:
         Path(sys.argv[1]).write_text(json.dumps(results))
 

@@ -1,4 +1,4 @@
-"""Keeps many ``cuda-ipc`` transports open, and counts what the driver limits.
+"""Keeps many ``cuda-ipc`` transports open, and counts events and mappings.
 
     mpirun -n 2 python -m mpi4py open_many.py RESULTS.json
 

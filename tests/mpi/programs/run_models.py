@@ -49,7 +49,7 @@ class NoHaloBuilder(SpatialBuilder):
 
 
 class OwnGradientBuilder(SpatialBuilder):
-    """Builds convolutions whose weight gradients are not summed over tiles."""
+    """Builds convolutions without a sum of weight gradients over tiles."""
 
     def conv(self, conv, data):
         module: Any = super().conv(conv, data)
@@ -102,8 +102,8 @@ def compare(case, comm):
     builder = BUILDERS[case["fault"]](tiling)
     tiled = build_stage(network, 0, len(network.layers), builder, **OPTIONS)
     case_text = json.dumps({key: case[key] for key in ("model", "config", "image")})
-    whole = make_on_first_rank(comm, lambda: run_whole_network(case_text))
-    initial, (image, gradient), expected = whole
+    reference = make_on_first_rank(comm, lambda: run_whole_network(case_text))
+    initial, (image, gradient), expected = reference
     state = tiled.state_dict()
     if list(state) != list(initial) or not all(torch.equal(state[k], initial[k]) for k in state):
         raise AssertionError("the initial states differ")

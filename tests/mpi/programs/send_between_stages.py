@@ -27,11 +27,11 @@ LONG = 100_000
 
 
 def check_order(comm, backend):
-    """Messages with a tag arrive in their order, whatever the order of other tags."""
+    """Messages with a tag arrive in their order, for any order of other tags."""
     p2p = open_p2p(backend, comm, CPU, TAGS)
     other = 1 - comm.rank
     received = {tag: [torch.zeros(LONG, dtype=torch.uint8) for _ in range(2)] for tag in TAGS}
-    sent = {tag: [torch.full_like(received[tag][0], 10 * tag + turn) for turn in range(2)]
+    payloads = {tag: [torch.full_like(received[tag][0], 10 * tag + turn) for turn in range(2)]
             for tag in TAGS}  # fmt: skip
     pending = [
         request
@@ -41,7 +41,7 @@ def check_order(comm, backend):
     ]
     for turn in range(2):
         for tag in TAGS if comm.rank else reversed(TAGS):
-            pending += p2p.send([(sent[tag][turn], other)], tag)
+            pending += p2p.send([(payloads[tag][turn], other)], tag)
     for request in pending:
         request.wait()
     p2p.free()

@@ -8,8 +8,8 @@ ranks of the case: the largest error of each tensor, and the error that rounding
 
 Rounding: the error of a sum of n products, in any order, is at most n * eps * (sum of their
 magnitudes). A linear operator computes these sums from the magnitudes of its data, and n from ones.
-If all data are whole numbers and no sum of magnitudes exceeds 2 / eps, nothing is rounded, and no
-error is allowed.
+If all data are whole numbers and no sum of magnitudes exceeds 2 / eps, no value is rounded, and
+no error is allowed.
 """
 
 import copy
@@ -135,7 +135,7 @@ def build_redistribute(case, tiling, dtype):
 
 
 def build_chain(case, tiling, dtype):
-    """Return a chain of layers, whose tiled version has fused blocks with wide halos."""
+    """Return a chain of layers; its tiles have fused blocks with wide halos."""
     reference_layers = []
     sums = []
     tiled = []

@@ -122,9 +122,9 @@ def run_operators(device, comm):
         tile = tiling.tile
         tile_images = copy_to_device(cut_tile(images, tile).contiguous(), device).requires_grad_()
         values = body(tile_images)
-        whole, mean = (end(values) for end in ends)
-        (whole.square().mean() + (mean**3).sum()).backward()
-        results += [whole, mean, tile_images.grad]
+        gathered, mean = (end(values) for end in ends)
+        (gathered.square().mean() + (mean**3).sum()).backward()
+        results += [gathered, mean, tile_images.grad]
     results += [parameter.grad for parameter in body.parameters()] + list(body.buffers())
     return [result.detach().cpu() for result in results]
 

@@ -65,7 +65,7 @@ class KernelRecorder(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.known = set()
+        self.kernels = set()
         self.late = set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -75,9 +75,9 @@ class KernelRecorder(TorchDispatchMode):
             leaves = tree_leaves((args, kwargs))
             formats = [str(leaf.dtype) for leaf in leaves if isinstance(leaf, torch.Tensor)]
             kernel = (str(function), *formats)
-            if kernel not in self.known and PostedReceive.count:
+            if kernel not in self.kernels and PostedReceive.count:
                 self.late.add(kernel)
-            self.known.add(kernel)
+            self.kernels.add(kernel)
         return function(*args, **(kwargs or {}))
 
 

@@ -33,11 +33,11 @@ def pixels(step, images, box):
     """Return pixels that depend on the step and the image only."""
     if not len(images):
         return torch.empty(0, 3, *box.shape)
-    whole = [
+    images = [
         torch.randn(3, *SIZE, generator=torch.Generator().manual_seed(100 * step + image))
         for image in images
     ]
-    return torch.stack(whole)[:, :, slice(*box.rows), slice(*box.cols)]
+    return torch.stack(images)[:, :, slice(*box.rows), slice(*box.cols)]
 
 
 def masks(step, images, box):

@@ -1,4 +1,4 @@
-"""The error of a fixture whose requirements this machine does not meet."""
+"""The error of a fixture with requirements that this machine does not meet."""
 
 from __future__ import annotations
 

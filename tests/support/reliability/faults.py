@@ -18,7 +18,7 @@ RSH = ("mpirun_rsh",)
 SRUN = ("srun",)
 HOSTS = ("openmpi-hosts",)
 REPORTING_SIGNALS = ("openmpi", "hydra", "mpirun_rsh", "srun")
-"""Testbeds whose launcher reports the signal. On several hosts, Open MPI may report a survivor."""
+"""Testbeds with a launcher that reports the signal; on several hosts, Open MPI may not."""
 KILLED = "a rank is killed (SIGKILL) while it measures"
 SELF = "a rank kills itself"
 
@@ -34,10 +34,10 @@ _NUL = _SUITE.format(2) + 'launch: {env: {A: "b\\0c"}}\n'
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, and the outcome that is expected of a run that it hits.
+    """A fault, and the expected outcome of a run that it hits.
 
     Attributes:
-        name: What happens.
+        name: The description of the fault.
         act: Starts a run, injects the fault, and waits for the end.
         code: The exit code.
         expected_words: Words of the first message; ``{rank}`` and ``{host}`` are the victim's.

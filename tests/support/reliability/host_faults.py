@@ -38,7 +38,7 @@ def cut_link(trial: FaultTrial) -> RunResult:
 
 
 def add_first_host(last_number: str) -> Callable[[FaultTrial], RunResult]:
-    """Run a suite with an additional first host, whose address ends with this number."""
+    """Run a suite with an additional first host; its address ends with this number."""
 
     def act(trial: FaultTrial) -> RunResult:
         assert trial.testbed.hosts is not None
@@ -67,15 +67,17 @@ def use_wrong_key(trial: FaultTrial) -> RunResult:
 def lose_host_between_jobs(trial: FaultTrial) -> RunResult:
     """Make ssh fail for all hosts after the first of two jobs has started to measure."""
     assert trial.testbed.hosts is not None
-    gone = trial.folder / "gone"
+    marker = trial.folder / "gone"
     path = _write_ssh(
         trial.folder,
-        f"if [ -e {gone} ]; then echo 'ssh: connect to host: No route to host' >&2; exit 255; fi\n"
+        f"if [ -e {marker} ]; then\n"
+        "  echo 'ssh: connect to host: No route to host' >&2; exit 255\n"
+        "fi\n"
         f'exec {trial.testbed.hosts.bin}/ssh "$@"',
     )
     trial.start(TWO_JOBS, env={"PATH": path})
     trial.run.wait_for_timing()
-    gone.touch()
+    marker.touch()
     trial.fault_time = time.monotonic()
     return trial.wait()
 

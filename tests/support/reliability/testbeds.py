@@ -26,7 +26,7 @@ class FaultTestbed:
         arguments: Arguments of ``spbench run``.
         env: Environment variables of the controller.
         spbench: The command that is started.
-        hosts: Hosts whose links can be cut; None if all ranks are on this machine.
+        hosts: Hosts with links that can be cut; None if all ranks are on this machine.
         slurm: The Slurm that starts the ranks, if any.
     """
 

@@ -1,4 +1,4 @@
-"""Variables and words that hold credentials, and similar ones that do not."""
+"""Variables and arguments that hold credentials, and similar ones that do not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_keeps_other_values(value):
 
 
 @pytest.mark.parametrize(
-    ("words", "hidden"),
+    ("args", "hidden"),
     [
         (["-x", "HF_TOKEN=a b,c"], ["-x", "HF_TOKEN=***"]),
         (["-genv", "MY_AUTH", "abc"], ["-genv", "MY_AUTH", "***"]),
@@ -81,13 +81,13 @@ def test_keeps_other_values(value):
         (["-n", "4", "", "MODE=1"], ["-n", "4", "", "MODE=1"]),
     ],
 )
-def test_hides_credentials_in_words(words, hidden):
-    assert hide_credentials(words) == hidden
+def test_hides_credentials_in_arguments(args, hidden):
+    assert hide_credentials(args) == hidden
 
 
 def test_hides_a_known_value_wherever_it_is():
-    words = ["--option", "before:s3cret-value:after"]
-    assert hide_credentials(words, {"MY_AUTH": "s3cret-value"}) == ["--option", "before:***:after"]
+    args = ["--option", "before:s3cret-value:after"]
+    assert hide_credentials(args, {"MY_AUTH": "s3cret-value"}) == ["--option", "before:***:after"]
 
 
 def test_hides_a_quoted_value_and_its_copy_in_a_script():
@@ -98,7 +98,7 @@ def test_hides_a_quoted_value_and_its_copy_in_a_script():
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [
         ["HF_TOKEN=abcd", "two  words", "", "it's"],
         ["--export=ALL,HF_TOKEN=abcd,A=1"],
@@ -107,15 +107,15 @@ def test_hides_a_quoted_value_and_its_copy_in_a_script():
         ["echo 'export HF_TOKEN=abcd' done"],
     ],
 )
-def test_a_shell_with_the_variable_gets_the_same_words(words):
-    line = quote_args(words)
+def test_a_shell_with_the_variable_gets_the_same_arguments(args):
+    line = quote_args(args)
     assert "abcd" not in line
     program = f"printf '%s\\n' {line}"
     environ = os.environ | {"HF_TOKEN": "abcd"}
     process = subprocess.run(
         ["sh", "-c", program], env=environ, capture_output=True, text=True, check=True
     )
-    assert process.stdout == "".join(f"{word}\n" for word in words)
+    assert process.stdout == "".join(f"{word}\n" for word in args)
 
 
 def test_quotes_assignments_for_a_shell():

@@ -132,16 +132,16 @@ async def test_sends_heartbeats(node):
 
 async def flood(writer):
     """Write until a write takes too long; return the number of MiB."""
-    written = 0
-    while written < 64:
+    mebibytes = 0
+    while mebibytes < 64:
         writer.write(b"x" * (1 << 20))
         try:
             async with asyncio.timeout(0.3):
                 await writer.drain()
         except TimeoutError:
             break
-        written += 1
-    return written
+        mebibytes += 1
+    return mebibytes
 
 
 async def test_ranks_wait_while_the_console_reads_nothing(node):

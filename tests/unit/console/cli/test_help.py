@@ -130,16 +130,16 @@ EXAMPLE_LINES = [
 
 @pytest.mark.parametrize(("page", "line"), EXAMPLE_LINES)
 def test_example_is_a_command_line(page, line):
-    program, *rest = shlex.split(line)
+    program, *arguments = shlex.split(line)
     assert program == "spbench"
     command = COMMANDS[""]
     context = None
     name = "spbench"
     while True:
-        context = command.make_context(name, list(rest), parent=context)
+        context = command.make_context(name, list(arguments), parent=context)
         if not hasattr(command, "commands"):
             break
-        name, command, rest = command.resolve_command(
+        name, command, arguments = command.resolve_command(
             context, [*context._protected_args, *context.args]
         )
     for word in shlex.split(line):

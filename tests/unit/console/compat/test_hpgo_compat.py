@@ -34,9 +34,9 @@ def test_py_orchestrate_gives_the_plan_of_mode_hpgo(tmp_path):
     "row", load_hpgo_outputs()[:2], ids=lambda row: f"{row['profile']} {row['machines']}"
 )
 def test_it_is_hpgo_s_own_answer(row):
-    words = row["profile_batch_size"], row["global_batch_size"], row["machines"]
+    sizes = row["profile_batch_size"], row["global_batch_size"], row["machines"]
     conductor = hpgo.conductor_from_torch_graph_and_seps(
-        str(find_shared_file(row["profile"])), *words
+        str(find_shared_file(row["profile"])), *sizes
     )
     speedup, stages = conductor.py_orchestrate()
     assert speedup == pytest.approx(row["speedup"], rel=1e-12)

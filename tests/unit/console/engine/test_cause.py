@@ -150,7 +150,7 @@ CAUSES = {
         2,
         "was killed by signal 15 (SIGTERM)",
     ),
-    "exit without a word": (
+    "exit without a message": (
         [rank_loss(2), mpi_error(0)],
         build_report(exit_end(2, 7)),
         2,

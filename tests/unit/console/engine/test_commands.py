@@ -74,7 +74,7 @@ async def test_run_prepares_each_job_once_and_its_remainder_again(make_request, 
     state = RunState()
     outcome = await Run(plan_run(make_request()), state, lambda event: None).execute()
     assert [case["status"] for case in outcome.report.cases] == ["error"] * 3
-    # The first job had two cases; the second case was tried once more in a separate job.
+    # The first job had two cases; the second case was tried again in a separate job.
     assert len(state.jobs) == len(list(outcome.folder.path.glob("jobs/*/argv.json"))) == 3
     assert len(preparations) == 3
 

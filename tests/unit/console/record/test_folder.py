@@ -354,7 +354,7 @@ def test_recorded_run_can_be_replayed(home):
 def console():
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "spbench"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()  # before that, /proc may not have its arguments yet
+        process.stdout.readline()  # before that, /proc may lack its arguments
         yield process
         process.kill()
 

@@ -52,7 +52,7 @@ def make_step_orders(layout, parts, schedule, *, times=1, forward_only=False):
 
 FULL_BACKWARD = ("forward", "backward")
 SPLIT_BACKWARD = ("forward", "data", "weights")
-"""The kinds of tasks; split means that weight gradients are a task of their own."""
+"""The kinds of tasks; split means that weight gradients are a separate task."""
 
 
 def check_complete(layout, batches, orders, *, forward_only=False, kinds=FULL_BACKWARD):
