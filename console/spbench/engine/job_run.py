@@ -93,7 +93,9 @@ class JobRun:
         )
         self._listener = JobListener(self._job, recorder, self._watchdog)
         silence = self._job.settings.silence_timeout
-        self._collector = Collector(self._token, self._listener, self._job.np, silence=silence)
+        self._collector = Collector(
+            self._token, self._listener, self._job.np, silence_timeout=silence
+        )
         self._tunnels = Tunnels()
         self._aliases: dict[str, str] = {}
         self._segments: set[Path] = set()
@@ -104,7 +106,7 @@ class JobRun:
         Raises:
             SpbenchError: The launcher cannot be started, or the run folder cannot be written.
         """
-        with processes.launcher_folder(self._plan.launch.command) as folder_variables:
+        with processes.create_launcher_folder(self._plan.launch.command) as folder_variables:
             process = None
             try:
                 process = await self._start(folder_variables)
@@ -162,15 +164,17 @@ class JobRun:
         has_unknown_hosts = may_choose_hosts(plan.job.settings, plan.hosts, plan.environ)
         tunnel = plan.job.settings.tunnel
         endpoint = resolve_endpoint(
-            host_names, plan.launch_choice, tunnel, unknown=has_unknown_hosts
+            host_names, plan.launch_choice, tunnel, has_unknown_hosts=has_unknown_hosts
         )
-        port = await self._collector.listen(endpoint.bind, endpoint.ports)
+        port = await self._collector.listen(endpoint.bind_address, endpoint.ports)
         await self._open_tunnels(endpoint.tunnel_hosts, port)
         if self._watchdog.fault is not None:
             return None
 
         private_env = {
-            rank_events.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in endpoint.advertised),
+            rank_events.ENV_COLLECTOR: ",".join(
+                f"{host}:{port}" for host in endpoint.advertised_addresses
+            ),
             rank_events.ENV_TOKEN: self._token,
             rank_events.ENV_RUN: self._folder.id,
         }

@@ -252,8 +252,8 @@ async def check_before_start(
     """
     environ = plan.request.environ
     for job in plan.jobs:
-        unknown = may_choose_hosts(job.settings, plan.find_hosts(job), environ)
-        check_tunnel(job.settings.tunnel, unknown=unknown)
+        has_unknown_hosts = may_choose_hosts(job.settings, plan.find_hosts(job), environ)
+        check_tunnel(job.settings.tunnel, has_unknown_hosts=has_unknown_hosts)
     check_devices([(job, plan.find_hosts(job)) for job in plan.jobs], environ)
     for number in count_concurrent_connections(plan.jobs, launches):
         check_connections(number)

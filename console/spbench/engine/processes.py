@@ -33,7 +33,7 @@ KILL_TIMEOUT = 10.0
 
 
 @contextmanager
-def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
+def create_launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
     """Create a folder for the launcher's files; yield the variables that name it.
 
     The folder is removed at the end in any case. There are no variables if the launcher uses no

@@ -97,9 +97,9 @@ class Collector:
         self,
         token: str,
         listener: Listener,
-        expected: int = 0,
+        num_expected: int = 0,
         *,
-        silence: float = SILENCE_LIMIT,
+        silence_timeout: float = SILENCE_LIMIT,
         hello_seconds: float = CONNECT_TIMEOUT,
     ) -> None:
         """Create a collector that `listen` starts.
@@ -107,15 +107,15 @@ class Collector:
         Args:
             token: The run's token.
             listener: Takes the events of the job.
-            expected: The number of connections of ranks, for which descriptors are reserved.
-            silence: Seconds without a sign of life after which a rank counts as hung.
+            num_expected: The number of connections of ranks, for which descriptors are reserved.
+            silence_timeout: Seconds without a sign of life after which a rank counts as hung.
             hello_seconds: The age at which a connection without the token is ended.
         """
         self.listener = listener
         self._token = token
-        self._expected = expected
+        self._num_expected = num_expected
         self._hello_seconds = hello_seconds
-        self.relay_silence = silence - RELAY_LEAD
+        self.relay_silence_timeout = silence_timeout - RELAY_LEAD
         self._ranks: dict[RankConnection, None] = {}
         self._relays: set[RelayConnection] = set()
         self._arriving: dict[asyncio.Task[Any], socket.socket] = {}
@@ -128,7 +128,7 @@ class Collector:
         Raises:
             MissingError: No port is free.
         """
-        max_pending = count_free_for_pending(self._expected)
+        max_pending = count_free_for_pending(self._num_expected)
         self._admission = Admission(
             self._token,
             max_pending,

@@ -25,27 +25,27 @@ _SIOCGIFADDR = 0x8915
 
 @dataclass(frozen=True, slots=True)
 class CollectorEndpoint:
-    """How ranks reach the collector.
+    """The address and the ports of the collector, and the ways of ranks to it.
 
     Attributes:
-        bind: The address to listen on.
+        bind_address: The address to listen on.
         ports: The ports to try, in order; 0 is any free port.
-        advertised: The addresses that ranks try, in order.
+        advertised_addresses: The addresses that ranks try, in order.
         tunnel_hosts: Hosts from which ranks reach the collector through an ssh tunnel.
     """
 
-    bind: str
+    bind_address: str
     ports: Sequence[int]
-    advertised: tuple[str, ...]
+    advertised_addresses: tuple[str, ...]
     tunnel_hosts: tuple[str, ...] = ()
 
 
 def resolve_endpoint(
-    hosts: Sequence[str], choice: LaunchChoice, tunnel: str, *, unknown: bool = False
+    hosts: Sequence[str], choice: LaunchChoice, tunnel: str, *, has_unknown_hosts: bool = False
 ) -> CollectorEndpoint:
     """Return the endpoint for ranks on these hosts.
 
-    ``unknown`` means that the launcher chooses further hosts.
+    ``has_unknown_hosts`` means that the launcher chooses further hosts.
 
     Raises:
         UsageError: An address or the range of ports is invalid, or hosts of tunnels are unknown.
@@ -53,25 +53,25 @@ def resolve_endpoint(
     ports = parse_ports(choice.port_range)
     addresses = parse_addresses(choice.console_address)
     if tunnel == "ssh":
-        check_tunnel(tunnel, unknown=unknown)
+        check_tunnel(tunnel, has_unknown_hosts=has_unknown_hosts)
         remote = tuple(host for host in hosts if not is_local(host))
         return CollectorEndpoint(LOOPBACK, ports, (LOOPBACK,), remote)
     if addresses:
         return CollectorEndpoint(ALL_INTERFACES, ports, addresses)
     return CollectorEndpoint(
-        choose_bind_address(hosts, unknown=unknown),
+        choose_bind_address(hosts, has_unknown_hosts=has_unknown_hosts),
         ports,
-        tuple(find_advertised(hosts, unknown=unknown)),
+        tuple(find_advertised_addresses(hosts, has_unknown_hosts=has_unknown_hosts)),
     )
 
 
-def check_tunnel(tunnel: str, *, unknown: bool) -> None:
+def check_tunnel(tunnel: str, *, has_unknown_hosts: bool) -> None:
     """Reject tunnels to hosts that only the launcher knows.
 
     Raises:
-        UsageError: The tunnel is ``ssh``, and hosts are ``unknown``.
+        UsageError: The tunnel is ``ssh``, and there are unknown hosts.
     """
-    if tunnel == "ssh" and unknown:
+    if tunnel == "ssh" and has_unknown_hosts:
         raise UsageError("launch.tunnel: ssh needs to know the hosts; give --hostfile or --hosts")
 
 
@@ -106,19 +106,21 @@ def parse_addresses(text: str | None) -> tuple[str, ...]:
     return addresses
 
 
-def choose_bind_address(hosts: Iterable[str], *, unknown: bool = False) -> str:
+def choose_bind_address(hosts: Iterable[str], *, has_unknown_hosts: bool = False) -> str:
     """Return loopback, or all interfaces if a host is remote or unknown."""
-    return LOOPBACK if not unknown and all(map(is_local, hosts)) else ALL_INTERFACES
+    return LOOPBACK if not has_unknown_hosts and all(map(is_local, hosts)) else ALL_INTERFACES
 
 
-def find_advertised(hosts: Iterable[str], *, unknown: bool = False) -> list[str]:
+def find_advertised_addresses(
+    hosts: Iterable[str], *, has_unknown_hosts: bool = False
+) -> list[str]:
     """Return this machine's addresses as hosts see them; loopback if all are local.
 
     Unknown hosts, and hosts with only an alias in ssh's configuration, may see any of them.
     """
     local_addresses = [_find_local_address(host) for host in hosts if not is_local(host)]
     addresses = [address for address in local_addresses if address]
-    if unknown or len(addresses) < len(local_addresses):
+    if has_unknown_hosts or len(addresses) < len(local_addresses):
         addresses += _find_own_addresses()
     return list(dict.fromkeys(addresses))[:MAX_ADDRESSES] or [LOOPBACK]
 

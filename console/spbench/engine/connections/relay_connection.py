@@ -26,10 +26,10 @@ class RelayOwner(RankOwner, Protocol):
     """The part of the collector that connections of relays use.
 
     Attributes:
-        relay_silence: Seconds without a sign of life after which a relay counts as hung.
+        relay_silence_timeout: Seconds without a sign of life after which a relay counts as hung.
     """
 
-    relay_silence: float
+    relay_silence_timeout: float
 
     def add_relay(self, relay: RelayConnection) -> None:
         """Add the connection of a relay."""
@@ -144,7 +144,7 @@ class RelayConnection(asyncio.Protocol):
 
     def _check_silence(self) -> None:
         silence = time.monotonic() - self._last_heard
-        if silence > self._collector.relay_silence:
+        if silence > self._collector.relay_silence_timeout:
             self._end(f"has been silent for {silence:.0f} s")
         else:
             self._schedule_check()

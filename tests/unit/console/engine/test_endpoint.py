@@ -17,7 +17,7 @@ HOSTS = ("localhost", "192.0.2.7", "192.0.2.8")
 
 def test_given_addresses_are_advertised_on_all_interfaces():
     endpoint = resolve_endpoint(HOSTS, LaunchChoice(console_address="login.ib,10.1.2.3"), "none")
-    assert (endpoint.bind, endpoint.advertised, endpoint.ports) == (
+    assert (endpoint.bind_address, endpoint.advertised_addresses, endpoint.ports) == (
         "0.0.0.0",
         ("login.ib", "10.1.2.3"),
         (0,),
@@ -26,7 +26,7 @@ def test_given_addresses_are_advertised_on_all_interfaces():
 
 def test_local_ranks_get_the_loopback_address():
     endpoint = resolve_endpoint(("localhost",), DEFAULT_CHOICE, "none")
-    assert (endpoint.bind, endpoint.advertised, endpoint.tunnel_hosts) == (
+    assert (endpoint.bind_address, endpoint.advertised_addresses, endpoint.tunnel_hosts) == (
         LOOPBACK,
         (LOOPBACK,),
         (),
@@ -35,7 +35,7 @@ def test_local_ranks_get_the_loopback_address():
 
 def test_tunnels_use_loopback_with_one_per_remote_host():
     endpoint = resolve_endpoint(HOSTS, LaunchChoice(port_range="5000-5001"), "ssh")
-    assert (endpoint.bind, endpoint.advertised, list(endpoint.ports)) == (
+    assert (endpoint.bind_address, endpoint.advertised_addresses, list(endpoint.ports)) == (
         LOOPBACK,
         (LOOPBACK,),
         [5000, 5001],
@@ -45,7 +45,7 @@ def test_tunnels_use_loopback_with_one_per_remote_host():
 
 def test_rejects_tunnels_to_unknown_hosts(messages):
     with messages.raises(UsageError):
-        resolve_endpoint((), DEFAULT_CHOICE, "ssh", unknown=True)
+        resolve_endpoint((), DEFAULT_CHOICE, "ssh", has_unknown_hosts=True)
 
 
 @pytest.mark.parametrize("text", ["", "0-5", "9-1", "5000-70000", "a-b", "1-2-3", "-5", "123456"])

@@ -240,8 +240,8 @@ async def test_disconnects_a_relay_that_violates_the_protocol(node, relay, messa
 
 
 async def test_silent_relay_is_reported_before_its_ranks(node, relay, monkeypatch):
-    assert node.collector.relay_silence < rank_events.SILENCE_LIMIT - 1
-    monkeypatch.setattr(node.collector, "relay_silence", 0.1)
+    assert node.collector.relay_silence_timeout < rank_events.SILENCE_LIMIT - 1
+    monkeypatch.setattr(node.collector, "relay_silence_timeout", 0.1)
     relay.writer.write(encode_frame(1, hello(node, 1)))
     await wait_until(lambda: node.listener.relays_lost)
     assert node.listener.relays_lost == [("node01", 1, "has been silent for 1 s")]
