@@ -95,9 +95,12 @@ def load_traits(name: str) -> LauncherTraits:
 @lru_cache
 def list_launchers(library: str) -> tuple[str, ...]:
     """Return the names of the launchers that come with an MPI library, the best first."""
-    preferences = {name: load_traits(name).preference.get(library) for name in LAUNCHERS}
-    ranked = ((rank, name) for name, rank in preferences.items() if rank is not None)
-    return tuple(name for _, name in sorted(ranked, key=lambda pair: pair[0]))
+    preferences: dict[str, int] = {}
+    for name in LAUNCHERS:
+        preference = load_traits(name).preference.get(library)
+        if preference is not None:
+            preferences[name] = preference
+    return tuple(sorted(preferences, key=preferences.__getitem__))
 
 
 def detect_mpi_library(

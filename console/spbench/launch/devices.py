@@ -44,7 +44,7 @@ def find_shortage(
     for job, hosts in jobs:
         if job.settings.oversubscribe or any(map(needs_gpu, job.cases)):
             continue
-        devices_and_description = available_devices(job, hosts, env)
+        devices_and_description = count_available_devices(job, hosts, env)
         if devices_and_description is None:
             continue
         num_devices, description = devices_and_description
@@ -54,7 +54,7 @@ def find_shortage(
     return None
 
 
-def available_devices(
+def count_available_devices(
     job: Job, hosts: Hosts | None, env: Mapping[str, str]
 ) -> tuple[int, str] | None:
     """Return the number of devices of a job, and its description; None if unknown.

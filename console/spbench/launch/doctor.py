@@ -13,10 +13,10 @@ from spbench.launch.detect import detect_mpi_library, find_launcher, find_mismat
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import HostGpus
 from spbench.launch.gpus.findings import (
-    describe_mpi_memory,
     describe_torch,
     find_problems,
     list_gpus,
+    make_mpi_memory_finding,
 )
 from spbench.launch.load import find_other_work
 from spbench.launch.mpi_probe import INSTALL, IncompleteInterpreterError, MpiLibrary
@@ -60,7 +60,7 @@ def examine_machine(python: str | None, ranks: int, env: Mapping[str, str]) -> l
     return [*findings, *_check_devices(library, env), *_check_cores(ranks), *find_other_work()]
 
 
-def describe_missing_torch(remedy: str) -> Finding:
+def make_missing_torch_finding(remedy: str) -> Finding:
     """Return the finding that an interpreter of ranks lacks torch."""
     text = "the halo, memory and compute benchmarks need it"
     return Finding(FindingStatus.MISSING, "torch", text, remedy)
@@ -97,7 +97,7 @@ def _check_software(python: str, library: MpiLibrary) -> Iterator[Finding]:
     if library.torch:
         yield Finding(FindingStatus.OK, "torch", describe_torch(library.torch, library.torch_cuda))
     else:
-        yield describe_missing_torch(f"{python} -m {INSTALL}")
+        yield make_missing_torch_finding(f"{python} -m {INSTALL}")
 
 
 def _check_launchers(
@@ -129,7 +129,7 @@ def _check_devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterat
     )
     yield from list_gpus(gpus)
     if gpus.any_present and library and library.mpi_memory:
-        yield describe_mpi_memory(library.mpi_memory)
+        yield make_mpi_memory_finding(library.mpi_memory)
     torch = library.torch if library else None
     torch_cuda = library.torch_cuda if library else None
     yield from find_problems(gpus, torch, torch_cuda)

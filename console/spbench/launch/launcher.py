@@ -188,8 +188,11 @@ class RankEnd:
     def message(self) -> str:
         """``rank 2 on node02 was killed by signal 9 (SIGKILL)``."""
         ranks_text = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
-        subject = f"rank{'s'[: len(self.ranks) - 1]} {ranks_text}" if self.ranks else "a rank"
-        return f"{subject}{f' on {self.host}' if self.host else ''} {self.description}"
+        subject = f"ranks {ranks_text}" if len(self.ranks) > 1 else f"rank {ranks_text}"
+        if not self.ranks:
+            subject = "a rank"
+        location = f" on {self.host}" if self.host else ""
+        return f"{subject}{location} {self.description}"
 
     # Plug-ins made for API version 1 use these names.
     how = description

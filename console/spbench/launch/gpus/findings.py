@@ -42,7 +42,7 @@ def list_gpus(gpus: HostGpus) -> Iterator[Finding]:
         )
 
 
-def describe_mpi_memory(mpi_memory: MpiMemory) -> Finding:
+def make_mpi_memory_finding(mpi_memory: MpiMemory) -> Finding:
     """Return how MPI sends memory of GPUs, with the evidence."""
     accepted, evidence = mpi_memory
     if accepted is None:

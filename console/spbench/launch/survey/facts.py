@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench import __version__
-from spbench.launch.doctor import describe_missing_torch
+from spbench.launch.doctor import make_missing_torch_finding
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import NO_GPUS, HostGpus, MpiMemory
 from spbench.launch.gpus.findings import find_problems
@@ -226,7 +226,7 @@ def _check_software(
     except IncompleteInterpreterError as error:
         yield Finding(FindingStatus.MISSING, "MPI library", error.problem, error.remedy)
     if not software["torch"]:
-        yield describe_missing_torch(f"{python} -m {INSTALL}")
+        yield make_missing_torch_finding(f"{python} -m {INSTALL}")
 
 
 def _describe_failed_probe(python: str, probe: Mapping[str, Any]) -> str:

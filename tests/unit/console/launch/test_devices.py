@@ -10,7 +10,7 @@ import pytest
 
 from spbench.errors import MissingError
 from spbench.launch import devices
-from spbench.launch.devices import available_devices, check_devices
+from spbench.launch.devices import check_devices, count_available_devices
 from spbench.launch.hosts.hosts import Hosts, parse_hosts
 from spbench.launch.jobs import Job
 from spbench.suites.case import Case
@@ -32,7 +32,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def count_available(hosts: Hosts | None = None, **env: str) -> int | None:
-    counted = available_devices(build_job(1), hosts, env)
+    counted = count_available_devices(build_job(1), hosts, env)
     return None if counted is None else counted[0]
 
 
@@ -66,7 +66,7 @@ def test_allocation_of_unknown_size_is_not_checked(
 
 
 def test_ranks_per_host_limits_the_slots() -> None:
-    counted = available_devices(build_job(1, ranks_per_host=3), parse_hosts("a:8,b:8"), {})
+    counted = count_available_devices(build_job(1, ranks_per_host=3), parse_hosts("a:8,b:8"), {})
     assert counted == (6, "--hosts has 6 slots")
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from spbench.launch.gpus.facts import Card, HostGpus, explain_old_driver, explain_unusable
 from spbench.launch.gpus.findings import (
-    describe_mpi_memory,
     describe_torch,
     find_problems,
     list_gpus,
+    make_mpi_memory_finding,
 )
 from spbench.launch.survey.facts import HostFacts
 
@@ -199,7 +199,7 @@ def test_each_gpu_is_listed_with_its_address(messages):
     ],
 )
 def test_mpi_memory_is_described_with_its_evidence(aware, route):
-    finding = describe_mpi_memory((aware, "Open MPI: it says so"))
+    finding = make_mpi_memory_finding((aware, "Open MPI: it says so"))
     assert (finding.status, finding.text) == ("ok", f"{route}: Open MPI: it says so")
 
 
