@@ -99,7 +99,7 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
         **{
             f"jobs/{job.number}/{CASES_FILE}": json.dumps(_describe_cases(job)) for job in plan.jobs
         },
-        SCRIPT_NAME: script.text(),
+        SCRIPT_NAME: script.render(),
     }
     # The script needs the values of launch.env, and cases.json those of a program's environment.
     # With secrets among them, only the user may read the files.

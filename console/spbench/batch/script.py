@@ -120,7 +120,7 @@ class BatchScript:
     launches: Sequence[tuple[Job, Launch]]
     environ: Mapping[str, str]
 
-    def text(self) -> str:
+    def render(self) -> str:
         """Return the script.
 
         Raises:

@@ -77,12 +77,12 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     jobs = plan.launch_order
     num_concurrent_by_group = _count_concurrent_by_group(jobs)
     for job in jobs:
-        jobs_at_once = num_concurrent_by_group[_make_group_key(job)]
+        num_concurrent = num_concurrent_by_group[_make_group_key(job)]
         start_seconds = _estimate_start(
             plan, job, history_by_work.get(work_by_case[job.cases[0].id])
         )
         # a launch starts once for all its cases, and once for jobs that run at the same time
-        start_share = start_seconds / len(job.cases) / jobs_at_once
+        start_share = start_seconds / len(job.cases) / num_concurrent
         for case in job.cases:
             past_durations = history_by_work.get(work_by_case[case.id])
             repeat_seconds, source = _estimate_repeat(plan, job, case, past_durations)
@@ -93,7 +93,7 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
             start_seconds_by_case[case.id] += launch_ratio * start_share
             launches_by_case[case.id] += 1
             if repeat_seconds is not None:
-                job_seconds = start_share + repeats_in_job * repeat_seconds / jobs_at_once
+                job_seconds = start_share + repeats_in_job * repeat_seconds / num_concurrent
                 seconds_by_case[case.id] += launch_ratio * job_seconds
 
     estimates = {}

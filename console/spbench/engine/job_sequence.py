@@ -138,12 +138,12 @@ class JobSequence:
         for job_run in self._running:
             job_run.cancel(reason, kill_now=kill_now)
 
-    def make_failure(self, job: Job, fault: Fault, current: str | None) -> JobFailure:
+    def make_failure(self, job: Job, fault: Fault, current_case: str | None) -> JobFailure:
         """Return a job's failure; call it while the state still has the job's ranks."""
         ranks = self._state.ranks
         job_ranks = range(job.first_rank, job.first_rank + job.np)
         has_started = any(ranks[rank].case is not None for rank in job_ranks if rank in ranks)
-        return JobFailure(job, fault, current, has_started)
+        return JobFailure(job, fault, current_case, has_started)
 
     def record_failures(self, recorder: Recorder, failures: list[JobFailure]) -> list[Job]:
         """Record faults as statuses of their cases; return jobs of remaining cases."""
@@ -199,19 +199,19 @@ class JobFailure:
     """The end of a job by a fault.
 
     Attributes:
-        current: The case that had not ended then.
-        started: Whether a rank had started a case.
+        current_case: The case that had not ended then.
+        has_started: Whether a rank had started a case.
     """
 
     job: Job
     fault: Fault
-    current: str | None
+    current_case: str | None
     has_started: bool
 
     @property
     def case(self) -> str:
         """The case that it counts for; after the last case, that one."""
-        return self.fault.case or self.current or self.job.cases[-1].id
+        return self.fault.case or self.current_case or self.job.cases[-1].id
 
 
 def _merge_faults(faults: Sequence[Fault]) -> Fault:

@@ -54,7 +54,7 @@ class Recorder:
         time = round(self._clock() + self._clock_offset, 6)
         line = encode(make_run_event(kind, time=time, **fields))
         self._write(line, check=True)
-        self._show(decode(line))
+        self._apply_and_show(decode(line))
 
     def continue_after(self, time: float) -> None:
         """Make the times of the console's further events later than this."""
@@ -69,7 +69,7 @@ class Recorder:
         self._write(b"".join([b"%b%b\n" % (job_field, line[1:]) for line in lines]))
         for event in events:
             event["job"] = job
-            self._show(event)
+            self._apply_and_show(event)
 
     def _write(self, lines: bytes, *, check: bool = False) -> None:
         # After the first failure the state continues without the log, so that there is a report.
@@ -84,18 +84,18 @@ class Recorder:
             self._log_failed = True
             raise
 
-    def _show(self, event: Event) -> None:
+    def _apply_and_show(self, event: Event) -> None:
         self.state.apply(event)
         try:
             self._view(event)
         except OSError:
             # The terminal or the pipe is closed. The run matters more than its viewer.
-            self._view = _show_nothing
+            self._view = _ignore_event
         except Exception as error:
-            self._view = _show_nothing
+            self._view = _ignore_event
             with suppress(OSError):
                 sys.stderr.write(f"spbench: the run continues unseen: {describe_defect(error)}\n")
 
 
-def _show_nothing(_: Event) -> None:
-    """Replace a view that has failed."""
+def _ignore_event(_: Event) -> None:
+    """Show nothing, instead of a view that has failed."""

@@ -50,9 +50,11 @@ def estimate_remaining(state: RunState, estimate: RunEstimate, now: float) -> fl
                 return None
             continue
         # The start of a launch is over before its first case has ended, and counts as done.
-        share_started = max(share_done, min(1.0, launches_begun[case_id] / case.launches))
-        measuring_seconds = max(0.0, case.seconds - case.start)
-        case_seconds_left = (1 - share_done) * measuring_seconds + (1 - share_started) * case.start
+        share_started = max(share_done, min(1.0, launches_begun[case_id] / case.num_launches))
+        measuring_seconds = max(0.0, case.seconds - case.start_seconds)
+        case_seconds_left = (1 - share_done) * measuring_seconds + (
+            1 - share_started
+        ) * case.start_seconds
         done_seconds += case.seconds - case_seconds_left
         remaining_seconds += case_seconds_left
         if share_done < 1 and (current_launch_seconds == 0.0 or _is_running(state, case_id)):
@@ -60,7 +62,7 @@ def estimate_remaining(state: RunState, estimate: RunEstimate, now: float) -> fl
                 case_seconds_left, measuring_seconds / _count_repeats(state, case_id)
             )
         if case_id in starting_cases:
-            current_start_seconds += case.start / case.launches
+            current_start_seconds += case.start_seconds / case.num_launches
     current_launch_seconds += current_start_seconds
 
     elapsed_seconds = max(0.0, now - begin_time)

@@ -17,7 +17,7 @@ from spbench.engine.preflight import run_preflight
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.resume import reject_overtaken
 from spbench.engine.run_metadata import build_resumed_json, build_run_json, build_run_start
-from spbench.engine.stop import Stop, forget_cancel, read_cancel_origin
+from spbench.engine.stop import Stop, read_cancel_origin, remove_cancel_request
 from spbench.errors import ExitCode, SpbenchError
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch, select_cases
@@ -109,7 +109,7 @@ class Run:
             if event["event"] in run_events.FIELDS:
                 recorder.continue_after(event["time"])
         reject_overtaken(folder, self._plan, self._state)
-        forget_cancel(folder)
+        remove_cancel_request(folder)
         folder.write_json("run.json", build_resumed_json(folder.read_json("run.json")))
         try:
             folder.report.unlink(missing_ok=True)

@@ -30,14 +30,14 @@ class CaseEstimate:
     Attributes:
         seconds: The duration with a share of the start of its launches; None if it is unknown.
         source: The origin of the estimate.
-        start: The share of the start in seconds.
-        launches: The number of its launches.
+        start_seconds: The share of the start.
+        num_launches: The number of its launches.
     """
 
     seconds: float | None
     source: EstimateSource
-    start: float = 0.0
-    launches: int = 1
+    start_seconds: float = 0.0
+    num_launches: int = 1
 
     @property
     def text(self) -> str:

@@ -39,7 +39,7 @@ class Stop:
         self._budget = budget
         self._timer: asyncio.TimerHandle | None = None
         self._started = time.monotonic()
-        self._signals = 0
+        self._num_signals = 0
         self._listener: StopListener = _ignore
 
     def __enter__(self) -> Stop:
@@ -59,7 +59,7 @@ class Stop:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-        if self._signals:
+        if self._num_signals:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._timer is not None:
             self._timer.cancel()
@@ -90,14 +90,14 @@ class Stop:
             self.set_listener(_ignore)
 
     def _on_signal(self, number: signal.Signals, name: str) -> None:
-        self._signals += 1
-        if self._signals == 1:
+        self._num_signals += 1
+        if self._num_signals == 1:
             self.code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED
             elapsed = time.monotonic() - self._started
             canceller = self.find_canceller() if number == signal.SIGINT else None
             origin = canceller or f"by {name}"
             self.message = f"cancelled {origin} after {elapsed:.1f} s"
-        self._listener(self.message or "", self._signals > 1)
+        self._listener(self.message or "", self._num_signals > 1)
 
     def _on_budget(self) -> None:
         if self.code is None:
@@ -126,7 +126,7 @@ def read_cancel_origin(folder: RunFolder) -> str | None:
     return origin if isinstance(origin, str) else None
 
 
-def forget_cancel(folder: RunFolder) -> None:
+def remove_cancel_request(folder: RunFolder) -> None:
     """Remove the request, because the run continues."""
     with suppress(OSError):
         (folder.path / CANCEL_FILE).unlink(missing_ok=True)

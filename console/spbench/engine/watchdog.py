@@ -396,7 +396,8 @@ class Watchdog:
             key=lambda group: (group[0] != NO_ANSWER, ASLEEP not in group[0], len(group[1])),
         )
         descriptions = [
-            f"{self._name_ranks(ranks)} {_are(ranks)} {position}" for position, ranks in groups
+            f"{self._name_ranks(ranks)} {_choose_verb(ranks)} {position}"
+            for position, ranks in groups
         ]
         more = f" and {len(descriptions) - 3} more places" if len(descriptions) > 3 else ""
         message = f"{', '.join(descriptions[:3])}{more}: {fault.message}"
@@ -442,8 +443,9 @@ class Watchdog:
             waited_seconds = now - deadline_start
             late_ranks = sorted(set(self._ranks) - self._ended.get(item, set()))
             if waited_seconds > timeout:
+                verb = _choose_verb(late_ranks)
                 message = (
-                    f"{self._name_ranks(late_ranks)} {_are(late_ranks)} not through with {item[0]} "
+                    f"{self._name_ranks(late_ranks)} {verb} not through with {item[0]} "
                     f"after {waited_seconds:.1f} s{phase_text} (its timeout is {timeout:g} s)"
                 )
                 return Fault(CaseStatus.TIMEOUT, message, late_ranks[0], item[0])
@@ -472,7 +474,7 @@ class Watchdog:
         loading = sorted(connected - self._ranks.keys())
         if not loading:
             return ""
-        return f"; {self._name_ranks(loading)} connected and {_are(loading)} not ready"
+        return f"; {self._name_ranks(loading)} connected and {_choose_verb(loading)} not ready"
 
     def _find_host(self, rank: int) -> str:
         if rank in self._ranks:
@@ -490,5 +492,5 @@ class Watchdog:
         return f"ranks {shown_numbers}{location}" + (", ..." if len(hosts) > 4 else "")
 
 
-def _are(ranks: list[int]) -> str:
+def _choose_verb(ranks: list[int]) -> str:
     return "is" if len(ranks) == 1 else "are"

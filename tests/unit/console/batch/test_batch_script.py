@@ -42,7 +42,7 @@ def build_script(folder, launches, scheduler_name="slurm", **keys):
     settings = BatchSettings.model_validate(keys)
     allocation = Allocation("spbench-s", 2, None, settings, folder / "job.log")
     scheduler = load_scheduler(scheduler_name)
-    return BatchScript("s", scheduler, allocation, folder, "/tmp", launches, {"SEEN": "1"}).text()
+    return BatchScript("s", scheduler, allocation, folder, "/tmp", launches, {"SEEN": "1"}).render()
 
 
 def test_script_begins_and_ends_as_expected():

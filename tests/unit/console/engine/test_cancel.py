@@ -1,6 +1,6 @@
 """The request that a console writes before it cancels a run."""
 
-from spbench.engine.stop import forget_cancel, read_cancel_origin, request_cancel
+from spbench.engine.stop import read_cancel_origin, remove_cancel_request, request_cancel
 from spbench.record.runs.folder import RunFolder
 
 
@@ -9,8 +9,8 @@ def test_cancel_request_is_written_and_removed(tmp_path):
     assert read_cancel_origin(folder) is None
     request_cancel(folder)
     assert read_cancel_origin(folder) == "in the console"
-    forget_cancel(folder)
-    forget_cancel(folder)
+    remove_cancel_request(folder)
+    remove_cancel_request(folder)
     assert read_cancel_origin(folder) is None
 
 

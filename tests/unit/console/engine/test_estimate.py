@@ -343,7 +343,7 @@ def test_launches_of_repeated_cases_count_before_the_case_ends() -> None:
 
 def test_start_of_a_launch_does_not_count_for_its_first_case() -> None:
     """Four cases of 1 s share a launch that takes 6 s to start."""
-    estimate = RunEstimate({name: CaseEstimate(2.5, HISTORY, start=1.5) for name in "abcd"})
+    estimate = RunEstimate({name: CaseEstimate(2.5, HISTORY, start_seconds=1.5) for name in "abcd"})
     state = build_state([run_start(*(describe_case(name, 1) for name in "abcd")) | {"time": 0.0}])
     state.apply(job_start(*"abcd", np=1) | {"time": 0.1})
     assert estimate_remaining(state, estimate, 5.0) == pytest.approx(5.0)

@@ -10,7 +10,7 @@ import pytest
 
 import spbench
 from spbench.engine import background, processes
-from spbench.engine.stop import forget_cancel, request_cancel
+from spbench.engine.stop import remove_cancel_request, request_cancel
 from spbench.errors import FailedRunError, SpbenchError
 from spbench.launch.hosts.hostfiles import write_hostfile
 from spbench.launch.launcher import Command
@@ -106,7 +106,7 @@ def test_notes_and_cancel_requests_do_not_follow_links(run, outside, kind):
     else:
         write_note(run, RunNote("x"))
         write_note(run, NO_NOTE)
-        forget_cancel(run)
+        remove_cancel_request(run)
         assert not {"note.json", "cancel.json"} & {path.name for path in run.path.iterdir()}
     outside.assert_unchanged()
 
