@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from spbench.record.efficiency import compute_efficiency, find_efficiency_time
 from spbench.suites.settings import build_json_schema
+from spbench_core.events.run_events import Better
 from spbench_core.events.statuses import (
     FINAL_STATUSES,
     CaseStatus,
@@ -46,7 +47,6 @@ CheckStatus = Annotated[
 ]
 ExpectationStatus = Annotated[CheckOutcome, _make_status_schema("Status", tuple(CheckOutcome))]
 RankPartStatus = Annotated[RankStatus, _make_status_schema("Status")]
-Better = Literal["lower", "higher", "none"]
 _Scalar = str | int | float | bool | None
 
 

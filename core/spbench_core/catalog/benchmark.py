@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.events.run_events import Better, Fold
 
 if TYPE_CHECKING:
     from spbench_core.catalog.scaling import ParamScaler
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
 FAMILIES = "spbench_workers.benchmarks"
 """The package of spbench's own benchmarks: each folder in it with an ``entry.py`` is a family."""
-
-Better = Literal["lower", "higher", "none"]
-Fold = Literal["max", "min", "sum", "mean"]
 
 
 @dataclass(frozen=True, slots=True)

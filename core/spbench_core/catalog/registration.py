@@ -16,12 +16,12 @@ from spbench_core.catalog.benchmark import (
     FAMILIES,
     TIME_MS,
     Benchmark,
-    Better,
     Metric,
     ParamError,
     Ranks,
 )
 from spbench_core.catalog.parameters import Param, ParamKind
+from spbench_core.events.run_events import Better
 from spbench_core.plugins import (
     PluginError,
     describe_error,

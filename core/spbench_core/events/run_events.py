@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 from spbench_core.events import fields
 from spbench_core.events.fields import Event, EventError, Fields, check_fields, check_items
 from spbench_core.events.statuses import FINAL_STATUSES, CheckOutcome
+
+Better = Literal["lower", "higher", "none"]
+"""The direction in which a metric improves."""
+Fold = Literal["max", "min", "sum", "mean"]
+"""How the ranks' values of an iteration become one value."""
 
 _TEXT_OR_NONE = fields.TEXT | fields.NULL
 _INTEGER_OR_NONE = fields.INTEGER | fields.NULL
@@ -195,8 +200,8 @@ UNTIL_FIELDS: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
 """The width of the interval of a case's median at which repeats end, and their longest seconds."""
 REPEATS_END_REASONS = {"interval", "max_time", "repeats", "check"}
 """The reasons to end repeats: one of `UNTIL_FIELDS`, the maximum of repeats, or a failed check."""
-FOLDS = {"max", "min", "sum", "mean"}
-BETTER = {"lower", "higher", "none"}
+FOLDS = frozenset(get_args(Fold))
+BETTER = frozenset(get_args(Better))
 OPS = {"max", "min"}
 
 

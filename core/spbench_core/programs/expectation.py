@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-Better = Literal["lower", "higher", "none"]
+from spbench_core.events.run_events import Better
+
 VALUE = "value"
 """The group of a pattern with the number."""
 SKIPPED = "_"

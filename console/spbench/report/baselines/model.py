@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spbench.report.model import Better
 from spbench.suites.settings import build_json_schema
+from spbench_core.events.run_events import Better
 
 SCHEMA = "spbench.baseline/1"
 

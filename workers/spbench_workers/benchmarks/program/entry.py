@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from spbench_core.catalog.benchmark import (
     Benchmark,
-    Fold,
     IdleParamError,
     Metric,
     ParamError,
@@ -19,6 +18,7 @@ from spbench_core.catalog.benchmark import (
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import keep_params
 from spbench_core.catalog.typed_params import parameter, params_of
+from spbench_core.events.run_events import Fold
 from spbench_core.number_text import parse_whole
 from spbench_core.programs.expectation import (
     ExpectationError,
