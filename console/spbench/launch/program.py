@@ -64,12 +64,12 @@ def build_program_argv(case: Case) -> tuple[str, ...] | None:
     from spbench_core.programs.placeholders import (
         fill_placeholders,
         find_placeholders,
-        texts_with_placeholders,
+        list_texts_with_placeholders,
     )
 
     params = case.params
     same_in_ranks = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]
-    texts = [text for _, text in texts_with_placeholders(dict(params))]
+    texts = [text for _, text in list_texts_with_placeholders(dict(params))]
     placeholders_equal_in_ranks = {"size", "count", "word"}
     if (
         not same_in_ranks

@@ -28,7 +28,7 @@ class CountingBuilder:
     """A builder that counts parameters and multiply-adds instead of making modules."""
 
     def conv(self, conv: Conv, shape: MapShape) -> Count:
-        weight_count = prod(conv.weight_shape(shape))
+        weight_count = prod(conv.compute_weight_shape(shape))
         output_map = conv.output(shape)
         bias_count = conv.filters if conv.bias else 0
         return Count(weight_count + bias_count, weight_count * output_map.height * output_map.width)

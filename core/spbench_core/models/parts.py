@@ -150,7 +150,7 @@ class Conv(Part):
         rows, cols = expand_pair(self.kernel)
         return rows // 2, cols // 2
 
-    def weight_shape(self, shape: MapShape) -> tuple[int, ...]:
+    def compute_weight_shape(self, shape: MapShape) -> tuple[int, ...]:
         """Return the shape of the weight: filters, channels per group, rows and columns."""
         return self.filters, shape.channels // self.groups, *expand_pair(self.kernel)
 
@@ -245,7 +245,7 @@ class Linear(Part):
 
     outputs: int
 
-    def weight_shape(self, shape: MapShape) -> tuple[int, ...]:
+    def compute_weight_shape(self, shape: MapShape) -> tuple[int, ...]:
         """Return the shape of the weight: outputs and inputs."""
         return self.outputs, shape.values
 

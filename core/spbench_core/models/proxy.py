@@ -82,7 +82,7 @@ def _format_size(model: Model) -> str:
 
 def count_multiply_adds(model: Model) -> int:
     """Return the multiply-adds of a model's forward pass of one image."""
-    return sum(count.multiply_adds for count in model.counts)
+    return sum(layer_count.multiply_adds for layer_count in model.counts)
 
 
 def make_proxy(

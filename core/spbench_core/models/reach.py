@@ -17,7 +17,7 @@ class Reach:
     """The reach of one operator.
 
     Attributes:
-        shape: The map that it reads.
+        shape: The shape of the map that it reads.
         rows: The maximum of rows that it reads beyond a tile, on one side.
         cols: The maximum of columns that it reads beyond a tile, on one side.
         normalises: Whether it is a batch normalisation.
@@ -99,7 +99,7 @@ def find_reaches(model: Model) -> list[Reaches]:
     ]
 
 
-def smallest_normalised_size(model: Model) -> int | None:
+def find_smallest_normalised_size(model: Model) -> int | None:
     """Return the pixels of the smallest normalised map, or None."""
     reaches = chain.from_iterable(find_reaches(model))
     sizes = (reach.shape.height * reach.shape.width for reach in reaches if reach.normalises)

@@ -1,4 +1,4 @@
-"""The networks by name."""
+"""The models of the ``model.*`` benchmarks, by name."""
 
 from __future__ import annotations
 

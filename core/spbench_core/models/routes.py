@@ -43,7 +43,7 @@ class TensorTable:
     """The tensors of a model, numbered in their order; the image is 0.
 
     Attributes:
-        maps: Their shapes.
+        shapes: Their shapes.
         makers: The layer that makes each tensor; 0 for the image.
         readers: The layers that read each tensor, ascending.
         layer_inputs: The numbers of each layer's inputs, and finally of the last layer's outputs.

@@ -1,1 +1,1 @@
-"""The weights and biases of known networks, by name, depth and image."""
+"""Parameter lists of networks of MXNet, by name, depth and image."""

@@ -61,9 +61,9 @@ class ParameterCollector:
         Raises:
             TooSmallError: The kernel is larger than the padded map.
         """
-        name = name or self._next_name("convolution")
+        name = name or self._make_next_name("convolution")
         conv = Conv(filters, kernel, stride, bias, pad=pad, groups=groups)
-        self.parameters.append(Parameter(f"{name}_weight", conv.weight_shape(shape)))
+        self.parameters.append(Parameter(f"{name}_weight", conv.compute_weight_shape(shape)))
         if bias:
             self.parameters.append(Parameter(f"{name}_bias", (filters,)))
         try:
@@ -85,7 +85,7 @@ class ParameterCollector:
         Raises:
             TooSmallError: The window is larger than the padded map.
         """
-        name = name or self._next_name("pooling")
+        name = name or self._make_next_name("pooling")
         try:
             return Pool("max", kernel, stride, pad).output(shape)
         except ValueError:
@@ -95,20 +95,20 @@ class ParameterCollector:
 
     def dense(self, shape: MapShape, units: int, *, name: str | None = None) -> MapShape:
         """Flatten a map, and add a fully connected layer with a bias."""
-        name = name or self._next_name("fullyconnected")
+        name = name or self._make_next_name("fullyconnected")
         linear = Linear(units)
         flat_map = Flatten().output(shape)
-        self.parameters.append(Parameter(f"{name}_weight", linear.weight_shape(flat_map)))
+        self.parameters.append(Parameter(f"{name}_weight", linear.compute_weight_shape(flat_map)))
         self.parameters.append(Parameter(f"{name}_bias", (units,)))
         return linear.output(flat_map)
 
-    def _next_name(self, layer_type: str) -> str:
+    def _make_next_name(self, layer_type: str) -> str:
         index = self._unnamed_by_type[layer_type]
         self._unnamed_by_type[layer_type] += 1
         return f"{layer_type}{index}"
 
 
-def same_padding(kernel: Pair) -> Pair:
+def compute_same_padding(kernel: Pair) -> Pair:
     """Return the padding with which an odd kernel keeps height and width."""
     return Conv(1, kernel).padding
 

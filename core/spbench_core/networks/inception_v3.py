@@ -8,7 +8,7 @@ from __future__ import annotations
 from spbench_core.layout.window import Pair
 from spbench_core.models.compose import concat_shapes
 from spbench_core.models.parts import MapShape
-from spbench_core.networks.graph import ParameterCollector, same_padding
+from spbench_core.networks.graph import ParameterCollector, compute_same_padding
 
 _Layer = tuple[int, Pair]
 """Filters and kernel of a convolution."""
@@ -112,7 +112,7 @@ def _add_tower(
             filters,
             kernel,
             stride=2 if halves else 1,
-            pad=0 if halves else same_padding(kernel),
+            pad=0 if halves else compute_same_padding(kernel),
             name=f"{name}_conv{suffix}_conv2d",
         )
     return shape

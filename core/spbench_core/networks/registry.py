@@ -1,4 +1,4 @@
-"""The networks by name, and their parameters for an image and a number of classes."""
+"""The networks of MXNet by name, and their parameters for an image size and depth."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def fill_placeholders(text: str, find_value: Callable[[str], str]) -> str:
     return _PATTERN.sub(replace, text)
 
 
-def texts_with_placeholders(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def list_texts_with_placeholders(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the parameter and the text of each text that may have placeholders."""
     yield from (("argv", arg) for arg in params["argv"] or ())
     for args in (params["by_rank"] or {}).values():

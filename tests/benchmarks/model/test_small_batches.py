@@ -4,7 +4,7 @@ import pytest
 
 from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import build_layout
-from spbench_core.models.reach import smallest_normalised_size
+from spbench_core.models.reach import find_smallest_normalised_size
 from spbench_core.models.registry import make_model
 from spbench_parallel.plan import ModelPlan
 from spbench_workers.benchmarks.model.case import MIN_NORMALISED_VALUES, ModelCase
@@ -38,4 +38,4 @@ def test_a_micro_batch_has_enough_values_to_normalise(
 ):
     network, sizes = make_small_batches(name, side, batch_size, parts, **config)
     assert sizes == expected
-    assert min(sizes) * smallest_normalised_size(network) >= MIN_NORMALISED_VALUES
+    assert min(sizes) * find_smallest_normalised_size(network) >= MIN_NORMALISED_VALUES

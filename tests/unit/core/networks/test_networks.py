@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from spbench_core.models.compose import concat_shapes, require_equal_shapes
 from spbench_core.models.parts import MapShape, ModelError
-from spbench_core.networks.graph import Parameter, ParameterCollector, TooSmallError, same_padding
+from spbench_core.networks.graph import (
+    Parameter,
+    ParameterCollector,
+    TooSmallError,
+    compute_same_padding,
+)
 from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
 from spbench_core.networks.resnet import is_small_depth
 
@@ -403,7 +408,9 @@ def test_counts_the_positions_of_a_window(size, kernel, pad, stride):
 def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     kernel = 2 * half[0] + 1, 2 * half[1] + 1
     assert (
-        ParameterCollector().conv(MapShape(3, *size), 5, kernel, pad=same_padding(kernel)).shape[1:]
+        ParameterCollector()
+        .conv(MapShape(3, *size), 5, kernel, pad=compute_same_padding(kernel))
+        .shape[1:]
         == size
     )
 

@@ -14,7 +14,7 @@ import spbench_workers
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.models.parts import MapShape
-from spbench_core.models.reach import count_kept_values, smallest_normalised_size
+from spbench_core.models.reach import count_kept_values, find_smallest_normalised_size
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
@@ -153,7 +153,7 @@ def test_tracing_changes_no_statistics_and_random_numbers():
     user = model.network.module
     assert user.down1.bn1.num_batches_tracked == 0
     assert not user.down1.bn1.running_mean.any()
-    assert smallest_normalised_size(model) == 64
+    assert find_smallest_normalised_size(model) == 64
 
 
 def test_resized_networks_have_the_same_layers():

@@ -264,19 +264,19 @@ def test_the_shift_reads_the_pixels_that_the_other_half_skips():
     ],
 )
 def test_convolutions_of_both_builders_have_equal_shapes(conv, weight):
-    data = MapShape(4, 12, 10)
+    shape = MapShape(4, 12, 10)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 12, 10)
-    modules = [conv.build(builder, data) for builder in (DenseBuilder(), SpatialBuilder(tiling))]
-    assert conv.weight_shape(data) == weight
-    count = conv.build(COUNTING_BUILDER, data)
-    image = torch.rand(1, *data.shape)
+    modules = [conv.build(builder, shape) for builder in (DenseBuilder(), SpatialBuilder(tiling))]
+    assert conv.compute_weight_shape(shape) == weight
+    count = conv.build(COUNTING_BUILDER, shape)
+    image = torch.rand(1, *shape.shape)
     outputs = []
     for module in modules:
         module.load_state_dict(modules[0].state_dict())
         assert module.weight.shape == weight
         assert sum(parameter.numel() for parameter in module.parameters()) == count.parameters
         outputs.append(module(image))
-    assert outputs[0].shape == (1, *conv.output(data).shape)
+    assert outputs[0].shape == (1, *conv.output(shape).shape)
     torch.testing.assert_close(*outputs)
 
 

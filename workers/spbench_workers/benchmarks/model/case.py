@@ -12,7 +12,7 @@ from spbench_core.layout.micro_batches import split_batch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import ModelError
-from spbench_core.models.reach import smallest_normalised_size
+from spbench_core.models.reach import find_smallest_normalised_size
 from spbench_parallel.autotune.balance import (
     check_balance,
     choose_balance,
@@ -77,7 +77,7 @@ class ModelCase:
         max_members = max(stage.members for stage in plan.layout.stages)
         pair_count = 1 + max(batch.pair for batch in plan.batches)
         parts_per_pipeline = len(plan.batches) // (pair_count * len(plan.layout.directions))
-        min_pixels = smallest_normalised_size(plan.model) or MIN_NORMALISED_VALUES
+        min_pixels = find_smallest_normalised_size(plan.model) or MIN_NORMALISED_VALUES
         min_images = max(
             max_members * (2 if min_pixels == 1 else 1), -(-MIN_NORMALISED_VALUES // min_pixels)
         )

@@ -30,7 +30,7 @@ from spbench_core.programs.placeholders import (
     PLACEHOLDERS,
     find_placeholders,
     is_placeholder,
-    texts_with_placeholders,
+    list_texts_with_placeholders,
 )
 from spbench_core.programs.presets import PRESETS
 from spbench_core.programs.presets.preset import Preset
@@ -171,7 +171,7 @@ def _read_environment(params: Params) -> Mapping[str, str] | None:
 
 def _check_placeholders(params: Params) -> None:
     used: set[str] = set()
-    for param, text in texts_with_placeholders(params):
+    for param, text in list_texts_with_placeholders(params):
         if "\0" in text:
             raise ParamError(param, f"{param}: a word has a NUL character")
         for name in find_placeholders(text):
