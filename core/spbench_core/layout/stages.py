@@ -146,9 +146,10 @@ class ModelLayout:
 
     def list_coordinates(self, rank: int) -> tuple[RankCoordinates, ...]:
         """Return the coordinates of a rank in each direction and round."""
-        directions_and_rounds = product(self.directions, range(self.rounds))
+        combinations = product(self.directions, range(self.rounds))
         return tuple(
-            self.locate_rank(rank, direction, round) for direction, round in directions_and_rounds
+            self.locate_rank(rank, direction, round_index)
+            for direction, round_index in combinations
         )
 
     def list_stage_ranks(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:

@@ -142,10 +142,10 @@ def find_routes(
     tensors_by_hop: dict[tuple[int, int], list[int]] = {}
     for tensor, (maker, readers) in enumerate(zip(table.makers, table.readers, strict=True)):
         using_stages = dict.fromkeys(layer_stages[layer] for layer in (maker, *readers))
-        for source_and_target in pairwise(using_stages):
-            is_direct = direct is None or source_and_target in direct
-            source, target = source_and_target
-            hops = [source_and_target] if is_direct else pairwise(range(source, target + 1))
+        for stage_pair in pairwise(using_stages):
+            is_direct = direct is None or stage_pair in direct
+            source, target = stage_pair
+            hops = [stage_pair] if is_direct else pairwise(range(source, target + 1))
             for hop in hops:
                 tensors_by_hop.setdefault(hop, []).append(tensor)
     routes = tuple(Route(*hop, tuple(tensors_by_hop[hop])) for hop in sorted(tensors_by_hop))

@@ -222,7 +222,7 @@ def _alternate_passes(
     """Return the warm-up forwards, then a forward before each backward."""
     warmup_forwards = min(warmup_forwards, len(forward))
     steady_pairs = zip(forward[warmup_forwards:], backward, strict=False)
-    alternating = [task for forward_and_backward in steady_pairs for task in forward_and_backward]
+    alternating = [task for pair in steady_pairs for task in pair]
     return [*forward[:warmup_forwards], *alternating, *backward[len(forward) - warmup_forwards :]]
 
 
