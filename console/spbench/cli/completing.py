@@ -96,7 +96,7 @@ def _launchers(context: typer.Context) -> Iterable[str]:
 
 
 def _networks(context: typer.Context) -> Iterable[str]:
-    from spbench_core.networks.registry import NETWORKS
+    from spbench_core.mxnet_networks.registry import NETWORKS
 
     return NETWORKS
 

@@ -12,7 +12,7 @@ from spbench.errors import UsageError
 from spbench.report.text_tables import align_columns
 
 if TYPE_CHECKING:
-    from spbench_core.networks.graph import Parameter
+    from spbench_core.mxnet_networks.graph import Parameter
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +72,7 @@ def _list_parameters(
     name: str, num_layers: int | None, shape: tuple[int, ...] | None, num_classes: int | None
 ) -> list[Parameter]:
     from spbench_core.models.parts import ModelError
-    from spbench_core.networks.registry import list_parameters
+    from spbench_core.mxnet_networks.registry import list_parameters
 
     try:
         return list_parameters(
@@ -85,7 +85,7 @@ def _list_parameters(
 
 
 def _print_json(params: list[Parameter]) -> None:
-    from spbench_core.networks.registry import sum_megabytes
+    from spbench_core.mxnet_networks.registry import sum_megabytes
 
     document = {
         "num_arrays": len(params),
@@ -97,7 +97,7 @@ def _print_json(params: list[Parameter]) -> None:
 
 
 def _print_table(params: list[Parameter]) -> None:
-    from spbench_core.networks.registry import sum_megabytes
+    from spbench_core.mxnet_networks.registry import sum_megabytes
 
     print(f"num of arrays = {len(params)}, total size = {sum_megabytes(params):.6f} MB")
     rows = [
@@ -108,7 +108,7 @@ def _print_table(params: list[Parameter]) -> None:
 
 
 def _print_networks(as_json: bool) -> None:
-    from spbench_core.networks.registry import NETWORKS
+    from spbench_core.mxnet_networks.registry import NETWORKS
 
     if as_json:
         documents = [

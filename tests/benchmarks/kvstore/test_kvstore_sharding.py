@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.networks.registry import NETWORKS, list_parameters
+from spbench_core.mxnet_networks.registry import NETWORKS, list_parameters
 from spbench_workers.benchmarks.kvstore.keys import sharding
 from spbench_workers.benchmarks.kvstore.keys.sharding import (
     Shard,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spbench.cli.app import run_command_line
-from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
+from spbench_core.mxnet_networks.registry import NETWORKS, list_parameters, sum_megabytes
 from support.commands import CommandResult
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spbench_core.catalog.typed_params import require_value
-from spbench_core.networks.registry import list_parameters
+from spbench_core.mxnet_networks.registry import list_parameters
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.keys import sharding

@@ -18,7 +18,7 @@ from spbench_core.catalog.scaling import ScalingError, ScalingTarget, keep_param
 from spbench_core.catalog.typed_params import params_of, read_params, require_value
 from spbench_core.catalog.work import Work, make_estimate
 from spbench_core.models.parts import ModelError
-from spbench_core.networks.registry import NETWORKS, list_parameters
+from spbench_core.mxnet_networks.registry import NETWORKS, list_parameters
 from spbench_workers.benchmarks.kvstore.params import (
     PushPullParams,
     resolve_roles,
@@ -33,7 +33,7 @@ POSITION = 60
 
 def store_work(params: PushPullParams, np: int) -> Work:
     """Return the work of ``kvstore.push_pull``: rounds, and sums for the comparison."""
-    from spbench_core.networks.registry import list_parameters, sum_megabytes
+    from spbench_core.mxnet_networks.registry import list_parameters, sum_megabytes
 
     arrays = list_parameters(
         params.network,

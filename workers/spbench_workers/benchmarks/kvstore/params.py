@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spbench_core.catalog.benchmark import ParamError
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import parameter, require_value, reuse_parameter
-from spbench_core.networks.registry import NETWORKS
+from spbench_core.mxnet_networks.registry import NETWORKS
 from spbench_workers.benchmarks.kvstore.roles import (
     SPELLINGS,
     STORES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from spbench_core.layout.window import Pair
 from spbench_core.models.compose import concat_shapes
 from spbench_core.models.parts import MapShape
-from spbench_core.networks.graph import ParameterCollector, compute_same_padding
+from spbench_core.mxnet_networks.graph import ParameterCollector, compute_same_padding
 
 _Layer = tuple[int, Pair]
 """Filters and kernel of a convolution."""

@@ -12,7 +12,7 @@ from itertools import count
 from spbench_core.layout.window import Pair, expand_pair
 from spbench_core.models.compose import concat_shapes, require_equal_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import ParameterCollector, compute_same_padding
+from spbench_core.mxnet_networks.graph import ParameterCollector, compute_same_padding
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, str]
 """Filters and kernel of a convolution, and the kernel in its name if MXNet's name has another."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from spbench_core.models.compose import require_equal_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import ParameterCollector
+from spbench_core.mxnet_networks.graph import ParameterCollector
 
 UNITS = {
     18: (2, 2, 2, 2),

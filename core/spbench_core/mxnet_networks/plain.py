@@ -6,7 +6,7 @@ All layers have a bias.
 from __future__ import annotations
 
 from spbench_core.models.parts import MapShape
-from spbench_core.networks.graph import ParameterCollector
+from spbench_core.mxnet_networks.graph import ParameterCollector
 
 
 def lenet(graph: ParameterCollector, image: MapShape, num_classes: int) -> None:

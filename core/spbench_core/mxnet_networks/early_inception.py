@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spbench_core.models.compose import concat_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import ParameterCollector
+from spbench_core.mxnet_networks.graph import ParameterCollector
 
 
 class _GoogLeNetModule(NamedTuple):

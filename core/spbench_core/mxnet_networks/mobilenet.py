@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spbench_core.models.compose import require_equal_shapes
 from spbench_core.models.parts import MapShape, Mean
-from spbench_core.networks.graph import ParameterCollector
+from spbench_core.mxnet_networks.graph import ParameterCollector
 
 _V1_LAYERS = (
     *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),

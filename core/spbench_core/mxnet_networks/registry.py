@@ -1,4 +1,4 @@
-"""The networks of MXNet by name, and their parameters for an image size and depth."""
+"""MXNet's networks by name, and their parameters for an image size and a depth."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import partial
 from itertools import count
 
 from spbench_core.models.parts import MapShape, ModelError
-from spbench_core.networks import resnet as residual
-from spbench_core.networks.early_inception import googlenet, inception_bn
-from spbench_core.networks.graph import Parameter, ParameterCollector, TooSmallError
-from spbench_core.networks.inception_v3 import inception_v3
-from spbench_core.networks.inception_v4 import inception_resnet_v2, inception_v4
-from spbench_core.networks.mobilenet import mobilenet, mobilenetv2
-from spbench_core.networks.plain import VGG_CONVOLUTIONS, alexnet, lenet, mlp, vgg
+from spbench_core.mxnet_networks import resnet as residual
+from spbench_core.mxnet_networks.early_inception import googlenet, inception_bn
+from spbench_core.mxnet_networks.graph import Parameter, ParameterCollector, TooSmallError
+from spbench_core.mxnet_networks.inception_v3 import inception_v3
+from spbench_core.mxnet_networks.inception_v4 import inception_resnet_v2, inception_v4
+from spbench_core.mxnet_networks.mobilenet import mobilenet, mobilenetv2
+from spbench_core.mxnet_networks.plain import VGG_CONVOLUTIONS, alexnet, lenet, mlp, vgg
 
 VALUE_BYTES = 4
 """Bytes of a value: gradients count as float32, independently of the type in a run."""

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from spbench_core.models.compose import concat_shapes, require_equal_shapes
 from spbench_core.models.parts import MapShape, ModelError
-from spbench_core.networks.graph import (
+from spbench_core.mxnet_networks.graph import (
     Parameter,
     ParameterCollector,
     TooSmallError,
     compute_same_padding,
 )
-from spbench_core.networks.registry import NETWORKS, list_parameters, sum_megabytes
-from spbench_core.networks.resnet import is_small_depth
+from spbench_core.mxnet_networks.registry import NETWORKS, list_parameters, sum_megabytes
+from spbench_core.mxnet_networks.resnet import is_small_depth
 
 BIG_ARRAY = 1_000_000
 """Number of elements from which MXNet divides an array between servers."""

@@ -1,0 +1,1 @@
+"""Parameter lists of MXNet's networks, by name, depth and image."""

@@ -1,1 +1,0 @@
-"""Parameter lists of networks of MXNet, by name, depth and image."""
