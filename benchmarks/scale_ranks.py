@@ -26,7 +26,7 @@ from benchmarks.goals import make_argument_parser
 from spbench.engine.connections.descriptors import raise_file_limit
 from spbench_core.events import rank_events
 from spbench_workers.channel.base import encode_event
-from spbench_workers.channel.connect import connect_to_console, relay_name
+from spbench_workers.channel.connect import connect_to_console, make_relay_name
 from spbench_workers.relay import carry_events
 
 PROCESSES = 4
@@ -228,7 +228,7 @@ def _shares_connection() -> bool:
 
 
 def _format_socket_name(node: int) -> str:
-    return relay_name(f"{os.environ[rank_events.ENV_TOKEN]} {format_host(node)}")
+    return make_relay_name(f"{os.environ[rank_events.ENV_TOKEN]} {format_host(node)}")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def _restore(saved: torch.Tensor | _SavedTensor) -> torch.Tensor:
     return saved.tensor if isinstance(saved, _SavedTensor) else saved
 
 
-def parameter_bytes(engine: Engine) -> int:
+def count_parameter_bytes(engine: Engine) -> int:
     """Return the bytes of weights, statistics, gradients and optimizer state."""
     tensors = [
         tensor

@@ -24,7 +24,7 @@ from spbench_core.events import rank_events
 from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_core.events.fields import EventError
 from spbench_workers.channel.base import encode_event
-from spbench_workers.channel.connect import RELAY_BACKLOG, connect_to_console, peer_user
+from spbench_workers.channel.connect import RELAY_BACKLOG, connect_to_console, read_peer_user
 from spbench_workers.channel.opening import make_hello_fields
 
 NICENESS = 10
@@ -46,7 +46,7 @@ class _RankProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         # Any user of this host may connect to the socket's name.
-        if peer_user(transport.get_extra_info("socket")) == os.getuid():
+        if read_peer_user(transport.get_extra_info("socket")) == os.getuid():
             self._channel = self._relay.add(self)
         else:
             self.transport.abort()

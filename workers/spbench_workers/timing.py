@@ -68,7 +68,8 @@ def measure(
 
     while iterations_done < iterations:
         batch_size = min(
-            _batch_size(call_seconds), _count_to_next_pause(pauses, iterations_done, iterations)
+            _choose_batch_size(call_seconds),
+            _count_to_next_pause(pauses, iterations_done, iterations),
         )
         context.world.comm.Barrier()
         if waits is not None:
@@ -122,7 +123,7 @@ def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
     return context.largest(elapsed_seconds / count) if count else 0.0
 
 
-def _batch_size(seconds: float) -> int:
+def _choose_batch_size(seconds: float) -> int:
     if seconds <= 0.0:
         return 1
     return max(1, min(MAX_BATCH, int(BATCH_INTERVAL / seconds)))

@@ -19,7 +19,7 @@ from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
 from spbench_workers.benchmarks.allreduce.sweep import CorruptingCollective, RotatingAllreduce
 from spbench_workers.collectives import plan
 from spbench_workers.collectives.arithmetic import FORMATS
-from spbench_workers.collectives.native import registered_operation
+from spbench_workers.collectives.native import describe_registered_operation
 from spbench_workers.collectives.opening import StagedCollective, open_allreduce, open_collective
 from standins.late_device import install
 from support.rank_cases import run_each_case
@@ -210,7 +210,7 @@ def check_rejections():
                 report_problem(algorithm, error)
         else:
             report_problem(algorithm, mode, "was not refused")
-    if registered_operation(torch.float32, "sum") or not registered_operation(
+    if describe_registered_operation(torch.float32, "sum") or not describe_registered_operation(
         torch.bfloat16, "sum"
     ):
         report_problem("says wrongly which operations are registered")

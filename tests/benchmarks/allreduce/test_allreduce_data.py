@@ -23,7 +23,7 @@ from spbench_workers.benchmarks.allreduce.verification.expected import (
     compute_expected,
     list_result_parts,
 )
-from spbench_workers.collectives.arithmetic import FORMATS, byte_view, copy_into, reduce_into
+from spbench_workers.collectives.arithmetic import FORMATS, copy_into, reduce_into, view_as_bytes
 
 OPS = ("sum", "prod", "max", "min")
 SEED = 7
@@ -214,7 +214,7 @@ def test_vectors_are_reduced_and_copied_in_place(dtype):
     copy_into(target, operand)()
     assert target.tolist() == [4, 2, 3]
     assert target.data_ptr() == address
-    assert byte_view(target).nbytes == 3 * dtype.itemsize
+    assert view_as_bytes(target).nbytes == 3 * dtype.itemsize
 
 
 def test_reports_missing_memory(messages):

@@ -18,9 +18,9 @@ from spbench_workers.benchmarks.allreduce.model.cost_model import (
 )
 from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link, student_t
 from spbench_workers.benchmarks.allreduce.sweep_sizes import (
-    algbw_gb_s,
     bus_factor,
-    busbw_gb_s,
+    compute_algorithm_bandwidth,
+    compute_bus_bandwidth,
     sweep_sizes,
 )
 from spbench_workers.collectives.plan import ALGORITHMS, build_schedule, explain_unsupported
@@ -174,7 +174,7 @@ def test_small_sizes_have_the_weight_of_large_ones():
     noisy = draw_line(SIZES, 1e-6, 1e-10, 0.03)
     # With absolute errors, an error of 3 ms at the largest size would hide a start of 1 us.
     assert fit_line(noisy).start.value == pytest.approx(1e-6, rel=0.1)
-    assert fit_line(noisy).spread == pytest.approx(0.03, rel=0.5)
+    assert fit_line(noisy).relative_residual == pytest.approx(0.03, rel=0.5)
 
 
 def test_fits_no_negative_values():
@@ -268,6 +268,6 @@ def test_bus_factors_agree_with_nccl_tests(messages):
 
 
 def test_bandwidths_are_in_gigabytes_per_second():
-    assert algbw_gb_s(275_000_000, 1e-3) == pytest.approx(275)
+    assert compute_algorithm_bandwidth(275_000_000, 1e-3) == pytest.approx(275)
     # The published pair of an 8 GPU machine: 275 GB/s of the algorithm are 480 on the bus.
-    assert busbw_gb_s("allreduce", 8, 275_000_000, 1e-3) == pytest.approx(481.25)
+    assert compute_bus_bandwidth("allreduce", 8, 275_000_000, 1e-3) == pytest.approx(481.25)

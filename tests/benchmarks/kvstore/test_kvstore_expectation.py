@@ -12,7 +12,7 @@ from spbench_workers.benchmarks.kvstore import case as cases
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.arrays import Gradients
 from spbench_workers.benchmarks.kvstore.case import build_case
-from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, list_server_slots
+from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, list_server_shards
 from spbench_workers.benchmarks.kvstore.params import PushPullParams
 from spbench_workers.benchmarks.kvstore.store.base import CompressedPush, make_sum
 from spbench_workers.benchmarks.kvstore.verification.expectation import KeyExpectation
@@ -62,12 +62,16 @@ def test_order_merge_devices_and_slots(make_case):
     assert list(case.order) == [4, 3, 2, 1, 0]
     assert case.merge_devices[2] != case.merge_devices[4]
     assert case.list_clients(2) == [case.merge_devices[2], 2 + case.merge_devices[2]]
-    server_slots = [list_server_slots(case.slots, server) for server in (0, 1)]
-    assert all([slot.index for slot in slots] == [*range(len(slots))] for slots in server_slots)
-    assert sorted(slot.key for slots in server_slots for slot in slots) == [0, 1, 2, 2, 3, 4]
-    assert [(slot.first, slot.last) for slot in case.slots[2]] == [(0, 32), (32, 64)]
-    tags = {slot.tag(kind) for slot in server_slots[0] for kind in (PUSH, PULL)}
-    assert len(tags) == 2 * len(server_slots[0])
+    server_shards = [list_server_shards(case.tagged_shards, server) for server in (0, 1)]
+    assert all(
+        [shard.index for shard in tagged_shards] == [*range(len(tagged_shards))]
+        for tagged_shards in server_shards
+    )
+    keys = sorted(shard.key for tagged_shards in server_shards for shard in tagged_shards)
+    assert keys == [0, 1, 2, 2, 3, 4]
+    assert [(shard.first, shard.last) for shard in case.tagged_shards[2]] == [(0, 32), (32, 64)]
+    tags = {shard.tag(kind) for shard in server_shards[0] for kind in (PUSH, PULL)}
+    assert len(tags) == 2 * len(server_shards[0])
     assert list(make_case(kv_store="local", priority="ascending").order) == [0, 1, 2, 3, 4]
     assert make_case(kv_store="local", gpus=3).merge_devices == [0] * 5
 
@@ -110,11 +114,11 @@ def test_asynchronous_updates_follow_the_order_of_arrival(make_case, gradients):
     case = make_case(
         kv_store="dist_async", gpus=1, num_workers=2, num_servers=1, optimizer="momentum"
     )
-    (slot,) = case.slots[2]
+    (shard,) = case.tagged_shards[2]
     weights = []
     for order in ([0, 1, 0, 1], [0, 0, 1, 1]):
         expected = KeyExpectation(case, 2, gradients)
-        expected.advance(0, 2, {slot: order})
+        expected.advance(0, 2, {shard: order})
         weight, bound = expected.weight_and_bound()
         value = np.zeros(64)
         velocity = np.zeros(64)

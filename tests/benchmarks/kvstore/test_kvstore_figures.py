@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from spbench_workers.benchmarks.kvstore.figures import (
-    bandwidth_gb_s,
+    compute_bandwidth,
     compute_distance,
     compute_error,
     compute_magnitude,
+    compute_mean_relative_error,
     format_batch_line,
     format_size_line,
-    mean_relative_error,
 )
 from support import measure_py as measure_lines
 
@@ -39,16 +39,18 @@ PUBLISHED = [
 def test_published_bandwidths_follow_from_their_times(total_mb, devices, lines):
     for seconds, printed in lines:
         tolerance = 0.5e-6 / seconds + 0.5e-6 / printed  # both are printed to six places
-        assert bandwidth_gb_s(total_mb, devices, seconds) == pytest.approx(printed, rel=tolerance)
+        assert compute_bandwidth(total_mb, devices, seconds) == pytest.approx(
+            printed, rel=tolerance
+        )
 
 
 @pytest.mark.parametrize("wrong", [1, 3, 4, 7])
 def test_another_number_of_devices_gives_another_bandwidth(wrong):
-    assert bandwidth_gb_s(RESNET_200, wrong, 0.023242) != pytest.approx(11.100222, rel=0.1)
+    assert compute_bandwidth(RESNET_200, wrong, 0.023242) != pytest.approx(11.100222, rel=0.1)
 
 
 def test_one_device_has_no_bandwidth_by_the_formula():
-    assert bandwidth_gb_s(RESNET_200, 1, 0.5) == 0.0
+    assert compute_bandwidth(RESNET_200, 1, 0.5) == 0.0
 
 
 def test_formats_the_lines_of_measure_py():
@@ -80,7 +82,7 @@ def test_the_error_sums_devices_over_one_reference():
     assert compute_distance(references, references) == 0.0
     distances = [1.5, 0.0, 1.5, 1.0]
     assert compute_error(distances, 10.0) == pytest.approx(0.4)
-    assert mean_relative_error(distances, 10.0) == pytest.approx(0.1)
+    assert compute_mean_relative_error(distances, 10.0) == pytest.approx(0.1)
 
 
 def test_rejects_another_number_of_keys_than_references():

@@ -14,8 +14,8 @@ from spbench_workers.benchmarks.kvstore.keys.sharding import (
     assign_largest_first,
     assign_merge_devices,
     compute_imbalance,
+    compute_max_over_mean,
     make_shards,
-    max_over_mean,
     sum_loads,
     sum_server_loads,
 )
@@ -182,7 +182,7 @@ def test_balanced_is_even_for_every_network(name, servers):
 def test_merge_devices_have_the_known_imbalance(network, by_devices):
     elements = list_elements(network)
     imbalances = [
-        max_over_mean(sum_loads(elements, assign_merge_devices(elements, devices), devices))
+        compute_max_over_mean(sum_loads(elements, assign_merge_devices(elements, devices), devices))
         for devices in (2, 4, 8)
     ]
     assert imbalances == pytest.approx(by_devices, abs=0.0055)
@@ -191,7 +191,7 @@ def test_merge_devices_have_the_known_imbalance(network, by_devices):
 def test_merge_devices_are_assigned_by_size():
     assert assign_merge_devices([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
     assert assign_merge_devices([0, 0, 5], 3) == [1, 1, 0]
-    assert max_over_mean(sum_loads([3, 10, 4, 4, 6], [1, 0, 1, 0, 1], 2)) == pytest.approx(
+    assert compute_max_over_mean(sum_loads([3, 10, 4, 4, 6], [1, 0, 1, 0, 1], 2)) == pytest.approx(
         14 / 13.5
     )
 
@@ -205,5 +205,5 @@ def test_the_largest_first_is_within_grahams_bound(elements, devices):
 
 
 def test_zero_loads_are_even():
-    assert max_over_mean([0, 0, 0]) == 1.0
-    assert max_over_mean([6, 0, 0]) == 3.0
+    assert compute_max_over_mean([0, 0, 0]) == 1.0
+    assert compute_max_over_mean([6, 0, 0]) == 3.0

@@ -173,10 +173,10 @@ def requested_cores(monkeypatch):
 def test_reads_cores_and_nodes_of_the_system(two_sockets):
     core = two_sockets
     assert numa.list_cores_by_node() == {0: {core}, 1: {core + 1}, 3: {5000}}
-    assert numa.farthest_node(1, {0, 1, 3}) == 3
-    assert numa.farthest_node(1, {0, 1}) == 0
-    assert numa.farthest_node(1, {1}) is None
-    assert numa.farthest_node(7, {0, 1}) is None
+    assert numa.find_farthest_node(1, {0, 1, 3}) == 3
+    assert numa.find_farthest_node(1, {0, 1}) == 0
+    assert numa.find_farthest_node(1, {1}) is None
+    assert numa.find_farthest_node(7, {0, 1}) is None
 
 
 @pytest.mark.parametrize(("cores", "node", "offset"), [("near", 1, 1), ("far", 3, None)])

@@ -215,7 +215,7 @@ def compare_with_host(comm):
         yield name, results, expected
     with ExitStack() as stack:
         for replacement in (
-            patch.object(engine, "open_p2p", lambda _, joints, *__: MpiP2P(joints)),
+            patch.object(engine, "open_p2p", lambda _, p2p_comm, *__: MpiP2P(p2p_comm)),
             patch.object(gradients, "allreduce_sum", None),
         ):
             stack.enter_context(replacement)

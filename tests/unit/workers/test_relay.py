@@ -7,7 +7,7 @@ import pytest
 
 from spbench_core.events.fan_in import HEARTBEAT_FRAME, FrameDecoder, encode_frame
 from spbench_workers import relay as module
-from spbench_workers.channel.connect import relay_name
+from spbench_workers.channel.connect import make_relay_name
 from spbench_workers.relay import carry_events
 
 PATIENCE = 5.0
@@ -17,7 +17,7 @@ class Node:
     """A running relay, the console's end of its connection, and its ranks."""
 
     def __init__(self, **times):
-        self.name = relay_name(f"token of {os.getpid()}")
+        self.name = make_relay_name(f"token of {os.getpid()}")
         self.console, relay_end = socket.socketpair()
         self.console.setblocking(False)
         relay_end.setblocking(False)
@@ -114,7 +114,7 @@ async def test_disconnects_ranks_with_the_console(node):
 
 
 async def test_rejects_another_user(node, monkeypatch):
-    monkeypatch.setattr(module, "peer_user", lambda connection: os.getuid() + 1)
+    monkeypatch.setattr(module, "read_peer_user", lambda connection: os.getuid() + 1)
     reader, writer = await node.connect_rank()
     async with asyncio.timeout(PATIENCE):
         assert await reader.read() == b""
@@ -160,6 +160,6 @@ async def test_sends_many_bytes_without_waiting():
 
 
 def test_the_name_of_a_relay_depends_on_the_token():
-    assert relay_name("a") != relay_name("b")
-    assert relay_name("a").startswith("\0spbench-")
-    assert "a" * 20 not in relay_name("a" * 20)
+    assert make_relay_name("a") != make_relay_name("b")
+    assert make_relay_name("a").startswith("\0spbench-")
+    assert "a" * 20 not in make_relay_name("a" * 20)

@@ -24,7 +24,7 @@ from spbench_parallel.checkpoints.file import (
     check_states,
     check_tensors,
     check_writable,
-    digests,
+    compute_digests,
     read,
     write,
 )
@@ -159,7 +159,7 @@ def _create_checkpoint(engine: Engine, step: int, tensors: StateTensors) -> Chec
     return Checkpoint(
         schema=SCHEMA,
         model=model.name,
-        layers=digests(model),
+        layers=compute_digests(model),
         step=step,
         optimizer=None if trainer is None else trainer.optimizer,
         learning_rate=None if trainer is None else trainer.learning_rate,

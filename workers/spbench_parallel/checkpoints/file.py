@@ -57,7 +57,7 @@ _STORED_NAMES = (
 """Names of classes and fields in `repr` of layers, with the names that schema 1 digests."""
 
 
-def digests(model: Model) -> dict[str, str]:
+def compute_digests(model: Model) -> dict[str, str]:
     """Return a digest of each layer's operators and their sizes, without weights."""
     return {layer.name: _digest_layer(layer) for layer in model.layers}
 
@@ -172,7 +172,7 @@ def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
     Raises:
         CannotRunError: The model, or a layer of it, differs.
     """
-    expected = digests(model)
+    expected = compute_digests(model)
     if checkpoint.layers == expected:
         return
     if checkpoint.model != model.name:

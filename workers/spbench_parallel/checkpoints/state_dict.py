@@ -13,7 +13,7 @@ from spbench_parallel.checkpoints.checkpoint import gather_weights, run_on_all_r
 from spbench_parallel.checkpoints.file import check_writable, write_atomically
 from spbench_parallel.engine import Engine
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.state import names_in_state
+from spbench_parallel.models.imported.state import map_names_in_state
 from spbench_parallel.models.imported.state_files import check_format, write_state
 
 
@@ -67,7 +67,7 @@ def gather_state_dict(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     model = engine.plan.model
     if not isinstance(model, ImportedModel):
         return
-    names_by_path = names_in_state(model.network.module)
+    names_by_path = map_names_in_state(model.network.module)
     names_by_weight = {
         weight: names_by_path[path] for path, weight in model.map_layer_names().items()
     }

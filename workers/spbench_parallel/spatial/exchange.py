@@ -169,10 +169,10 @@ def view_box(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
         origin: The box of the image that the tensor contains.
         box: A box within ``origin``.
     """
-    return tensor[box_index(origin, box)]
+    return tensor[make_box_index(origin, box)]
 
 
-def box_index(origin: Box, box: Box) -> Index:
+def make_box_index(origin: Box, box: Box) -> Index:
     """Return the index of a box in a tensor that contains the pixels of ``origin``."""
     top = origin.rows[0]
     left = origin.cols[0]

@@ -29,8 +29,8 @@ from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.exchange import (
     Exchange,
     add_overlap,
-    box_index,
     is_channels_last,
+    make_box_index,
     view_box,
 )
 from spbench_parallel.spatial.part_sources import find_sources
@@ -109,7 +109,7 @@ class Gather:
         self.tile = transfers.owned.tile(comm.rank)
         self._part_sources = [find_sources(box, transfers, comm.rank) for box in self.part_boxes]
         self._sent_indices = [
-            box_index(self.tile, piece.box) for piece in transfers.list_sent(comm.rank)
+            make_box_index(self.tile, piece.box) for piece in transfers.list_sent(comm.rank)
         ]
         self.token = sample.detach().new_empty(0)
         self._channels_last = bool(comm.allreduce(is_channels_last(sample), op=MPI.MAX))

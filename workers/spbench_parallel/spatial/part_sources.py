@@ -12,7 +12,7 @@ import torch
 
 from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
-from spbench_parallel.spatial.exchange import Index, box_index
+from spbench_parallel.spatial.exchange import Index, make_box_index
 from spbench_parallel.spatial.interior_split import strips_outside
 from spbench_parallel.spatial.tile_buffer import TileBuffer
 
@@ -86,7 +86,7 @@ def find_sources(box: Box, transfers: Transfers, rank: int) -> PartSources:
     return PartSources(
         box,
         is_covered=inside.intersect(transfers.needed[rank]) == inside,
-        outside_indices=tuple(box_index(box, strip) for strip in strips_outside(box, image)),
+        outside_indices=tuple(make_box_index(box, strip) for strip in strips_outside(box, image)),
         own_pixels=_share_pixels(box, transfers.owned.tile(rank)),
         pieces=tuple(
             (index, shared) for index, shared in enumerate(shared_by_piece) if shared is not None
@@ -96,4 +96,8 @@ def find_sources(box: Box, transfers: Transfers, rank: int) -> PartSources:
 
 def _share_pixels(box: Box, other: Box) -> SharedPixels | None:
     shared = box.intersect(other)
-    return None if shared.empty else SharedPixels(box_index(box, shared), box_index(other, shared))
+    return (
+        None
+        if shared.empty
+        else SharedPixels(make_box_index(box, shared), make_box_index(other, shared))
+    )

@@ -47,7 +47,7 @@ def list_cores_by_node() -> dict[int, set[int]]:
     return cores
 
 
-def farthest_node(node: int, candidates: Container[int]) -> int | None:
+def find_farthest_node(node: int, candidates: Container[int]) -> int | None:
     """Return the candidate NUMA node that is the farthest from ``node``, or None."""
     try:
         distances = list(map(int, (NODES / f"node{node}" / "distance").read_text().split()))

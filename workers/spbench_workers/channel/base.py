@@ -62,7 +62,7 @@ class NumberedChannel(ABC):
     def __init__(self, rank: int | None = None, first_seq: int = 0) -> None:
         self.rank = rank
         self.host_load: Callable[[], Mapping[str, float]] | None = None
-        self.locate: Callable[[], str] = main_thread_location
+        self.locate: Callable[[], str] = locate_main_thread
         self.kill_children: Callable[[], object] = lambda: None
         self._seq = first_seq
         self._lock = threading.Lock()
@@ -151,7 +151,7 @@ def end_process(line: str) -> NoReturn:
         os._exit(LOST_STATUS)
 
 
-def main_thread_location() -> str:
+def locate_main_thread() -> str:
     """Return the main thread's innermost frame, like ``in wait (exchange.py:88)``.
 
     The text also states whether the thread sleeps.

@@ -70,10 +70,10 @@ def connect_by_relay(
 
     The result is that of `connect_to_console`.
     """
-    return _retry([partial(_connect_to_relay, relay_name(token))], hello, timeout_seconds)
+    return _retry([partial(_connect_to_relay, make_relay_name(token))], hello, timeout_seconds)
 
 
-def relay_name(token: str) -> str:
+def make_relay_name(token: str) -> str:
     """Return the abstract name of the Unix socket of a job's relay.
 
     The name is derived from the token, so that other users cannot take it first.
@@ -125,7 +125,7 @@ def _connect_to_relay(name: str) -> socket.socket:
         except ConnectionRefusedError:
             _start_relay(name)
             connection.connect(name)
-        if peer_user(connection) != os.getuid():
+        if read_peer_user(connection) != os.getuid():
             raise PermissionError(errno.EPERM, "the relay is another user's")
     except OSError:
         connection.close()
@@ -133,7 +133,7 @@ def _connect_to_relay(name: str) -> socket.socket:
     return connection
 
 
-def peer_user(connection: socket.socket) -> int:
+def read_peer_user(connection: socket.socket) -> int:
     """Return the user id of the process at the other end of a Unix socket."""
     size = struct.calcsize("3i")
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)

@@ -45,7 +45,7 @@ def is_short(dtype: torch.dtype) -> bool:
     return dtype in _SHORT
 
 
-def byte_view(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def view_as_bytes(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return a view of the bytes of a dense vector on the host."""
     view: np.ndarray[Any, np.dtype[np.uint8]] = vector.view(torch.uint8).numpy()
     return view
@@ -67,7 +67,7 @@ def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
 
 def copy_into(target: torch.Tensor, source: torch.Tensor) -> Action:
     """Return a function that copies a vector on the host to another like it."""
-    return partial(np.copyto, byte_view(target), byte_view(source))
+    return partial(np.copyto, view_as_bytes(target), view_as_bytes(source))
 
 
 def do_nothing() -> None:

@@ -17,11 +17,11 @@ from mpi4py import MPI
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.collectives.arithmetic import (
     Action,
-    byte_view,
     copy_into,
     do_nothing,
     is_short,
     reduce_into,
+    view_as_bytes,
 )
 from spbench_workers.collectives.base import Collective, Mode
 
@@ -42,7 +42,7 @@ _NAMES = {
 _REDUCING = ("allreduce", "reduce_scatter")
 
 
-def registered_operation(dtype: torch.dtype, op: str) -> str:
+def describe_registered_operation(dtype: torch.dtype, op: str) -> str:
     """Return a description of the operation that is registered for a format.
 
     It is empty if MPI has such an operation.
@@ -103,8 +103,8 @@ def open_native(
     Raises:
         CannotRunError: The mode is persistent, and the MPI has no persistent collectives.
     """
-    send: Any = MPI.IN_PLACE if source is result else _message(source)
-    receive = _message(result)
+    send: Any = MPI.IN_PLACE if source is result else _make_message(source)
+    receive = _make_message(result)
     copy: Action = do_nothing
     arguments: tuple[Any, ...] = (send, receive)
     if collective in _REDUCING:
@@ -121,10 +121,10 @@ def open_native(
     )
 
 
-def _message(vector: torch.Tensor) -> list[Any]:
+def _make_message(vector: torch.Tensor) -> list[Any]:
     """Return memory and type; mpi4py derives the counts from the call."""
     # mpi4py inspects its own buffer type in less time than an array.
-    buffer = MPI.buffer.frombuffer(byte_view(vector))
+    buffer = MPI.buffer.frombuffer(view_as_bytes(vector))
     if is_short(vector.dtype):
         return [buffer, _pair_type()]
     return [buffer, _TYPES[vector.dtype]]

@@ -68,12 +68,12 @@ def build_schedule(
         ValueError: The algorithm cannot run on this number of ranks, or an argument is out of
             range.
     """
-    reason = explain_unsupported(algorithm, ranks) or _out_of_range(
+    reason = explain_unsupported(algorithm, ranks) or _explain_out_of_range(
         ranks, rank, count, group, chunks
     )
     if reason:
         raise ValueError(reason)
-    members = _members(ranks, order)
+    members = _list_members(ranks, order)
     position = AlgorithmRank(members, members.index(rank), count, group, chunks)
     steps = [_drop_empty(step) for step in ALGORITHMS[algorithm](position)]
     return [step for step in steps if step.sends or step.receives]
@@ -92,7 +92,9 @@ def explain_unsupported(algorithm: str, ranks: int) -> str:
     return ""
 
 
-def _out_of_range(ranks: int, rank: int, count: int, group: int | None, chunks: int | None) -> str:
+def _explain_out_of_range(
+    ranks: int, rank: int, count: int, group: int | None, chunks: int | None
+) -> str:
     if not 0 <= rank < ranks:
         return f"rank {rank} is not one of {ranks} ranks"
     if count < 0:
@@ -103,7 +105,7 @@ def _out_of_range(ranks: int, rank: int, count: int, group: int | None, chunks: 
     return ""
 
 
-def _members(ranks: int, order: Sequence[int] | None) -> list[int]:
+def _list_members(ranks: int, order: Sequence[int] | None) -> list[int]:
     members = list(range(ranks)) if order is None else list(order)
     if sorted(members) != list(range(ranks)):
         raise ValueError(f"order {members} is no permutation of the ranks 0 to {ranks - 1}")

@@ -15,10 +15,10 @@ from mpi4py import MPI
 
 from spbench_workers.collectives.arithmetic import (
     Action,
-    byte_view,
     copy_into,
     do_nothing,
     reduce_into,
+    view_as_bytes,
 )
 from spbench_workers.collectives.base import Collective, Mode, RankTraffic
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
@@ -110,7 +110,9 @@ def _part(vector: torch.Tensor, transfer: Transfer) -> torch.Tensor:
 
 
 def _message(part: torch.Tensor, transfer: Transfer, step: ScheduleStep) -> _Message:
-    return _Message([MPI.buffer.frombuffer(byte_view(part)), MPI.BYTE], transfer.peer, step.round)
+    return _Message(
+        [MPI.buffer.frombuffer(view_as_bytes(part)), MPI.BYTE], transfer.peer, step.round
+    )
 
 
 def _count_traffic(phases: list[_Phase]) -> RankTraffic:

@@ -73,7 +73,7 @@ def add_params(
         default = defaults.get(param.name) if param.default is None else param.default
         # The reference scripts' switches take no value.
         switch: dict[str, Any] = {"nargs": "?", "const": "true"} if param.kind == "bool" else {}
-        text = help_text(param, default)
+        text = make_help_text(param, default)
         parser.add_argument(*flags, dest=param.name, metavar="V", help=text, **switch)
     faults = [*entry.faults, *COMMON_FAULTS]
     parser.add_argument(
@@ -119,7 +119,7 @@ def _parse_fault(faults: Sequence[str], text: str) -> str:
     return text
 
 
-def help_text(param: Param, default: Any, meaning: str | None = None) -> str:
+def make_help_text(param: Param, default: Any, meaning: str | None = None) -> str:
     """Return the help of a parameter: meaning, choices, and default if any.
 
     Args:
@@ -142,7 +142,7 @@ def _format_argument(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def true_defaults(entry: Benchmark) -> Params:
+def list_true_defaults(entry: Benchmark) -> Params:
     """Return the parameters of a command line without flags, including derived ones."""
     try:
         return entry.complete({})

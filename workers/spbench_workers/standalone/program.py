@@ -26,8 +26,8 @@ from spbench_workers.standalone.command_line import (
     check_ranks,
     create_parser,
     find_benchmark,
+    list_true_defaults,
     read_benchmark,
-    true_defaults,
 )
 from spbench_workers.standalone.printing import open_printing_channel
 from spbench_workers.standalone.progress_reporter import ProgressReporter
@@ -102,7 +102,7 @@ def _print_help(world: World, arguments: list[str]) -> NoReturn:
             create_script_parser(SCRIPTS[arguments[0]]).print_help()
         else:
             entry = find_benchmark(arguments[0])
-            create_parser(entry, true_defaults(entry)).print_help()
+            create_parser(entry, list_true_defaults(entry)).print_help()
         sys.stdout.flush()
     _exit(world, 0)
 

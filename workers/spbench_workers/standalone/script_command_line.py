@@ -20,8 +20,8 @@ from spbench_workers.standalone.command_line import (
     CommandLine,
     Parser,
     add_params,
-    help_text,
     join_errors,
+    make_help_text,
 )
 
 SCRIPTS: dict[str, Script] = {
@@ -70,7 +70,7 @@ def _flag_help(entry: Benchmark, flag: ScriptFlag) -> str:
     if flag.help and flag.switch_value is not None:
         return flag.help.replace("%", "%%")
     catalog_help = param.help if flag.default is None else _CATALOG_DEFAULT.sub("", param.help)
-    return help_text(param, flag.default, flag.help or catalog_help)
+    return make_help_text(param, flag.default, flag.help or catalog_help)
 
 
 def read_script(arguments: list[str]) -> CommandLine:

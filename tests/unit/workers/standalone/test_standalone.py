@@ -3,7 +3,7 @@
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.standalone.command_line import create_parser, true_defaults
+from spbench_workers.standalone.command_line import create_parser, list_true_defaults
 from spbench_workers.standalone.printing import (
     OwnLinesChannel,
     PrintingChannel,
@@ -106,7 +106,7 @@ def test_a_benchmark_with_custom_lines_prints_no_others(capsys, messages):
 
 def test_the_help_shows_choices_and_true_defaults():
     entry = BENCHMARKS["halo.exchange"]
-    text = " ".join(create_parser(entry, true_defaults(entry)).format_help().split())
+    text = " ".join(create_parser(entry, list_true_defaults(entry)).format_help().split())
     assert "else 4 (default: 4)" in text
     assert "; of vertical, horizontal, square (default: square)" in text
     assert "tiles as RxC, in place of slice_method (default: 2x2)" in text
@@ -114,7 +114,7 @@ def test_the_help_shows_choices_and_true_defaults():
     precision = " ".join(create_parser(BENCHMARKS["model.resnet"]).format_help().split())
     assert "; of fp32, fp64, tf32, fp16, bf16, int8, fp_32," in precision
     # A required parameter has no defaults that follow from it.
-    assert all(isinstance(true_defaults(entry), dict) for entry in BENCHMARKS.values())
+    assert all(isinstance(list_true_defaults(entry), dict) for entry in BENCHMARKS.values())
 
 
 def test_a_rank_prints_one_line_if_all_checks_pass(capsys, messages):

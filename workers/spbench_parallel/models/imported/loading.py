@@ -22,7 +22,7 @@ from torch import nn
 import spbench_core
 import spbench_parallel
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.state import names_in_state
+from spbench_parallel.models.imported.state import map_names_in_state
 from spbench_parallel.models.imported.state_files import read_state
 
 # The package that runs this one on ranks, if it is installed; it is not imported here.
@@ -108,7 +108,7 @@ def load_weights(network: str, module: nn.Module, path: Path) -> None:
         if loaded_shape != expected_shape:
             mismatch = f"{name} of shape {loaded_shape}, the network's is {expected_shape}"
             raise CannotRunError(f"network {network}: weights {path} has {mismatch}")
-    for names_of_tensor in names_in_state(module).values():
+    for names_of_tensor in map_names_in_state(module).values():
         for name in names_of_tensor[1:]:
             if not torch.equal(state[names_of_tensor[0]], state[name]):
                 raise CannotRunError(

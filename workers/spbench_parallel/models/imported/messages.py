@@ -71,7 +71,7 @@ def _function_name(target: Any) -> str:
     return str(getattr(target, "__name__", target))
 
 
-def tracing_error(
+def make_tracing_error(
     network: str, error: Exception, calling: Sequence[str], image: MapShape
 ) -> CannotRunError:
     """Return the error for a forward pass that cannot be traced.
@@ -146,7 +146,7 @@ def called_module(root: nn.Module, node: fx.Node | None) -> nn.Module | None:
     return root.get_submodule(str(node.target))
 
 
-def size_error(
+def make_size_error(
     network: str, location: str, error: BaseException, image: MapShape, module: nn.Module | None
 ) -> CannotRunError:
     """Return the error for a network with operators that do not support an image.
@@ -177,7 +177,7 @@ def size_error(
     return ImageSizeError(f"network {network}: {location}{problem}")
 
 
-def size_remedy(image: MapShape, takes: Callable[[MapShape], bool]) -> str:
+def find_size_remedy(image: MapShape, takes: Callable[[MapShape], bool]) -> str:
     """Return the remedy if a network does not support images of a size.
 
     Args:
@@ -217,7 +217,7 @@ def _distance_to(image: MapShape) -> Callable[[int], int]:
     return lambda side: abs(side - max(image.height, image.width))
 
 
-def modes_message(network: str, evaluated: str, trained: str, *, outputs_differ: bool) -> str:
+def make_modes_message(network: str, evaluated: str, trained: str, *, outputs_differ: bool) -> str:
     """Return the message for a network with different operators in training.
 
     Args:
@@ -235,7 +235,7 @@ def modes_message(network: str, evaluated: str, trained: str, *, outputs_differ:
     )
 
 
-def extra_argument_error(network: str, argument: str) -> CannotRunError:
+def make_extra_argument_error(network: str, argument: str) -> CannotRunError:
     """Return the error for an argument of the forward pass that is not an image."""
     return CannotRunError(
         f"network {network}: it takes {argument} beside images; give {argument} a default of None, "

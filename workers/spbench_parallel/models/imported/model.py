@@ -19,7 +19,7 @@ from spbench_parallel.models.imported.cuts import find_layer_spans
 from spbench_parallel.models.imported.hooks import check_copies
 from spbench_parallel.models.imported.loading import load_network, load_weights
 from spbench_parallel.models.imported.pieces import ImportedPiece, to_map
-from spbench_parallel.models.imported.state import tensors_by_name
+from spbench_parallel.models.imported.state import list_tensors_by_name
 from spbench_parallel.models.imported.tracing import TracedNetwork, list_targets, trace_network
 
 _MIN_CLASSES = 2  # with one class, cross entropy is always 0
@@ -228,7 +228,7 @@ class WholeModule(nn.Module):
         super().__init__()
         # A tuple, so that torch does not also register parameters under their original names.
         self._user_module = (module,)
-        tensor_by_user_name = tensors_by_name(module)
+        tensor_by_user_name = list_tensors_by_name(module)
         for user_name, layer_name in layer_names.items():
             *folders, tensor_name = layer_name.split(".")
             owner: nn.Module = self

@@ -15,13 +15,13 @@ from torch.nn.parameter import is_lazy
 from spbench_parallel.errors import CannotRunError
 
 
-def tensors_by_name(module: nn.Module) -> dict[str, torch.Tensor]:
+def list_tensors_by_name(module: nn.Module) -> dict[str, torch.Tensor]:
     """Return all parameters and buffers of a module under each of their names."""
     parameters = module.named_parameters(remove_duplicate=False)
     return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
 
 
-def names_in_state(module: nn.Module) -> Mapping[str, tuple[str, ...]]:
+def map_names_in_state(module: nn.Module) -> Mapping[str, tuple[str, ...]]:
     """Return the names in the ``state_dict`` of each parameter and buffer, by name.
 
     A buffer that is not persistent has no name there.
@@ -29,7 +29,7 @@ def names_in_state(module: nn.Module) -> Mapping[str, tuple[str, ...]]:
     names_by_tensor: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         names_by_tensor.setdefault(id(tensor), []).append(name)
-    tensors = tensors_by_name(module)
+    tensors = list_tensors_by_name(module)
     return {path: tuple(names_by_tensor.get(id(tensor), ())) for path, tensor in tensors.items()}
 
 
@@ -44,7 +44,7 @@ def check_state(network: str, module: nn.Module) -> None:
         CannotRunError: An entry of its ``state_dict`` is not one of its tensors, two tensors share
             memory, or two normalisations share statistics.
     """
-    tensors = tensors_by_name(module)
+    tensors = list_tensors_by_name(module)
     tensor_ids = {id(tensor) for tensor in tensors.values()}
     for name, entry in module.state_dict(keep_vars=True).items():
         if id(entry) not in tensor_ids:

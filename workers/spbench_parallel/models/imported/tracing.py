@@ -26,9 +26,9 @@ from spbench_parallel.models.imported.hooks import check_hooks
 from spbench_parallel.models.imported.messages import (
     ImageSizeError,
     called_module,
+    find_size_remedy,
     locate,
-    size_error,
-    size_remedy,
+    make_size_error,
 )
 from spbench_parallel.models.imported.state import check_state
 from spbench_parallel.models.imported.stochastic import StochasticOp
@@ -134,7 +134,7 @@ def trace_network(
     except ImageSizeError as error:
         if not advises:
             raise
-        raise CannotRunError(f"{error}; {size_remedy(image, supports)}") from error.__cause__
+        raise CannotRunError(f"{error}; {find_size_remedy(image, supports)}") from error.__cause__
     _fold_constant_numbers(graph, results_by_run)
     operators: list[Operator] = []
     stochastic: dict[fx.Node, StochasticOp] = {}
@@ -210,7 +210,7 @@ def _run_without_memory(
             interpreter.run(torch.empty(image_count, *image.shape))
     except Exception as error:  # an operator may raise any error for such shapes
         location = "" if interpreter.current is None else f"{locate(interpreter.current)}: "
-        raise size_error(
+        raise make_size_error(
             name, location, error, image, called_module(module, interpreter.current)
         ) from error
     return interpreter.results

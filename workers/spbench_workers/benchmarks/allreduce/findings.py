@@ -23,10 +23,13 @@ from spbench_workers.benchmarks.allreduce.model.prediction import (
     predict,
 )
 from spbench_workers.benchmarks.allreduce.paired_comparison import PairedComparison
-from spbench_workers.benchmarks.allreduce.sweep_sizes import algbw_gb_s, busbw_gb_s
+from spbench_workers.benchmarks.allreduce.sweep_sizes import (
+    compute_algorithm_bandwidth,
+    compute_bus_bandwidth,
+)
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.base import ITEM_BYTES, SCHEDULED, RankTraffic
-from spbench_workers.collectives.native import registered_operation
+from spbench_workers.collectives.native import describe_registered_operation
 from spbench_workers.comm import is_oversubscribed
 from spbench_workers.context import Context
 
@@ -85,7 +88,7 @@ def report_findings(
     if world.rank != 0:
         return
     context.metric("count", measured.count)
-    context.metric("algbw_gb_s", algbw_gb_s(nbytes, measured.seconds))
+    context.metric("algbw_gb_s", compute_algorithm_bandwidth(nbytes, measured.seconds))
     context.metric("busbw_gb_s", _compute_busbw(context, nbytes, measured.seconds))
     _report_link(context, link)
     _report_prediction(context, link, predicted, measured, oversubscribed)
@@ -100,7 +103,7 @@ def report_findings(
 
 
 def _compute_busbw(context: Context, nbytes: int, seconds: float) -> float:
-    return busbw_gb_s(
+    return compute_bus_bandwidth(
         context.read_params(SweepParams).collective, context.world.size, nbytes, seconds
     )
 
@@ -165,7 +168,7 @@ def _report_native_choices(
 ) -> None:
     params = context.read_params(SweepParams)
     ranks = context.world.size
-    registered = registered_operation(FORMATS[params.dtype], params.op or "")
+    registered = describe_registered_operation(FORMATS[params.dtype], params.op or "")
     if params.op and registered:
         context.choice("operation", "registered", registered)
     if params.collective != "allreduce" or ranks == 1:
@@ -212,7 +215,7 @@ def _make_row(
         op=params.op or "none",
         algorithm=params.algorithm,
         time=measured.seconds,
-        algbw=algbw_gb_s(nbytes, measured.seconds),
+        algbw=compute_algorithm_bandwidth(nbytes, measured.seconds),
         busbw=_compute_busbw(context, nbytes, measured.seconds),
         wrong=wrong,
         p99=float(np.percentile(measured.slowest, 99)),

@@ -51,11 +51,11 @@ def bus_factor(collective: str, ranks: int) -> float:
     return factors[collective]
 
 
-def algbw_gb_s(nbytes: int, seconds: float) -> float:
+def compute_algorithm_bandwidth(nbytes: int, seconds: float) -> float:
     """Return the algorithm's bandwidth: bytes over time, in GB/s of 1e9 bytes."""
     return nbytes / seconds / 1e9
 
 
-def busbw_gb_s(collective: str, ranks: int, nbytes: int, seconds: float) -> float:
+def compute_bus_bandwidth(collective: str, ranks: int, nbytes: int, seconds: float) -> float:
     """Return the bus bandwidth in GB/s: the algorithm's times `bus_factor`."""
-    return bus_factor(collective, ranks) * algbw_gb_s(nbytes, seconds)
+    return bus_factor(collective, ranks) * compute_algorithm_bandwidth(nbytes, seconds)

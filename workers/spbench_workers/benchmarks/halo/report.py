@@ -123,7 +123,7 @@ def report_limits(
     outgoing: Sequence[torch.Tensor],
     incoming: Sequence[torch.Tensor],
     slowest_ms: float,
-    limited: str,
+    metric: str,
     device: torch.device,
 ) -> None:
     """Report the limit of the exchange and its efficiency. All ranks must call it.
@@ -138,7 +138,7 @@ def report_limits(
         outgoing: The views that this rank sends from.
         incoming: The views that it receives into.
         slowest_ms: The time of the exchange on the slowest rank.
-        limited: The metric that the limit belongs to.
+        metric: The metric that the limit belongs to.
         device: The device of the pixels.
     """
     comm = context.world.comm
@@ -164,7 +164,7 @@ def report_limits(
         block_seconds = _measure_copies([(block.clone(), block)])
         limit_ms = (one_way + copy_seconds) * 1000.0
         context.limit(
-            limited,
+            metric,
             limit_ms,
             f"one-way ping-pong of {max_bytes} B{_PATH_TEXTS[path]}, rank {source} to {target}, "
             f"{format_duration(one_way)}, and copies of rank {source}'s pieces, "

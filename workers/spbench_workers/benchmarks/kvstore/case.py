@@ -13,7 +13,7 @@ from spbench_workers.benchmarks.kvstore.keys import sharding
 from spbench_workers.benchmarks.kvstore.keys.sharding import (
     TaggedShard,
     assign_merge_devices,
-    make_slots,
+    tag_shards,
 )
 from spbench_workers.benchmarks.kvstore.params import PushPullParams, resolve_roles
 from spbench_workers.benchmarks.kvstore.roles import Roles, Server, StoreKind, find_store
@@ -33,7 +33,7 @@ class StoreCase:
         order: The keys in the order of their pushes.
         merge_devices: The merge device of each key, a device of each worker; 0 for all keys if the
             store does not spread them.
-        slots: The slots of each key on the servers; none without servers.
+        tagged_shards: The tagged shards of each key on the servers; none without servers.
     """
 
     store: StoreKind
@@ -44,7 +44,7 @@ class StoreCase:
     threshold: float = compression.THRESHOLD
     order: Sequence[int] = ()
     merge_devices: Sequence[int] = ()
-    slots: Sequence[Sequence[TaggedShard]] = field(default=())
+    tagged_shards: Sequence[Sequence[TaggedShard]] = field(default=())
 
     @property
     def compressed(self) -> bool:
@@ -91,7 +91,7 @@ def build_case(params: PushPullParams) -> StoreCase:
         merge_devices=assign_merge_devices(elements, roles.devices)
         if store.on_device
         else [0] * len(elements),
-        slots=_make_slots(params, elements, roles.servers) if store.dist else (),
+        tagged_shards=_tag_shards(params, elements, roles.servers) if store.dist else (),
     )
 
 
@@ -101,7 +101,7 @@ def _count_elements(params: PushPullParams) -> tuple[int, ...]:
     return tuple(array.elements for array in arrays)
 
 
-def _make_slots(
+def _tag_shards(
     params: PushPullParams, elements: Sequence[int], servers: int
 ) -> list[list[TaggedShard]]:
     word_elements = (
@@ -110,4 +110,4 @@ def _make_slots(
     scheme = require_value(params.sharding)
     bigarray_bound = require_value(params.bigarray_bound)
     shards = sharding.make_shards(elements, servers, scheme, bigarray_bound, word=word_elements)
-    return make_slots(shards, servers)
+    return tag_shards(shards, servers)

@@ -2,7 +2,7 @@
 
 The bandwidth counts the bytes that each device sends in an optimal allreduce, not the traffic of
 the store. The error sums the distances of all devices and divides once, so it grows with the number
-of devices. `mean_relative_error` does not.
+of devices. `compute_mean_relative_error` does not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from spbench_workers.benchmarks.kvstore.arrays import FloatArray
 
 
-def bandwidth_gb_s(total_mb: float, devices: int, seconds: float) -> float:
+def compute_bandwidth(total_mb: float, devices: int, seconds: float) -> float:
     """Return GB/s per device by measure.py's formula, ``S * 2(n - 1)/n / T / 1000``.
 
     Args:
@@ -54,7 +54,7 @@ def compute_error(distances: Sequence[float], reference: float) -> float:
     return total / reference if reference else float("inf")
 
 
-def mean_relative_error(distances: Sequence[float], reference: float) -> float:
+def compute_mean_relative_error(distances: Sequence[float], reference: float) -> float:
     """Return the mean relative error over devices."""
     return compute_error(distances, reference) / len(distances)
 

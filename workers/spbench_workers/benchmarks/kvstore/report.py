@@ -15,7 +15,7 @@ from mpi4py import MPI
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.keys.sharding import max_over_mean, sum_loads
+from spbench_workers.benchmarks.kvstore.keys.sharding import compute_max_over_mean, sum_loads
 from spbench_workers.benchmarks.kvstore.params import PushPullParams
 from spbench_workers.benchmarks.kvstore.rounds import RoundGroup
 from spbench_workers.benchmarks.kvstore.store.base import CompressedPush, Store
@@ -37,7 +37,7 @@ def print_group(
     context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None
 ) -> None:
     """Print measure.py's line of some rounds; ``errors`` is None if not compared."""
-    gb_per_second = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
+    gb_per_second = figures.compute_bandwidth(case.total_mb, case.roles.devices, group.seconds)
     error = -1.0 if errors is None else errors.error
     context.say(figures.format_batch_line(group.batch, group.seconds, gb_per_second, error))
 
@@ -56,7 +56,7 @@ def report_figures(
     if context.world.rank != 0:
         return
     seconds = median(times_ms) / 1000.0
-    gb_per_second = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, seconds)
+    gb_per_second = figures.compute_bandwidth(case.total_mb, case.roles.devices, seconds)
     context.metric("bandwidth_gb_s", gb_per_second)
     context.metric("error", errors.error)
     context.metric("mean_relative_error", errors.mean_relative)
@@ -65,10 +65,10 @@ def report_figures(
     context.say(f"mean relative error {errors.mean_relative:.3g}")
     if case.merge_devices and case.store.on_device:
         loads = sum_loads(case.elements, case.merge_devices, case.roles.devices)
-        imbalance = max_over_mean(loads)
+        imbalance = compute_max_over_mean(loads)
         context.metric("home_imbalance", imbalance)
         context.say(f"fullest home {imbalance:.2f} times the mean")
-    if case.slots:
+    if case.tagged_shards:
         imbalance = _server_imbalance(case)
         context.metric("server_imbalance", imbalance)
         context.say(f"fullest server {imbalance:.2f} times the mean")
@@ -145,7 +145,7 @@ def _report_device_limits(
         return
     context.limit("time_ms", copy_seconds * 1000.0, calls.copy_text)
     if case.roles.devices > 1:
-        gb_per_second = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copy_seconds)
+        gb_per_second = figures.compute_bandwidth(case.total_mb, case.roles.devices, copy_seconds)
         context.limit("bandwidth_gb_s", gb_per_second, calls.copy_text)
     if nccl:
         nbytes = memory.device_gradients.nbytes
@@ -223,8 +223,10 @@ def _time_slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
 
 
 def _server_imbalance(case: StoreCase) -> float:
-    slots = [slot for slots_of_key in case.slots for slot in slots_of_key]
+    tagged_shards = [shard for shards_of_key in case.tagged_shards for shard in shards_of_key]
     loads = sum_loads(
-        [slot.count for slot in slots], [slot.server for slot in slots], case.roles.servers
+        [shard.count for shard in tagged_shards],
+        [shard.server for shard in tagged_shards],
+        case.roles.servers,
     )
-    return max_over_mean(loads)
+    return compute_max_over_mean(loads)

@@ -13,7 +13,7 @@ from spbench_parallel.device.gpus import Gpu, NoDeviceError
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.memory.entry import CopyParams
-from spbench_workers.binding.numa import farthest_node, find_gpu_node, list_cores_by_node
+from spbench_workers.binding.numa import find_farthest_node, find_gpu_node, list_cores_by_node
 from spbench_workers.context import Context
 from spbench_workers.device_choice import choose_device
 from spbench_workers.single_rank_baseline import report_rate_and_limit
@@ -192,7 +192,7 @@ def _move_to_node(requested: str, address: str | None) -> int:
             f"{address or 'of this rank'} is; take cores all"
         )
     cores = list_cores_by_node()
-    node = own_node if requested == "near" else farthest_node(own_node, cores)
+    node = own_node if requested == "near" else find_farthest_node(own_node, cores)
     if node is None or not cores.get(node):
         raise CannotRunError(
             f"cores {requested}: there is no such NUMA node with cores for the GPU {address}, "

@@ -10,7 +10,7 @@ from spbench_core.schedule.timeline import simulate_orders
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.engine import Engine, Logits
 from spbench_parallel.images.sources import ImageSource
-from spbench_parallel.memory_shares import Activations, parameter_bytes
+from spbench_parallel.memory_shares import Activations, count_parameter_bytes
 from spbench_parallel.pipeline.phases import PHASES
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.spatial.comm_stats import COMM_STATS, GATHERED_TIME
@@ -189,7 +189,7 @@ def report_memory(context: Context, engine: Engine, activations: Activations) ->
     """Report the shares of memory in 10^6 bytes. All ranks must call it."""
     if activations.peak is not None:
         context.metric("activation_mb", activations.peak / 1e6)
-    context.metric("parameter_mb", parameter_bytes(engine) / 1e6)
+    context.metric("parameter_mb", count_parameter_bytes(engine) / 1e6)
     context.metric("halo_mb", COMM_STATS.buffer_bytes / 1e6)
     context.metric("message_mb", sum(runner.io.buffer_bytes for runner in engine.runners) / 1e6)
 

@@ -82,7 +82,7 @@ def chain(rank: AlgorithmRank) -> Schedule:
     """
     last = rank.size - 1
     me = rank.index
-    chunks = chunk_count(rank.size, rank.count, rank.chunks)
+    chunks = compute_chunk_count(rank.size, rank.count, rank.chunks)
     steps = []
     for turn in range(2 * last + chunks - 1 if last else 0):
         down_chunk = turn - (last - me)
@@ -110,7 +110,7 @@ def _existing_transfers(
     )
 
 
-def chunk_count(ranks: int, count: int, chunks: int | None) -> int:
+def compute_chunk_count(ranks: int, count: int, chunks: int | None) -> int:
     """Return the number of chunks, at most the number of elements.
 
     By default it is ``sqrt((2 depth - 1) M b / a)`` with ``depth = ranks - 1``. That is optimal if

@@ -31,9 +31,9 @@ from spbench_parallel.models.imported.forward.writes import (
 )
 from spbench_parallel.models.imported.loading import describe_error, find_user_line
 from spbench_parallel.models.imported.messages import (
-    extra_argument_error,
     locate,
-    modes_message,
+    make_extra_argument_error,
+    make_modes_message,
 )
 
 _DICT_KEY = "out"
@@ -261,7 +261,9 @@ def _merge_modes(
                 outputs_differ = not all(
                     isinstance(_get_outputs(graph_), fx.Node) for graph_ in graphs
                 )
-                raise CannotRunError(modes_message(name, *locations, outputs_differ=outputs_differ))
+                raise CannotRunError(
+                    make_modes_message(name, *locations, outputs_differ=outputs_differ)
+                )
             raise CannotRunError(
                 f"network {name}: {locate(_get_first_user(trained_node))} is another one in "
                 "evaluation: the forward pass asks self.training, which a graph cannot; take a "
@@ -340,5 +342,5 @@ def _take_one_output(name: str, graph: fx.Graph) -> None:
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     for node in placeholders[1:]:
         if node.users or not node.args:
-            raise extra_argument_error(name, str(node.target))
+            raise make_extra_argument_error(name, str(node.target))
         graph.erase_node(node)

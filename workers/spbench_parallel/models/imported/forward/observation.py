@@ -19,7 +19,7 @@ from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
 from spbench_parallel.models.imported.loading import describe_error
-from spbench_parallel.models.imported.messages import called_module, locate, size_error
+from spbench_parallel.models.imported.messages import called_module, locate, make_size_error
 
 _IMAGE_COUNT = 3
 
@@ -117,7 +117,7 @@ def observe(
                 f"network {name}: {location}it fails in training ({describe_error(error)}); let it "
                 "train on one process first"
             ) from error
-        raise size_error(
+        raise make_size_error(
             name, location, error, image, called_module(module, interpreter.current)
         ) from error
     interpreter.observation.learning_names = _find_learning_names(without_memory, output)

@@ -18,7 +18,7 @@ from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.recorder import GraphRecorder
 from spbench_parallel.models.imported.loading import is_user_code, shorten_path
-from spbench_parallel.models.imported.messages import tracing_error
+from spbench_parallel.models.imported.messages import make_tracing_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def record_graph(name: str, module: nn.Module, image: MapShape, *, training: boo
     except CannotRunError:
         raise
     except Exception as error:  # the user's code may raise any error with symbols
-        raise tracing_error(name, error, recorder.calling, image) from error
+        raise make_tracing_error(name, error, recorder.calling, image) from error
     finally:
         states.restore()
     raise CannotRunError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spbench_workers.collectives.algorithms.rings import chunk_count
+from spbench_workers.collectives.algorithms.rings import compute_chunk_count
 from spbench_workers.collectives.algorithms.trees import group_size
 from spbench_workers.collectives.base import MUJI_SIZES
 from spbench_workers.collectives.plan import explain_unsupported
@@ -51,7 +51,7 @@ def compute_path(
     if algorithm == "two_level":
         return _two_level(ranks, group_size(ranks, group))
     if algorithm == "chain":
-        return _chain(ranks, chunk_count(ranks, count, chunks))
+        return _chain(ranks, compute_chunk_count(ranks, count, chunks))
     return _PATHS[algorithm](ranks)
 
 

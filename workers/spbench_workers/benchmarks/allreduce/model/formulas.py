@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spbench_workers.collectives.algorithms.rings import chunk_count
+from spbench_workers.collectives.algorithms.rings import compute_chunk_count
 from spbench_workers.collectives.algorithms.trees import group_size
 from spbench_workers.collectives.base import MUJI_SIZES
 from spbench_workers.collectives.schedule import ScheduleCosts
@@ -169,7 +169,7 @@ def _two_level(case: _Allreduce) -> ScheduleCosts:
 
 def _chain(case: _Allreduce) -> ScheduleCosts:
     """``2(n-1) + c-1`` rounds with ``c`` chunks; inner ranks send ``c`` per direction."""
-    chunks = chunk_count(case.ranks, case.count, case.chunks)
+    chunks = compute_chunk_count(case.ranks, case.count, case.chunks)
     directions = 1 if case.ranks == 2 else 2
     rounds = 2 * (case.ranks - 1) + chunks - 1
     return ScheduleCosts(rounds, directions * chunks, directions * case.count, case.count)

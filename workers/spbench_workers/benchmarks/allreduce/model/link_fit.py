@@ -32,12 +32,12 @@ class Line:
     Attributes:
         start: Seconds at no bytes.
         slope: Seconds per byte.
-        spread: The relative residuals of the points (root mean square).
+        relative_residual: The relative residuals of the points (root mean square).
     """
 
     start: Estimate
     slope: Estimate
-    spread: float
+    relative_residual: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class LinkFit:
         alpha: Seconds per message.
         beta: Seconds per byte sent.
         gamma: Seconds per byte reduced.
-        spread: The relative residuals of the ping-pong times (root mean square).
+        relative_residual: The relative residuals of the ping-pong times (root mean square).
     """
 
     alpha: Estimate
     beta: Estimate
     gamma: Estimate
-    spread: float
+    relative_residual: float
 
     @property
     def link(self) -> LinkCosts:
@@ -81,7 +81,9 @@ def fit_link(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> LinkFit
         ValueError: One of them has fewer than three sizes, or a time that is not above 0.
     """
     messages = fit_line(ping_pong)
-    return LinkFit(messages.start, messages.slope, fit_line(reductions).slope, messages.spread)
+    return LinkFit(
+        messages.start, messages.slope, fit_line(reductions).slope, messages.relative_residual
+    )
 
 
 def fit_line(points: Sequence[Point]) -> Line:
@@ -115,11 +117,11 @@ def _fit_scaled_line(
     """Fit a line to times with errors in proportion to ``divisors``, no term below 0."""
     line = _fit_two_terms(sizes, seconds, divisors)
     if line.start.value <= 0.0:
-        slope, spread = _fit_one_term(sizes, seconds)
-        return Line(_clip_to_zero(line.start), slope, spread)
+        slope, relative_residual = _fit_one_term(sizes, seconds)
+        return Line(_clip_to_zero(line.start), slope, relative_residual)
     if line.slope.value < 0.0:
-        start, spread = _fit_one_term([1.0] * len(seconds), seconds)
-        return Line(start, _clip_to_zero(line.slope), spread)
+        start, relative_residual = _fit_one_term([1.0] * len(seconds), seconds)
+        return Line(start, _clip_to_zero(line.slope), relative_residual)
     return line
 
 
@@ -152,7 +154,7 @@ def _fit_two_terms(
 
 
 def _fit_one_term(column: Sequence[float], seconds: Sequence[float]) -> tuple[Estimate, float]:
-    """Fit ``times = a column`` by relative errors; return the spread too."""
+    """Fit ``times = a column`` by relative errors; return the residual too."""
     ratios = _divide(column, seconds)
     ratios_dot_ratios = _dot(ratios, ratios)
     coefficient = fsum(ratios) / ratios_dot_ratios

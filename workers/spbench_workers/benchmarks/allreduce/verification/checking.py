@@ -19,7 +19,7 @@ from spbench_workers.benchmarks.allreduce.verification.data import (
     fill,
 )
 from spbench_workers.benchmarks.allreduce.verification.expected import ResultPart, compute_expected
-from spbench_workers.collectives.arithmetic import byte_view
+from spbench_workers.collectives.arithmetic import view_as_bytes
 from spbench_workers.collectives.base import Collective, Mode
 from spbench_workers.context import Context
 
@@ -111,7 +111,7 @@ class Checks:
         else:
             collective.run()
         result = buffers.result.cpu()
-        return hashlib.blake2b(byte_view(result).data, digest_size=16).digest()
+        return hashlib.blake2b(view_as_bytes(result).data, digest_size=16).digest()
 
     def _compare(self, name: str, phase: str) -> None:
         result = self._subject.buffers.result

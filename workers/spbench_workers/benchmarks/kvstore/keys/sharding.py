@@ -39,7 +39,7 @@ def sum_loads(sizes: Sequence[int], chosen_bins: Sequence[int], bins: int) -> li
     return loads
 
 
-def max_over_mean(loads: Sequence[int]) -> float:
+def compute_max_over_mean(loads: Sequence[int]) -> float:
     """Return the fullest bin's load over the mean; 1.0 if the loads are equal or 0."""
     total = sum(loads)
     return max(loads) * len(loads) / total if total else 1.0
@@ -108,7 +108,7 @@ def sum_server_loads(shards_of_keys: Shards, servers: int) -> list[int]:
 
 def compute_imbalance(shards_of_keys: Shards, servers: int) -> float:
     """Return the load of the fullest server over the mean; 1.0 is even."""
-    return max_over_mean(sum_server_loads(shards_of_keys, servers))
+    return compute_max_over_mean(sum_server_loads(shards_of_keys, servers))
 
 
 def _shard_by_hash(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
@@ -210,19 +210,26 @@ class TaggedShard:
         return 2 * self.index + kind
 
 
-def make_slots(shards: Shards, servers: int) -> list[list[TaggedShard]]:
-    """Return the slots of each key, the same on every rank."""
-    slot_counts = [0] * servers
-    slots: list[list[TaggedShard]] = []
+def tag_shards(shards: Shards, servers: int) -> list[list[TaggedShard]]:
+    """Return the tagged shards of each key, the same on every rank."""
+    shard_counts = [0] * servers
+    tagged_shards: list[list[TaggedShard]] = []
     for key, shards_of_key in enumerate(shards):
-        slots.append([])
+        tagged_shards.append([])
         for shard in shards_of_key:
-            index = slot_counts[shard.server]
-            slot_counts[shard.server] += 1
-            slots[-1].append(TaggedShard(shard.server, index, key, shard.first, shard.last))
-    return slots
+            index = shard_counts[shard.server]
+            shard_counts[shard.server] += 1
+            tagged_shards[-1].append(TaggedShard(shard.server, index, key, shard.first, shard.last))
+    return tagged_shards
 
 
-def list_server_slots(slots: Sequence[Sequence[TaggedShard]], server: int) -> list[TaggedShard]:
-    """Return a server's slots, in the order of their indices."""
-    return [slot for slots_of_key in slots for slot in slots_of_key if slot.server == server]
+def list_server_shards(
+    tagged_shards: Sequence[Sequence[TaggedShard]], server: int
+) -> list[TaggedShard]:
+    """Return a server's tagged shards, in the order of their indices."""
+    return [
+        shard
+        for shards_of_key in tagged_shards
+        for shard in shards_of_key
+        if shard.server == server
+    ]

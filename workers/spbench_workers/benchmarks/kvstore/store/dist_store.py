@@ -24,7 +24,7 @@ class DistStore:
         worker: The devices of this rank's worker.
         merge_devices: The merge device of each key in ``worker``: device 0 for all, or spread out.
         servers: The rank of each server.
-        slots: The slots of each key.
+        tagged_shards: The tagged shards of each key.
         order: The keys in the order of their pushes.
         gradients: This device's gradients.
         values: Memory for the pulled values.
@@ -38,7 +38,7 @@ class DistStore:
         worker: MPI.Intracomm,
         merge_devices: Sequence[int],
         servers: Sequence[int],
-        slots: Sequence[Sequence[TaggedShard]],
+        tagged_shards: Sequence[Sequence[TaggedShard]],
         order: Sequence[int],
         gradients: Arena,
         values: Arena,
@@ -53,7 +53,12 @@ class DistStore:
             worker, merge_devices, order, gradients.views, totals, values.views
         )
         self._servers = ServerClient(
-            comm, servers, [slots[key] for key in merged_keys], totals, values.views, compression
+            comm,
+            servers,
+            [tagged_shards[key] for key in merged_keys],
+            totals,
+            values.views,
+            compression,
         )
         self.pushes = self._servers.pushes
         pairs = zip(self._devices.traffic, self._servers.traffic, strict=True)

@@ -59,7 +59,9 @@ def corrupt_round(
     return run_and_corrupt
 
 
-def choose_faulty_slot(context: Context, slots: Sequence[TaggedShard]) -> TaggedShard | None:
+def choose_faulty_shard(
+    context: Context, tagged_shards: Sequence[TaggedShard]
+) -> TaggedShard | None:
     """Return the shard of this server for the injected fault; None without a fault.
 
     Raises:
@@ -68,7 +70,7 @@ def choose_faulty_slot(context: Context, slots: Sequence[TaggedShard]) -> Tagged
     fault = next((name for name in FAULTY_SYNC_SHARDS if context.planted(name)), None)
     if fault is None:
         return None
-    largest = max(slots, key=lambda slot: slot.count, default=None)
+    largest = max(tagged_shards, key=lambda shard: shard.count, default=None)
     if largest is None or not largest.count:
         raise _make_error(context, fault)
     return largest

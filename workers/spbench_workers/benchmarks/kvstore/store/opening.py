@@ -13,7 +13,7 @@ from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
-from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard, list_server_slots
+from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard, list_server_shards
 from spbench_workers.benchmarks.kvstore.params import PushPullParams, select_devices
 from spbench_workers.benchmarks.kvstore.roles import Server
 from spbench_workers.benchmarks.kvstore.store import fault_injection
@@ -191,28 +191,41 @@ def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> Server
     roles = case.roles
     role = roles.role(context.world.rank)
     assert isinstance(role, Server)
-    slots = list_server_slots(case.slots, role.index)
-    largest = max((slot.count for slot in slots), default=0)
-    intake = ReceiveBuffer(ranks.job, largest, case.create_compression())
+    tagged_shards = list_server_shards(case.tagged_shards, role.index)
+    largest = max((tagged_shard.count for tagged_shard in tagged_shards), default=0)
+    receive_buffer = ReceiveBuffer(ranks.job, largest, case.create_compression())
     make_shard = _make_async_shard if case.store.asynchronous else _make_sync_shard
-    faulty_slot = fault_injection.choose_faulty_slot(context, slots)
-    shards = [make_shard(context, case, intake, slot, slot is faulty_slot) for slot in slots]
+    faulty_shard = fault_injection.choose_faulty_shard(context, tagged_shards)
+    shards = [
+        make_shard(context, case, receive_buffer, tagged_shard, tagged_shard is faulty_shard)
+        for tagged_shard in tagged_shards
+    ]
     return ServerRank(ranks.job, shards, roles.workers, roles.devices, case.store.asynchronous)
 
 
 def _make_sync_shard(
-    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: TaggedShard, is_faulty: bool
+    context: Context,
+    case: StoreCase,
+    receive_buffer: ReceiveBuffer,
+    tagged_shard: TaggedShard,
+    is_faulty: bool,
 ) -> ServerShard:
     shard_class = SyncServerShard
     if is_faulty:
         shard_class = fault_injection.choose_faulty_class(
             context, fault_injection.FAULTY_SYNC_SHARDS
         )
-    return shard_class(intake, slot, case.list_clients(slot.key), case.optimizer)
+    return shard_class(
+        receive_buffer, tagged_shard, case.list_clients(tagged_shard.key), case.optimizer
+    )
 
 
 def _make_async_shard(
-    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: TaggedShard, is_faulty: bool
+    context: Context,
+    case: StoreCase,
+    receive_buffer: ReceiveBuffer,
+    tagged_shard: TaggedShard,
+    is_faulty: bool,
 ) -> ServerShard:
     shard_class = AsyncServerShard
     if is_faulty:
@@ -225,8 +238,8 @@ def _make_async_shard(
     if params.test_results:
         rounds = min(params.num_batches, params.disp_batches)
     max_arrivals = case.roles.workers * rounds
-    clients = case.list_clients(slot.key)
-    return shard_class(intake, slot, clients, case.optimizer, max_arrivals)
+    clients = case.list_clients(tagged_shard.key)
+    return shard_class(receive_buffer, tagged_shard, clients, case.optimizer, max_arrivals)
 
 
 def _open_device_store(
@@ -244,7 +257,7 @@ def _open_device_store(
             ranks.worker,
             case.merge_devices,
             case.roles.server_ranks,
-            case.slots,
+            case.tagged_shards,
             case.order,
             memory.gradients,
             memory.values,

@@ -33,7 +33,8 @@ class ServerClient:
     Args:
         comm: All ranks of the job.
         servers: The rank of each server.
-        slots: The slots of each key that is merged on this rank, in the order of the pushes.
+        tagged_shards: The shards of each key that is merged on this rank, in the order of the
+            pushes.
         totals: The worker's sums, which are pushed, by key.
         values: Memory for the values that are pulled, by key.
         compression: The compression of pushes; None pushes float32.
@@ -43,19 +44,19 @@ class ServerClient:
         self,
         comm: MPI.Intracomm,
         servers: Sequence[int],
-        slots: Sequence[Sequence[TaggedShard]],
+        tagged_shards: Sequence[Sequence[TaggedShard]],
         totals: Sequence[Float32Array],
         values: Sequence[Float32Array],
         compression: Compression | None,
     ) -> None:
         self._requests: dict[int, list[_ShardRequests]] = {}
-        for slot in (slot for slots_of_key in slots for slot in slots_of_key):
-            part = slice(slot.first, slot.last)
-            push = make_push(slot.key, slot.first, totals[slot.key][part], compression)
+        for shard in (shard for shards_of_key in tagged_shards for shard in shards_of_key):
+            part = slice(shard.first, shard.last)
+            push = make_push(shard.key, shard.first, totals[shard.key][part], compression)
             requests = _open_requests(
-                comm, servers[slot.server], slot, push, values[slot.key][part]
+                comm, servers[shard.server], shard, push, values[shard.key][part]
             )
-            self._requests.setdefault(slot.key, []).append(requests)
+            self._requests.setdefault(shard.key, []).append(requests)
         all_requests = [
             requests for key_requests in self._requests.values() for requests in key_requests
         ]
@@ -113,11 +114,11 @@ class ServerClient:
 
 
 def _open_requests(
-    comm: MPI.Intracomm, server: int, slot: TaggedShard, push: Push, value: Float32Array
+    comm: MPI.Intracomm, server: int, shard: TaggedShard, push: Push, value: Float32Array
 ) -> _ShardRequests:
     nothing = np.zeros(0, np.uint8)
-    pushes = slot.tag(PUSH)
-    pulls = slot.tag(PULL)
+    pushes = shard.tag(PUSH)
+    pulls = shard.tag(PULL)
     return _ShardRequests(
         push,
         send=comm.Send_init(push.message, server, pushes),

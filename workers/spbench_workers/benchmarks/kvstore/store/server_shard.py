@@ -49,27 +49,30 @@ class ServerShard(ABC):
     """A part of a key on a server, which acks pushes and answers pulls.
 
     Args:
-        intake: The receive memory of the server.
-        slot: The server, key and elements of the shard.
+        receive_buffer: The receive memory of the server.
+        tagged_shard: The server, key and elements of the shard.
         clients: The rank of each worker that pushes and pulls the key: its merge device.
 
     Attributes:
-        slot: The server, key and elements of the shard.
+        tagged_shard: The server, key and elements of the shard.
         value: The value that a pull returns.
         violation: A message about the first violation of the order of pushes, acks and pulls; empty
             without a violation.
     """
 
-    def __init__(self, intake: ReceiveBuffer, slot: TaggedShard, clients: Sequence[int]) -> None:
-        self.slot = slot
+    def __init__(
+        self, receive_buffer: ReceiveBuffer, tagged_shard: TaggedShard, clients: Sequence[int]
+    ) -> None:
+        self.tagged_shard = tagged_shard
         self.violation = ""
-        self.value: Float32Array = np.zeros(slot.count, np.float32)
-        self._intake = intake
-        self._comm = intake.comm
+        self.value: Float32Array = np.zeros(tagged_shard.count, np.float32)
+        self._receive_buffer = receive_buffer
+        self._comm = receive_buffer.comm
         self._clients = clients
         self._nothing = np.zeros(0, np.uint8)
         self._acks = [
-            self._comm.Send_init(self._nothing, client, slot.tag(PUSH)) for client in clients
+            self._comm.Send_init(self._nothing, client, tagged_shard.tag(PUSH))
+            for client in clients
         ]
         self._answers = self._make_answers(self.value)
         self._unacked = [False] * len(clients)
@@ -80,7 +83,7 @@ class ServerShard(ABC):
 
     def handle_pull(self, worker: int) -> None:
         """Answer an arrived pull of a worker with the value."""
-        self._comm.Recv(self._nothing, self._clients[worker], self.slot.tag(PULL))
+        self._comm.Recv(self._nothing, self._clients[worker], self.tagged_shard.tag(PULL))
         if self._unacked[worker]:
             self._record_violation(f"worker {worker} pulls before its push is acked")
         self._answers[worker].Wait()
@@ -103,11 +106,12 @@ class ServerShard(ABC):
 
     def _make_answers(self, value: Float32Array) -> list[MPI.Prequest]:
         return [
-            self._comm.Send_init(value, client, self.slot.tag(PULL)) for client in self._clients
+            self._comm.Send_init(value, client, self.tagged_shard.tag(PULL))
+            for client in self._clients
         ]
 
     def _receive(self, worker: int, into: Float32Array) -> None:
-        self._intake.receive(self._clients[worker], self.slot.tag(PUSH), into)
+        self._receive_buffer.receive(self._clients[worker], self.tagged_shard.tag(PUSH), into)
 
     def _mark_unacked(self, worker: int) -> None:
         """Record a worker's push as not acked."""
@@ -121,7 +125,7 @@ class ServerShard(ABC):
         self._acks[worker].Start()
 
     def _record_violation(self, problem: str) -> None:
-        self.violation = self.violation or f"key {self.slot.key}: {problem}"
+        self.violation = self.violation or f"key {self.tagged_shard.key}: {problem}"
 
 
 class SyncServerShard(ServerShard):
@@ -129,16 +133,28 @@ class SyncServerShard(ServerShard):
 
     The first push of a round is received into the sum, and the others are added. Without an
     optimizer, sum and value are swapped instead of copied at the end of a round.
+
+    Args:
+        receive_buffer: See `ServerShard`.
+        tagged_shard: See `ServerShard`.
+        clients: See `ServerShard`.
+        optimizer: The optimizer that applies the sum; ``none`` keeps the sum as the value.
     """
 
     def __init__(
-        self, intake: ReceiveBuffer, slot: TaggedShard, clients: Sequence[int], optimizer: str
+        self,
+        receive_buffer: ReceiveBuffer,
+        tagged_shard: TaggedShard,
+        clients: Sequence[int],
+        optimizer: str,
     ) -> None:
-        super().__init__(intake, slot, clients)
-        self._merged: Float32Array = np.zeros(slot.count, np.float32)
-        self._further = intake.scratch(slot.count)
+        super().__init__(receive_buffer, tagged_shard, clients)
+        self._merged: Float32Array = np.zeros(tagged_shard.count, np.float32)
+        self._further = receive_buffer.scratch(tagged_shard.count)
         self._optimizer = (
-            None if optimizer == "none" else registry.create_optimizer(optimizer, slot.count)
+            None
+            if optimizer == "none"
+            else registry.create_optimizer(optimizer, tagged_shard.count)
         )
         self._spare = [] if self._optimizer else self._make_answers(self._merged)
 
@@ -181,6 +197,10 @@ class AsyncServerShard(ServerShard):
     """A shard of an asynchronous store, which applies and acks each push at once.
 
     Args:
+        receive_buffer: See `ServerShard`.
+        tagged_shard: See `ServerShard`.
+        clients: See `ServerShard`.
+        optimizer: The optimizer that applies each push.
         max_arrivals: The most pushes that are recorded between calls of `clear_arrivals`.
 
     Attributes:
@@ -189,15 +209,15 @@ class AsyncServerShard(ServerShard):
 
     def __init__(
         self,
-        intake: ReceiveBuffer,
-        slot: TaggedShard,
+        receive_buffer: ReceiveBuffer,
+        tagged_shard: TaggedShard,
         clients: Sequence[int],
         optimizer: str,
         max_arrivals: int,
     ) -> None:
-        super().__init__(intake, slot, clients)
-        self._optimizer = registry.create_optimizer(optimizer, slot.count)
-        self._pushed = intake.scratch(slot.count)
+        super().__init__(receive_buffer, tagged_shard, clients)
+        self._optimizer = registry.create_optimizer(optimizer, tagged_shard.count)
+        self._pushed = receive_buffer.scratch(tagged_shard.count)
         self._arrivals: npt.NDArray[np.int32] = np.zeros(max_arrivals, np.int32)
         self._count = 0
 

@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array, Float64Array, Gradients
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena, compute_offsets, make_buckets
-from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard, list_server_slots
+from spbench_workers.benchmarks.kvstore.keys.sharding import TaggedShard, list_server_shards
 from spbench_workers.benchmarks.kvstore.store.server_shard import AsyncServerShard, ServerShard
 from spbench_workers.benchmarks.kvstore.verification.expectation import Arrivals, KeyExpectation
 
@@ -65,8 +65,8 @@ class StoreComparison:
         self._values = values
         self._shards = shards
         self._serves = case.is_server(comm.rank)
-        self._slots = [
-            list_server_slots(case.slots, server) for server in range(case.roles.servers)
+        self._tagged_shards = [
+            list_server_shards(case.tagged_shards, server) for server in range(case.roles.servers)
         ]
         self._bounds = compute_offsets(case.elements)
         self._runs = make_buckets(case.elements, 4 * _BLOCK)
@@ -177,8 +177,10 @@ class StoreComparison:
         """Return the arrays of this rank, each with the position of its first element."""
         if not self._serves:
             return [(0, self._values.flat)]
-        slots = ((shard.slot, shard.value) for shard in self._shards)
-        return [(self._bounds[slot.key] + slot.first, value) for slot, value in slots]
+        shards_and_values = ((shard.tagged_shard, shard.value) for shard in self._shards)
+        return [
+            (self._bounds[shard.key] + shard.first, value) for shard, value in shards_and_values
+        ]
 
     def _share_arrivals(self) -> Arrivals:
         """Broadcast the order of arrival of pushes at each shard since the last call."""
@@ -190,7 +192,7 @@ class StoreComparison:
                 shard.arrivals for shard in self._shards if isinstance(shard, AsyncServerShard)
             ]
             orders = self._comm.bcast(own_orders if rank == self._comm.rank else None, rank)
-            arrivals |= dict(zip(self._slots[server], orders, strict=True))
+            arrivals |= dict(zip(self._tagged_shards[server], orders, strict=True))
         for shard in self._shards:
             if isinstance(shard, AsyncServerShard):
                 shard.clear_arrivals()
@@ -214,13 +216,13 @@ class StoreComparison:
         if self._serves:
             server = self._comm.rank - case.roles.server_ranks.start
             return {server: _digest([shard.value for shard in self._shards])}
-        if not case.slots:
+        if not case.tagged_shards:
             return {0: _digest([self._values.flat])}
         return {
             server: _digest(
-                [self._values.views[slot.key][slot.first : slot.last] for slot in slots]
+                [self._values.views[shard.key][shard.first : shard.last] for shard in tagged_shards]
             )
-            for server, slots in enumerate(self._slots)
+            for server, tagged_shards in enumerate(self._tagged_shards)
         }
 
 
@@ -244,5 +246,5 @@ def _compute_errors(case: StoreCase, distances: Sequence[float], magnitude: floa
             figures.compute_error(worker_distances, magnitude)
             for worker_distances in distances_by_worker
         ),
-        figures.mean_relative_error(device_distances, magnitude),
+        figures.compute_mean_relative_error(device_distances, magnitude),
     )

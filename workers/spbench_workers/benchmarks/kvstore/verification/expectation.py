@@ -170,10 +170,10 @@ class _Piece:
     """The expected value of a key, or of a shard of it, with its error bound."""
 
     def __init__(
-        self, case: StoreCase, first: int, last: int, slot: TaggedShard | None, group_count: int
+        self, case: StoreCase, first: int, last: int, shard: TaggedShard | None, group_count: int
     ) -> None:
         self.part = slice(first, last)
-        self.slot = slot
+        self.shard = shard
         elements = last - first
         self.replica = ReferenceWeight(case.optimizer, elements)
         self.bound = ErrorBound(case.optimizer, elements)
@@ -222,10 +222,10 @@ class KeyExpectation:
         self._gradients = gradients
         self._groups = _list_groups(case)
         self._draw: int | None = None
-        slots = case.slots[key] if case.slots else ()
+        tagged_shards = case.tagged_shards[key] if case.tagged_shards else ()
         group_count = len(self._groups)
         self._pieces = [
-            _Piece(case, slot.first, slot.last, slot, group_count) for slot in slots
+            _Piece(case, shard.first, shard.last, shard, group_count) for shard in tagged_shards
         ] or [_Piece(case, 0, case.elements[key], None, group_count)]
 
     def advance(self, draw: int, rounds: int, arrivals: Arrivals) -> None:
@@ -245,8 +245,8 @@ class KeyExpectation:
         updates = [range(len(self._groups))] * (1 if stateless else rounds)
         for piece in self._pieces:
             if case.store.asynchronous:
-                assert piece.slot is not None
-                piece.apply_updates(gradients, ([worker] for worker in arrivals[piece.slot]))
+                assert piece.shard is not None
+                piece.apply_updates(gradients, ([worker] for worker in arrivals[piece.shard]))
             else:
                 piece.apply_updates(gradients, updates)
 
