@@ -151,9 +151,9 @@ async def test_ranks_without_times_have_no_worst():
 @given(st.integers(0, 5000), st.integers(0, 250), st.integers(-1, 60))
 def test_each_rank_is_in_one_cell_and_all_cells_fit(ranks, width, height):
     layout = lay_out_ranks(ranks, width, height)
-    assert [rank for cell in range(layout.count) for rank in layout.ranks_in_cell(cell)] == list(
-        range(ranks)
-    )
+    assert [
+        rank for cell in range(layout.count) for rank in layout.list_ranks_in_cell(cell)
+    ] == list(range(ranks))
     lines_used = math.ceil(layout.count / layout.cells_per_line)
     assert lines_used <= max(1, height)
     assert layout.cells_per_line * layout.columns_per_cell <= max(1, width)

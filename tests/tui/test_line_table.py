@@ -57,7 +57,7 @@ class NumberRows:
     def sort_value(self, key, column):
         return key if column == "rank" else self.values[key]
 
-    def text(self, key):
+    def search_text(self, key):
         return f"{key} node{key % 3}"
 
 

@@ -17,7 +17,7 @@ from spbench.report.recorded import load_run
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.hosts.host_rows import COLUMNS as HOST_COLUMNS
 from spbench.tui.hosts.host_rows import HostRows
-from spbench.tui.results.case_screen import _sections
+from spbench.tui.results.case_screen import _list_sections
 from spbench.tui.results.cases_view import _COLUMNS as RECORDED_COLUMNS
 from spbench.tui.results.cases_view import CasesView, RecordedCaseRows
 from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
@@ -86,7 +86,7 @@ def test_recorded_cases_have_units(value):
     cells = dict(zip(columns, list_texts(RecordedCaseRows(make_run(part)).cells("a")), strict=True))
     assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
     console = Console(width=300, record=True, file=StringIO())
-    for title, content in _sections(part):
+    for title, content in _list_sections(part):
         console.print(title, content)
     text = console.export_text()
     assert "reference" in text

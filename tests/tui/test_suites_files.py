@@ -7,7 +7,7 @@ from textual.app import App
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.suites.loader import check_text
-from spbench.tui.suites.document import SuiteDocument, new_document, open_document
+from spbench.tui.suites.document import SuiteDocument, make_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.tree import FileCheck, check_file, find_same_file, find_suites
 
@@ -78,7 +78,7 @@ def test_detects_changes_by_other_programs(tmp_path):
     assert not document.is_current(path)
     path.unlink()
     assert document.is_stale()
-    new = new_document(path)
+    new = make_document(path)
     assert not new.is_stale()
     path.write_text("theirs")
     assert new.is_stale()
@@ -88,9 +88,9 @@ def test_rejects_files_that_cannot_be_opened_or_written(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         open_document(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match=r"end it with \.yaml"):
-        new_document(tmp_path / "a.txt")
+        make_document(tmp_path / "a.txt")
     with pytest.raises(UsageError, match="is there already"):
-        new_document(write_suite(tmp_path, "a.yaml"))
+        make_document(write_suite(tmp_path, "a.yaml"))
     (tmp_path / "file").touch()
     with pytest.raises(FailedRunError, match="cannot write"):
         SuiteDocument(tmp_path / "file" / "a.yaml", None).save("text")
@@ -98,7 +98,7 @@ def test_rejects_files_that_cannot_be_opened_or_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["halo", "two words", "1", "übung", "--"])
 def test_new_suite_lacks_only_cases(tmp_path, name):
-    document = new_document(tmp_path / f"{name}.yaml")
+    document = make_document(tmp_path / f"{name}.yaml")
     messages = [error.message for error in check_text(document.text, document.path).diagnostics]
     assert messages == ["cases must be a list, not empty"]
 

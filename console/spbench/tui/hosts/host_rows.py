@@ -121,7 +121,7 @@ class HostRows:
         name = {"memory": "memory_gib", "adapters": "links", "note": "reason"}.get(column, column)
         return getattr(facts, name)
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""
         cells = (cell.text if isinstance(cell, TableCell) else cell for cell in self.cells(key))
         return " ".join(cells).lower()

@@ -128,6 +128,6 @@ class SourceRows:
         }
         return value_by_column[column]
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the name."""
         return str(key).lower()

@@ -63,12 +63,12 @@ class CaseScreen(Modal[None]):
                 yield Static(straggler.sentence, classes="remark", markup=False)
             if case.noisy:
                 yield Static(f"{NOISY} noisy: {case.noisy}", classes="remark", markup=False)
-            for title, content in _sections(case):
+            for title, content in _list_sections(case):
                 yield Static(title, classes="title", markup=False)
                 yield Static(content)
 
 
-def _sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
+def _list_sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
     """Yield title and content of each section that is not empty."""
     tables = (
         ("Metrics", _build_metrics(case)),

@@ -90,7 +90,7 @@ class RecordedCaseRows:
         }
         return value_by_column[column] if column in value_by_column else getattr(case, column)
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return an empty text, since these rows have no filter."""
         return ""
 

@@ -97,7 +97,7 @@ class CompareRows:
             outcome,
             *self._swept.cells(row.pair.id),
             *metric,
-            *(_value_cell(row.a), _value_cell(row.b), row.ratio, row.interval),
+            *(_make_value_cell(row.a), _make_value_cell(row.b), row.ratio, row.interval),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
@@ -111,7 +111,7 @@ class CompareRows:
             return row.pair.id
         return getattr(row.row, column) if row.row else None
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return an empty text, since these rows have no filter."""
         return ""
 
@@ -220,7 +220,7 @@ them."""
         self.query_one("#remarks", Static).update("\n".join(filter(None, lines)))
 
 
-def _value_cell(text: str) -> TableCell:
+def _make_value_cell(text: str) -> TableCell:
     """Return the cell of a value, greyed out if it is disturbed."""
     return TableCell(text, "muted" if text.startswith("~") else "")
 

@@ -94,7 +94,7 @@ class RunRows:
         }
         return value_by_column[column] if column in value_by_column else getattr(run, column)
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return an empty text, since the pane filters the runs."""
         return ""
 

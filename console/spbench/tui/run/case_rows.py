@@ -186,7 +186,7 @@ class RunCaseRows:
         """Return the sort key of a case."""
         return self._rows[str(key)].sort_value(column)
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""
         row = self._rows[str(key)]
         return f"{row.status} {row.id}".lower()

@@ -16,9 +16,7 @@ from textual.widgets import Static
 from spbench.record.case_parts import CheckResult
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison
-from spbench.record.coordinates import (
-    MIRRORED,
-)
+from spbench.record.coordinates import MIRRORED
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.judge import describe_failed_checks, divide_by_limit
 from spbench.record.messages.cases import describe_repeats
@@ -218,7 +216,7 @@ def _get_unit(case: CaseState, metric: str) -> str:
 def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
-    live = selection.feed.state.ranks.get(rank) if case is selection.running else None
+    live = selection.feed.state.ranks.get(rank) if case is selection.running_case else None
     bars = build_rank_bars(case, rank) if case else []
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None

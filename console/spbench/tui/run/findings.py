@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -21,24 +22,37 @@ from spbench.tui.cells import STATUS_COLOURS, format_status
 from spbench.tui.feed import Feed
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
+
+class FindingKind(StrEnum):
+    """The kinds of findings that are not statuses of cases."""
+
+    SLOW = "slow"
+    NOISY = "noisy"
+    NOTE = "note"
+
+
 MUTED = "$foreground 60%"
 """Muted text in a style; `$text-muted` would have full brightness outside of CSS rules."""
 _COLOURS: Mapping[str, str] = {
     **STATUS_COLOURS,
     CaseStatus.CANCELLED: MUTED,
     CaseStatus.SKIPPED: MUTED,
-    "slow": "$text-warning",
-    "noisy": "$text-warning",
-    "note": MUTED,
+    FindingKind.SLOW: "$text-warning",
+    FindingKind.NOISY: "$text-warning",
+    FindingKind.NOTE: MUTED,
 }
-_SIGNS = {"slow": "▲ slow", "noisy": f"{NOISY} noisy", "note": "•"}
+_SIGNS: Mapping[str, str] = {
+    FindingKind.SLOW: "▲ slow",
+    FindingKind.NOISY: f"{NOISY} noisy",
+    FindingKind.NOTE: "•",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinding:
-    """A message on a subject, and its kind: a status, ``slow``, ``noisy`` or ``note``."""
+    """A message on a subject, and its kind, which may be the status of a case."""
 
-    kind: str
+    kind: CaseStatus | FindingKind
     subject: str
     message: str
 
@@ -59,10 +73,10 @@ class RunFinding:
 
     def content(self) -> Content:
         """Return the line with a coloured sign."""
-        return Content.assemble((self.sign, status_colour(self.kind)), f" {self.text}")
+        return Content.assemble((self.sign, choose_colour(self.kind)), f" {self.text}")
 
 
-def status_colour(kind: str) -> str:
+def choose_colour(kind: str) -> str:
     """Return the style of a status or of another kind of finding."""
     return _COLOURS.get(kind, "")
 
@@ -86,10 +100,11 @@ class RunFindings:
         """Return all findings, the most severe first."""
         self._update_finished_cases()
         slow_findings = [
-            RunFinding("slow", "", message) for message in describe_lags(self._collect_lags())
+            RunFinding(FindingKind.SLOW, "", message)
+            for message in describe_lags(self._collect_lags())
         ]
         noise_messages = [*self._describe_core_sharing(), *self._noise]
-        noisy_findings = [RunFinding("noisy", "", message) for message in noise_messages]
+        noisy_findings = [RunFinding(FindingKind.NOISY, "", message) for message in noise_messages]
         notes = list(self._collect_notes())
         if self._has_ended:
             derived_by_message = {
@@ -99,9 +114,9 @@ class RunFindings:
                 derived_by_message.get(message, RunFinding(_classify(message), "", message))
                 for message in self._feed.state.findings
             ]
-            slow_findings = [finding for finding in recorded if finding.kind == "slow"]
-            noisy_findings = [finding for finding in recorded if finding.kind == "noisy"]
-            notes += [finding for finding in recorded if finding.kind == "note"]
+            slow_findings = [finding for finding in recorded if finding.kind is FindingKind.SLOW]
+            noisy_findings = [finding for finding in recorded if finding.kind is FindingKind.NOISY]
+            notes += [finding for finding in recorded if finding.kind is FindingKind.NOTE]
         return [
             *self._collect_errors(),
             *slow_findings,
@@ -112,7 +127,7 @@ class RunFindings:
 
     def _collect_failures(self) -> list[RunFinding]:
         """Return why cases failed; cases with the same reason are grouped."""
-        case_ids_by_finding: dict[tuple[str, str], list[str]] = {}
+        case_ids_by_finding: dict[tuple[CaseStatus | FindingKind, str], list[str]] = {}
         for case in self._feed.state.cases.values():
             for finding in self._get_failures(case):
                 case_ids_by_finding.setdefault((finding.kind, finding.message), []).append(case.id)
@@ -193,10 +208,10 @@ class RunFindings:
                 cases_by_fault.setdefault(case.identity.inject, []).append(case.id)
         if cases_by_fault:
             planted = [f"{fault} {name_cases(cases)}" for fault, cases in cases_by_fault.items()]
-            yield RunFinding("note", "", f"planted faults: {'; '.join(planted)}")
+            yield RunFinding(FindingKind.NOTE, "", f"planted faults: {'; '.join(planted)}")
         if self._feed.remote_host and not self._feed.ended:
             note = f"the run is running on {self._feed.remote_host}, as far as its log shows"
-            yield RunFinding("note", "", f"{note}; it can be cancelled there")
+            yield RunFinding(FindingKind.NOTE, "", f"{note}; it can be cancelled there")
 
 
 def _explain_unfinished(host: str | None) -> str:
@@ -252,6 +267,6 @@ y copies it all; up and down scroll."""
         self._text.update(text or Content.assemble(("no problems found so far", MUTED)))
 
 
-def _classify(message: str) -> str:
+def _classify(message: str) -> FindingKind:
     """Return the kind of a recorded finding."""
-    return "slow" if names_slow_part(message) else "note"
+    return FindingKind.SLOW if names_slow_part(message) else FindingKind.NOTE

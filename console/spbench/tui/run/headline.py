@@ -15,7 +15,7 @@ from spbench.record.run_parts import count_cases
 from spbench.record.state import RunState
 from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
-from spbench.tui.run.findings import MUTED, RunFinding, status_colour
+from spbench.tui.run.findings import MUTED, RunFinding, choose_colour
 from spbench.tui.widgets.text import cell_width, fit
 from spbench_core.events import fields as event_fields
 from spbench_core.number_text import format_quantity
@@ -114,7 +114,7 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
     return [
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(
-            format_status(feed.status) + _format_host(feed), f"bold {status_colour(feed.status)}"
+            format_status(feed.status) + _format_host(feed), f"bold {choose_colour(feed.status)}"
         ),
         HeadlinePart(f"{bar} {counts.describe(has_ended)}", "$text-primary"),
         HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
@@ -134,7 +134,7 @@ def _build_second(
     if worst_finding is not None:
         return [
             *parts,
-            HeadlinePart(worst_finding.line, status_colour(worst_finding.kind), cut=True),
+            HeadlinePart(worst_finding.line, choose_colour(worst_finding.kind), cut=True),
         ]
     phase = "" if feed.ended else _describe_phase(feed)
     return [*parts, HeadlinePart(phase, "$text-primary"), *_describe_job(feed.state, noise_finding)]
@@ -158,7 +158,7 @@ def _describe_job(state: RunState, noise_finding: RunFinding | None) -> Iterator
     hosts = f" on {format_quantity(host_count, 'host')}" if host_count else ""
     yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{hosts}")
     if noise_finding is not None:
-        yield HeadlinePart(noise_finding.line, status_colour(noise_finding.kind), cut=True)
+        yield HeadlinePart(noise_finding.line, choose_colour(noise_finding.kind), cut=True)
     yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)
 
 

@@ -60,7 +60,7 @@ class HostLoadRows:
         history = self._loads.get(str(key), column)
         return history.last[-1] if history else None
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the name of the host."""
         return str(key).lower()
 

@@ -22,6 +22,7 @@ from spbench.tui.page import Page
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import Panel, RunBody
 from spbench.tui.run.details import build_case_details, build_rank_details
+from spbench.tui.run.findings import FindingKind
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.selection import RunSelection
@@ -206,9 +207,11 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         findings = self.presenter.findings
         hidden = [] if self.query_one(RunBody).shows_findings else findings
         worst_finding = None
-        if hidden and hidden[0].kind not in ("noisy", "note"):
+        if hidden and hidden[0].kind not in (FindingKind.NOISY, FindingKind.NOTE):
             worst_finding = hidden[0]
-        noise_finding = next((finding for finding in hidden if finding.kind == "noisy"), None)
+        noise_finding = next(
+            (finding for finding in hidden if finding.kind is FindingKind.NOISY), None
+        )
         self.query_one(Headline).show(
             self._selection.feed, self.presenter.paused, worst_finding, noise_finding
         )
@@ -368,7 +371,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self.presenter.update_all()
             rank = self._selection.next_failed_rank()
         if rank is None:
-            self.notify(self._selection.why_no_failed_rank(), timeout=3, markup=False)
+            self.notify(self._selection.explain_no_failed_rank(), timeout=3, markup=False)
         else:
             self.presenter.ranks.focus()
             self._choose_rank(rank)

@@ -18,7 +18,7 @@ from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.charts import ChartPane
-from spbench.tui.run.findings import FindingsPanel, RunFinding
+from spbench.tui.run.findings import FindingKind, FindingsPanel, RunFinding
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.rank_cells import describe_row
@@ -36,7 +36,9 @@ SETTLE_SECONDS = 1.2
 
 It exceeds `SLOW_INTERVAL`, so that every part shows the last change.
 """
-_SEVERE_KINDS = frozenset({"slow", CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT})
+_SEVERE_KINDS = frozenset(
+    {FindingKind.SLOW, CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT}
+)
 """The kinds of findings that open the panel of findings when a run ends."""
 _Update = Callable[[], None]
 
@@ -222,7 +224,9 @@ class RunPresenter:
         self._update_table(self.cases)
         self._body.query_one("#cases-pane", Pane).set_remark(selection.cases.efficiency_note())
         recorded = selection.feed.state.findings
-        has_findings = bool(recorded) or any(finding.kind != "note" for finding in self.findings)
+        has_findings = bool(recorded) or any(
+            finding.kind is not FindingKind.NOTE for finding in self.findings
+        )
         self._body.limit_table_heights(
             self.cases.row_count, self.ranks.row_count, has_findings=has_findings
         )

@@ -180,7 +180,7 @@ class RankSource(ABC):
         row = self._get_cached_row(_to_rank(key))
         return None if row is None else get_rank_sort_value(row, column)
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""
         row = self._get_cached_row(_to_rank(key))
         return build_search_text(row) if row else ""

@@ -33,7 +33,7 @@ class RunSelection:
         self._samples_cache = SamplesCache()
 
     @property
-    def running(self) -> CaseState | None:
+    def running_case(self) -> CaseState | None:
         """The running case, or the one that was started last."""
         return self.feed.rows.case
 
@@ -41,7 +41,7 @@ class RunSelection:
     def case(self) -> CaseState | None:
         """The case that is shown."""
         if self.follows_running or self._case_id is None:
-            return self.running
+            return self.running_case
         return self.feed.state.cases.get(self._case_id)
 
     def choose(self, case: str) -> None:
@@ -53,7 +53,7 @@ class RunSelection:
     def ranks(self) -> RankSource:
         """The live or recorded ranks of the case that is shown."""
         case = self.case
-        if case is None or case is self.running:
+        if case is None or case is self.running_case:
             return self._live
         key = (case.id, case.status)
         if self._recorded is None or self._recorded[0] != key:
@@ -96,7 +96,7 @@ class RunSelection:
             (id for id in case_ids_in_order if _has_failed_rank(self.feed.state.cases[id])), None
         )
 
-    def why_no_failed_rank(self) -> str:
+    def explain_no_failed_rank(self) -> str:
         """Return a message on why there is no failed rank to go to."""
         case = self.case
         if case is None or case.status == CaseStatus.WAITING:

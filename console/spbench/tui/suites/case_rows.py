@@ -45,7 +45,7 @@ class SuiteCaseRows:
         self._by_id.update((case.id, case) for case in self.cases)
         self._tops.extend(span.top for span in self.spans)
 
-    def with_marks(self, marked: Iterable[str]) -> SuiteCaseRows:
+    def replace_marks(self, marked: Iterable[str]) -> SuiteCaseRows:
         """Return the rows with these cases marked."""
         return replace(self, marked=frozenset(marked))
 
@@ -80,7 +80,7 @@ class SuiteCaseRows:
         ranks = float("inf") if case.np is None else case.np
         return {"benchmark": case.benchmark, "ranks": ranks, "line": case.line}.get(column, case.id)
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return id, benchmark and parameters."""
         case = self._by_id[key]
         params = " ".join(f"{name}={format_label(value)}" for name, value in case.params.items())

@@ -60,7 +60,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
 
     def show(self, rows: SuiteCaseRows) -> None:
         """Show other cases; cases with the same id keep their marks."""
-        self.rows = rows.with_marks(self._marked)
+        self.rows = rows.replace_marks(self._marked)
         self.table.set_rows(self.rows)
         self._update_title()
 
@@ -99,7 +99,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         self._show_marks()
 
     def _show_marks(self) -> None:
-        self.rows = self.rows.with_marks(self._marked)
+        self.rows = self.rows.replace_marks(self._marked)
         self.table.set_rows(self.rows)
         self._update_title()
 

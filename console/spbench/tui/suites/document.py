@@ -34,7 +34,7 @@ class SuiteDocument:
         """The text to edit: that of the file, or the head of a new suite."""
         if self.stored is not None:
             return self.stored
-        return new_suite_text(self.path) if self.proposed is None else self.proposed
+        return make_suite_text(self.path) if self.proposed is None else self.proposed
 
     @property
     def is_new(self) -> bool:
@@ -71,7 +71,7 @@ def open_document(path: Path) -> SuiteDocument:
     return SuiteDocument(path, read_suite_file(path))
 
 
-def new_document(path: Path, proposed: str | None = None) -> SuiteDocument:
+def make_document(path: Path, proposed: str | None = None) -> SuiteDocument:
     """Return a suite without a file, with an initial text or only its head.
 
     Raises:
@@ -91,10 +91,10 @@ def copy_document(path: Path, folder: Path) -> SuiteDocument:
         UsageError: The suite cannot be read, or the file exists.
     """
     name = f"{DEMO}.yaml" if path.parent.name == DEMO else path.name
-    return new_document(folder / "suites" / name, read_suite_file(path))
+    return make_document(folder / "suites" / name, read_suite_file(path))
 
 
-def new_suite_text(path: Path) -> str:
+def make_suite_text(path: Path) -> str:
     """Return the head of a suite, without cases."""
     name = "".join(letter if letter.isalnum() else "-" for letter in path.stem).strip("-")
     name = name if name.isascii() and name else "suite"

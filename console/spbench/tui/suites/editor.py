@@ -122,16 +122,16 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         """
         old_text = "\n".join(self.document.lines)
         new_text = "\n".join(split_lines(text))
-        prefix_length = _common_prefix_length(old_text, new_text)
-        suffix_length = _common_prefix_length(
+        prefix_length = _count_common_characters(old_text, new_text)
+        suffix_length = _count_common_characters(
             old_text[prefix_length:][::-1], new_text[prefix_length:][::-1]
         )
         old_end = len(old_text) - suffix_length
         self.history.checkpoint()
         self.replace(
             new_text[prefix_length : len(new_text) - suffix_length],
-            _location(old_text, prefix_length),
-            _location(old_text, old_end),
+            _find_location(old_text, prefix_length),
+            _find_location(old_text, old_end),
             maintain_selection_offset=False,
         )
         self.history.checkpoint()
@@ -203,10 +203,10 @@ def split_lines(text: str) -> list[str]:
     return [*text.splitlines(), ""] if text.endswith(("\n", "\r")) else text.splitlines() or [""]
 
 
-def _common_prefix_length(a: str, b: str) -> int:
+def _count_common_characters(a: str, b: str) -> int:
     pairs = enumerate(zip(a, b, strict=False))
     return next((index for index, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def _location(text: str, offset: int) -> Location:
+def _find_location(text: str, offset: int) -> Location:
     return text.count("\n", 0, offset), offset - text.rfind("\n", 0, offset) - 1

@@ -33,7 +33,7 @@ from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.composing import CaseComposer
-from spbench.tui.suites.document import SuiteDocument, copy_document, new_document, open_document
+from spbench.tui.suites.document import SuiteDocument, copy_document, make_document, open_document
 from spbench.tui.suites.parsed_suite import find_rejection_reason
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
@@ -306,7 +306,7 @@ What starts a run at once has no letter: F5 and F6."""
         try:
             path = expand_user_path(folder, name)
             path = path.with_suffix(path.suffix or ".yaml")
-            self.show_document(await asyncio.to_thread(new_document, path))
+            self.show_document(await asyncio.to_thread(make_document, path))
         except SpbenchError as error:
             self.show_error(str(error))
 

@@ -119,18 +119,18 @@ class ConsoleServer(Server):
                 await site.start()
             except OSError as error:
                 raise UsageError(_describe_bind_error(host, port, error)) from None
-            bound = runner.addresses[0]
-            self._cookie = f"{COOKIE}-{bound[1]}-{secrets.token_hex(4)}"
-            self._loopback = _is_loopback(str(bound[0]))
-            print_address(self._format_address(bound))
+            bound_address = runner.addresses[0]
+            self._cookie = f"{COOKIE}-{bound_address[1]}-{secrets.token_hex(4)}"
+            self._loopback = _is_loopback(str(bound_address[0]))
+            print_address(self._format_address(bound_address))
             await _wait_for_signal()
         finally:
             await runner.cleanup()
 
-    def _format_address(self, bound: Sequence[Any]) -> str:
-        host = f"[{bound[0]}]" if ":" in str(bound[0]) else bound[0]
+    def _format_address(self, bound_address: Sequence[Any]) -> str:
+        host = f"[{bound_address[0]}]" if ":" in str(bound_address[0]) else bound_address[0]
         token = "" if self._token is None else f"?token={self._token}"
-        return f"http://{host}:{bound[1]}{self._path}{token}"
+        return f"http://{host}:{bound_address[1]}{self._path}{token}"
 
 
 def _tokens_equal(received: str, token: str) -> bool:

@@ -12,7 +12,7 @@ _MIN_PICTURE_WIDTH = 12
 """If fewer cells would be left for the picture, it has no numbers at its left."""
 
 
-def _row_labels(scale: Scale, rows: int) -> dict[int, str]:
+def _choose_row_labels(scale: Scale, rows: int) -> dict[int, str]:
     """Return the numbers by row from the bottom, at most one for every two rows."""
     ticks = scale.ticks(max(2, min(6, rows // 2)))
     if rows == 1:
@@ -25,7 +25,7 @@ def _row_labels(scale: Scale, rows: int) -> dict[int, str]:
 
 def measure_label_width(scale: Scale, rows: int, width: int) -> int:
     """Return the cells of numbers and axis left of a picture; 0 if they do not fit."""
-    widest = max(map(cell_width, _row_labels(scale, rows).values())) + 1
+    widest = max(map(cell_width, _choose_row_labels(scale, rows).values())) + 1
     return widest if width - widest >= _MIN_PICTURE_WIDTH else 0
 
 
@@ -38,7 +38,7 @@ def add_row_labels(
     """
     if not width:
         return [list(line) for line in picture]
-    label_by_row = _row_labels(scale, rows)
+    label_by_row = _choose_row_labels(scale, rows)
     lines = []
     for y, line in enumerate(picture):
         label = label_by_row.get(rows - 1 - y)

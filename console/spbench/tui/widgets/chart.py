@@ -49,7 +49,7 @@ class Chart(Widget, can_focus=True):
         make_binding("chart.right", "right", "step(1)", "Right", "To the right"),
         make_binding("chart.first", "home", "edge(0)", "First", "To the first"),
         make_binding("chart.last", "end", "edge(-1)", "Last", "To the last"),
-        make_binding("chart.all", "escape", "let_go", "All", "All in words again"),
+        make_binding("chart.all", "escape", "clear_cursor", "All", "All in words again"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in _STYLE_NAMES}
     DEFAULT_CSS = """
@@ -139,14 +139,14 @@ class Chart(Widget, can_focus=True):
         """Move the cursor to the first or the last stop."""
         self.move_to(stop % max(1, self.count_stops()))
 
-    def action_let_go(self) -> None:
+    def action_clear_cursor(self) -> None:
         """Remove the cursor, so that the last line describes all numbers again."""
         self.cursor = None
         self.redraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave escape to the page if there is no cursor to remove."""
-        return action != "let_go" or (self.CAN_CLEAR_CURSOR and self.cursor is not None)
+        return action != "clear_cursor" or (self.CAN_CLEAR_CURSOR and self.cursor is not None)
 
     def on_click(self, event: Click) -> None:
         """Move the cursor to the pointer."""

@@ -44,7 +44,7 @@ class FixedRows:
         assert isinstance(key, int)
         return self._rows[key].sort_keys[self._indices[column]]
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the text of all cells of a row."""
         return " ".join(map(_get_text, self.cells(key))).lower()
 

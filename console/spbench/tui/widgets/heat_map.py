@@ -183,7 +183,7 @@ class HeatMap(Chart):
 
     def _render_heading(self, frame: _Frame) -> list[Piece]:
         """Return the ends of the column labels that fit, without their common prefix."""
-        prefix = _common_prefix_length(self._columns)
+        prefix = _measure_common_prefix(self._columns)
         width = frame.column_width - 1
         names = [self._columns[column][prefix:][-width:] for column in frame.columns]
         labels = "".join(f"{fit(name, width, 'right')} " for name in names)
@@ -240,7 +240,7 @@ class HeatMap(Chart):
         return format_ratio(value / self._median) if self._median else ""
 
 
-def _common_prefix_length(labels: Sequence[str]) -> int:
+def _measure_common_prefix(labels: Sequence[str]) -> int:
     """Return the number of characters that all labels start with; 0 for one label."""
     length = 0
     for letters in zip(*labels, strict=False):

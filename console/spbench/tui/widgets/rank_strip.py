@@ -38,7 +38,7 @@ class CellLayout:
         """The number of cells."""
         return -(-self.ranks // self.ranks_per_cell)
 
-    def ranks_in_cell(self, cell: int) -> range:
+    def list_ranks_in_cell(self, cell: int) -> range:
         """Return the ranks of a cell."""
         return range(cell * self.ranks_per_cell, min((cell + 1) * self.ranks_per_cell, self.ranks))
 
@@ -120,7 +120,7 @@ class RankStrip(Chart):
     def handle_cursor_move(self) -> None:
         """Select the worst rank of the cell."""
         if self.cursor is not None:
-            self._selected = self._find_worst(self._lay_out().ranks_in_cell(self.cursor))
+            self._selected = self._find_worst(self._lay_out().list_ranks_in_cell(self.cursor))
             self.action_choose()
 
     def action_choose(self) -> None:
@@ -140,7 +140,7 @@ class RankStrip(Chart):
         """Describe the cell under the pointer in the tooltip."""
         offset = event.get_content_offset(self)
         stop = None if offset is None else self.find_stop(offset)
-        ranks = None if stop is None else self._lay_out().ranks_in_cell(stop)
+        ranks = None if stop is None else self._lay_out().list_ranks_in_cell(stop)
         self.tooltip = None if ranks is None else self._describe(ranks)
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
@@ -170,7 +170,7 @@ class RankStrip(Chart):
             self.cursor = self._selected // layout.ranks_per_cell
 
     def _render_cell(self, stop: int, layout: CellLayout) -> Piece:
-        worst = self._find_worst(layout.ranks_in_cell(stop))
+        worst = self._find_worst(layout.list_ranks_in_cell(stop))
         ratio = self._ratios[worst]
         failed = worst in self._failed
         glyph, style = choose_slowness_mark(ratio, NOTABLE_RANK, failed=failed, ascii=self.ascii)
@@ -182,16 +182,16 @@ class RankStrip(Chart):
 
     def _find_worst(self, ranks: range) -> int:
         """Return a failed rank, or the slowest one, or any; the first of equals."""
-        return max(ranks, key=self._badness) if len(ranks) > 1 else ranks[0]
+        return max(ranks, key=self._get_severity) if len(ranks) > 1 else ranks[0]
 
-    def _badness(self, rank: int) -> tuple[bool, float]:
+    def _get_severity(self, rank: int) -> tuple[bool, float]:
         ratio = self._ratios[rank]
         return rank in self._failed, -1.0 if ratio is None else ratio
 
     def _summarize(self, layout: CellLayout) -> str:
         """Describe the rank at the cursor; without a cursor describe all ranks."""
         if self.cursor is not None:
-            return self._describe(layout.ranks_in_cell(self.cursor))
+            return self._describe(layout.list_ranks_in_cell(self.cursor))
         return f"{format_quantity(len(self._ratios), 'rank')}, {self._summarize_all()}"
 
     def _summarize_all(self) -> str:

@@ -57,7 +57,7 @@ class Rows(Protocol):
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return the sort key of a row, comparable within a column; None sorts last."""
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the text that a filter searches, in lower case."""
 
 
@@ -68,7 +68,7 @@ class FrozenRows:
         self._keys = list(rows.keys())
         self._versions = {key: rows.version(key) for key in self._keys}
         self._cells = {key: tuple(rows.cells(key)) for key in self._keys}
-        self._texts = {key: rows.text(key) for key in self._keys}
+        self._texts = {key: rows.search_text(key) for key in self._keys}
         self._values = {
             column.key: {key: rows.sort_value(key, column.key) for key in self._keys}
             for column in columns
@@ -90,7 +90,7 @@ class FrozenRows:
         """Return the sort value in the snapshot."""
         return self._values[column][key]
 
-    def text(self, key: Hashable) -> str:
+    def search_text(self, key: Hashable) -> str:
         """Return the text in the snapshot."""
         return self._texts[key]
 

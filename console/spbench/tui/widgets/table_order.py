@@ -59,7 +59,7 @@ class RowOrder:
     def _filter(self, keys: Sequence[Hashable]) -> list[Hashable]:
         if not self.filter_words:
             return list(keys)
-        return [key for key in keys if self._matches(self.rows.text(key))]
+        return [key for key in keys if self._matches(self.rows.search_text(key))]
 
     def _matches(self, text: str) -> bool:
         return all(word in text for word in self.filter_words)

@@ -72,9 +72,9 @@ def build_preview(
     outline = Outline(edited.text)
     span = next(span for span in outline.spans if span.first == edited.line)
     lines = [outline.source.read_line(number) for number in range(span.top, span.last + 1)]
-    examined = check_text(edited.text, path)
+    checked_text = check_text(edited.text, path)
     problems = tuple(
-        problem.message for problem in examined.diagnostics if _contains(span, problem.line)
+        problem.message for problem in checked_text.diagnostics if _contains(span, problem.line)
     )
     # Examined separately, so that errors elsewhere in the file do not matter.
     suite = check_text(single_case.text, path).suite
