@@ -477,7 +477,7 @@ async def test_sorts_ranks_and_copies_a_row(open_run):
         await run.press("o")
         await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
         await run.press("s", "s")
-        await run.wait_until(lambda: run.table("ranks")._order.sort == "host")
+        await run.wait_until(lambda: run.table("ranks").sorted_by == ("host", False))
         await run.press("S")
         await run.wait_until(lambda: run.ranks[0] == 3)
         for column in ("p95", "last", "iterations", "check"):
