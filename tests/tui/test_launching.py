@@ -53,16 +53,22 @@ async def test_hosts_can_be_a_file_or_a_list(tmp_path, suite):
         await wait_until(pilot, lambda: app.context.launch_choice.hosts is None)
 
 
-@pytest.mark.parametrize("key", ["H", "n"])
-async def test_unknown_home_directory_is_reported(tmp_path, suite, key):
+@pytest.mark.parametrize(
+    ("key", "path", "error"),
+    [
+        ("H", "~no-such-user/file", "~no-such-user/file: unknown home directory"),
+        ("n", "~no-such-user/file", "~no-such-user/file: unknown home directory"),
+        ("n", "/", "/: not a file name"),
+    ],
+)
+async def test_invalid_path_is_reported(tmp_path, suite, key, path, error):
     app = make_console(tmp_path, suite=suite)
     async with app.run_test(size=(120, 36)) as pilot:
         await wait_until(pilot, lambda: "mpirun" in read_screen(app))
         page = app.screen
-        await answer_line(pilot, key, "~no-such-user/file")
+        await answer_line(pilot, key, path)
         await wait_until(pilot, lambda: app._notifications)
-        messages = [notification.message for notification in app._notifications]
-        assert messages == ["~no-such-user/file: unknown home directory"]
+        assert [notification.message for notification in app._notifications] == [error]
         assert app.screen is page
 
 

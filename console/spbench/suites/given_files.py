@@ -34,6 +34,18 @@ def expand_user_path(folder: Path, text: str) -> Path:
         raise UsageError(f"{text}: unknown home directory") from None
 
 
+def expand_suite_path(folder: Path, text: str) -> Path:
+    """Return the path of a suite file, like `expand_user_path`, by default with ``.yaml``.
+
+    Raises:
+        UsageError: The home directory is unknown, or the text has no file name.
+    """
+    path = expand_user_path(folder, text)
+    if not path.name:
+        raise UsageError(f"{text}: not a file name")
+    return path.with_suffix(path.suffix or ".yaml")
+
+
 def read_start(path: Path, size: int, *, pipe_seconds: float = PIPE_TIMEOUT) -> bytes:
     """Return the first bytes of a file, at most ``size``.
 

@@ -18,7 +18,7 @@ from spbench.planner.output.verification import compare_with_run
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
 from spbench.record.runs.files import write_file
-from spbench.suites.given_files import expand_user_path
+from spbench.suites.given_files import expand_suite_path
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
@@ -307,8 +307,7 @@ stands beside what was predicted."""
             name = await self.app.push_screen_wait(AskLine(question, proposed))
             if name is None:
                 return None
-            path = expand_user_path(folder, name)
-            path = path.with_suffix(path.suffix or ".yaml")
+            path = expand_suite_path(folder, name)
             if not await self.confirm_overwrite(path):
                 return None
             await asyncio.to_thread(write_file, path, emitted.text)

@@ -19,7 +19,7 @@ from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
 from spbench.report.times import format_day_and_time
 from spbench.suites.case import Case
-from spbench.suites.given_files import expand_user_path
+from spbench.suites.given_files import expand_suite_path
 from spbench.suites.inject import list_faults
 from spbench.suites.shipped import (
     copy_shipped,
@@ -304,8 +304,7 @@ What starts a run at once has no letter: F5 and F6."""
         if name is None:
             return
         try:
-            path = expand_user_path(folder, name)
-            path = path.with_suffix(path.suffix or ".yaml")
+            path = expand_suite_path(folder, name)
             self.show_document(await asyncio.to_thread(make_document, path))
         except SpbenchError as error:
             self.show_error(str(error))
