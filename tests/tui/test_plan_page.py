@@ -158,7 +158,7 @@ async def test_plan_tables_are_sorted_by_value_whatever_the_unit(folder):
         for id, column, order in (
             ("stages", "forward", [1, 0]),
             ("stages", "memory", [1, 0]),
-            ("ways", "speedup", [1, 3, 0, 2]),
+            ("alternatives", "speedup", [1, 3, 0, 2]),
         ):
             table = page.query_one(f"#{id}", LineTable)
             table.sort_by(column)

@@ -171,7 +171,7 @@ from, enter plans, escape leaves the fields."""
         """Return the request of the fields.
 
         Raises:
-            PlannerError: A field is empty or not a number.
+            UsageError: A field is empty or not a number, or its home directory is unknown.
         """
         return parse_plan_request(
             profile=self._get_text(PROFILE),

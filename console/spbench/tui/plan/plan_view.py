@@ -85,7 +85,7 @@ running pass take of each stage's devices. Below: one step."""
                     yield Static("", id="stage-notes", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
-                    yield _make_table("ways", ALTERNATIVES)
+                    yield _make_table("alternatives", ALTERNATIVES)
             with Vertical(id="right", classes="column"):
                 with Vertical(classes="pane", id="memory") as pane:
                     pane.border_title = "Memory of each device, at its peak"
@@ -121,7 +121,9 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#stage-notes", Static).update("\n".join(notes))
         self.query_one("#stage-notes").set_class(not notes, "hidden")
         fill_table(
-            self.query_one("#ways", LineTable), ALTERNATIVES, build_alternative_rows(details.plan)
+            self.query_one("#alternatives", LineTable),
+            ALTERNATIVES,
+            build_alternative_rows(details.plan),
         )
         bars, are_capacities = build_memory_bars(details)
         remainder = "free" if are_capacities else "less than most"
@@ -207,7 +209,7 @@ def build_verification_rows(plan: Plan, verification: Verification) -> list[Fixe
 
 def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:
     """Return bars of the memory of each stage, and whether they relate to the devices."""
-    bytes_of_bars, are_capacities = find_bar_limits(details.memory)
+    bar_bytes_by_stage, are_capacities = find_bar_limits(details.memory)
     bars = [
         Bar(
             f"stage {index} {_make_memory_cell(memory).text}",
@@ -216,7 +218,9 @@ def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:
                 for part in (memory.fixed_bytes, memory.kept_bytes, memory.working_bytes)
             ],
         )
-        for index, (memory, bar_bytes) in enumerate(zip(details.memory, bytes_of_bars, strict=True))
+        for index, (memory, bar_bytes) in enumerate(
+            zip(details.memory, bar_bytes_by_stage, strict=True)
+        )
     ]
     return bars, are_capacities
 

@@ -41,21 +41,21 @@ it."""
     def __init__(self) -> None:
         super().__init__(id="step", classes="pane")
         self.border_title = "One step, event by event"
-        self._step: Simulation | None = None
+        self._simulation: Simulation | None = None
         self._zoom = 1
-        self._drawn_size = (0, 0)
+        self._drawn_columns = 0
 
     def compose(self) -> ComposeResult:
         with HorizontalScroll():
             yield Static("", id="timeline", markup=False)
         yield Static("", id="step-notes", markup=False)
 
-    def show(self, step: Simulation) -> None:
+    def show(self, simulation: Simulation) -> None:
         """Show a step in the width of the pane."""
-        self._step = step
+        self._simulation = simulation
         self._zoom = 1
-        self._drawn_size = (0, 0)
-        self.query_one("#step-notes", Static).update("\n".join(describe_step(step)))
+        self._drawn_columns = 0
+        self.query_one("#step-notes", Static).update("\n".join(describe_step(simulation)))
         self._draw()
 
     def lengthen(self) -> None:
@@ -73,20 +73,22 @@ it."""
         self._draw()
 
     def _draw(self) -> None:
-        width_and_zoom = (self.query_one(HorizontalScroll).size.width, self._zoom)
-        if self._step is not None and width_and_zoom[0] and width_and_zoom != self._drawn_size:
-            self._drawn_size = width_and_zoom
-            columns = max(_MIN_COLUMNS, width_and_zoom[0]) * self._zoom
-            self.run_worker(self._fill(self._step, columns), exclusive=True, group="step")
+        width = self.query_one(HorizontalScroll).size.width
+        if self._simulation is None or not width:
+            return
+        columns = max(_MIN_COLUMNS, width) * self._zoom
+        if columns != self._drawn_columns:
+            self._drawn_columns = columns
+            self.run_worker(self._fill(self._simulation, columns), exclusive=True, group="step")
 
-    async def _fill(self, step: Simulation, columns: int) -> None:
-        lines = await asyncio.to_thread(_render_step, step, columns)
+    async def _fill(self, simulation: Simulation, columns: int) -> None:
+        lines = await asyncio.to_thread(_render_step, simulation, columns)
         if self.is_running:
             self.query_one("#timeline", Static).update(lines)
 
 
-def _render_step(step: Simulation, columns: int) -> Content:
-    *stages, axis = render_timeline_text(step, columns)
+def _render_step(simulation: Simulation, columns: int) -> Content:
+    *stages, axis = render_timeline_text(simulation, columns)
     axis_line = Content.styled(axis, "$foreground-muted")
     return Content("\n").join([*map(_render_stage, stages), axis_line])
 
@@ -94,7 +96,9 @@ def _render_step(step: Simulation, columns: int) -> Content:
 def _render_stage(line: str) -> Content:
     label = _LABEL.match(line)
     start = label.end() if label else 0
-    pieces = [(run[0], _choose_style(run[0][0])) for run in _PASSES.finditer(line, start)]
+    pieces = [
+        (mark_run[0], _choose_style(mark_run[0][0])) for mark_run in _PASSES.finditer(line, start)
+    ]
     return Content.assemble((line[:start], "$text-primary"), *pieces)
 
 
