@@ -104,7 +104,8 @@ def test_exceptions_are_few_and_have_reasons():
     for exception in EXCEPTIONS:
         assert set(exception) == {"path", "family", "text", "reason"}
         assert exception["family"] in names
-        assert (ROOT / exception["path"]).exists()
+        is_commit = exception["family"] == "commit subject"
+        assert is_commit or (ROOT / exception["path"]).exists()
 
 
 def test_exception_covers_its_hit_only():
