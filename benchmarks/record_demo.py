@@ -19,6 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.goals import make_argument_parser
+
 if TYPE_CHECKING:
     from support.cluster.hosts import HostNetwork
 
@@ -67,6 +69,7 @@ cases:
 
 
 def main() -> None:
+    make_argument_parser(__doc__).parse_args()
     from support.cluster.hosts import start_hosts
 
     with (
