@@ -43,13 +43,16 @@ def main() -> int:
     parser.add_argument("--memory-format", default="contiguous", help="or channels_last")
     parser.add_argument("--layouts", default=",".join(LAYOUTS), help="some of them, with commas")
     options = parser.parse_args()
+    layouts = options.layouts.split(",")
+    if unknown := [name for name in layouts if name not in LAYOUTS]:
+        parser.error(f"unknown layout {unknown[0]!r}; choose from {', '.join(LAYOUTS)}")
     mpiexec = find_mpiexec()
     if mpiexec is None:
         return 3
     shared = {"depth": options.depth, "image_size": options.image_size, "batch_size": options.batch}
     shared |= {"precision": options.precision, "memory_format": options.memory_format}
     columns: dict[str, dict[str, float]] = {}
-    for name in options.layouts.split(","):
+    for name in layouts:
         ranks, params = LAYOUTS[name]
         if params["scheme"] != "sequential":
             params = params | {"parts": str(options.batch) if params["scheme"] == "lp" else "1"}
