@@ -136,15 +136,15 @@ def measure_cases(folder: RunFolder) -> tuple[dict[str, float], float]:
     job_by_case = {case.id: case.launches[0] for case in case_times if case.launches}
     cases_by_job = Counter(job_by_case.values())
     start_seconds_by_job = {
-        job_by_case[name]: value.start for name, value in durations.items() if value.start
+        job_by_case[name]: duration.start for name, duration in durations.items() if duration.start
     }
     seconds_by_case = {
-        name: value.launches
+        name: duration.launches
         * (
-            value.seconds
+            duration.seconds
             + start_seconds_by_job.get(job_by_case[name], 0.0) / cases_by_job[job_by_case[name]]
         )
-        for name, value in durations.items()
+        for name, duration in durations.items()
         if name in job_by_case
     }
     return seconds_by_case, (run.finished or run.started) - run.started

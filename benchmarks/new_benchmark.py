@@ -94,12 +94,13 @@ def test_jitter_passes_and_its_fault_is_found(tmp_path, fault, code):
         "schema: spbench.suite/1\\\\nname: jitter\\\\ncases:\\\\n"
         "  - {{name: jitter, benchmark: link.jitter, np: 2, params: {{iterations: 200}}}}\\\\n"
     )
-    words = ["--inject", fault] if fault else []
+    fault_arguments = ["--inject", fault] if fault else []
     report = tmp_path / "report.json"
     files = ["--home", str(tmp_path), "--json", str(report)]
-    command = [sys.executable, "-m", "spbench", "run", str(suite), "--headless", *files, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
+    command = [sys.executable, "-m", "spbench", "run", str(suite), "--headless", *files]
+    command += fault_arguments
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == code, completed.stdout + completed.stderr
     (case,) = json.loads(report.read_text())["cases"]
     assert case["metrics"]["p99_us"]["value"] > 0
 '''

@@ -58,7 +58,7 @@ def measure(home: Path, cases: int, ranks: int, samples: int) -> list[Figure]:
         command = ["benchmarks.report_memory", "--end", str(runs / name)]
         seconds, peak, output = run_module(command)
         if name == RUNS[0]:
-            state, growth = (float(column) for column in output.split())
+            state, growth = (float(number) for number in output.split())
             size = (runs / name / "report.json").stat().st_size / MEGABYTE
             figures += [
                 Figure("report, size", size, "MB"),
@@ -78,7 +78,7 @@ def measure(home: Path, cases: int, ranks: int, samples: int) -> list[Figure]:
         ["compare", BASELINE, RUNS[1]],
     ):
         seconds, peak, _ = run_module(["spbench", *command, "--home", str(home)])
-        name = " ".join(column for column in command if column not in RUNS)
+        name = " ".join(argument for argument in command if argument not in RUNS)
         figures += [
             Figure(f"{name}: whole process", peak, "MB", maximum=MAX_MEGABYTES),
             Figure(name, seconds, "s"),
