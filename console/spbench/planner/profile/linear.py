@@ -154,11 +154,12 @@ def _keep_best(chains: dict[int, _Chain], beam_width: int) -> dict[int, _Chain]:
     if len(chains) <= beam_width:
         return chains
 
-    def mean_crossing(mask_and_chain: tuple[int, _Chain]) -> tuple[float, float]:
-        chain = mask_and_chain[1]
+    def rank_by_mean_crossing(downset: int) -> tuple[float, float]:
+        chain = chains[downset]
         return (chain.area / chain.compute_ms if chain.compute_ms else 0.0, chain.crossing_bytes)
 
-    return dict(sorted(chains.items(), key=mean_crossing)[:beam_width])
+    best_downsets = sorted(chains, key=rank_by_mean_crossing)[:beam_width]
+    return {downset: chains[downset] for downset in best_downsets}
 
 
 def _drop_dominated(profile: Profile, order: list[int], crossing_bytes: list[float]) -> list[int]:
