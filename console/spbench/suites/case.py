@@ -10,8 +10,8 @@ from typing import Any, Literal
 from spbench.suites.settings import LaunchSettings, SuiteLaunch
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
-from spbench_core.catalog.scaling import ScalingMode
 from spbench_core.catalog.work import Work
+from spbench_core.events.run_events import ScalingMode
 
 SCHEMA = "spbench.suite/1"
 

@@ -204,7 +204,9 @@ def _complete_point(entry: ParsedEntry, point: Point) -> Iterator[tuple[Point, d
             yield _extend_point(point, swept), params
         return
     for scaled in scale_cases(entry.benchmark, values, entry.np, entry.counts):
-        swept_np = SweptValue(scaled.ranks, str(scaled.ranks), (*entry.path, "scale", "np"))
+        swept_np = SweptValue(
+            scaled.rank_count, str(scaled.rank_count), (*entry.path, "scale", "np")
+        )
         yield {**_extend_point(point, scaled.swept), "np": swept_np}, scaled.params
 
 

@@ -17,7 +17,7 @@ from spbench.suites.case import (
     RepeatOrder,
 )
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
-from spbench_core.catalog.scaling import ScalingMode
+from spbench_core.events.run_events import ScalingMode
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=100)]
 SweptLists = dict[str, Annotated[list[Any], Field(min_length=1)]]

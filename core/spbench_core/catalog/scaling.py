@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spbench_core.catalog.benchmark import Benchmark, ParamError
 from spbench_core.catalog.parameters import Params
+from spbench_core.events.run_events import ScalingMode
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
     ParamScaler = Callable[[Params, Params, "ScalingTarget"], Params]
     """Returns the parameters for a target, from those that a case sets and all of them."""
-
-ScalingMode = Literal["strong", "weak"]
-"""The work that stays the same over all numbers of ranks: in total, or per rank."""
 
 
 class ScalingTarget(NamedTuple):
@@ -115,7 +113,7 @@ def scale_with_ranks(name: str, value: int, target: ScalingTarget) -> int:
 class RankScaling:
     """The numbers of ranks of a suite entry; the parameter ``param`` scales with them."""
 
-    ranks: Sequence[int]
+    rank_counts: Sequence[int]
     mode: ScalingMode
     param: str | None = None
 
@@ -124,18 +122,18 @@ class ScaledCase(NamedTuple):
     """A case on a number of ranks.
 
     Attributes:
-        ranks: The number of ranks.
+        rank_count: The number of ranks.
         swept: The parameters that the benchmark sweeps.
         params: All parameters.
     """
 
-    ranks: int
+    rank_count: int
     swept: Params
     params: Params
 
 
 def scale_cases(
-    benchmark: Benchmark, values: Params, np: int | None, counts: RankScaling
+    benchmark: Benchmark, values: Params, np: int | None, scaling: RankScaling
 ) -> Iterator[ScaledCase]:
     """Yield the cases on each number of ranks.
 
@@ -143,7 +141,7 @@ def scale_cases(
         benchmark: The benchmark.
         values: The parameters of the case in the suite.
         np: Its number of ranks, if the benchmark does not determine it.
-        counts: The numbers of ranks.
+        scaling: The numbers of ranks, and the kind of scaling.
 
     Raises:
         ExceptionGroup: of ParamError, if the case cannot be scaled to one of the numbers.
@@ -151,16 +149,16 @@ def scale_cases(
     base_params = benchmark.complete(values)
     base_ranks = benchmark.ranks(base_params).exact or np
     errors: list[Exception] = []
-    for ranks in counts.ranks:
-        target = ScalingTarget(ranks, base_ranks, counts.mode, counts.param)
+    for rank_count in scaling.rank_counts:
+        target = ScalingTarget(rank_count, base_ranks, scaling.mode, scaling.param)
         try:
             scaled_values = _scale_params(benchmark, values, base_params, target)
             for swept, params in benchmark.list_cases(scaled_values):
-                yield ScaledCase(ranks, swept, params)
+                yield ScaledCase(rank_count, swept, params)
         except ParamError as error:
             errors.append(error)
         except ExceptionGroup as group:
-            errors += [_add_ranks(ranks, error) for error in group.exceptions]
+            errors += [_add_ranks(rank_count, error) for error in group.exceptions]
     if errors:
         error_by_message = {str(error): error for error in errors}
         raise ExceptionGroup(f"ranks of {benchmark.name}", list(error_by_message.values()))
@@ -177,10 +175,10 @@ def _scale_params(
         raise ScalingError(f"scale: {error}") from None
 
 
-def _add_ranks(ranks: int, error: Exception) -> Exception:
+def _add_ranks(rank_count: int, error: Exception) -> Exception:
     """Return an error with the number of ranks in its message."""
     param = getattr(error, "param", None)
-    return ParamError(param, f"on {format_quantity(ranks, 'rank')}: {error}")
+    return ParamError(param, f"on {format_quantity(rank_count, 'rank')}: {error}")
 
 
 # Plug-ins made for API version 1 use these names.

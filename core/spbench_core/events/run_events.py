@@ -18,6 +18,8 @@ Better = Literal["lower", "higher", "none"]
 """The direction in which a metric improves."""
 Fold = Literal["max", "min", "sum", "mean"]
 """How the ranks' values of an iteration become one value."""
+ScalingMode = Literal["strong", "weak"]
+"""The work that stays the same over all numbers of ranks: in total, or per rank."""
 
 _TEXT_OR_NONE = fields.TEXT | fields.NULL
 _INTEGER_OR_NONE = fields.INTEGER | fields.NULL
@@ -142,7 +144,7 @@ SCALED_FIELDS: Fields = {"of": fields.TEXT, "work": fields.TEXT, "throughput": _
 ``throughput`` is the metric of the work over time; null: the work is the same for all numbers of
 ranks, or in proportion to them.
 """
-SCALING_MODES = {"strong", "weak"}
+SCALING_MODES = frozenset(get_args(ScalingMode))
 METRIC_FIELDS: Fields = {
     "name": fields.TEXT,
     "unit": fields.TEXT,

@@ -50,25 +50,27 @@ def check_stages(stages: int, layers: int) -> None:
         )
 
 
-def balance_layers(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
+def balance_layers(costs: Sequence[float], rank_counts: Sequence[int]) -> Balance:
     """Return the most even balance among those with the fastest slowest stage.
 
-    The time of stage ``i`` is the sum of its layers' costs divided by ``ranks[i]``, because its
-    tiles or members share the work. Among the balances with the least maximum time, it is one with
-    the least sum of squared times.
+    The time of stage ``i`` is the sum of its layers' costs divided by ``rank_counts[i]``, because
+    its tiles or members share the work. Among the balances with the least maximum time, it is one
+    with the least sum of squared times.
 
     Args:
         costs: The measured or estimated costs of the layers, in any unit.
-        ranks: The number of ranks of each stage.
+        rank_counts: The number of ranks of each stage.
 
     Raises:
         ValueError: There are more stages than layers.
     """
-    check_stages(len(ranks), len(costs))
+    check_stages(len(rank_counts), len(costs))
     cumulative_costs = list(accumulate(costs, initial=0.0))
-    min_slowest_time = _build_best_table(cumulative_costs, ranks, inf, sum_squares=False)[-1][-1][0]
+    min_slowest_time = _build_best_table(cumulative_costs, rank_counts, inf, sum_squares=False)[-1][
+        -1
+    ][0]
     return _trace_balance(
-        _build_best_table(cumulative_costs, ranks, min_slowest_time, sum_squares=True)
+        _build_best_table(cumulative_costs, rank_counts, min_slowest_time, sum_squares=True)
     )
 
 
@@ -82,7 +84,11 @@ _BestTable = list[list[tuple[float, int]]]
 
 
 def _build_best_table(
-    cumulative_costs: list[float], ranks: Sequence[int], max_stage_time: float, *, sum_squares: bool
+    cumulative_costs: list[float],
+    rank_counts: Sequence[int],
+    max_stage_time: float,
+    *,
+    sum_squares: bool,
 ) -> _BestTable:
     """Return the best objectives, by dynamic programming over stages and layers.
 
@@ -91,11 +97,11 @@ def _build_best_table(
     """
     layers = len(cumulative_costs) - 1
     rows_by_stages: _BestTable = [[(0.0, 0)] + [(inf, 0)] * layers]
-    for stage_ranks in ranks:
+    for rank_count in rank_counts:
         best_by_layers = [(inf, 0)] * (layers + 1)
         for end in range(1, layers + 1):
             for start in range(end - 1, -1, -1):
-                stage_time = (cumulative_costs[end] - cumulative_costs[start]) / stage_ranks
+                stage_time = (cumulative_costs[end] - cumulative_costs[start]) / rank_count
                 if stage_time > max_stage_time or (
                     not sum_squares and stage_time >= best_by_layers[end][0]
                 ):
