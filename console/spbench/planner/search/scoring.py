@@ -62,7 +62,8 @@ class CandidateScores:
 
         Args:
             shapes: Shapes and micro-batch sizes; those that were offered before are skipped.
-            ranked: Whether `least_bound` and `best_shapes` also include shapes near the best.
+            ranked: Whether `get_least_bound` and `list_best_shapes` also include shapes near the
+                best.
         """
         improved = False
         estimates = [
