@@ -102,7 +102,7 @@ class LaunchReplay:
         self.sources = [RankFile(path) for path in folder.list_event_files()]
         self.watch = Watchdog(
             np=planned_job.np,
-            items=[(case["id"], case["repeat"]) for case in entries if case["id"] in cases],
+            case_repeats=[(case["id"], case["repeat"]) for case in entries if case["id"] in cases],
             start_timeout=planned_job.start_timeout,
             case_timeouts={case: planned_job.timeouts[case] for case in cases},
             launched=clock.now,

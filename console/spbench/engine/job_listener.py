@@ -50,7 +50,7 @@ class JobListener:
         self._watchdog = watchdog
         self._clock = clock
         self._has_sent_cases = False
-        self._case_repeats = {(case.id, repeat) for case, repeat in job.items}
+        self._case_repeats = {(case.id, repeat) for case, repeat in job.case_repeats}
         self._cases = {case.id for case in job.cases}
         self.wake = asyncio.Event()
         self.ranks: dict[int, RankPeer] = {}
@@ -295,5 +295,5 @@ def build_payload(job: Job) -> list[dict[str, Any]]:
             "repeat": repeat,
             "inject": case.inject,
         }
-        for case, repeat in job.items
+        for case, repeat in job.case_repeats
     ]

@@ -79,10 +79,10 @@ class JobRun:
         self._recorder = recorder
         self._kill_now = asyncio.Event()
         self._token = secrets.token_hex(16)
-        case_repeats = [(case.id, repeat) for case, repeat in self._job.items]
+        case_repeats = [(case.id, repeat) for case, repeat in self._job.case_repeats]
         self._watchdog = Watchdog(
             np=self._job.np,
-            items=case_repeats,
+            case_repeats=case_repeats,
             start_timeout=self._job.settings.start_timeout,
             case_timeouts={case.id: case.launch.timeout for case in self._job.cases},
             launched=time.monotonic(),
@@ -144,8 +144,8 @@ class JobRun:
     @property
     def current_case(self) -> str | None:
         """The id of the first case that has not ended; None if all have."""
-        item = self._watchdog.current
-        return item[0] if item else None
+        current = self._watchdog.current
+        return current[0] if current else None
 
     def cancel(self, message: str, *, kill_now: bool = False) -> None:
         """End the job and cancel its running case. ``kill_now`` leaves ranks no time."""

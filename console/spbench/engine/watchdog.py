@@ -21,8 +21,8 @@ MIN_SILENCE = 3.0
 
 NO_ANSWER = "not answering"
 
-Item = tuple[str, int]
-"""A case's id and a repeat, which ranks start and end together."""
+CaseRepeat = tuple[str, int]
+"""A case's id and one of its repeats, which ranks start and end together."""
 
 
 def _ignore_load(host: str) -> str:
@@ -30,14 +30,14 @@ def _ignore_load(host: str) -> str:
 
 
 class _StartTimes(NamedTuple):
-    """The times at which the first and the last rank started an item."""
+    """The times at which the first and the last rank started a repeat."""
 
     first: float
     last: float
 
 
 class _DeadlineRestart(NamedTuple):
-    """The time at which progress restarted an item's deadline, and the rank's phase."""
+    """The time at which progress restarted a repeat's deadline, and the rank's phase."""
 
     time: float
     phase: str
@@ -48,7 +48,7 @@ class _Rank:
     host: str
     pid: int
     since: float
-    """The time at which it was ready, or started its item."""
+    """The time at which it was ready, or started its repeat."""
     last_heard: float
     case: str | None = None
     loading: bool = False
@@ -64,8 +64,8 @@ class Watchdog:
 
     Args:
         np: The number of ranks.
-        items: All items that the ranks run, in this order.
-        start_timeout: Seconds until all ranks must be ready, and until they must start an item.
+        case_repeats: All repeats of cases that the ranks run, in this order.
+        start_timeout: Seconds until all ranks must be ready, and until they must start a repeat.
         case_timeouts: Seconds that each case may take, by its id.
         launched: The time of the launch, until `on_launch` sets it.
         names: Launcher and MPI library, for messages.
@@ -78,7 +78,7 @@ class Watchdog:
     def __init__(
         self,
         np: int,
-        items: Sequence[Item],
+        case_repeats: Sequence[CaseRepeat],
         start_timeout: float,
         case_timeouts: Mapping[str, float],
         launched: float,
@@ -90,7 +90,7 @@ class Watchdog:
         first_rank: int = 0,
     ) -> None:
         self.np = np
-        self.items = items
+        self.case_repeats = case_repeats
         self._start_timeout = start_timeout
         self._case_timeouts = case_timeouts
         self._launched = self._waiting_since = launched
@@ -107,9 +107,9 @@ class Watchdog:
         self._protocol_fault: Fault | None = None
         self._observations: list[Observation] = []
         self._first_start: float | None = None
-        self._starts: dict[Item, _StartTimes] = {}
-        self._restarts: dict[Item, _DeadlineRestart] = {}
-        self._ended: dict[Item, set[int]] = {}
+        self._starts: dict[CaseRepeat, _StartTimes] = {}
+        self._restarts: dict[CaseRepeat, _DeadlineRestart] = {}
+        self._ended: dict[CaseRepeat, set[int]] = {}
 
     @property
     def launched(self) -> float:
@@ -155,13 +155,16 @@ class Watchdog:
         return len(self._ranks) == self.np
 
     @property
-    def current(self) -> Item | None:
-        """The first item that not all ranks have ended; None if all have."""
-        return next((item for item in self.items if len(self._ended.get(item, ())) < self.np), None)
+    def current(self) -> CaseRepeat | None:
+        """The first repeat of a case that not all ranks have ended; None if all have."""
+        for case_repeat in self.case_repeats:
+            if len(self._ended.get(case_repeat, ())) < self.np:
+                return case_repeat
+        return None
 
     @property
     def done(self) -> bool:
-        """Whether every rank has ended every item and sent its bye."""
+        """Whether every rank has ended every repeat and sent its bye."""
         return self.ready and all(rank.ended for rank in self._ranks.values())
 
     @property
@@ -247,13 +250,13 @@ class Watchdog:
             self._ranks[rank].loading = True
 
     def on_case_start(self, event: Event, now: float) -> None:
-        """Note that a rank starts an item.
+        """Note that a rank starts a repeat of a case.
 
         The deadline counts from the last rank to start it.
         """
-        item = event["case"], event["repeat"]
-        earlier = self._starts.get(item)
-        self._starts[item] = _StartTimes(now if earlier is None else earlier.first, now)
+        case_repeat = event["case"], event["repeat"]
+        earlier = self._starts.get(case_repeat)
+        self._starts[case_repeat] = _StartTimes(now if earlier is None else earlier.first, now)
         self._first_start = now if self._first_start is None else self._first_start
         self._ranks[event["rank"]].case = event["case"]
         self._ranks[event["rank"]].since = now
@@ -262,14 +265,14 @@ class Watchdog:
     def on_progress(self, event: Event, now: float) -> None:
         """Note a rank's progress, which may restart the deadline."""
         rank = self._ranks[event["rank"]]
-        item = (event["case"], event.get("repeat", 0))
+        case_repeat = (event["case"], event.get("repeat", 0))
         previous_progress = rank.progress
         rank.progress = (event["phase"], event["done"])
-        if item in self._starts and restarts_deadline(previous_progress, rank.progress):
-            self._restarts[item] = _DeadlineRestart(now, event["phase"])
+        if case_repeat in self._starts and restarts_deadline(previous_progress, rank.progress):
+            self._restarts[case_repeat] = _DeadlineRestart(now, event["phase"])
 
     def on_case_end(self, event: Event, now: float) -> None:
-        """Note that a rank has ended an item, with or without an error."""
+        """Note that a rank has ended a repeat of a case, with or without an error."""
         number = event["rank"]
         if self._ranks[number].case != event["case"]:
             self.fail(
@@ -310,17 +313,16 @@ class Watchdog:
         self.fail(f"{description}, ended without an error message", rank, tentative=True)
 
     def on_bye(self, rank: int, now: float) -> None:
-        """Note that a rank is done, with all items ended.
+        """Note that a rank is done, with all repeats ended.
 
         Events of other ranks may be read later.
         """
         self._ranks[rank].ended = True
-        missing = [item for item in self.items if rank not in self._ended.get(item, ())]
-        if missing:
-            self.fail(
-                f"{self.describe_rank(rank, now)}, said bye before it had ended {missing[0][0]}",
-                rank,
-            )
+        for case_repeat in self.case_repeats:
+            if rank not in self._ended.get(case_repeat, ()):
+                name = self.describe_rank(rank, now)
+                self.fail(f"{name}, said bye before it had ended {case_repeat[0]}", rank)
+                return
 
     def fail(
         self,
@@ -369,7 +371,7 @@ class Watchdog:
 
     @property
     def start_spread(self) -> float:
-        """Seconds between the first and the last rank's start of the current item."""
+        """Seconds between the first and the last rank's start of the current repeat."""
         starts = self._starts.get(self.current) if self.current is not None else None
         return starts.last - starts.first if starts is not None else 0.0
 
@@ -424,8 +426,8 @@ class Watchdog:
         waited_seconds = now - self._waiting_since
         if not self.ready:
             return self._check_start(now)
-        item = self.current
-        if item is None:
+        current = self.current
+        if current is None:
             late_ranks = [number for number, rank in self._ranks.items() if not rank.ended]
             if waited_seconds > EXIT_TIMEOUT and late_ranks:
                 return Fault(
@@ -433,24 +435,26 @@ class Watchdog:
                     f"{self._name_ranks(late_ranks)} did not say bye in {waited_seconds:.0f} s",
                 )
             return None
-        if item in self._starts:
-            timeout = self._case_timeouts[item[0]]
-            deadline_start = self._starts[item].last
+        if current in self._starts:
+            timeout = self._case_timeouts[current[0]]
+            deadline_start = self._starts[current].last
             phase_text = ""
-            if (restart := self._restarts.get(item)) is not None:
+            if (restart := self._restarts.get(current)) is not None:
                 deadline_start = max(deadline_start, restart.time)
                 phase_text = f" of {restart.phase}" if restart.phase else ""
             waited_seconds = now - deadline_start
-            late_ranks = sorted(set(self._ranks) - self._ended.get(item, set()))
+            late_ranks = sorted(set(self._ranks) - self._ended.get(current, set()))
             if waited_seconds > timeout:
                 verb = _choose_verb(late_ranks)
                 message = (
-                    f"{self._name_ranks(late_ranks)} {verb} not through with {item[0]} "
+                    f"{self._name_ranks(late_ranks)} {verb} not through with {current[0]} "
                     f"after {waited_seconds:.1f} s{phase_text} (its timeout is {timeout:g} s)"
                 )
-                return Fault(CaseStatus.TIMEOUT, message, late_ranks[0], item[0])
+                return Fault(CaseStatus.TIMEOUT, message, late_ranks[0], current[0])
         elif waited_seconds > self._start_timeout:
-            return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited_seconds:.0f} s")
+            return Fault(
+                CaseStatus.ERROR, f"no rank started {current[0]} in {waited_seconds:.0f} s"
+            )
         return None
 
     def _check_start(self, now: float) -> Fault | None:

@@ -68,7 +68,7 @@ class Job:
         return min(case.at_once for case in self.cases)
 
     @property
-    def items(self) -> list[tuple[Case, int]]:
+    def case_repeats(self) -> list[tuple[Case, int]]:
         """The cases and repeats that it runs, in order."""
         if self.repeat is not None:
             return [(case, self.repeat) for case in self.cases]

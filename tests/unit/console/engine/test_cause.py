@@ -456,7 +456,7 @@ def test_rank_without_a_host_gets_that_of_the_launcher_report(messages):
 
 def test_host_of_the_launcher_report_is_added_to_a_renumbered_rank():
     watch = Watchdog(
-        np=4, items=(), start_timeout=60.0, case_timeouts={}, launched=0.0, first_rank=10
+        np=4, case_repeats=(), start_timeout=60.0, case_timeouts={}, launched=0.0, first_rank=10
     )
     evidence = build_evidence(
         [],

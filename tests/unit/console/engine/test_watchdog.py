@@ -16,12 +16,12 @@ class WatchedJob:
     """A watched job of three ranks with a manual clock; the launch is at 100 s."""
 
     def __init__(
-        self, np=3, items=(("a", 0), ("b", 0)), start_timeout=60.0, timeouts=None, **options
+        self, np=3, case_repeats=(("a", 0), ("b", 0)), start_timeout=60.0, timeouts=None, **options
     ):
         self.now = 100.0
         self.watch = Watchdog(
             np=np,
-            items=items,
+            case_repeats=case_repeats,
             start_timeout=start_timeout,
             case_timeouts=timeouts or {"a": 30.0, "b": 5.0},
             launched=self.now,
@@ -233,7 +233,12 @@ def test_silence_takes_precedence_over_a_late_case():
 
 def test_rank_may_be_silent_after_bye():
     job = (
-        WatchedJob(items=[("a", 0)]).ready().start("a").end("a").bye(2).advance(EXIT_TIMEOUT, 0, 1)
+        WatchedJob(case_repeats=[("a", 0)])
+        .ready()
+        .start("a")
+        .end("a")
+        .bye(2)
+        .advance(EXIT_TIMEOUT, 0, 1)
     )
     assert job.fault is None
 
@@ -315,7 +320,7 @@ def test_each_case_has_its_own_timeout(messages):
 
 
 def test_each_repeat_has_the_timeout_of_its_case():
-    job = WatchedJob(items=[("a", 0), ("a", 1)]).ready().start("a").advance(29.0).end("a")
+    job = WatchedJob(case_repeats=[("a", 0), ("a", 1)]).ready().start("a").advance(29.0).end("a")
     job.start("a", repeat=1).advance(29.0)
     assert job.watch.current == ("a", 1)
     assert job.fault is None
@@ -389,14 +394,19 @@ def test_bye_before_the_end_is_an_error(messages):
 
 
 def test_accepts_bye_before_the_ends_of_other_ranks():
-    job = WatchedJob(items=[("a", 0)]).ready().start("a").end("a", 1).bye(1)
+    job = WatchedJob(case_repeats=[("a", 0)]).ready().start("a").end("a", 1).bye(1)
     assert job.fault is None
     assert job.end("a", 0, 2).bye(0, 2).watch.done
 
 
 def test_ranks_must_send_bye_within_the_exit_timeout(messages):
     job = (
-        WatchedJob(items=[("a", 0)]).ready().start("a").end("a").bye(0).advance(EXIT_TIMEOUT, 1, 2)
+        WatchedJob(case_repeats=[("a", 0)])
+        .ready()
+        .start("a")
+        .end("a")
+        .bye(0)
+        .advance(EXIT_TIMEOUT, 1, 2)
     )
     assert job.fault is None
     fault = job.advance(1.0, 1, 2).fault

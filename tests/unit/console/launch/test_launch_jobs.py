@@ -81,8 +81,8 @@ def test_repeats_of_jobs_are_interleaved():
         (1, 4, ["a"]),
     ]
     assert [job.repeat for job in rounds] == [0, 0, 1, 1, 2]
-    assert rounds[2].items == [(often, 1)]
-    assert jobs[0].items == [(often, 0), (often, 1), (often, 2), (once, 0)]
+    assert rounds[2].case_repeats == [(often, 1)]
+    assert jobs[0].case_repeats == [(often, 0), (often, 1), (often, 2), (once, 0)]
     assert list(interleave_repeats(())) == []
 
 
