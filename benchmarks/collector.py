@@ -215,7 +215,7 @@ class StageBenchmark:
         job = Job(1, (case,), self._ranks, case.launch)
         watch = Watchdog(
             np=self._ranks,
-            items=[(case.id, 0)],
+            case_repeats=[(case.id, 0)],
             start_timeout=case.launch.start_timeout,
             case_timeouts={case.id: case.launch.timeout},
             launched=time.monotonic(),

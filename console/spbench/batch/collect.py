@@ -39,7 +39,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
     """Record the run of a batch job's folder, and replace a run collected before.
 
     Raises:
-        UsageError: The folder is not that of a batch job.
+        UsageError: The folder does not belong to a batch job.
         MissingError: The job has not begun, or the home cannot be written.
         FailedRunError: The run's folder cannot be written.
     """

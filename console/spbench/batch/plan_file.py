@@ -77,7 +77,7 @@ def read_plan(folder: Path) -> BatchPlan:
     """Read the plan in a batch job's folder.
 
     Raises:
-        UsageError: The folder is not that of a batch job, or its plan is damaged.
+        UsageError: The folder does not belong to a batch job, or its plan is damaged.
     """
     path = folder / PLAN_NAME
     try:

@@ -114,8 +114,8 @@ def _build_standalone_lines(
 ) -> list[tuple[Case, list[str]]]:
     """Return the lines that run cases of a launch one by one without the console.
 
-    A program has a line only if it needs no placeholders of the rank: that of the launcher with
-    the program itself.
+    A program has a line only if it needs no placeholders of the rank. This line starts the program
+    itself with the launcher.
     """
     private_env = {
         name: value

@@ -1,6 +1,6 @@
 """Judge cases, and record their statuses as events.
 
-A case is judged once its ranks have ended, and those of the cases to which it refers.
+A case is judged once its ranks have ended, and the ranks of the cases to which it refers.
 """
 
 from __future__ import annotations

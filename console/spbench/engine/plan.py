@@ -281,8 +281,8 @@ async def check_networks(plan: RunPlan, progress: Progress = ignore_progress) ->
 def count_concurrent_connections(jobs: Iterable[Job], launches: list[Launch]) -> Iterator[int]:
     """Yield the number of connections that the console has while each job runs.
 
-    For a job on its own host, these are also the connections and files of the jobs of the same
-    cases that run at once with it: at worst, those of the largest ones so far.
+    For a job on its own host, the number includes the connections and files of the jobs of the
+    same cases that run at the same time. These are at worst the largest jobs so far.
     """
     connections_by_cases: dict[frozenset[str], list[int]] = {}
     for job, launch in zip(jobs, launches, strict=True):

@@ -181,7 +181,7 @@ def reject_overtaken(folder: RunFolder, plan: RunPlan, state: RunState) -> None:
     """Reject a run that another console has continued since the plan was made.
 
     Raises:
-        UsageError: Its missing cases are not those of the plan.
+        UsageError: Its missing cases differ from the cases of the plan.
     """
     planned = {case.id for job in plan.jobs for case in job.cases}
     if state.run is not None and planned != set(find_missing_cases(state)):

@@ -276,8 +276,8 @@ class LauncherTraits:
         program: The name of its program.
         title: The name of its project, for people who choose a launcher.
         starts: The MPI libraries with ranks that it can start, for people.
-        preference: The rank of this launcher among those of each MPI library that includes it.
-            0 is the best.
+        preference: The position of this launcher among the launchers of each MPI library that
+            includes it. 0 is the best.
         dropped_in: The first major version of a library that no longer includes it.
         allocation_variable: The variable of an allocation in which ``auto`` also tries it.
         places_ranks: Whether it takes the hosts of an allocation. These are unknown before the

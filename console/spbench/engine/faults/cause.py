@@ -48,7 +48,7 @@ class Evidence:
             argument is the host that the launcher reports, which is named if no other is known.
         unconnected: Ranks that have not connected; None if unknown.
         planned_hosts: The ranks' hosts by the placement, as far as known before the launch.
-        host_names: All names of each rank's host: those of the placement and of ssh, and its own.
+        host_names: All names of each rank's host: in the placement, in ssh, and its own.
         quiet: Seconds of silence of ranks that have been silent for longer than others.
         launcher: The launcher's name.
         host: The host on which it runs.

@@ -58,7 +58,7 @@ def make_end_pattern(
     """Return the pattern of a message about the end of ranks.
 
     Without ``parse``, the groups have the names of RankEnd's attributes; ``rank`` is a single
-    number, and ``code`` is that of MPI_Abort.
+    number, and ``code`` is the code of MPI_Abort.
     """
     return re.compile(pattern, re.MULTILINE), parse or _parse_end_groups
 

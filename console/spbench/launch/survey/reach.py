@@ -37,7 +37,7 @@ async def find_unreachable(
 
 
 async def find_hosts_lacking(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
-    """Return a reason for each host that is unreachable or lacks one of the two.
+    """Return a reason for each host that is unreachable or lacks folder or program.
 
     Hosts are queried like by `find_unreachable`.
     """
