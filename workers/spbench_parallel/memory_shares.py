@@ -30,7 +30,7 @@ class Activations:
         module_tensors = chain.from_iterable(
             (*stage.parameters(), *stage.buffers()) for stage in stages
         )
-        self._parameter_storages = {_storage_key(tensor) for tensor in module_tensors}
+        self._parameter_storages = {_get_storage_key(tensor) for tensor in module_tensors}
         self._use_counts: Counter[int] = Counter()
         self._saved_bytes = 0
 
@@ -42,7 +42,7 @@ class Activations:
             yield
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor | _SavedTensor:
-        storage = _storage_key(tensor)
+        storage = _get_storage_key(tensor)
         if storage in self._parameter_storages:
             return tensor
         return _SavedTensor(self, tensor, storage, tensor.untyped_storage().nbytes())
@@ -80,7 +80,7 @@ class _SavedTensor:
         self._activations.end(self._storage, self._size)
 
 
-def _storage_key(tensor: torch.Tensor) -> int:
+def _get_storage_key(tensor: torch.Tensor) -> int:
     """Return an identifier of the tensor's storage, valid while a tensor in it exists."""
     key: int = tensor.untyped_storage()._cdata
     return key

@@ -100,7 +100,7 @@ class Context:
         if self._inject is None or not self.planted(self._inject):
             return body
         fault, factor = parse_fault(self._inject)
-        return faults.plant(fault, body, seconds, factor) if fault in COMMON_FAULTS else body
+        return faults.inject_fault(fault, body, seconds, factor) if fault in COMMON_FAULTS else body
 
     def largest(self, value: float) -> float:
         """Return the largest of the ranks' values. All ranks must call it."""

@@ -16,7 +16,7 @@ class InjectedFaultError(RuntimeError):
     """The exception that ``--inject raise`` raises."""
 
 
-def plant(
+def inject_fault(
     fault: str,
     body: Callable[[], object],
     seconds: float | None = None,

@@ -73,25 +73,25 @@ class Relay(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._decoder = FrameDecoder()
         self._protocols_by_channel: dict[int, _RankProtocol] = {}
-        self._last = 0
+        self._last_channel = 0
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._last_flush = 0.0
-        self._due: asyncio.TimerHandle | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._console: asyncio.Transport | None = None
         self._paused = False
 
-    def rank(self) -> asyncio.Protocol:
+    def create_rank_protocol(self) -> asyncio.Protocol:
         """Return the protocol of a connecting rank."""
         return _RankProtocol(self)
 
     def add(self, protocol: _RankProtocol) -> int:
         """Assign a channel to a rank."""
-        self._last += 1
-        self._protocols_by_channel[self._last] = protocol
+        self._last_channel += 1
+        self._protocols_by_channel[self._last_channel] = protocol
         if self._paused and protocol.transport is not None:
             protocol.transport.pause_reading()
-        return self._last
+        return self._last_channel
 
     def remove(self, channel: int) -> None:
         """Report the end of a rank to the console; finish after the last one."""
@@ -103,7 +103,7 @@ class Relay(asyncio.Protocol):
     @property
     def was_used(self) -> bool:
         """Whether a rank has connected."""
-        return self._last > 0
+        return self._last_channel > 0
 
     def send(self, data: bytes) -> None:
         """Send data together with other data of the next moments."""
@@ -112,15 +112,15 @@ class Relay(asyncio.Protocol):
         if self._waiting_bytes >= MAX_WAITING_BYTES:
             # The transport then detects if the console does not read, and pauses the ranks.
             self.flush()
-        elif self._due is None:
+        elif self._flush_timer is None:
             wait = max(0.0, self._last_flush + self._gather_seconds - time.monotonic())
-            self._due = self._loop.call_later(wait, self.flush)
+            self._flush_timer = self._loop.call_later(wait, self.flush)
 
     def flush(self) -> None:
         """Send all gathered data."""
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
         self._last_flush = time.monotonic()
         if self._console is not None and self._waiting:
             self._console.write(b"".join(self._waiting))
@@ -201,7 +201,9 @@ async def carry_events(
     await loop.connect_accepted_socket(lambda: relay, console)
     if received:
         relay.data_received(received)
-    server = await loop.create_unix_server(relay.rank, sock=listening, backlog=RELAY_BACKLOG)
+    server = await loop.create_unix_server(
+        relay.create_rank_protocol, sock=listening, backlog=RELAY_BACKLOG
+    )
     loop.call_later(
         rank_events.CONNECT_TIMEOUT, lambda: None if relay.was_used else relay.finished.set()
     )

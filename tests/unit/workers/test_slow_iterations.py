@@ -27,7 +27,7 @@ def test_an_iteration_takes_the_factor_longer(clock):
         for _ in range(97):
             next(clock)
 
-    slower = faults.plant("slow", body, 0.1, 1.5)
+    slower = faults.inject_fault("slow", body, 0.1, 1.5)
     for _ in range(5):
         slower()
     lengths = [after - before for before, after in pairwise(starts)]
@@ -41,7 +41,7 @@ def test_the_core_is_busy_during_a_slowdown():
             pass
 
     started = time.process_time()
-    faults.plant("slow", body, 0.0, 2.0)()
+    faults.inject_fault("slow", body, 0.0, 2.0)()
     assert time.process_time() - started > 0.07
 
 

@@ -33,7 +33,7 @@ SeedParts = tuple[str | int, ...]
 _MULTIPLIERS = (0x7FEB352D, 0x846CA68B - (1 << 32))
 
 
-def random_bits(
+def draw_random_bits(
     maps: Sequence[SeedParts], shape: tuple[int, int, int], box: Box, device: torch.device
 ) -> torch.Tensor:
     """Return 32 random bits for each value of a box of maps, in int32.

@@ -14,7 +14,7 @@ import torch
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.models.parts import MapShape
 from spbench_parallel.device.host_memory import copy_to_device
-from spbench_parallel.images.random_bits import hash_parts, make_generator, random_bits
+from spbench_parallel.images.random_bits import draw_random_bits, hash_parts, make_generator
 
 _SCALE = math.sqrt(3) * 2.0**-31  # scales 32-bit integers to a uniform distribution of variance 1
 
@@ -91,7 +91,7 @@ class SyntheticImages:
         channels, height, width = self._image.shape
         shape = (channels if kind == "image" else 1, height, width)
         maps = [(kind, self._seed, replica, self.step, index) for index in range(*images)]
-        return random_bits(maps, shape, box, self._device)
+        return draw_random_bits(maps, shape, box, self._device)
 
 
 WAVE_LENGTHS = (4.0, 12.0)

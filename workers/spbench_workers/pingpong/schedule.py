@@ -29,7 +29,9 @@ def pair_rounds(
         pairs: The pairs.
         at_once: The largest number of pairs in a round, instead of that rule.
     """
-    concurrent_rounds = _neighbours(size) if pairs == "neighbours" else _circle(size)
+    concurrent_rounds = (
+        _pair_neighbours(size) if pairs == "neighbours" else _pair_by_circle_method(size)
+    )
     if at_once is None:
         at_once = size if sum(map(len, concurrent_rounds)) > MAX_SERIAL else 1
     if at_once == 1:
@@ -44,13 +46,13 @@ def pair_rounds(
     ]
 
 
-def _neighbours(size: int) -> list[list[tuple[int, int]]]:
+def _pair_neighbours(size: int) -> list[list[tuple[int, int]]]:
     """Return two rounds: pairs with an even lower rank, then pairs with an odd one."""
     halves = ([(rank, rank + 1) for rank in range(first, size - 1, 2)] for first in (0, 1))
     return [half for half in halves if half]
 
 
-def _circle(size: int) -> list[list[tuple[int, int]]]:
+def _pair_by_circle_method(size: int) -> list[list[tuple[int, int]]]:
     """Return rounds of all pairs by the circle method of round-robin tournaments."""
     seats: list[int] = list(range(size + size % 2))
     half = len(seats) // 2

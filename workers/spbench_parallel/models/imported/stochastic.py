@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.images.random_bits import random_bits
+from spbench_parallel.images.random_bits import draw_random_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _draw_mask(
     )
     seed = batch.seed, batch.step, op.index
     map_keys = [("chance", *seed, *image) for image in batch.images]
-    bits = random_bits(map_keys, drawn_shape, drawn_box, device)
+    bits = draw_random_bits(map_keys, drawn_shape, drawn_box, device)
     # The bits are uniform from -2**31: this share of them is below the limit.
     return bits >= round(op.share * 2**32) - 2**31
 

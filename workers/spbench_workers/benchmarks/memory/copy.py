@@ -117,19 +117,19 @@ def _check(
     firsts = range(0, size, _BLOCK)
     context.progress("check", 0, 1)
     for first in firsts:
-        fresh = _random_block(context, phase, first, min(_BLOCK, size - first))
+        fresh = _draw_block(context, phase, first, min(_BLOCK, size - first))
         source[first : first + _BLOCK].copy_(fresh)
         target[first : first + _BLOCK].copy_(fresh.bitwise_not_())
     body()
     for first in firsts:
-        expected = _random_block(context, phase, first, min(_BLOCK, size - first))
+        expected = _draw_block(context, phase, first, min(_BLOCK, size - first))
         actual = target[first : first + _BLOCK].cpu()
         if not torch.equal(actual, expected):
             return _describe_difference(actual, expected, first)
     return 0.0, ""
 
 
-def _random_block(context: Context, phase: str, first: int, size: int) -> torch.Tensor:
+def _draw_block(context: Context, phase: str, first: int, size: int) -> torch.Tensor:
     seed = context.seed_for("copy", context.world.rank, phase, first)
     numbers = torch.empty(-(-size // 8), dtype=torch.int64)
     numbers.random_(-(1 << 63), None, generator=torch.Generator().manual_seed(seed))

@@ -54,19 +54,19 @@ class InputDistribution:
             count: Elements of its vector.
             period_elements: Elements after which values repeat.
         """
-        bits = _random_bits(seed, min(count, period_elements))
+        bits = _draw_random_bits(seed, min(count, period_elements))
         if self.op == "prod":
             return self._draw_factors(bits, rank)
         if self.dtype.is_floating_point and self.kind == "random":
             return self._round_to_dtype((bits >> np.uint64(11)) * 2.0**-52 - 1.0)
-        max_exact = self._max_exact()
+        max_exact = self._compute_max_exact()
         max_magnitude = max(1, max_exact // self.ranks) if self.op == "sum" else max_exact
         numbers = (bits % np.uint64(2 * max_magnitude + 1)).astype(np.int64) - max_magnitude
         if self.op == "sum" and self.ranks > max_exact:
             numbers[~self._may_be_large(rank, max_exact, len(numbers))] = 0
         return self._convert(numbers)
 
-    def _max_exact(self) -> int:
+    def _compute_max_exact(self) -> int:
         """Return the largest number up to which the format has every whole number."""
         if not self.dtype.is_floating_point:
             return _MAX_INTEGER
@@ -95,7 +95,7 @@ class InputDistribution:
         return rounded
 
 
-def _random_bits(seed: int, count: int) -> Values:
+def _draw_random_bits(seed: int, count: int) -> Values:
     """Return 64 random bits per element by SplitMix64.
 
     Source: Steele, Lea and Flood, OOPSLA 2014.
