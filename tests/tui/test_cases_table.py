@@ -26,7 +26,7 @@ async def test_filter_shows_matching_cases(suite, size):
         await wait_until(pilot, lambda: read_title(app) == "2 of 3 cases")
         await pilot.press("enter")
         expected = ["second[iterations=5]", "second[iterations=10]"]
-        assert list(app.screen.query_one("#cases").keys_shown) == expected
+        assert list(app.screen.query_one("#cases").matching_keys) == expected
         await pilot.press("escape")
         await wait_until(pilot, lambda: read_title(app) == "3 cases")
         await pilot.press("slash", *"method=vertical")

@@ -35,7 +35,9 @@ def expand_user_path(folder: Path, text: str) -> Path:
 
 
 def expand_suite_path(folder: Path, text: str) -> Path:
-    """Return the path of a suite file, like `expand_user_path`, by default with ``.yaml``.
+    """Return the path of a suite file, with ``.yaml`` if it has no suffix.
+
+    Otherwise it is the same as `expand_user_path`.
 
     Raises:
         UsageError: The home directory is unknown, or the text has no file name.

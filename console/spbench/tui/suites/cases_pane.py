@@ -143,7 +143,7 @@ class CasesPane(Vertical):
         table = self.cases.table
         ids = self._rows.list_ids_on_line(line)
         if ids and table.cursor_key not in ids:
-            shown = set(table.keys_shown)
+            shown = set(table.matching_keys)
             first = next((id for id in ids if id in shown), None)
             if first is not None:
                 table.move_to(first)

@@ -94,7 +94,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
 
     def action_mark_all(self) -> None:
         """Mark all shown cases, or remove their marks if all are marked."""
-        shown = set(map(str, self.table.keys_shown))
+        shown = set(map(str, self.table.matching_keys))
         self._marked = self._marked - shown if shown <= self._marked else self._marked | shown
         self._show_marks()
 

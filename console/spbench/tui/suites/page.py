@@ -268,8 +268,8 @@ What starts a run at once has no letter: F5 and F6."""
         """Return a file to edit; a shipped suite is copied into the console's folder."""
         file = require_suite_file(path)
         folder = self.context.options.folder
-        is_name_of_shipped = is_shipped_name(path) and needs_copy(file, folder)
-        if is_name_of_shipped or listed or is_installed(file):
+        has_shipped_name = is_shipped_name(path) and needs_copy(file, folder)
+        if has_shipped_name or listed or is_installed(file):
             return copy_document(file, folder)
         return open_document(file)
 

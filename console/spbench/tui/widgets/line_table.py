@@ -157,7 +157,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         return self._order.row_count
 
     @property
-    def keys_shown(self) -> Sequence[Hashable]:
+    def matching_keys(self) -> Sequence[Hashable]:
         """The keys of the rows that match the filter, in their order."""
         return self._order.keys
 
