@@ -695,6 +695,17 @@ async def test_logs_scroll_and_keep_their_position(open_run):
         await run.wait_for_texts("said 101")
 
 
+async def test_findings_open_their_panel_after_the_last_update_of_cases(open_run):
+    async with open_run(NARROW, make_running_events()) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
+        body = run.page.query_one(RunBody)
+        assert not body.shows_findings
+        run.app.context.feed.failure = "the log is damaged"
+        run.page.presenter._show_cases()
+        run.page.presenter._show_findings()
+        assert body.shows_findings
+
+
 @pytest.fixture
 def eastern_time_zone(monkeypatch):
     with monkeypatch.context() as patch:

@@ -223,13 +223,7 @@ class RunPresenter:
         selection.cases.update()
         self._update_table(self.cases)
         self._body.query_one("#cases-pane", Pane).set_remark(selection.cases.efficiency_note())
-        recorded = selection.feed.state.findings
-        has_findings = bool(recorded) or any(
-            finding.kind is not FindingKind.NOTE for finding in self.findings
-        )
-        self._body.limit_table_heights(
-            self.cases.row_count, self.ranks.row_count, has_findings=has_findings
-        )
+        self._limit_table_heights()
         # If the user has just moved the cursor, its message is still to come: do not move it back.
         untouched = self.cases.cursor_key == self._cursors.get(self.cases)
         if untouched and selection.case is not None:
@@ -255,6 +249,17 @@ class RunPresenter:
         for panel in self._body.query(FindingsPanel):
             if panel.is_on_screen:
                 panel.show(self.findings)
+        # Also here, because the cases may have been updated for the last time before the findings.
+        self._limit_table_heights()
+
+    def _limit_table_heights(self) -> None:
+        """Limit the heights of the tables, and choose the panel if the user has not."""
+        has_findings = bool(self.selection.feed.state.findings) or any(
+            finding.kind is not FindingKind.NOTE for finding in self.findings
+        )
+        self._body.limit_table_heights(
+            self.cases.row_count, self.ranks.row_count, has_findings=has_findings
+        )
 
     def _show_hosts(self) -> None:
         if self.hosts.is_on_screen:
