@@ -10,7 +10,7 @@ from spbench.tui.app import ConsoleApp
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.dialogs import Confirm
-from spbench.tui.suites.cases_pane import CasesPane
+from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import TextRow
@@ -81,8 +81,8 @@ def get_editor(app):
 
 def list_case_ids(app):
     """Return the ids of the cases, or none before the page is drawn."""
-    panes = app.screen.query(CasesPane)
-    return list(panes.first()._rows.keys()) if panes else []
+    tables = app.screen.query(CasesTable)
+    return list(tables.first().rows.keys()) if tables else []
 
 
 async def wait_for_cases(pilot, count=3):
