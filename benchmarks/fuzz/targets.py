@@ -34,8 +34,8 @@ from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import read_summary, select_runs
 from spbench.record.state import RunState
+from spbench.report.baselines.creation import make_baseline, make_baseline_run, update_baseline
 from spbench.report.baselines.files import load_baseline
-from spbench.report.baselines.making import make_baseline, make_baseline_run, update_baseline
 from spbench.report.build import build_report
 from spbench.report.comparison.compare import compare
 from spbench.report.export import EXPORT_FORMATS, export_comparison, export_text, summary_object

@@ -50,10 +50,10 @@ def _validate(suites: Sequence[str]) -> int:
 
 
 def _run_command_line() -> int:
-    from spbench.cli import console
+    from spbench.cli import tui_commands
     from spbench.cli.app import app, run_command_line
 
-    console.register(app, _open_console, _serve_console)
+    tui_commands.register(app, _open_tui, _serve_tui)
     return run_command_line()
 
 
@@ -101,13 +101,13 @@ def _make_private_home() -> str:
     return home
 
 
-def _open_console(**options: Any) -> int:
-    from spbench.tui.start import open_console
+def _open_tui(**options: Any) -> int:
+    from spbench.tui.start import open_tui
 
-    return open_console(**options)
+    return open_tui(**options)
 
 
-def _serve_console(
+def _serve_tui(
     args: Sequence[str],
     *,
     host: str,

@@ -231,7 +231,7 @@ async def test_deleted_folder_does_not_end_the_console(tmp_path, monkeypatch):
         return Mock()
 
     monkeypatch.setattr(start, "ConsoleApp", make_app)
-    start.open_console(
+    start.open_tui(
         home=Path(".spbench"), suite=suite, launch_choice=LaunchChoice(hostfile=Path("a.hosts"))
     )
     [opening] = openings
@@ -258,7 +258,7 @@ def test_missing_folder_is_a_usage_error(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     folder.rmdir()
     with pytest.raises(UsageError, match="was deleted"):
-        start.open_console(home=tmp_path)
+        start.open_tui(home=tmp_path)
 
 
 class EndlessSource:

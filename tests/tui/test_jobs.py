@@ -125,7 +125,7 @@ class BrowserPage:
 
 
 @pytest.fixture
-def serve_console(tmp_path, monkeypatch):
+def serve_tui(tmp_path, monkeypatch):
     """Serve the console in a folder, and return its address."""
     monkeypatch.setenv("SPBENCH_CONFIG", str(tmp_path / "console.yaml"))
     servers = []
@@ -156,11 +156,11 @@ def serve_console(tmp_path, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.parametrize("job", JOB_PARAMS)
-def test_keys_complete_the_job_in_a_browser(job, tmp_path, serve_console, browser):
+def test_keys_complete_the_job_in_a_browser(job, tmp_path, serve_tui, browser):
     folder = tmp_path / "here"
     folder.mkdir()
     suite = job.prepare(folder)
-    page = BrowserPage(browser, serve_console(folder, suite))
+    page = BrowserPage(browser, serve_tui(folder, suite))
     page.wait_for_text(FIRST_TEXTS.get(job.name, "mpirun"))
     time.sleep(1)
     for keys, text in job.steps:

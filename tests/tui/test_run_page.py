@@ -188,7 +188,7 @@ def open_run(tmp_path):
     """Open the console at a size, on a run with these events."""
 
     @asynccontextmanager
-    async def open_console(size, events, source=None, **options):
+    async def open_tui(size, events, source=None, **options):
         app = make_console(tmp_path, page="run", **options)
         async with app.run_test(size=size, notifications=True) as pilot:
             folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
@@ -200,7 +200,7 @@ def open_run(tmp_path):
             )
             yield WatchedRun(app, pilot, source)
 
-    return open_console
+    return open_tui
 
 
 @pytest.mark.parametrize("size", SIZES)

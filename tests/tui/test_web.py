@@ -13,7 +13,7 @@ from yarl import URL
 
 pytest.importorskip("textual_serve", reason="the extra `serve` is not installed")
 
-from spbench.cli import console
+from spbench.cli import tui_commands
 from spbench.errors import UsageError
 from spbench.tui.web.server import ConsoleServer
 
@@ -50,7 +50,9 @@ async def fetch_status(address, **options):
 def test_serve_passes_its_options_to_the_console(tmp_path):
     app = typer.Typer()
     calls = []
-    console.register(app, Mock(), lambda arguments, **keywords: calls.append((arguments, keywords)))
+    tui_commands.register(
+        app, Mock(), lambda arguments, **keywords: calls.append((arguments, keywords))
+    )
     hosts = ["--hostfile", "a.hosts", "--exclude-hosts", "node03", "--launcher", "hydra"]
     options = ["--readonly", "--home", str(tmp_path), *hosts]
     runner = CliRunner()

@@ -43,8 +43,8 @@ import os, sys
 from pathlib import Path
 os.environ["TEXTUAL_DRIVER"] = "textual.drivers.headless_driver:HeadlessDriver"
 os.environ["TEXTUAL_PRESS"] = "1,2,3,4,5,ctrl+q"
-from spbench.tui.start import open_console
-assert open_console(home=Path(sys.argv[1]) / "home") == 0
+from spbench.tui.start import open_tui
+assert open_tui(home=Path(sys.argv[1]) / "home") == 0
 import json
 print("\\n" + json.dumps(sorted(sys.modules)))
 """

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spbench.cli.completing import complete_benchmark
 from spbench.cli.text_layout import format_definitions, wrap_description
+from spbench.cli.value_completions import complete_benchmark
 from spbench.errors import UsageError, did_you_mean
 from spbench_core.number_text import format_bytes
 

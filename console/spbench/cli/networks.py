@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.completing import complete_network
+from spbench.cli.value_completions import complete_network
 from spbench.errors import UsageError
 from spbench.report.text_tables import align_columns
 

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spbench.cli.completing import complete_case, complete_launcher, complete_run, complete_side
+from spbench.cli.value_completions import (
+    complete_case,
+    complete_launcher,
+    complete_run,
+    complete_side,
+)
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 

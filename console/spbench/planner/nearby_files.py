@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.suites.given_files import expand_user_path
+from spbench.suites.pipe_files import expand_user_path
 
 MAX_FILES = 200
 """The most files of a kind that are listed."""

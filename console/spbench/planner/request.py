@@ -14,7 +14,7 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.stage_memory import StageMemory, compute_stage_memories
 from spbench.planner.simulation.step import Simulation, simulate
-from spbench.suites.given_files import expand_user_path
+from spbench.suites.pipe_files import expand_user_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.suites.case import Case, Expectation, RepeatPolicy, ScalingSeries
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
@@ -136,19 +136,19 @@ class _RanksError(Exception):
     expected: str
 
 
-def expand_entry(entry: ParsedEntry, findings: Findings) -> list[Case]:
-    """Return the valid cases of an entry, and add errors of others to ``findings``."""
+def expand_entry(entry: ParsedEntry, errors: FileErrors) -> list[Case]:
+    """Return the valid cases of an entry, and add those of others to ``errors``."""
     if entry.sweep.size > MAX_CASES:
         reason = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
-        findings.add_at_value(entry.path, f"{entry.name}: {reason}")
+        errors.add_at_value(entry.path, f"{entry.name}: {reason}")
         return []
-    points = _complete_points(entry, findings)
+    points = _complete_points(entry, errors)
     if len(points) > MAX_CASES:
         reason = f"its parameters make {len(points)} cases; one entry may make {MAX_CASES}"
-        findings.add_at_value(entry.path, f"{entry.name}: {reason}")
+        errors.add_at_value(entry.path, f"{entry.name}: {reason}")
         return []
 
-    line = findings.find_line(entry.path)
+    line = errors.find_line(entry.path)
     points_by_error: dict[_RanksError, list[Point]] = {}
     cases_by_id: dict[str, Case] = {}
     for point, params in points:
@@ -160,22 +160,22 @@ def expand_entry(entry: ParsedEntry, findings: Findings) -> list[Case]:
             cases_by_id.setdefault(case.id, case)
     for ranks_error, affected_points in points_by_error.items():
         affects_all = len(affected_points) == len(points)
-        _report_ranks_error(entry, ranks_error, [] if affects_all else affected_points, findings)
+        _report_ranks_error(entry, ranks_error, [] if affects_all else affected_points, errors)
     return list(cases_by_id.values())
 
 
-def _complete_points(entry: ParsedEntry, findings: Findings) -> list[tuple[Point, dict[str, Any]]]:
+def _complete_points(entry: ParsedEntry, errors: FileErrors) -> list[tuple[Point, dict[str, Any]]]:
     """Return all points with complete parameters; a benchmark may add its own points.
 
-    Duplicate ids and contradictions are added to ``findings``.
+    Duplicate ids and contradictions are added to ``errors``.
     """
     case_ids_by_error: dict[tuple[str, str | None], list[str]] = {}
     seen_ids: set[str] = set()
     points: list[tuple[Point, dict[str, Any]]] = []
-    for point in _list_points(entry, findings):
+    for point in _list_points(entry, errors):
         case_id = format_case_id(entry.name, point)
         if case_id in seen_ids and not entry.collapse:
-            findings.add_at_key((*entry.path, "zip"), f"zip makes {case_id} twice")
+            errors.add_at_key((*entry.path, "zip"), f"zip makes {case_id} twice")
             continue
         seen_ids.add(case_id)
         try:
@@ -185,7 +185,7 @@ def _complete_points(entry: ParsedEntry, findings: Findings) -> list[tuple[Point
                 param = getattr(error, "param", None)
                 case_ids_by_error.setdefault((str(error), param), []).append(case_id)
     for (message, param), affected_ids in case_ids_by_error.items():
-        _report_param_error(entry, affected_ids, message, param, findings)
+        _report_param_error(entry, affected_ids, message, param, errors)
     return points
 
 
@@ -219,27 +219,27 @@ def _extend_point(point: Point, swept: Mapping[str, Any]) -> Point:
 
 
 def _report_param_error(
-    entry: ParsedEntry, case_ids: list[str], message: str, param: str | None, findings: Findings
+    entry: ParsedEntry, case_ids: list[str], message: str, param: str | None, errors: FileErrors
 ) -> None:
     """Add an error at its parameter, or at the entry if it is not in the file."""
     cases_text = f"{case_ids[0]}{_count_more(case_ids)}"
     sections = ("params", "matrix", "zip") if param else ()
     candidate_paths = ((*entry.path, section, str(param)) for section in sections)
-    path = next(filter(findings.has_value, candidate_paths), entry.path)
-    findings.add_at_value(path, f"{cases_text}: {message}{_format_options(entry, findings)}")
+    path = next(filter(errors.has_value, candidate_paths), entry.path)
+    errors.add_at_value(path, f"{cases_text}: {message}{_format_options(entry, errors)}")
 
 
 def _report_ranks_error(
-    entry: ParsedEntry, error: _RanksError, affected: list[Point], findings: Findings
+    entry: ParsedEntry, error: _RanksError, affected: list[Point], errors: FileErrors
 ) -> None:
     """Add an error about ranks; ``affected`` is empty if all points have it."""
     params_text = "these parameters"
     if affected and (swept_text := _format_without_np(affected[0])):
         params_text = f"{swept_text}{_count_more(affected)}"
-    options_text = "" if findings.find_option(error.path) else _format_options(entry, findings)
+    options_text = "" if errors.find_option(error.path) else _format_options(entry, errors)
     name = entry.benchmark.name
     message = f"np is {error.ranks}, but {name} with {params_text} {error.expected}{options_text}"
-    findings.add_at_value(error.path, message)
+    errors.add_at_value(error.path, message)
 
 
 def _format_without_np(point: Point) -> str:
@@ -252,12 +252,12 @@ def _count_more(items: Sequence[object]) -> str:
     return f" and {len(items) - 1} more" if len(items) > 1 else ""
 
 
-def _format_options(entry: ParsedEntry, findings: Findings) -> str:
-    options = findings.list_options(entry.path)
+def _format_options(entry: ParsedEntry, errors: FileErrors) -> str:
+    options = errors.list_options(entry.path)
     return f" (with {' '.join(options)})" if options else ""
 
 
-def _list_points(entry: ParsedEntry, findings: Findings) -> list[Point]:
+def _list_points(entry: ParsedEntry, errors: FileErrors) -> list[Point]:
     """Return the points that are not excluded; each exclude must match a point."""
     is_rule_used = [False] * len(entry.exclude)
     points = []
@@ -271,9 +271,9 @@ def _list_points(entry: ParsedEntry, findings: Findings) -> list[Point]:
             points.append(point)
     for index, is_used in enumerate(is_rule_used):
         if not is_used:
-            findings.add_at_value((*entry.path, "exclude", index), "this exclude matches no case")
+            errors.add_at_value((*entry.path, "exclude", index), "this exclude matches no case")
     if not points:
-        findings.add_at_key((*entry.path, "exclude"), f"exclude leaves no case of {entry.name}")
+        errors.add_at_key((*entry.path, "exclude"), f"exclude leaves no case of {entry.name}")
     return points
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from spbench.errors import did_you_mean
 from spbench.suites.case import DERIVED_METRICS, STATISTICS, Case, Expectation, PerformanceReference
 from spbench.suites.expression import CaseMetric, ExpressionError, parse_expression
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark, Metric
 
@@ -51,9 +51,9 @@ def parse_expectations(
     params: Mapping[str, Any],
     bounds_by_metric: Any,
     path: KeyPath,
-    findings: Findings,
+    errors: FileErrors,
 ) -> tuple[Expectation, ...]:
-    """Return the expectations in the data at ``path``, and add errors to ``findings``.
+    """Return the expectations in the data at ``path``, and add errors to ``errors``.
 
     Names of metrics are not checked if the parameters are invalid, which is reported elsewhere.
     """
@@ -66,12 +66,12 @@ def parse_expectations(
         if metric_names is not None and (
             problem := describe_unknown_metric(benchmark, metric_names, metric)
         ):
-            findings.add_at_key(metric_path, problem)
+            errors.add_at_key(metric_path, problem)
         if bounds == {}:
             message = f"{metric} has no bound: give max, min, reference or systems"
-            findings.add_at_value(metric_path, message)
+            errors.add_at_value(metric_path, message)
         if isinstance(bounds, dict):
-            expectations += _parse_metric_bounds(metric, bounds, metric_path, findings)
+            expectations += _parse_metric_bounds(metric, bounds, metric_path, errors)
     return tuple(expectations)
 
 
@@ -88,14 +88,14 @@ def describe_unknown_metric(benchmark: Benchmark, names: Iterable[str], metric: 
 
 
 def _parse_metric_bounds(
-    metric: str, bounds: dict[str, Any], path: KeyPath, findings: Findings
+    metric: str, bounds: dict[str, Any], path: KeyPath, errors: FileErrors
 ) -> list[Expectation]:
     """Return the expectations of a metric from bounds, a reference, or one per system."""
     if "systems" in bounds:
         for key in _list_present((*_OPS, "reference", *_TOLERANCES), bounds):
             message = f"{metric}: systems has a reference for each system; leave out {key}"
-            findings.add_at_key((*path, key), message)
-        systems = _parse_systems(bounds["systems"], (*path, "systems"), findings)
+            errors.add_at_key((*path, key), message)
+        systems = _parse_systems(bounds["systems"], (*path, "systems"), errors)
         op: Literal["max", "min"] = (
             "min" if all(reference.upper is None for reference in systems.values()) else "max"
         )
@@ -103,41 +103,41 @@ def _parse_metric_bounds(
     if "reference" in bounds:
         for key in _list_present(_OPS, bounds):
             message = f"{metric}: {key} follows from the reference; leave out one of the two"
-            findings.add_at_key((*path, key), message)
-        reference = _parse_reference(bounds, path, findings)
+            errors.add_at_key((*path, key), message)
+        reference = _parse_reference(bounds, path, errors)
         return derive_bounds(metric, reference) if reference else []
     # A misspelt "reference" is reported with the shape of the file.
     if bounds.keys() <= {*_OPS, *_TOLERANCES}:
         for key in _list_present(_TOLERANCES, bounds):
             message = f"{key} is a share of a reference: add the key reference"
-            findings.add_at_key((*path, key), message)
-    return _parse_limits(metric, bounds, path, findings)
+            errors.add_at_key((*path, key), message)
+    return _parse_limits(metric, bounds, path, errors)
 
 
 def _list_present(keys: Iterable[str], bounds: Mapping[str, Any]) -> list[str]:
     return [key for key in keys if key in bounds]
 
 
-def _parse_systems(data: Any, path: KeyPath, findings: Findings) -> dict[str, PerformanceReference]:
+def _parse_systems(data: Any, path: KeyPath, errors: FileErrors) -> dict[str, PerformanceReference]:
     reference_data_by_system = data if isinstance(data, dict) else {}
     reference_by_system: dict[str, PerformanceReference] = {}
     for system, reference_data in reference_data_by_system.items():
         if isinstance(reference_data, dict) and "reference" in reference_data:
-            reference = _parse_reference(reference_data, (*path, system), findings, str(system))
+            reference = _parse_reference(reference_data, (*path, system), errors, str(system))
             reference_by_system |= {str(system): reference} if reference else {}
     return reference_by_system
 
 
 def _parse_reference(
-    reference_data: dict[str, Any], path: KeyPath, findings: Findings, system: str | None = None
+    reference_data: dict[str, Any], path: KeyPath, errors: FileErrors, system: str | None = None
 ) -> PerformanceReference | None:
     """Return a reference, or None if it has errors."""
     for key in ("reference", *_TOLERANCES):
         if key in reference_data and reference_data[key] is None:
-            findings.add_at_value((*path, key), f"{key} is empty: give it a number or leave it out")
+            errors.add_at_value((*path, key), f"{key} is empty: give it a number or leave it out")
     if reference_data.keys() == {"reference"}:
         message = "reference has no tolerance: give lower, upper or both"
-        findings.add_at_key((*path, "reference"), message)
+        errors.add_at_key((*path, "reference"), message)
     reference_value = _parse_number(reference_data["reference"])
     lower_share, upper_share = (_parse_number(reference_data.get(key)) for key in _TOLERANCES)
     if (
@@ -154,15 +154,15 @@ def _parse_number(value: Any) -> float | None:
 
 
 def _parse_limits(
-    metric: str, bounds: dict[str, Any], path: KeyPath, findings: Findings
+    metric: str, bounds: dict[str, Any], path: KeyPath, errors: FileErrors
 ) -> list[Expectation]:
     for op in (op for op, limit in bounds.items() if limit is None):
-        findings.add_at_value((*path, op), f"{op} is empty: give it a number or leave it out")
+        errors.add_at_value((*path, op), f"{op} is empty: give it a number or leave it out")
     expectations = []
     for op in _OPS:
         if bounds.get(op) is None:
             continue
-        limit = _parse_limit(op, bounds[op], path, findings)
+        limit = _parse_limit(op, bounds[op], path, errors)
         if limit is not None:
             expectations.append(_make_expectation(metric, op, limit))
     limit_by_op = {
@@ -172,11 +172,11 @@ def _parse_limits(
     }
     if {"max", "min"} <= limit_by_op.keys() and limit_by_op["min"] > limit_by_op["max"]:
         message = f"{metric}: min {limit_by_op['min']:g} is above max {limit_by_op['max']:g}"
-        findings.add_at_value(path, message)
+        errors.add_at_value(path, message)
     return expectations
 
 
-def _parse_limit(op: str, value: Any, path: KeyPath, findings: Findings) -> float | str | None:
+def _parse_limit(op: str, value: Any, path: KeyPath, errors: FileErrors) -> float | str | None:
     """Return a number, the text of an expression, or None for an error."""
     if not isinstance(value, str):
         return _parse_number(value)
@@ -184,7 +184,7 @@ def _parse_limit(op: str, value: Any, path: KeyPath, findings: Findings) -> floa
         expression = parse_expression(value)
         return value if expression.metrics else expression.evaluate(_reject_metric)
     except ExpressionError as error:
-        findings.add_in_text((*path, op), error.position, f"{op} is no limit: {error}")
+        errors.add_in_text((*path, op), error.position, f"{op} is no limit: {error}")
         return None
 
 

@@ -12,15 +12,15 @@ from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
 from spbench.suites.case import MAX_HOSTS_AT_ONCE, Case, RepeatPolicy, Suite
 from spbench.suites.expand import ParsedEntry, Sweep, expand_entry
 from spbench.suites.expectations import parse_expectations
-from spbench.suites.findings import Findings
-from spbench.suites.given_files import read_start
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.inject import inject_fault
 from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
 from spbench.suites.overrides import apply_overrides, read_as_text
 from spbench.suites.parameters import ParameterReader
+from spbench.suites.pipe_files import read_start
 from spbench.suites.references import ExpandedEntry, resolve_references
 from spbench.suites.shipped import require_suite_file
-from spbench.suites.wording import validate_suite
+from spbench.suites.validation_messages import validate_suite
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
@@ -56,21 +56,21 @@ def load_suite_text(
     except YamlError as error:
         mark = error.mark
         raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None
-    findings = Findings(str(path), document)
+    errors = FileErrors(str(path), document)
     suite_data = document.root.data
     if not isinstance(suite_data, dict):
         problem = "the file is empty" if suite_data is None else "this is not a mapping"
         hint = "a suite begins with 'schema: spbench.suite/1'"
-        findings.add(document.root.mark, f"{problem}; {hint}")
-        findings.raise_if_any()
+        errors.add(document.root.mark, f"{problem}; {hint}")
+        errors.raise_if_any()
     _keep_env_text(suite_data, document)
-    unknown_key_messages = apply_overrides(suite_data, overrides, findings)
-    file = validate_suite(suite_data, findings)
-    cases = tuple(_EntryLoader(suite_data, file, findings).load_cases())
-    findings.raise_if_any()
+    unknown_key_messages = apply_overrides(suite_data, overrides, errors)
+    file = validate_suite(suite_data, errors)
+    cases = tuple(_EntryLoader(suite_data, file, errors).load_cases())
+    errors.raise_if_any()
     if unknown_key_messages:
         raise UsageError(unknown_key_messages[0])
-    assert file is not None  # otherwise findings were raised
+    assert file is not None  # otherwise errors were raised
     if inject is not None:
         cases = inject_fault(cases, inject)
     return Suite(path, text, file.name, file.description, file.launch, cases, file.order)
@@ -140,12 +140,12 @@ class _EntryLoader:
     """A loader of the entries of ``cases:``; ``file`` is None if the shape has errors."""
 
     def __init__(
-        self, suite_data: dict[str, Any], file: SuiteFile | None, findings: Findings
+        self, suite_data: dict[str, Any], file: SuiteFile | None, errors: FileErrors
     ) -> None:
         entries = suite_data.get("cases")
         self._entries_data = entries if isinstance(entries, list) else []
         self._file = file
-        self._findings = findings
+        self._errors = errors
 
     def load_cases(self) -> list[Case]:
         expanded_entries: list[ExpandedEntry] = []
@@ -156,17 +156,17 @@ class _EntryLoader:
             self._check_name(entry_data.get("name"), index, line_by_name)
             benchmark = self._find_benchmark(entry_data.get("benchmark"), index)
             if benchmark is not None and (entry := self._parse_entry(benchmark, entry_data, index)):
-                cases = expand_entry(entry, self._findings)
+                cases = expand_entry(entry, self._errors)
                 expanded_entries.append(ExpandedEntry(entry.path, cases))
-        return resolve_references(expanded_entries, [*line_by_name], self._findings)
+        return resolve_references(expanded_entries, [*line_by_name], self._errors)
 
     def _check_name(self, name: Any, index: int, line_by_name: dict[str, int]) -> None:
         if not isinstance(name, str):
             return
-        line = self._findings.find_line(("cases", index, "name"))
+        line = self._errors.find_line(("cases", index, "name"))
         if name in line_by_name:
             message = f"duplicate case name {name!r} (first on line {line_by_name[name]})"
-            self._findings.add_at_value(("cases", index, "name"), message)
+            self._errors.add_at_value(("cases", index, "name"), message)
         line_by_name.setdefault(name, line)
 
     def _find_benchmark(self, name: Any, index: int) -> Benchmark | None:
@@ -176,7 +176,7 @@ class _EntryLoader:
             return BENCHMARKS[name]
         hint = did_you_mean(name, BENCHMARKS) or "; `spbench benchmarks` lists them"
         message = f"unknown benchmark {name!r}{hint}"
-        self._findings.add_at_value(("cases", index, "benchmark"), message)
+        self._errors.add_at_value(("cases", index, "benchmark"), message)
         return None
 
     def _parse_entry(
@@ -184,13 +184,13 @@ class _EntryLoader:
     ) -> ParsedEntry | None:
         """Return an entry to expand, or None if one of its parameters is invalid."""
         path: KeyPath = ("cases", index)
-        findings = self._findings
-        errors_before = findings.count
-        reader = ParameterReader(benchmark, entry_data, path, findings)
+        errors = self._errors
+        errors_before = errors.count
+        reader = ParameterReader(benchmark, entry_data, path, errors)
         fixed = reader.read_fixed()
         sweep = reader.read_sweep()
         exclude = reader.read_exclude(sweep)
-        has_errors = findings.count > errors_before
+        has_errors = errors.count > errors_before
 
         # Metrics may depend on parameters; those of the first point count for all.
         first_point = next(sweep.iterate_points(), {})
@@ -198,7 +198,7 @@ class _EntryLoader:
             key: swept_value.value for key, swept_value in first_point.items() if key != "np"
         }
         expect = parse_expectations(
-            benchmark, fixed | first_swept, entry_data.get("expect"), (*path, "expect"), findings
+            benchmark, fixed | first_swept, entry_data.get("expect"), (*path, "expect"), errors
         )
         if has_errors:
             return None
@@ -214,7 +214,7 @@ class _EntryLoader:
             exclude=exclude,
             np=np if type(np) is int and np >= 1 else None,
             expect=expect,
-            collapse=bool(findings.list_options(path)),
+            collapse=bool(errors.list_options(path)),
             **self._read_settings(sweep, path, index),
         )
 
@@ -224,7 +224,7 @@ class _EntryLoader:
             return {}
         case = self._file.cases[index]
         if self._file.order == "together" and case.until:
-            self._findings.add_at_key((*path, "until"), _UNTIL_NEEDS_INTERLEAVED)
+            self._errors.add_at_key((*path, "until"), _UNTIL_NEEDS_INTERLEAVED)
         if case.scale:
             self._check_scale(case.scale, sweep, path)
         return {
@@ -237,10 +237,10 @@ class _EntryLoader:
 
     def _check_scale(self, scale: ScaleEntry, sweep: Sweep, path: KeyPath) -> None:
         if sorted(set(scale.np)) != scale.np:
-            self._findings.add_at_value((*path, "scale", "np"), "np of scale must rise")
+            self._errors.add_at_value((*path, "scale", "np"), "np of scale must rise")
         if "np" in sweep.keys:
             message = "np is swept, and scale has numbers of ranks too: leave out one of them"
-            self._findings.add_at_key((*path, "scale"), message)
+            self._errors.add_at_key((*path, "scale"), message)
 
 
 def _make_rank_counts(scale: ScaleEntry) -> RankScaling:

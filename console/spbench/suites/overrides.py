@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.settings import BatchSettings, LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath, Node, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
@@ -19,7 +19,7 @@ _MAX_SHOWN = 80
 """Characters of an override in messages; its value can be of any length."""
 
 
-def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findings) -> list[str]:
+def apply_overrides(data: dict[str, Any], texts: Sequence[str], errors: FileErrors) -> list[str]:
     """Change the suite's data, and return a message for each unknown key.
 
     Raises:
@@ -37,7 +37,7 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findin
             raise UsageError(f"{option}: {key} is set twice, by {option_by_key[key]} as well{hint}")
         option_by_key[key] = option
         node = _parse_value(option, value)
-        if not _Override(data, findings, option, key, node).apply():
+        if not _Override(data, errors, option, key, node).apply():
             hint = did_you_mean(key, _list_keys(data))
             unknown_messages.append(f"{option}: no suite key or parameter is called {key!r}{hint}")
     return unknown_messages
@@ -83,10 +83,10 @@ class _Override:
     """An override ``key=value`` of the data of a suite."""
 
     def __init__(
-        self, data: dict[str, Any], findings: Findings, option: str, key: str, node: Node
+        self, data: dict[str, Any], errors: FileErrors, option: str, key: str, node: Node
     ) -> None:
         self._data = data
-        self._findings = findings
+        self._errors = errors
         self._option = option
         self._key = key
         self._node = node
@@ -98,7 +98,7 @@ class _Override:
             return self._set_launch(subkey)
         if self._key in _SUITE_KEYS:
             self._data[self._key] = self._node.data
-            self._findings.mark_option((self._key,), self._option)
+            self._errors.mark_option((self._key,), self._option)
             return True
         if self._key in _CASE_KEYS:
             return self._set_in_cases()
@@ -119,10 +119,10 @@ class _Override:
             return True  # its shape is reported with the other errors of the file
         if not dot:
             launch[key] = self._node.data if key != "env" else read_as_text(self._node)
-            self._findings.mark_option(("launch", key), self._option)
+            self._errors.mark_option(("launch", key), self._option)
         elif isinstance(env := launch.setdefault("env", {}), dict):
             env[variable] = _get_text(self._node)
-            self._findings.mark_option(("launch", "env", variable), self._option)
+            self._errors.mark_option(("launch", "env", variable), self._option)
         return True
 
     def _set_batch(self, key: str) -> bool:
@@ -132,7 +132,7 @@ class _Override:
         launch = self._data.setdefault("launch", {})
         if isinstance(launch, dict) and isinstance(batch := launch.setdefault("batch", {}), dict):
             batch[key] = self._node.data
-            self._findings.mark_option(("launch", "batch", key), self._option)
+            self._errors.mark_option(("launch", "batch", key), self._option)
         return True
 
     def _set_in_cases(self, name: str | None = None) -> bool:
@@ -145,10 +145,10 @@ class _Override:
         ]
         for index, case in cases:
             case[key] = copy.deepcopy(self._node.data)
-            self._findings.mark_option(("cases", index, key), self._option)
+            self._errors.mark_option(("cases", index, key), self._option)
             if key in ("np", "scale"):  # both set the number of ranks
                 collapse = _SweepCollapse(None, "np", self._node.data)
-                collapse.apply(case, ("cases", index), self._findings)
+                collapse.apply(case, ("cases", index), self._errors)
         return bool(cases) or name is None
 
     def _set_parameter(self) -> bool:
@@ -160,12 +160,12 @@ class _Override:
             is_known = True
             value = copy.deepcopy(self._node.data)
             collapse = _SweepCollapse(benchmark, param.name, value)
-            collapse.apply(case, ("cases", index), self._findings)
+            collapse.apply(case, ("cases", index), self._errors)
             if isinstance(params := case.setdefault("params", {}), dict):
                 for key in [key for key in params if _is_alias(benchmark, key, param.name)]:
                     del params[key]
                 params[param.name] = value
-                self._findings.mark_option(("cases", index, "params", param.name), self._option)
+                self._errors.mark_option(("cases", index, "params", param.name), self._option)
         return is_known
 
 
@@ -201,7 +201,7 @@ class _SweepCollapse:
         self._name = name
         self._value = value
 
-    def apply(self, case: dict[str, Any], path: KeyPath, findings: Findings) -> None:
+    def apply(self, case: dict[str, Any], path: KeyPath, errors: FileErrors) -> None:
         for section in ("matrix", "zip"):
             if isinstance(swept := case.get(section), dict):
                 for key in [key for key in swept if self._is_key(key)]:
@@ -211,7 +211,7 @@ class _SweepCollapse:
             reduced = [(index, self._reduce_rule(rule)) for index, rule in enumerate(rules)]
             remaining = [(index, rule) for index, rule in reduced if rule is not None]
             case["exclude"] = [rule for _, rule in remaining]
-            findings.record_kept_items((*path, "exclude"), [index for index, _ in remaining])
+            errors.record_kept_items((*path, "exclude"), [index for index, _ in remaining])
 
     def _is_key(self, key: str) -> bool:
         return _is_alias(self._benchmark, key, self._name)

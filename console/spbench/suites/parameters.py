@@ -11,9 +11,9 @@ from typing import Any
 
 from spbench.errors import did_you_mean
 from spbench.suites.expand import Sweep, SweptValue, format_label
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.model import CaseEntry
-from spbench.suites.wording import format_value
+from spbench.suites.validation_messages import format_value
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param
@@ -23,12 +23,12 @@ class ParameterReader:
     """A reader of the parameters of the case entry at ``path``."""
 
     def __init__(
-        self, benchmark: Benchmark, entry: dict[str, Any], path: KeyPath, findings: Findings
+        self, benchmark: Benchmark, entry: dict[str, Any], path: KeyPath, errors: FileErrors
     ) -> None:
         self._benchmark = benchmark
         self._entry = entry
         self._path = path
-        self._findings = findings
+        self._errors = errors
         self._first_path_by_param: dict[str, KeyPath] = {}
         if entry.get("np") is not None:
             self._first_path_by_param["np"] = (*path, "np")
@@ -50,7 +50,7 @@ class ParameterReader:
         if len(set(lengths.values())) > 1:
             detail = ", ".join(f"{key} has {length}" for key, length in lengths.items())
             message = f"zip needs lists of equal length: {detail}"
-            self._findings.add_at_key((*self._path, "zip"), message)
+            self._errors.add_at_key((*self._path, "zip"), message)
             zipped = {
                 key: swept_values[: min(lengths.values())] for key, swept_values in zipped.items()
             }
@@ -64,7 +64,7 @@ class ParameterReader:
         for index, rule in enumerate(rules if isinstance(rules, list) else []):
             if rule == {}:
                 message = "this exclude is empty: name swept keys"
-                self._findings.add_at_value((*path, index), message)
+                self._errors.add_at_value((*path, index), message)
             elif isinstance(rule, dict):
                 excluded_points.append(self._read_rule(rule, (*path, index), sweep))
         return excluded_points
@@ -77,7 +77,7 @@ class ParameterReader:
             if name not in sweep.keys:
                 hint = did_you_mean(key, sweep.keys)
                 message = f"exclude names {key!r}, which is not swept here{hint}"
-                self._findings.add_at_key((*path, key), message)
+                self._errors.add_at_key((*path, key), message)
             elif swept_value := self._read_value(param, value, (*path, key)):
                 value_by_key[name] = swept_value.value
         return value_by_key
@@ -95,7 +95,7 @@ class ParameterReader:
             if param is None and (key != "np" or not self._claim_name("np", path)):
                 continue
             if param is not None and param.kind in UNSWEPT_KINDS:
-                self._findings.add_at_key(path, f"{name} cannot be swept; give it in params")
+                self._errors.add_at_key(path, f"{name} cannot be swept; give it in params")
                 continue
             values = values if isinstance(values, list) else []
             swept_values = [
@@ -110,7 +110,7 @@ class ParameterReader:
         seen_labels: set[str] = set()
         for swept_value in swept_values:
             if swept_value.label in seen_labels:
-                self._findings.add_at_value(
+                self._errors.add_at_value(
                     swept_value.path, f"{name}: {swept_value.label} is listed twice"
                 )
             seen_labels.add(swept_value.label)
@@ -127,7 +127,7 @@ class ParameterReader:
         message = f"{self._benchmark.name} has no parameter {key!r}{did_you_mean(key, names)}"
         if key in CaseEntry.model_fields:
             message = f"{key!r} is no parameter but a key of the case: move it out of {path[2]}"
-        self._findings.add_at_key(path, message)
+        self._errors.add_at_key(path, message)
         return None
 
     def _claim_name(self, name: str, path: KeyPath) -> bool:
@@ -141,7 +141,7 @@ class ParameterReader:
             return True
         in_both = section != first_section and name != "np"
         detail = f"in {first_section} too" if in_both else "twice"
-        self._findings.add_at_key(path, f"{name} is given {detail}; give it once")
+        self._errors.add_at_key(path, f"{name} is given {detail}; give it once")
         return False
 
     def _read_value(self, param: Param | None, value: Any, path: KeyPath) -> SweptValue | None:
@@ -149,7 +149,7 @@ class ParameterReader:
         try:
             return read_value(param, value, path)
         except ValueError as error:
-            self._findings.add_at_value(path, str(error))
+            self._errors.add_at_value(path, str(error))
             return None
 
 

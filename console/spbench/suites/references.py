@@ -10,7 +10,7 @@ from spbench.errors import did_you_mean
 from spbench.suites.case import Case, Expectation
 from spbench.suites.expectations import describe_unknown_metric, list_metric_names
 from spbench.suites.expression import CaseMetric, ExpressionError, parse_expression
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.yaml_nodes import KeyPath
 
 _MAX_SHOWN = 3
@@ -26,36 +26,36 @@ class ExpandedEntry:
 
 
 def resolve_references(
-    entries: Sequence[ExpandedEntry], names: Sequence[str], findings: Findings
+    entries: Sequence[ExpandedEntry], names: Sequence[str], errors: FileErrors
 ) -> list[Case]:
     """Return the cases of all entries, with ids of cases in their expressions.
 
     Args:
         entries: The entries that could be expanded.
         names: The names of all entries, including those with errors.
-        findings: Collects errors: names of no case or of several, and unknown metrics.
+        errors: Collects errors: names of no case or of several, and unknown metrics.
     """
     cases = [case for entry in entries for case in entry.cases]
     if not any(expectation.expression for case in cases for expectation in case.expect):
         return cases
     case_index = _CaseIndex(cases, names)
     return [
-        _resolve_case(case, entry.path, case_index, findings)
+        _resolve_case(case, entry.path, case_index, errors)
         for entry in entries
         for case in entry.cases
     ]
 
 
-def _resolve_case(case: Case, path: KeyPath, case_index: _CaseIndex, findings: Findings) -> Case:
+def _resolve_case(case: Case, path: KeyPath, case_index: _CaseIndex, errors: FileErrors) -> Case:
     expect = (
-        _resolve_expectation(expectation, case, path, case_index, findings)
+        _resolve_expectation(expectation, case, path, case_index, errors)
         for expectation in case.expect
     )
     return replace(case, expect=tuple(expect))
 
 
 def _resolve_expectation(
-    expectation: Expectation, case: Case, path: KeyPath, case_index: _CaseIndex, findings: Findings
+    expectation: Expectation, case: Case, path: KeyPath, case_index: _CaseIndex, errors: FileErrors
 ) -> Expectation:
     if expectation.expression is None:
         return expectation
@@ -64,7 +64,7 @@ def _resolve_expectation(
     try:
         ids = tuple(case_index.find_id(metric, case) for metric in expression.metrics)
     except ExpressionError as error:
-        findings.add_in_text(limit_path, error.position, f"{expectation.op} is no limit: {error}")
+        errors.add_in_text(limit_path, error.position, f"{expectation.op} is no limit: {error}")
         return expectation
     return replace(expectation, expression=expression.substitute_cases(ids))
 

@@ -25,11 +25,11 @@ from pydantic.json_schema import SkipJsonSchema
 
 from spbench.config_files import UntrustedFileError, open_trusted
 from spbench.errors import Diagnostic, SuiteError
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.loader import read_suite_file
 from spbench.suites.model import Name
 from spbench.suites.settings import BatchSettings, StrictModel
-from spbench.suites.wording import report_errors
+from spbench.suites.validation_messages import report_errors
 from spbench.suites.yaml_nodes import YamlError, parse_yaml
 
 FILE_NAME = "site.yaml"
@@ -70,15 +70,15 @@ def read_site_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) 
     except YamlError as error:
         mark = error.mark
         raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None
-    findings = Findings(str(path), document)
+    errors = FileErrors(str(path), document)
     data = document.root.data
     try:
         site = SiteFile.model_validate(data)
     except ValidationError as error:
-        report_errors(error, data, findings, SiteFile)
-        findings.raise_if_any()
+        report_errors(error, data, errors, SiteFile)
+        errors.raise_if_any()
         raise
-    findings.raise_if_any()
+    errors.raise_if_any()
     return site
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import SpbenchError, UsageError
-from spbench.suites.given_files import expand_user_path
 from spbench.suites.launcher_names import AUTO, LAUNCHERS, load_plugin_launchers
+from spbench.suites.pipe_files import expand_user_path
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine

@@ -13,7 +13,7 @@ from textual.theme import Theme
 
 from spbench.config_files import UntrustedFileError, check_folder, open_trusted
 from spbench.errors import UsageError, did_you_mean
-from spbench.suites.given_files import read_start
+from spbench.suites.pipe_files import read_start
 
 ENV_CONFIG = "SPBENCH_CONFIG"
 MIN_REFRESH_HZ = 0.5

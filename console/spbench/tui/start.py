@@ -22,7 +22,7 @@ SWITCH_INTERVAL = 0.001
 """Time after which a working thread yields to the thread that handles keys, in seconds."""
 
 
-def open_console(
+def open_tui(
     *,
     home: Path,
     suite: Path | None = None,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.completing import complete_baseline
 from spbench.cli.error_reporting import print_to_stderr
 from spbench.cli.help_pages import HelpGroup
 from spbench.cli.request import HomeOption, RunOrReportArgument
+from spbench.cli.value_completions import complete_baseline
 from spbench.errors import UsageError
 from spbench_core.number_text import format_quantity
 
@@ -49,8 +49,8 @@ def set_(
     """Make a baseline of a run: a small file that you can commit."""
     from spbench.cli.records.recorded import load_run_or_report
     from spbench.record.runs.folder import find_home
+    from spbench.report.baselines.creation import fault_warnings, launch_warnings, make_baseline
     from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
-    from spbench.report.baselines.making import fault_warnings, launch_warnings, make_baseline
 
     root = find_home(home, os.environ)
     path = baseline_path(root, name)
@@ -140,8 +140,12 @@ def update(
     """Replace slower results of a baseline, and add new cases."""
     from spbench.cli.records.recorded import load_run_or_report
     from spbench.record.runs.folder import find_home
+    from spbench.report.baselines.creation import (
+        launch_warnings,
+        make_baseline_run,
+        update_baseline,
+    )
     from spbench.report.baselines.files import baseline_path, load_baseline, save_baseline
-    from spbench.report.baselines.making import launch_warnings, make_baseline_run, update_baseline
     from spbench.report.gate.baseline_gate import compare_with_past
 
     root = find_home(home, os.environ)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from spbench.cli.completing import complete_side
 from spbench.cli.error_reporting import print_to_stderr
 from spbench.cli.records.gate_options import (
     CompareFailOnOption,
@@ -16,6 +15,7 @@ from spbench.cli.records.gate_options import (
     build_policy,
 )
 from spbench.cli.request import HomeOption
+from spbench.cli.value_completions import complete_side
 from spbench.errors import NothingSelected, UsageError
 
 TEXT = "text"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.completing import complete_baseline
+from spbench.cli.value_completions import complete_baseline
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def load_gate(
         UsageError: The baseline does not exist or cannot be read, or an option needs one.
     """
     from spbench.record.runs.folder import find_home
+    from spbench.report.baselines.creation import make_baseline_run
     from spbench.report.baselines.files import baseline_path, load_baseline
-    from spbench.report.baselines.making import make_baseline_run
     from spbench.report.gate.baseline_gate import BaselineGate
 
     if name is None:

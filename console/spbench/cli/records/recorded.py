@@ -7,13 +7,13 @@ from pathlib import Path
 
 from spbench.record.number_formatting import replace_line_controls
 from spbench.record.runs.folder import RunFolder, find_run
+from spbench.report.baselines.creation import make_baseline_run
 from spbench.report.baselines.files import (
     baseline_path,
     is_baseline,
     list_baseline_names,
     load_baseline,
 )
-from spbench.report.baselines.making import make_baseline_run
 from spbench.report.recorded import RecordedRun, load_report, load_run
 
 

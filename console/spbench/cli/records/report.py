@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spbench.cli.completing import complete_baseline
 from spbench.cli.records.gate_options import MaxUnjudgedOption, ReportFailOnOption, load_gate
 from spbench.cli.request import (
     FROM_SUFFIX,
@@ -23,6 +22,7 @@ from spbench.cli.request import (
     reject_folder,
     write_output,
 )
+from spbench.cli.value_completions import complete_baseline
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.completing import complete_fault, complete_run
 from spbench.cli.records.gate_options import (
     BaselineOption,
     FailOnOption,
@@ -37,6 +36,7 @@ from spbench.cli.request import (
 )
 from spbench.cli.runs.execution import execute_plan, make_line_writer
 from spbench.cli.runs.reports import REPORT_OPTIONS, report_refusal, write_report
+from spbench.cli.value_completions import complete_fault, complete_run
 from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spbench.errors import UsageError, did_you_mean, format_error_list
 from spbench.launch.hosts.names import expand_host_list, fold
-from spbench.suites.given_files import read_start
+from spbench.suites.pipe_files import read_start
 
 MAX_HOSTS = 100_000
 MAX_HOSTFILE_BYTES = 16 << 20

@@ -53,9 +53,9 @@ from spbench.planner.references import (
     make_unique_validator,
     make_validation_error,
 )
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.settings import StrictModel
-from spbench.suites.wording import report_errors
+from spbench.suites.validation_messages import report_errors
 from spbench.suites.yaml_nodes import KeyPath, YamlError, parse_yaml
 
 MAX_BYTES = 4 << 20
@@ -329,14 +329,14 @@ def read_cluster(text: str, file: str, name: str) -> Cluster:
     except YamlError as error:
         mark = error.mark
         raise ClusterError([Diagnostic(file, mark.line, mark.column, str(error))]) from None
-    findings = Findings(file, document)
+    errors = FileErrors(file, document)
     data = document.root.data
     try:
         cluster = ClusterFile.read(data).to_cluster(name)
     except ValidationError as error:
-        report_errors(error, data, findings, ClusterFile)
+        report_errors(error, data, errors, ClusterFile)
     except PlannerError as error:
-        findings.add_at_value((), str(error))
-    if findings.count:
-        raise ClusterError(findings.diagnostics)
+        errors.add_at_value((), str(error))
+    if errors.count:
+        raise ClusterError(errors.diagnostics)
     return cluster

@@ -17,7 +17,7 @@ from spbench.planner.cluster.measured import build_measured_cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.ranges import MAX_DEVICES
 from spbench.record.runs.folder import find_run
-from spbench.suites.given_files import expand_user_path
+from spbench.suites.pipe_files import expand_user_path
 
 _MAX_DIGITS = 100
 

@@ -14,7 +14,7 @@ from spbench.planner.profile.layers import Origin, Profile
 from spbench.planner.profile.measurement import TIMEOUT, make_suite_word
 from spbench.report.predictions import PLANNED_CASE, format_planned_time
 from spbench.suites.case import SCHEMA, Suite
-from spbench.suites.edit.writing import format_key
+from spbench.suites.edit.yaml_format import format_key
 from spbench.suites.loader import load_suite_text
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.stages import ModelLayout, build_layout

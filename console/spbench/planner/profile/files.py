@@ -9,7 +9,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.profile.json_file import read_profile_json
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.torchgraph import read_torchgraph
-from spbench.suites.given_files import read_start
+from spbench.suites.pipe_files import read_start
 
 MAX_BYTES = 64 << 20
 # Read as JSON, since torchgraph text cannot consist of such a word.

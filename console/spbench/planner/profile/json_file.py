@@ -16,8 +16,8 @@ from spbench.errors import Diagnostic
 from spbench.planner.errors import ProfileError
 from spbench.planner.profile.json_reader import SCHEMA, ProfileFile
 from spbench.planner.profile.layers import NUMBERS, PER_BATCH, LayerProfile, Profile
-from spbench.suites.findings import Findings
-from spbench.suites.wording import report_errors
+from spbench.suites.file_errors import FileErrors
+from spbench.suites.validation_messages import report_errors
 from spbench.suites.yaml_nodes import Document, Mark, Node, YamlError, parse_yaml
 
 # Far above all ranges, and far below the 4301 digits that Python refuses to convert.
@@ -51,9 +51,9 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
     try:
         return ProfileFile.read(data).to_profile(name)
     except ValidationError as error:
-        findings = Findings(file, _build_document(text))
-        report_errors(error, data, findings, ProfileFile)
-        raise ProfileError(findings.diagnostics) from None
+        errors = FileErrors(file, _build_document(text))
+        report_errors(error, data, errors, ProfileFile)
+        raise ProfileError(errors.diagnostics) from None
 
 
 def write_profile_json(profile: Profile) -> str:

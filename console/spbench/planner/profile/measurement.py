@@ -11,7 +11,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.profile.graph import Edge
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Origin, Profile
 from spbench.suites.case import SCHEMA
-from spbench.suites.edit.writing import format_key
+from spbench.suites.edit.yaml_format import format_key
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events.statuses import CaseStatus
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from spbench.errors import FailedRunError
 from spbench.safe_files import FOLDER_MODE, make_folders, open_folder, replace_file, require_regular
-from spbench.suites.given_files import write_stream
+from spbench.suites.pipe_files import write_stream
 
 _SUSPECT = re.compile(
     rb"\\u(?:00[0189]|007f|20[26]|d[89a-f])|\\[bfr]|"  # as JSON writes them

@@ -20,7 +20,7 @@ from spbench.suites.edit.draft import (
 )
 from spbench.suites.edit.outline import BYTE_ORDER_MARK, Outline
 from spbench.suites.edit.rewrite import align_keys, is_same, rewrite_entry
-from spbench.suites.wording import find_shape_error
+from spbench.suites.validation_messages import find_shape_error
 from spbench.suites.yaml_nodes import Node
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.suites.edit.writing import format_key, to_plain
+from spbench.suites.edit.yaml_format import format_key, to_plain
 from spbench.suites.overrides import read_as_text
 from spbench.suites.yaml_nodes import Node
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from spbench.errors import UsageError
 from spbench.suites.edit.fields import Field
-from spbench.suites.edit.writing import format_flow, format_scalar
+from spbench.suites.edit.yaml_format import format_flow, format_scalar
 from spbench.suites.expression import ExpressionError, parse_expression
 from spbench.suites.parameters import read_value
-from spbench.suites.wording import find_shape_error
+from spbench.suites.validation_messages import find_shape_error
 from spbench.suites.yaml_nodes import YamlError, parse_scalar, parse_yaml
 from spbench_core.catalog.parameters import LIST_KINDS
 from spbench_core.number_text import format_bytes

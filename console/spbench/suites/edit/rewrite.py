@@ -15,7 +15,7 @@ from spbench.suites.edit.draft import (
     parse_draft,
 )
 from spbench.suites.edit.outline import Outline, SuiteText
-from spbench.suites.edit.writing import WIDTH, format_flow, to_plain
+from spbench.suites.edit.yaml_format import WIDTH, format_flow, to_plain
 from spbench.suites.yaml_nodes import Mark, Node
 
 _ORDERED_SECTIONS = ("matrix", "zip")

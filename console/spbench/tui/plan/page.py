@@ -18,7 +18,7 @@ from spbench.planner.output.verification import compare_with_run
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
 from spbench.record.runs.files import write_file
-from spbench.suites.given_files import expand_suite_path
+from spbench.suites.pipe_files import expand_suite_path
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine

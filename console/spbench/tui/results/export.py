@@ -19,7 +19,7 @@ from spbench.record.runs.files import write_file
 from spbench.report.comparison.model import RunComparison
 from spbench.report.export import EXPORT_FORMATS, export_comparison, export_text
 from spbench.report.recorded import RecordedRun
-from spbench.suites.given_files import expand_user_path
+from spbench.suites.pipe_files import expand_user_path
 from spbench.tui.dialogs import Modal
 from spbench.tui.page import Page
 

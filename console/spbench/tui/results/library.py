@@ -12,8 +12,8 @@ from threading import Lock
 from spbench.errors import SpbenchError, UsageError
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
+from spbench.report.baselines.creation import make_baseline_run
 from spbench.report.baselines.files import baseline_path, load_baseline, load_baselines
-from spbench.report.baselines.making import make_baseline_run
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.conditions import (
     describe_machine_differences,

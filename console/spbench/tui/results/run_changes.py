@@ -12,8 +12,8 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary, list_summaries
 from spbench.record.runs.notes import parse_note, write_note
 from spbench.record.runs.prune import OldRun, find_old_runs, remove_run
+from spbench.report.baselines.creation import fault_warnings, launch_warnings, make_baseline
 from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
-from spbench.report.baselines.making import fault_warnings, launch_warnings, make_baseline
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page

@@ -8,7 +8,7 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.record.runs.files import write_file
 from spbench.suites.case import SCHEMA
-from spbench.suites.edit.writing import format_scalar
+from spbench.suites.edit.yaml_format import format_scalar
 from spbench.suites.loader import read_suite_file
 
 DEMO = "demo"

@@ -19,8 +19,8 @@ from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
 from spbench.report.times import format_day_and_time
 from spbench.suites.case import Case
-from spbench.suites.given_files import expand_suite_path
 from spbench.suites.inject import list_faults
+from spbench.suites.pipe_files import expand_suite_path
 from spbench.suites.shipped import (
     copy_shipped,
     is_installed,

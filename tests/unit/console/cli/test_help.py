@@ -7,8 +7,8 @@ from copy import copy
 import pytest
 from typer.main import get_command
 
-from spbench.__main__ import _open_console, _serve_console
-from spbench.cli import console
+from spbench.__main__ import _open_tui, _serve_tui
+from spbench.cli import tui_commands
 from spbench.cli.app import RENAMED, app
 from spbench.cli.examples import EXAMPLES
 from spbench.cli.help_pages import COMMAND_GROUPS, MANY_OPTIONS, OPTION_GROUPS
@@ -22,7 +22,7 @@ def build_full_app():
     """Return the app with the TUI commands, which only ``__main__`` adds."""
     full_app = copy(app)
     full_app.registered_commands = [*app.registered_commands]
-    console.register(full_app, _open_console, _serve_console)
+    tui_commands.register(full_app, _open_tui, _serve_tui)
     return full_app
 
 

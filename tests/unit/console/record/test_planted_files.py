@@ -346,7 +346,7 @@ _OTHER_WRITERS = {
     "cli/runs/execution.py": "opens /dev/null",
     "cli/completion.py": "appends to the start-up file of the user's own shell",
     "batch/collect.py": "copies into a new folder with a random name and mode 0700",
-    "suites/given_files.py": "writes to a pipe or a device given by the user",
+    "suites/pipe_files.py": "writes to a pipe or a device given by the user",
     "record/runs/index_file.py": "creates the index with O_EXCL",
 }
 _COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move"}

@@ -15,7 +15,7 @@ from spbench.suites.edit import compose
 from spbench.suites.edit.draft import CaseDraft, parse_draft
 from spbench.suites.edit.outline import Outline
 from spbench.suites.edit.rewrite import find_comments
-from spbench.suites.edit.writing import WIDTH, format_flow, format_key, format_scalar
+from spbench.suites.edit.yaml_format import WIDTH, format_flow, format_key, format_scalar
 from spbench.suites.loader import load_suite_text
 from support.paths import SUITES
 

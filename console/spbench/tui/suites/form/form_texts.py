@@ -16,7 +16,7 @@ from spbench.suites.edit.fields import (
     list_param_fields,
 )
 from spbench.suites.edit.form_values import format_sweep, format_text, parse_sweep, parse_text
-from spbench.suites.edit.writing import format_flow
+from spbench.suites.edit.yaml_format import format_flow
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import LIST_KINDS
 

@@ -7,7 +7,7 @@ import pytest
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.baselines import files
-from spbench.report.baselines.making import make_baseline, make_baseline_run
+from spbench.report.baselines.creation import make_baseline, make_baseline_run
 from spbench.report.comparison.compare import compare
 from spbench.report.recorded import load_run
 from support.paths import RECORDED_RUNS

@@ -8,7 +8,7 @@ from spbench.errors import Diagnostic, SuiteError
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, NodeMarks
 
 
-class Findings:
+class FileErrors:
     """The errors found so far in one suite file.
 
     A value from ``--set`` is not in the file. Its errors have the position of the value that it

@@ -15,8 +15,8 @@ from spbench.planner.cluster.cluster_file import load_cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.files import load_profile
 from spbench.record.runs.files import write_file
-from spbench.suites.given_files import read_start
 from spbench.suites.loader import read_suite_file
+from spbench.suites.pipe_files import read_start
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, UsageError
-from spbench.report.baselines.making import (
+from spbench.report.baselines.creation import (
     launch_warnings,
     make_baseline,
     make_baseline_run,

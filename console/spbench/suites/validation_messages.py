@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from spbench.errors import SuiteError, did_you_mean
 from spbench.suites.case import SCHEMA
-from spbench.suites.findings import Findings
+from spbench.suites.file_errors import FileErrors
 from spbench.suites.model import SuiteFile
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node
 
@@ -41,24 +41,24 @@ _EXPECTED_BY_ERROR_TYPE = {
 _NAME = "letters, digits and . _ - with a letter or digit first"
 
 
-def validate_suite(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None:
-    """Return the suite file as a model, or None after adding errors to ``findings``."""
+def validate_suite(data: Mapping[str, Any], errors: FileErrors) -> SuiteFile | None:
+    """Return the suite file as a model, or None after adding errors to ``errors``."""
     try:
         return SuiteFile.model_validate(data)
     except ValidationError as error:
-        report_errors(error, data, findings, SuiteFile)
+        report_errors(error, data, errors, SuiteFile)
     return None
 
 
 def report_errors(
-    error: ValidationError, data: Any, findings: Findings, model: type[BaseModel]
+    error: ValidationError, data: Any, errors: FileErrors, model: type[BaseModel]
 ) -> None:
-    """Add the errors of pydantic about the data of a file to ``findings``."""
+    """Add the errors of pydantic about the data of a file to ``errors``."""
     details_by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         details_by_path.setdefault(_find_path(data, detail), []).append(detail)
     for path, details in details_by_path.items():
-        _report_path(path, _drop_text_error(path, details, details_by_path), findings, model)
+        _report_path(path, _drop_text_error(path, details, details_by_path), errors, model)
 
 
 def _drop_text_error(
@@ -73,11 +73,11 @@ def _drop_text_error(
 
 def find_shape_error(**part: Any) -> str | None:
     """Return the first error in the shape of some keys of a suite, or None."""
-    findings = Findings("", Document(Node(Mark(1, 1), None)))
+    errors = FileErrors("", Document(Node(Mark(1, 1), None)))
     entry = {"name": "case", "benchmark": "benchmark"}
-    validate_suite({"schema": SCHEMA, "name": "suite", "cases": [entry], **part}, findings)
+    validate_suite({"schema": SCHEMA, "name": "suite", "cases": [entry], **part}, errors)
     try:
-        findings.raise_if_any()
+        errors.raise_if_any()
     except SuiteError as error:
         return error.diagnostics[0].message
     return None
@@ -109,11 +109,11 @@ def _find_path(data: Any, detail: ErrorDetails) -> KeyPath:
 
 
 def _report_path(
-    path: KeyPath, details: list[ErrorDetails], findings: Findings, model: type[BaseModel]
+    path: KeyPath, details: list[ErrorDetails], errors: FileErrors, model: type[BaseModel]
 ) -> None:
     value_details = []
     for detail in details:
-        add = findings.add_at_key if detail["loc"][-1:] == ("[key]",) else findings.add_at_value
+        add = errors.add_at_key if detail["loc"][-1:] == ("[key]",) else errors.add_at_value
         if detail["type"] == "missing":
             add(path, f"{_name_container(path, model)} lacks the key {detail['loc'][-1]!r}")
         elif detail["type"] == "value_error":  # the message of a validator
@@ -123,16 +123,14 @@ def _report_path(
     if not value_details:
         return
     if value_details[0]["type"] == "extra_forbidden":
-        findings.add_at_key(path, _describe_unknown_key(path, model))
+        errors.add_at_key(path, _describe_unknown_key(path, model))
     elif not path:
-        findings.add_at_value(
+        errors.add_at_value(
             path, f"{_name_container(path, model)} begins with 'schema: {_read_schema(model)}'"
         )
     else:
         add = (
-            findings.add_at_key
-            if value_details[0]["loc"][-1:] == ("[key]",)
-            else findings.add_at_value
+            errors.add_at_key if value_details[0]["loc"][-1:] == ("[key]",) else errors.add_at_value
         )
         add(path, _describe_value(path, value_details) + _format_example(path, model))
 

@@ -19,11 +19,11 @@ LOOPBACK = "127.0.0.1"
 MAX_SPEED = "max"
 ReadonlyOption = Annotated[bool, typer.Option("--readonly", help="Start, cancel and write nothing")]
 
-OpenConsole = Callable[..., int]
-"""`spbench.tui.start.open_console`, which this package may not import."""
+OpenTui = Callable[..., int]
+"""`spbench.tui.start.open_tui`, which this package may not import."""
 
 
-class ServeConsole(Protocol):
+class ServeTui(Protocol):
     """A function that serves ``spbench tui`` to browsers until a signal."""
 
     def __call__(
@@ -37,14 +37,14 @@ class ServeConsole(Protocol):
     ) -> None: ...
 
 
-def register(app: typer.Typer, open_console: OpenConsole, serve_console: ServeConsole) -> None:
+def register(app: typer.Typer, open_tui: OpenTui, serve_tui: ServeTui) -> None:
     """Add the commands of this module."""
-    app.command(cls=SingleUseCommand)(_tui(open_console))
-    app.command(cls=SingleUseCommand)(_replay(open_console))
-    app.command(cls=SingleUseCommand)(_serve(serve_console))
+    app.command(cls=SingleUseCommand)(_tui(open_tui))
+    app.command(cls=SingleUseCommand)(_replay(open_tui))
+    app.command(cls=SingleUseCommand)(_serve(serve_tui))
 
 
-def _tui(open_console: OpenConsole) -> Callable[..., None]:
+def _tui(open_tui: OpenTui) -> Callable[..., None]:
     @launch_options()
     def tui(
         suite: OptionalSuiteArgument = None,
@@ -63,7 +63,7 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
 
             recorded = find_demo_run()
             suite = suite or recorded.path / "suite.yaml"
-        code = open_console(
+        code = open_tui(
             home=find_home(home, os.environ),
             suite=suite,
             recorded=recorded,
@@ -75,7 +75,7 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
     return tui
 
 
-def _replay(open_console: OpenConsole) -> Callable[..., None]:
+def _replay(open_tui: OpenTui) -> Callable[..., None]:
     def replay(
         run: RunArgument = "last",
         speed: Annotated[
@@ -103,15 +103,13 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
 
             replay_lines(folder, parse_speed(speed or MAX_SPEED), print, int(verbose))
             return
-        code = open_console(
-            home=root, recorded=folder, speed=parse_speed(speed or "1"), readonly=True
-        )
+        code = open_tui(home=root, recorded=folder, speed=parse_speed(speed or "1"), readonly=True)
         raise typer.Exit(code)
 
     return replay
 
 
-def _serve(serve_console: ServeConsole) -> Callable[..., None]:
+def _serve(serve_tui: ServeTui) -> Callable[..., None]:
     @launch_options()
     def serve(
         suite: OptionalSuiteArgument = None,
@@ -138,7 +136,7 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
         def print_address(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)
 
-        serve_console(
+        serve_tui(
             arguments, host=host, port=port, with_token=not no_token, print_address=print_address
         )
 
