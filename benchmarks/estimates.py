@@ -133,13 +133,15 @@ def measure_cases(folder: RunFolder) -> tuple[dict[str, float], float]:
             launches = tuple(sorted(set(case.measured.jobs.values())))
             case_times.append(CaseTimes(case.id, case.status, started, finished, launches))
     durations = measure_durations(run.started, case_times)
-    job_by_case = {case.id: case.launches[0] for case in case_times if case.launches}
+    job_by_case = {case.id: case.job_numbers[0] for case in case_times if case.job_numbers}
     cases_by_job = Counter(job_by_case.values())
     start_seconds_by_job = {
-        job_by_case[name]: duration.start for name, duration in durations.items() if duration.start
+        job_by_case[name]: duration.start_seconds
+        for name, duration in durations.items()
+        if duration.start_seconds
     }
     seconds_by_case = {
-        name: duration.launches
+        name: duration.num_launches
         * (
             duration.seconds
             + start_seconds_by_job.get(job_by_case[name], 0.0) / cases_by_job[job_by_case[name]]

@@ -180,7 +180,7 @@ async def run_job(options: Namespace) -> Cost:
         cpu = time.process_time() - cpu_before
         (case_state,) = state.cases.values()
         if fault is not None:
-            stderr = (folder.job(1) / "stderr.log").read_text()[-2000:]
+            stderr = (folder.create_job_folder(1) / "stderr.log").read_text()[-2000:]
             sys.exit(f"scale: {fault.message}\n{stderr}")
         recorder.record("run_end", verdict=case_state.status, exit_code=0, errors=[], findings=[])
     growth = read_memory("VmHWM") - memory_before

@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.goals import make_argument_parser
 
-from spbench.record.case_parts import CaseIdentity, CaseRank, MetricInfo
+from spbench.record.case_parts import CaseIdentity, CaseRank, MetricDescription
 from spbench.record.case_state import CaseState
 from spbench.record.findings import find_slow_parts
 from spbench_core.events.rank_events import RankFacts
@@ -38,7 +38,7 @@ SLOW_LINKS = 2
 SLOW_KINDS = ("one-case", "all-cases", "links")
 MIN_EXACT_SHARE = 0.99
 """Minimum share of seeds in which exactly the slow hosts and links are reported."""
-TIME = MetricInfo("time_ms", "ms", "lower", "max")
+TIME = MetricDescription("time_ms", "ms", "lower", "max")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from spbench.record.findings import collect_findings
 from spbench.record.number_formatting import replace_controls
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import read_summary, select_runs
+from spbench.record.runs.history import read_summary_with_note, select_runs
 from spbench.record.state import RunState
 from spbench.report.baselines.creation import make_baseline, make_baseline_run, update_baseline
 from spbench.report.baselines.files import load_baseline
@@ -245,7 +245,7 @@ def fuzz_summary(generator: random.Random, folder: Path) -> str:
     run = _create_run_folder(folder)
     valid = RUN_JSON | {"verdict": "passed", "finished": 1003.0, "argv": ["run"], "exit_code": 0}
     (run.path / "run.json").write_text(json.dumps(mutate_value(generator, valid)))
-    summary = read_summary(run)
+    summary = read_summary_with_note(run)
     select_runs([summary], "fuzz since:2026-01-01 host:a")
     return json.dumps(summary_object(summary), allow_nan=False)
 

@@ -857,7 +857,7 @@ async def test_details_of_a_failed_rank_have_error_and_job_output(open_run, size
     ]
     async with open_run(size, events) as run:
         folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
-        (folder.job(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
+        (folder.create_job_folder(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
         await run.wait_for_texts("✗ error")
         await run.press("l")
         await run.wait_for_texts("ValueError: no such tile", "in halo.py")

@@ -47,7 +47,7 @@ async def fetch_status(address, **options):
         return response.status
 
 
-def test_serve_passes_its_options_to_the_console(tmp_path):
+def test_serve_passes_its_options_to_the_tui(tmp_path):
     app = typer.Typer()
     calls = []
     tui_commands.register(

@@ -161,7 +161,7 @@ class _Collection:
     def _copy_logs(self, job: int, attempt: Attempt) -> None:
         planned_job = attempt.planned_job
         name = f"jobs/{job}"
-        folder = self._folder.job(job)
+        folder = self._folder.create_job_folder(job)
         argv = {"argv": planned_job.argv, "cwd": self._plan.cwd}
         self._folder.write_json(f"{name}/argv.json", argv)
         self._folder.write_json(f"{name}/env.json", planned_job.env)

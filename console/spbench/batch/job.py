@@ -35,7 +35,7 @@ from spbench.record.hidden_values import hide_suite
 from spbench.record.machine.environment import collect_facts, select_variables
 from spbench.record.runs.files import write_file
 from spbench.record.runs.folder import find_working_folder
-from spbench.suites.shipped import build_suite_path
+from spbench.suites.shipped import resolve_shipped_path
 from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_credentials, select_secrets
 from spbench_core.events.batch_files import CASES_FILE
@@ -148,7 +148,7 @@ def _make_plan(
     plan: RunPlan, mark: str, scheduler: Scheduler, launches: Sequence[tuple[Job, Launch]]
 ) -> BatchPlan:
     environment = collect_facts(
-        plan.request.environ, build_suite_path(plan.suite.path), plan.suite.text
+        plan.request.environ, resolve_shipped_path(plan.suite.path), plan.suite.text
     )
     run_start = build_run_start(plan, "", environment)
     return BatchPlan(

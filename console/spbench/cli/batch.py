@@ -152,7 +152,7 @@ def collect(
     from spbench.batch.collect import collect as collect_results
     from spbench.cli.runs.execution import make_line_writer
     from spbench.cli.runs.lines import LineView
-    from spbench.cli.runs.reports import report_refusal, write_report
+    from spbench.cli.runs.reports import report_rejection, write_report
     from spbench.cli.text_layout import output_width
     from spbench.errors import SpbenchError
     from spbench.record.runs.folder import find_home
@@ -166,7 +166,7 @@ def collect(
     try:
         outcome = collect_results(folder, find_home(home, os.environ), state, view)
     except SpbenchError as error:
-        report_refusal(error, json_target)
+        report_rejection(error, json_target)
         raise
     view.finish(outcome.folder.report_line)
     write_report(outcome.report, json_target, no_samples)

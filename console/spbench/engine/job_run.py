@@ -179,7 +179,7 @@ class JobRun:
             rank_events.ENV_RUN: self._folder.id,
         }
         command = replace(launch.command, env={**launch.command.env, **private_env})
-        job_folder = self._folder.job(self._job.number)
+        job_folder = self._folder.create_job_folder(self._job.number)
         env = select_variables(command.env, launch.spec.hidden_env)
         argv = hide_credentials(command.argv, select_secrets(launch.spec.rank_env))
         launcher = launch.launcher.name

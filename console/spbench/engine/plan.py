@@ -39,7 +39,7 @@ from spbench.suites.inject import inject_faults
 from spbench.suites.launcher_names import AUTO, list_launcher_names
 from spbench.suites.loader import load_suite_file
 from spbench.suites.select import select_matching, select_named
-from spbench.suites.shipped import build_suite_path
+from spbench.suites.shipped import resolve_shipped_path
 from spbench.suites.site_file import find_system
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
 
@@ -202,7 +202,7 @@ def plan_suite(request: Request, suite: Suite, warn: Progress = ignore_progress)
     parse_addresses(choice.console_address)
     hosts = read_host_options(choice.hostfile, choice.hosts)
     hosts_finder = make_hosts_finder(
-        hosts, build_suite_path(suite.path).parent, choice.exclude_hosts
+        hosts, resolve_shipped_path(suite.path).parent, choice.exclude_hosts
     )
     return RunPlan(request, suite, group_cases(cases, hosts_finder), hosts_finder)
 

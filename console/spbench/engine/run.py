@@ -27,7 +27,7 @@ from spbench.record.case_figures import is_open
 from spbench.record.findings import collect_findings_or_defect
 from spbench.record.hidden_values import hide_arguments, hide_suite
 from spbench.record.judge import judge_run
-from spbench.record.machine.environment import collect_facts, read_load
+from spbench.record.machine.environment import collect_facts, read_load_average
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.files import unwritable_error
 from spbench.record.runs.folder import RunFolder, create_run, find_working_folder
@@ -36,7 +36,7 @@ from spbench.record.runs.history import index_ended_run
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.report.document import ReportDocument
-from spbench.suites.shipped import build_suite_path
+from spbench.suites.shipped import resolve_shipped_path
 from spbench_core.events import fields as event_fields
 from spbench_core.events import run_events
 from spbench_core.events.run_events import make_run_event
@@ -79,7 +79,9 @@ class Run:
             launches = await self._stop.run_until_stop(self._prepare())
             request = self._plan.request
             suite = self._plan.suite
-            environment = collect_facts(request.environ, build_suite_path(suite.path), suite.text)
+            environment = collect_facts(
+                request.environ, resolve_shipped_path(suite.path), suite.text
+            )
             environment |= {"other_work": describe_other_work()}
             folder = self._plan.resumed or self._create_folder(environment)
             self._stop.find_canceller = partial(read_cancel_origin, folder)
@@ -229,7 +231,7 @@ class Run:
             "exit_code": int(code),
             "errors": [*self._excluded, *map(str, self._errors), *(flaky if flaky_fails else ())],
             "findings": [*collect_findings_or_defect(self._state), *(() if flaky_fails else flaky)],
-            "load": read_load(),
+            "load": read_load_average(),
         }
 
     def _describe_flaky(self) -> list[str]:

@@ -47,7 +47,7 @@ def _find_figure(figure: CaseMetric, cases: Cases) -> float:
         raise NotReachedError(f"case {figure.case} was cancelled")
     if case.status.is_final and not case.status.is_measured:
         raise ExpressionError(f"case {figure.case} {_STATUS_TEXTS.get(case.status, 'did not run')}")
-    if not all(case.measured.checked.values()):
+    if not all(case.measured.passed_by_rank.values()):
         raise ExpressionError(f"a check of case {figure.case} failed, so its numbers do not count")
     value = read_figure(case, figure.metric)
     if value is None:

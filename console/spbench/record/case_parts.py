@@ -18,7 +18,7 @@ RepeatAndRank = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class MetricInfo:
+class MetricDescription:
     """A metric as the catalog described it when the run started.
 
     Attributes:
@@ -36,7 +36,7 @@ class MetricInfo:
     waits: bool = False
 
 
-(SKEW,) = (MetricInfo(m.name, m.unit, m.better, m.fold) for m in DERIVED_METRICS)
+(SKEW,) = (MetricDescription(m.name, m.unit, m.better, m.fold) for m in DERIVED_METRICS)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class CaseRank:
         coordinates: Its tile, stage and replica; empty if it has none.
         is_near: Whether its device is near its CPUs; None if unknown.
         error: The ``message`` and ``traceback`` of the exception that ended it; None without one.
-        disturbed: The amount of each disturbance by other work, in the worst of its repeats.
+        disturbances: The amount of each disturbance by other work, in the worst of its repeats.
     """
 
     facts: RankFacts
@@ -82,7 +82,7 @@ class CaseRank:
     status: RankStatus = RankStatus.WAITING
     is_near: bool | None = None
     error: Mapping[str, Any] | None = None
-    disturbed: Mapping[str, float] = field(default_factory=dict)
+    disturbances: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def host(self) -> str:
@@ -115,7 +115,7 @@ class CaseIdentity:
     np: int
     repeat: int
     measures: str
-    metrics: Mapping[str, MetricInfo]
+    metrics: Mapping[str, MetricDescription]
     declared_checks: tuple[str, ...]
     expect: tuple[Mapping[str, Any], ...]
     coordinates: tuple[Mapping[str, Any], ...]
@@ -150,12 +150,13 @@ class CaseMeasurements:
         jobs: The number of the job that ran each repeat.
         samples: By metric, rank and repeat.
         checks: By name, repeat and rank.
-        checked: By rank, whether it has passed all its checks so far.
-        outcomes: By name and rank, whether it has passed a check in all repeats so far.
-        values: Metrics with one value per repeat: by metric, repeat and rank.
+        passed_by_rank: By rank, whether it has passed all its checks so far.
+        passed_by_check: By name and rank, whether it has passed a check in all repeats so far.
+        repeat_values: Metrics with one value per repeat: by metric, repeat and rank.
         labelled: Labelled values, such as a link's latency for one message size.
         references: Value and origin of each repeat's reference, by metric, repeat and rank.
-        limits: By metric, the reference of the repeat with the median value, with its origin.
+        median_references: By metric, the reference of the repeat with the median value, with its
+            origin.
         choices: By name, value and reason of choices that the parameters left open.
         repeats_end: The end of the repeats of a case with ``until``.
         timing: By repeat, the time at which the first rank began to measure, in seconds since the
@@ -168,12 +169,12 @@ class CaseMeasurements:
     ranks: dict[int, CaseRank] = field(default_factory=dict)
     samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
     checks: dict[str, dict[RepeatAndRank, CheckResult]] = field(default_factory=dict)
-    checked: dict[int, bool] = field(default_factory=dict)
-    outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
-    values: dict[str, dict[RepeatAndRank, float | None]] = field(default_factory=dict)
+    passed_by_rank: dict[int, bool] = field(default_factory=dict)
+    passed_by_check: dict[str, dict[int, bool]] = field(default_factory=dict)
+    repeat_values: dict[str, dict[RepeatAndRank, float | None]] = field(default_factory=dict)
     labelled: list[dict[str, Any]] = field(default_factory=list)
     references: dict[str, dict[RepeatAndRank, dict[str, Any]]] = field(default_factory=dict)
-    limits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    median_references: dict[str, dict[str, Any]] = field(default_factory=dict)
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
     repeats_end: RepeatsEnd | None = None
     timing: dict[int, float] = field(default_factory=dict)

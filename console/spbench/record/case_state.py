@@ -66,8 +66,9 @@ class CaseState:
     @property
     def check_counts(self) -> tuple[int, int]:
         """The numbers of passed and of all checks, each counted once per rank."""
-        outcomes = self.measured.outcomes.values()
-        return sum(sum(ranks.values()) for ranks in outcomes), sum(map(len, outcomes))
+        passed_by_rank_of_checks = self.measured.passed_by_check.values()
+        num_passed = sum(sum(passed.values()) for passed in passed_by_rank_of_checks)
+        return num_passed, sum(map(len, passed_by_rank_of_checks))
 
     @property
     def all_ended(self) -> bool:
@@ -146,7 +147,7 @@ class CaseState:
                 if rows
             }
         values_by_repeat: dict[int, list[float]] = {}
-        for (repeat, _), value in sorted(self.measured.values.get(metric, {}).items()):
+        for (repeat, _), value in sorted(self.measured.repeat_values.get(metric, {}).items()):
             if value is not None:
                 values_by_repeat.setdefault(repeat, []).append(value)
         return {repeat: [fold(row)] for repeat, row in values_by_repeat.items()}
@@ -186,10 +187,10 @@ class CaseState:
 
     def _compute_ratio_of_times(self, metric: str) -> float | None:
         """Return the value of a ratio of two times; None for other metrics."""
-        limits = self.measured.limits
+        references = self.measured.median_references
         compared_times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]
-        if (name := find_efficiency_time(metric, limits)) is not None:
-            compared_times.append((name, limits[name]["value"]))
+        if (name := find_efficiency_time(metric, references)) is not None:
+            compared_times.append((name, references[name]["value"]))
         ratios = (compute_efficiency(self._median(name), other) for name, other in compared_times)
         return next((ratio for ratio in ratios if ratio is not None), None)
 

@@ -6,7 +6,7 @@ from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.rank_rows import RankRows
 from spbench.record.state import RunState
-from spbench.record.stragglers import MIN_BLOCKS, Straggler, join_hosts
+from spbench.record.stragglers import MIN_BLOCKS, Straggler, merge_stragglers_by_host
 
 MIN_SAMPLES = MIN_BLOCKS
 MIN_SECONDS = 2.0
@@ -60,7 +60,7 @@ class LiveStragglers:
             if (seconds := self._lag_seconds(rank)) >= min_seconds
         ]
         hosts = {rank: state.host for rank, state in self._state.ranks.items()}
-        return join_hosts(lasting, hosts)
+        return merge_stragglers_by_host(lasting, hosts)
 
     def find_lags(self, min_seconds: float = MIN_SECONDS) -> list[Lag]:
         """Return the stragglers with their case and the ranks that wait for them."""

@@ -82,7 +82,7 @@ def describe_separation(benchmark: str, name: str) -> str:
 def name_separate_metrics(case: CaseState) -> list[str]:
     """Return the names for people of metrics that a case measured in separate loops."""
     separate = list_separate_metrics(case.identity.benchmark)
-    measured = (case.measured.samples.keys() | case.measured.values.keys()) & separate
+    measured = (case.measured.samples.keys() | case.measured.repeat_values.keys()) & separate
     infos = (info for info in case.identity.metrics.values() if info.name in measured)
     return [format_metric_name(info.name, info.unit) for info in infos]
 

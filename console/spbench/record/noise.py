@@ -27,17 +27,17 @@ MAX_WAIT_EXCLUSIVE = 0.2
 """The share of its time that a rank may wait for a core that it does not share."""
 MAX_WAIT_SHARED = 0.1
 """The mean share beyond the expected one that a host's ranks may wait if they share CPUs."""
-STOLEN = 0.05
+MAX_STOLEN_SHARE = 0.05
 """The share of the time that a hypervisor may take."""
-THROTTLED = 0.05
+MAX_THROTTLED_SHARE = 0.05
 """The share of the time that a CPU quota may take."""
-SLOWED = 0.2
+MAX_SLOWED_SHARE = 0.2
 """The share by which the clock rate may be below the base rate."""
 
 _Ranks = Mapping[int, CaseRank]
 
 
-class Cause(StrEnum):
+class DisturbanceCause(StrEnum):
     """The cause of a disturbance, the most frequent one first."""
 
     WAITED = "waited"
@@ -48,18 +48,18 @@ class Cause(StrEnum):
 
 
 _THRESHOLDS = {
-    Cause.STOLEN: STOLEN,
-    Cause.THROTTLED: THROTTLED,
-    Cause.HOT: 0.0,
-    Cause.SLOWED: SLOWED,
+    DisturbanceCause.STOLEN: MAX_STOLEN_SHARE,
+    DisturbanceCause.THROTTLED: MAX_THROTTLED_SHARE,
+    DisturbanceCause.HOT: 0.0,
+    DisturbanceCause.SLOWED: MAX_SLOWED_SHARE,
 }
 """The largest amounts that do not make a case noisy."""
 _ADVICE = {
-    Cause.WAITED: "repeat the run on an idle machine",
-    Cause.STOLEN: "repeat the run on a dedicated machine",
-    Cause.THROTTLED: "raise the CPU quota of the container",
-    Cause.HOT: "check the cooling",
-    Cause.SLOWED: "check the power limits and the CPU governor",
+    DisturbanceCause.WAITED: "repeat the run on an idle machine",
+    DisturbanceCause.STOLEN: "repeat the run on a dedicated machine",
+    DisturbanceCause.THROTTLED: "raise the CPU quota of the container",
+    DisturbanceCause.HOT: "check the cooling",
+    DisturbanceCause.SLOWED: "check the power limits and the CPU governor",
 }
 
 
@@ -74,7 +74,7 @@ class Disturbance:
         rank: The rank, if only one is known to be affected.
     """
 
-    cause: Cause
+    cause: DisturbanceCause
     host: str
     amount: float
     rank: int | None = None
@@ -96,13 +96,13 @@ def find_disturbances(case: CaseState) -> list[Disturbance]:
     for cause, threshold in _THRESHOLDS.items():
         amount_by_host: dict[str, float] = {}
         for state in ranks.values():
-            amount = state.disturbed.get(cause, 0.0)
+            amount = state.disturbances.get(cause, 0.0)
             if amount > max(threshold, amount_by_host.get(state.host, 0.0)):
                 amount_by_host[state.host] = amount
         disturbances += [
             Disturbance(cause, host, amount) for host, amount in amount_by_host.items()
         ]
-    causes = list(Cause)
+    causes = list(DisturbanceCause)
     return sorted(disturbances, key=lambda item: (causes.index(item.cause), -item.amount))
 
 
@@ -136,18 +136,18 @@ def summarize_disturbances(
         disturbances: The disturbances of each case that has run, by its id.
         other_work: The other work on the machine before the first launch.
     """
-    by_cause: dict[Cause, dict[str, list[Disturbance]]] = defaultdict(dict)
+    by_cause: dict[DisturbanceCause, dict[str, list[Disturbance]]] = defaultdict(dict)
     for case_id, case_disturbances in disturbances.items():
         for item in case_disturbances:
             by_cause[item.cause].setdefault(case_id, []).append(item)
     messages = []
-    for cause in Cause:
+    for cause in DisturbanceCause:
         if cause not in by_cause:
             continue
         message = _summarize(cause, by_cause[cause], len(disturbances))
-        evidence_text = _format_evidence(other_work) if cause == Cause.WAITED else ""
+        evidence_text = _format_evidence(other_work) if cause == DisturbanceCause.WAITED else ""
         messages.append(f"{message}; {_ADVICE[cause]}{evidence_text}")
-    if other_work and Cause.WAITED not in by_cause:
+    if other_work and DisturbanceCause.WAITED not in by_cause:
         messages.append(_format_busy_start(other_work))
     return messages
 
@@ -168,7 +168,9 @@ def _format_busy_start(other_work: Sequence[str]) -> str:
     return f"{busy}: times may be inflated"
 
 
-def _summarize(cause: Cause, by_case: Mapping[str, Sequence[Disturbance]], total: int) -> str:
+def _summarize(
+    cause: DisturbanceCause, by_case: Mapping[str, Sequence[Disturbance]], total: int
+) -> str:
     """Return the clause on a cause over all cases that it disturbed."""
     worst_first = sorted(
         (item for case_disturbances in by_case.values() for item in case_disturbances),
@@ -182,26 +184,26 @@ def _summarize(cause: Cause, by_case: Mapping[str, Sequence[Disturbance]], total
 
 
 def _format_amount(item: Disturbance) -> str:
-    if item.cause == Cause.HOT:
+    if item.cause == DisturbanceCause.HOT:
         return format_quantity(round(item.amount), "time")
     return format_percent(item.amount)
 
 
 def _format_clause(
-    cause: Cause, hosts: str, amount: str, cases: str = "", subject: str = "ranks"
+    cause: DisturbanceCause, hosts: str, amount: str, cases: str = "", subject: str = "ranks"
 ) -> str:
     match cause:
-        case Cause.WAITED:
+        case DisturbanceCause.WAITED:
             pronoun = "their" if subject == "ranks" else "its"
             waited = f"{subject} on {hosts} waited {amount} of {pronoun} time for a core"
             return f"{waited}{cases} because other work used it"
-        case Cause.STOLEN:
+        case DisturbanceCause.STOLEN:
             return f"the hypervisor of {hosts} gave {amount} of the time to other machines{cases}"
-        case Cause.THROTTLED:
+        case DisturbanceCause.THROTTLED:
             return f"a CPU quota stopped ranks on {hosts} for {amount} of their time{cases}"
-        case Cause.HOT:
+        case DisturbanceCause.HOT:
             return f"heat slowed down CPUs of {hosts} {amount}{cases}"
-        case Cause.SLOWED:
+        case DisturbanceCause.SLOWED:
             return f"CPUs of {hosts} ran {amount} below their base clock rate{cases}"
 
 
@@ -227,7 +229,7 @@ def _find_waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]
     for rank, state in ranks.items():
         if rank in waiting:
             continue
-        waited_share = state.disturbed.get("waited", 0.0)
+        waited_share = state.disturbances.get(DisturbanceCause.WAITED, 0.0)
         if expected_share_by_rank[rank] > 0:
             excess_shares_by_host[state.host].append(waited_share - expected_share_by_rank[rank])
         else:
@@ -235,10 +237,10 @@ def _find_waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]
     for host, waits in exclusive_waits_by_host.items():
         share, rank = max(waits)
         if share > MAX_WAIT_EXCLUSIVE:
-            yield Disturbance(Cause.WAITED, host, share, rank)
+            yield Disturbance(DisturbanceCause.WAITED, host, share, rank)
     for host, excess_shares in excess_shares_by_host.items():
         if fmean(excess_shares) > MAX_WAIT_SHARED:
-            yield Disturbance(Cause.WAITED, host, fmean(excess_shares))
+            yield Disturbance(DisturbanceCause.WAITED, host, fmean(excess_shares))
 
 
 def _compute_expected_waits(ranks: _Ranks) -> dict[int, float]:

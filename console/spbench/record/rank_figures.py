@@ -109,7 +109,7 @@ class RankFigures:
         if repeats:
             newest = repeats[max(repeats)]
             return newest[-1] if newest else None
-        value_by_repeat_and_rank = self.case.measured.values.get(self._rate_metric)
+        value_by_repeat_and_rank = self.case.measured.repeat_values.get(self._rate_metric)
         while value_by_repeat_and_rank and repeat >= 0:
             if (repeat, self.rank) in value_by_repeat_and_rank:
                 return value_by_repeat_and_rank[repeat, self.rank]
@@ -118,7 +118,7 @@ class RankFigures:
 
     def check(self) -> CheckOutcome | None:
         """Return the combined result of its checks; None before the first."""
-        passed = self.case.measured.checked.get(self.rank) if self.case else None
+        passed = self.case.measured.passed_by_rank.get(self.rank) if self.case else None
         if passed is None:
             return None
         return CheckOutcome.PASSED if passed else CheckOutcome.FAILED

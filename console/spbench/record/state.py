@@ -16,7 +16,7 @@ from spbench.record.case_parts import (
     CaseIdentity,
     CaseRank,
     CheckResult,
-    MetricInfo,
+    MetricDescription,
     PreviousAttempt,
     RepeatsEnd,
 )
@@ -70,7 +70,7 @@ class RunState:
         """The jobs that have ended."""
         self._jobs_on_hosts: set[int] = set()
         """The running jobs that have their own host and share their cases."""
-        self.skipped: str | None = None
+        self.skipped_message: str | None = None
         """A message on the lines of a recorded log that could not be read."""
         self._handlers: dict[str, Callable[[Event], None]] = {
             name.removeprefix("_on_"): getattr(self, name)
@@ -326,7 +326,7 @@ class RunState:
             rank.facts.device,
             own_coordinates,
             RankStatus.RUNNING,
-            disturbed=previous.disturbed if previous else {},
+            disturbances=previous.disturbances if previous else {},
         )
 
     def _on_progress(self, event: Event) -> None:
@@ -374,8 +374,8 @@ class RunState:
         measured = self.cases[event["case"]].measured
         rank = event["rank"]
         result = _make_check_result(event)
-        measured.checked[rank] = result.passed and measured.checked.get(rank, True)
-        outcomes = measured.outcomes.setdefault(event["name"], {})
+        measured.passed_by_rank[rank] = result.passed and measured.passed_by_rank.get(rank, True)
+        outcomes = measured.passed_by_check.setdefault(event["name"], {})
         outcomes[rank] = result.passed and outcomes.get(rank, True)
         results = measured.checks.setdefault(event["name"], {})
         if key in results:
@@ -395,13 +395,15 @@ class RunState:
             references[event["repeat"], event["rank"]] = reference
             info = self.cases[event["case"]].identity.metrics.get(name)
             unit = info.unit if info is not None else ""
-            measured.limits[name] = _compute_median_reference(references.values(), name, unit)
+            measured.median_references[name] = _compute_median_reference(
+                references.values(), name, unit
+            )
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
             )
         else:
-            measured.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
+            measured.repeat_values.setdefault(name, {})[event["repeat"], event["rank"]] = value
 
     def _on_device(self, event: Event) -> None:
         """Note the device of a rank in this case; the facts of its host are kept."""
@@ -432,8 +434,8 @@ class RunState:
             state.status = status
             state.error = event.get("error")
             for name, value in event.get("disturbed", {}).items():
-                worst = max(value, state.disturbed.get(name, 0.0))
-                state.disturbed = {**state.disturbed, name: worst}
+                worst = max(value, state.disturbances.get(name, 0.0))
+                state.disturbances = {**state.disturbances, name: worst}
         if status is RankStatus.OK:
             case.measured.ended.add((event["repeat"], event["rank"]))
             case.measured.last_end = event["time"]
@@ -495,7 +497,7 @@ def _make_check_result(event: Event) -> CheckResult:
 
 
 def _make_case_state(case: Event) -> CaseState:
-    metrics = {info["name"]: MetricInfo(**info) for info in case["metrics"]}
+    metrics = {info["name"]: MetricDescription(**info) for info in case["metrics"]}
     identity = CaseIdentity(
         id=case["id"],
         name=case["name"],

@@ -97,7 +97,9 @@ class Straggler:
         return rank == self.rank or (self.rank is None and host == self.host)
 
 
-def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> list[Straggler]:
+def merge_stragglers_by_host(
+    stragglers: Iterable[Straggler], hosts: Mapping[int, str]
+) -> list[Straggler]:
     """Return the stragglers, the worst first.
 
     A host replaces its ranks if all of them lag.
@@ -224,7 +226,7 @@ def find_stragglers(case: CaseState) -> list[Straggler]:
         host = case.measured.ranks[rank].host
         slow_ranks.append(Straggler(rank, host, ratio, seconds, since, are_causes))
     host_by_rank = {rank: state.host for rank, state in case.measured.ranks.items()}
-    return join_hosts(slow_ranks, host_by_rank)
+    return merge_stragglers_by_host(slow_ranks, host_by_rank)
 
 
 @dataclass(frozen=True, slots=True)

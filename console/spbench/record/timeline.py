@@ -146,7 +146,7 @@ class MetricTimeline:
         """Return the values of a metric with one value per repeat."""
         if self._rank is None:
             return array("d", [value for (value,) in self._case.fold_samples(self._metric)])
-        values = sorted(self._case.measured.values.get(self._metric, {}).items())
+        values = sorted(self._case.measured.repeat_values.get(self._metric, {}).items())
         rank_values = (value for (_, rank), value in values if rank == self._rank)
         return array("d", [value for value in rank_values if value is not None])
 

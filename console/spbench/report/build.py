@@ -117,7 +117,7 @@ def _describe_load(host: str, loads: Mapping[str, LoadHistory]) -> dict[str, Any
 
 def _list_errors(state: RunState) -> list[str]:
     errors = state.errors or _list_reasons(state.cases.values())
-    return [*errors, state.skipped] if state.skipped else errors
+    return [*errors, state.skipped_message] if state.skipped_message else errors
 
 
 def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
@@ -126,11 +126,11 @@ def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
     A case that does not fit the format is reported as an error, so that the report of the other
     cases is still written. The second result has the id and reason of each such case.
     """
-    misfits: list[tuple[str, str]] = []
-    return PackedCases(_generate_case_texts(state, misfits)), misfits
+    unreportable: list[tuple[str, str]] = []
+    return PackedCases(_generate_case_texts(state, unreportable)), unreportable
 
 
-def _generate_case_texts(state: RunState, misfits: list[tuple[str, str]]) -> Iterator[str]:
+def _generate_case_texts(state: RunState, unreportable: list[tuple[str, str]]) -> Iterator[str]:
     for case in state.cases.values():
         try:
             case_part = CasePart.model_validate(settle_case(_make_case_part(case, state)))
@@ -139,11 +139,11 @@ def _generate_case_texts(state: RunState, misfits: list[tuple[str, str]]) -> Ite
             case_part = CasePart.model_validate(_make_unreportable_case(case, error))
             text = dump_json(dump_model(case_part))
         if case_part.status != case.status:
-            misfits.append((case_part.id, str(case_part.reason)))
+            unreportable.append((case_part.id, str(case_part.reason)))
         yield text
 
 
-def build_refused_report(
+def build_rejected_report(
     error: str, exit_code: ExitCode, argv: Sequence[str], suite: str | None = None
 ) -> dict[str, Any]:
     """Return the report of a run that never started."""
@@ -267,7 +267,7 @@ def _make_case_part(case: CaseState, state: RunState) -> CasePart:
             name: LimitPart.model_construct(
                 unit=identity.metrics[name].unit if name in identity.metrics else "", **limit
             )
-            for name, limit in measured.limits.items()
+            for name, limit in measured.median_references.items()
         },
         choices={
             name: ChoicePart.model_construct(value=choice["value"], reason=choice["reason"])

@@ -66,7 +66,7 @@ class ReportDocument:
         """The JSON object of the report, without its cases."""
         return self._head | {CASES: []}
 
-    def with_head(self, head: Mapping[str, Any]) -> ReportDocument:
+    def replace_head(self, head: Mapping[str, Any]) -> ReportDocument:
         """Return the same cases in another report."""
         return ReportDocument(head, self.cases)
 

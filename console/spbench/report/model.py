@@ -109,7 +109,7 @@ class CheckPart(_Part):
     detail: str
 
     @model_validator(mode="after")
-    def _holds(self) -> Self:
+    def _check_consistency(self) -> Self:
         """Reject a passed check with an error above its tolerance, or with failed ranks."""
         above = self.max_abs_error is not None and self.max_abs_error > self.tolerance
         if self.status == CheckOutcome.PASSED and (above or self.ranks_failed):

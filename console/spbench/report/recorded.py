@@ -13,7 +13,7 @@ from spbench.errors import UsageError
 from spbench.record.findings import collect_findings_or_defect
 from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder, file_stamp
-from spbench.record.runs.history import UNKNOWN, RunSummary, read_summary
+from spbench.record.runs.history import UNKNOWN, RunSummary, read_summary_with_note
 from spbench.record.runs.report_text import read_report_file
 from spbench.report.build import build_case_parts, build_environment, dump_model, settle_case
 from spbench.report.document import PackedCases, ReportDocument, dump_json
@@ -64,7 +64,7 @@ def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES)
         UsageError: There is no report and the event log cannot be read, or a file is too large.
     """
     folder.check_readable()
-    summary = read_summary(folder)
+    summary = read_summary_with_note(folder)
     recorded_report = read_report(folder, max_unpacked_bytes=max_unpacked_bytes)
     if recorded_report is not None:
         return _make_run(recorded_report, summary)
@@ -80,7 +80,7 @@ def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES)
         {case.id: case for case in cases},
         tuple(state.findings if ended else collect_findings_or_defect(state)),
         tuple(state.errors),
-        state.skipped,
+        state.skipped_message,
         build_environment(state),
     )
 

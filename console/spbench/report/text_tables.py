@@ -36,15 +36,15 @@ class TextColumn:
         ids: Whether it has case ids, which are shortened first.
         optional: Whether it is omitted if it is empty, or if the table with shortened ids is still
             too wide.
-        rank: The optional column with the highest rank is omitted first, and among equal ranks the
-            rightmost.
+        drop_priority: The optional column with the highest priority is omitted first, and among
+            equal ones the rightmost.
     """
 
     title: str
     right: bool = False
     ids: bool = False
     optional: bool = False
-    rank: int = 0
+    drop_priority: int = 0
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -94,7 +94,7 @@ def render_table(
     id_width = _compute_id_width(columns, cells, shown_indices, width)
     optional_indices = [index for index in shown_indices if columns[index].optional]
     for index in sorted(
-        optional_indices, key=lambda index: (columns[index].rank, index), reverse=True
+        optional_indices, key=lambda index: (columns[index].drop_priority, index), reverse=True
     ):
         if _are_distinct(case_ids, id_width):
             break

@@ -18,7 +18,7 @@ from random import Random
 
 from spbench.stats.summary import median
 
-LEVEL = 0.01
+SIGNIFICANCE_LEVEL = 0.01
 """The share of histories without a step in which one is found, for each searched part."""
 RANDOM_ORDERS = 299
 """The number of random orders that are tried."""
@@ -39,13 +39,13 @@ class ChangePoint:
         index: The position of the first run after the step.
         before: The median of the runs since the previous step.
         after: The median of the runs up to the next step.
-        chance: The share of random orders in which a step as large is found.
+        p_value: The share of random orders in which a step as large is found.
     """
 
     index: int
     before: float
     after: float
-    chance: float
+    p_value: float
 
     @property
     def ratio(self) -> float:
@@ -69,8 +69,8 @@ def find_steps(values: Sequence[float], tolerance: float, seed: int = 1) -> list
     ends = [0, *(index for index, _ in cuts), len(values)]
     medians = [median(values[start:end]) for start, end in pairwise(ends)]
     steps = [
-        ChangePoint(index, before, after, chance)
-        for (index, chance), (before, after) in zip(cuts, pairwise(medians), strict=True)
+        ChangePoint(index, before, after, p_value)
+        for (index, p_value), (before, after) in zip(cuts, pairwise(medians), strict=True)
     ]
     return [step for step in steps if max(step.ratio, 1 / step.ratio) > 1 + tolerance]
 
@@ -78,42 +78,42 @@ def find_steps(values: Sequence[float], tolerance: float, seed: int = 1) -> list
 def _find_cuts(
     values: Sequence[float], first: int, end: int, rng: Random
 ) -> list[tuple[int, float]]:
-    """Return the positions and chances of the steps from run `first` to before `end`."""
-    ranks = _compute_ranks(values[first:end])
-    if len(ranks) < 2 * MIN_RUNS:
+    """Return the positions and p-values of the steps from run `first` to before `end`."""
+    value_ranks = _compute_ranks(values[first:end])
+    if len(value_ranks) < 2 * MIN_RUNS:
         return []
-    index, size = _find_largest_step(ranks)
-    chance = _estimate_chance_of_step(size, ranks, rng)
-    if chance > LEVEL:
+    index, size = _find_largest_step(value_ranks)
+    p_value = _estimate_p_value(size, value_ranks, rng)
+    if p_value > SIGNIFICANCE_LEVEL:
         return []
     cuts_before = _find_cuts(values, first, first + index, rng)
     cuts_after = _find_cuts(values, first + index, end, rng)
-    return [*cuts_before, (first + index, chance), *cuts_after]
+    return [*cuts_before, (first + index, p_value), *cuts_after]
 
 
-def _estimate_chance_of_step(size: float, ranks: Sequence[float], rng: Random) -> float:
+def _estimate_p_value(size: float, value_ranks: Sequence[float], rng: Random) -> float:
     """Return the share of random orders with a step as large.
 
-    The search ends early once the share exceeds `LEVEL`.
+    The search ends early once the share exceeds `SIGNIFICANCE_LEVEL`.
     """
     num_as_large = 1
     for _ in range(RANDOM_ORDERS):
-        _, random_size = _find_largest_step(rng.sample(ranks, len(ranks)))
+        _, random_size = _find_largest_step(rng.sample(value_ranks, len(value_ranks)))
         num_as_large += random_size >= size - 1e-9
-        if num_as_large > LEVEL * (RANDOM_ORDERS + 1):
+        if num_as_large > SIGNIFICANCE_LEVEL * (RANDOM_ORDERS + 1):
             break
     return num_as_large / (RANDOM_ORDERS + 1)
 
 
-def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
+def _find_largest_step(value_ranks: Sequence[float]) -> tuple[int, float]:
     """Return the position of the largest step in any window, and its size.
 
     The size is the difference of the mean ranks before and after, in standard deviations.
     """
-    rank_sums = [0.0, *accumulate(ranks)]
-    rank_stdev = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
+    rank_sums = [0.0, *accumulate(value_ranks)]
+    rank_stdev = math.sqrt(len(value_ranks) * (len(value_ranks) + 1) / 12)
     largest_step = (0, 0.0)
-    for first, end in _list_windows(len(ranks)):
+    for first, end in _list_windows(len(value_ranks)):
         for index in range(first + MIN_RUNS, end - MIN_RUNS + 1):
             num_before = index - first
             num_after = end - index

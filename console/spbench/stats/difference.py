@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from spbench.stats.summary import median
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """The share of equal pairs that may be called different, and of intervals that miss the ratio."""
 MIN_PAST_RUNS = 5
 """The fewest earlier runs that show how much runs differ."""
@@ -33,14 +33,14 @@ class Difference:
         ratio: The value of b over that of a.
         low: The lower end of the 95 % interval, at most the ratio; None with too few launches.
         high: The upper end, at least the ratio.
-        chance: The probability of a difference this large, or larger, between equals.
+        p_value: The probability of a difference this large, or larger, between equals.
         past_runs: The number of earlier runs that widened the interval.
     """
 
     ratio: float
     low: float | None
     high: float | None
-    chance: float
+    p_value: float
     past_runs: int = 0
 
 
@@ -58,10 +58,10 @@ def estimate_difference(
             run. The interval is at least as wide as the difference between those runs.
     """
     ratio = median(b) / median(a)
-    chance = rank_test(a, b)
-    num_outside = count_outside_interval(len(a), len(b), LEVEL)
+    p_value = rank_test(a, b)
+    num_outside = count_outside_interval(len(a), len(b), SIGNIFICANCE_LEVEL)
     if num_outside is None:
-        return Difference(ratio, None, None, chance)
+        return Difference(ratio, None, None, p_value)
 
     log_times_a = [math.log(x) for x in a]
     log_times_b = [math.log(y) for y in b]
@@ -71,12 +71,12 @@ def estimate_difference(
     low_log = min(log_ratios[num_outside], log_ratio - half_width)
     high_log = max(log_ratios[-1 - num_outside], log_ratio + half_width)
     if num_past:
-        chance = max(chance, math.erfc(abs(log_ratio) / half_width * 1.96 / math.sqrt(2)))
-    return Difference(ratio, math.exp(low_log), math.exp(high_log), chance, num_past)
+        p_value = max(p_value, math.erfc(abs(log_ratio) / half_width * 1.96 / math.sqrt(2)))
+    return Difference(ratio, math.exp(low_log), math.exp(high_log), p_value, num_past)
 
 
-def combine_chances(first: float, second: float) -> float:
-    """Return the chance of the smaller of the chances of two tests (Simes 1986).
+def combine_p_values(first: float, second: float) -> float:
+    """Return the p-value of the smaller of the p-values of two tests (Simes 1986).
 
     It is valid for positively dependent tests (Sarkar 1998), such as two of the same launches.
     """
@@ -105,9 +105,9 @@ def _compute_half_width(run_medians: Sequence[float]) -> float:
 
 
 def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the exact two-sided chance of Mann and Whitney's U; a tie counts as half.
+    """Return the exact two-sided p-value of Mann and Whitney's U.
 
-    If U is not an integer because of ties, the larger chance is returned.
+    A tie counts as half. If U is not an integer because of ties, the larger p-value is returned.
     """
     ordered_b = sorted(b)
     twice_u = sum(2 * len(b) - bisect_left(ordered_b, x) - bisect_right(ordered_b, x) for x in a)
@@ -117,14 +117,14 @@ def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
     return min(1.0, 2.0 * num_orders / math.comb(len(a) + len(b), len(a)))
 
 
-def compute_min_chance(a: int, b: int) -> float:
-    """Return the smallest chance that the test can give for a and b launches."""
+def compute_min_p_value(a: int, b: int) -> float:
+    """Return the smallest p-value that the test can give for a and b launches."""
     return min(1.0, 2.0 / math.comb(a + b, a))
 
 
 def compute_min_launches(tests: int) -> int:
     """Return the launches per side that can show one difference among this many tests."""
-    return next(n for n in range(2, 100) if compute_min_chance(n, n) <= LEVEL / tests)
+    return next(n for n in range(2, 100) if compute_min_p_value(n, n) <= SIGNIFICANCE_LEVEL / tests)
 
 
 def count_outside_interval(a: int, b: int, level: float) -> int | None:
@@ -172,21 +172,21 @@ def count_orders(a: int, b: int) -> tuple[int, ...]:
     return table[a][b]
 
 
-def find_discoveries(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
+def find_discoveries(p_values: Sequence[float], level: float = SIGNIFICANCE_LEVEL) -> list[bool]:
     """Return which of many differences chance does not explain.
 
     On average, at most a share of ``level`` of these is wrong (Benjamini and Hochberg 1995).
     """
-    order = sorted(range(len(chances)), key=chances.__getitem__)
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
     num_discoveries = max(
         (
             position
             for position, index in enumerate(order, 1)
-            if chances[index] <= level * position / len(order)
+            if p_values[index] <= level * position / len(order)
         ),
         default=0,
     )
-    is_different = [False] * len(chances)
+    is_different = [False] * len(p_values)
     for index in order[:num_discoveries]:
         is_different[index] = True
     return is_different

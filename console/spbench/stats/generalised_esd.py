@@ -25,7 +25,7 @@ _PRECISION = 1e-12
 Key = TypeVar("Key", bound=Hashable)
 
 
-def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key, float]:
+def find_large_outliers(values: Mapping[Key, float], significance_level: float) -> dict[Key, float]:
     """Return the values that are too large (Rosner 1983), less the median.
 
     Values that are too small are removed as well, so that they hide no others, but not returned.
@@ -33,13 +33,13 @@ def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key,
 
     Args:
         values: Values with a normal distribution except for outliers, such as logarithms of times.
-        chance: The probability of a false alarm if no value is an outlier.
+        significance_level: The probability of a false alarm if no value is an outlier.
     """
     if len(values) < MIN_ESD_VALUES:
         return {}
     middle = median(values.values())
     ordered_distances = sorted(value - middle for value in values.values())
-    num_kept = _count_not_too_large(ordered_distances, chance)
+    num_kept = _count_not_too_large(ordered_distances, significance_level)
     if num_kept == len(ordered_distances):
         return {}
     threshold = ordered_distances[num_kept]
@@ -47,7 +47,7 @@ def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key,
     return {key: distance for key, distance in distance_by_key.items() if distance >= threshold}
 
 
-def _count_not_too_large(ordered: list[float], chance: float) -> int:
+def _count_not_too_large(ordered: list[float], significance_level: float) -> int:
     """Return the number of values, in ascending order, that are not too large.
 
     The value furthest from the mean is removed repeatedly. The outliers are the values removed up
@@ -72,13 +72,13 @@ def _count_not_too_large(ordered: list[float], chance: float) -> int:
             first += 1
         value_sum -= value
         square_sum -= value * value
-        if _chance_of_deviate((value - mean) ** 2 / variance, count) <= chance / count:
+        if _bound_p_value((value - mean) ** 2 / variance, count) <= significance_level / count:
             num_not_too_large = end
     return num_not_too_large
 
 
-def _chance_of_deviate(squared_deviate: float, count: int) -> float:
-    """Return the chance that one of ``count`` values has such a squared deviate.
+def _bound_p_value(squared_deviate: float, count: int) -> float:
+    """Return the probability that one of ``count`` values has such a squared deviate.
 
     A deviate is the distance from the mean in standard deviations, both of all the values.
     """
@@ -86,13 +86,13 @@ def _chance_of_deviate(squared_deviate: float, count: int) -> float:
     distance_to_largest = (count - 1) ** 2 - count * squared_deviate
     if distance_to_largest <= 0:
         return 0.0
-    return student_t_chance(
+    return compute_student_t_p_value(
         count * squared_deviate * degrees_of_freedom / distance_to_largest, degrees_of_freedom
     )
 
 
-def student_t_chance(square: float, degrees_of_freedom: int) -> float:
-    """Return the chance that Student's t squared is at least ``square``.
+def compute_student_t_p_value(square: float, degrees_of_freedom: int) -> float:
+    """Return the probability that Student's t squared is at least ``square``.
 
     By the incomplete beta function (Abramowitz and Stegun 1964, 26.7.1).
     """

@@ -60,13 +60,13 @@ class ScalingSeries:
     """The series of the same case on several numbers of ranks.
 
     Attributes:
-        of: The case's id without its number of ranks.
+        case_id: The case's id without its number of ranks.
         work: The work that stays the same: in total (strong), or per rank (weak).
         throughput: The metric of the whole work over time; None: the work is the same for all
             numbers of ranks, or in proportion to them.
     """
 
-    of: str
+    case_id: str
     work: ScalingMode
     throughput: str | None
 
@@ -131,7 +131,7 @@ class Case:
         until: The conditions that end its repeats, if any.
         at_once: The limit of hosts on which it runs at the same time, with a job of ``np`` ranks on
             each; 0: one job over all hosts.
-        scaled: The series of the same case on other numbers of ranks, if any.
+        scaling_series: The series of the same case on other numbers of ranks, if any.
     """
 
     id: str
@@ -146,7 +146,7 @@ class Case:
     inject: str | None = None
     until: RepeatPolicy | None = None
     at_once: int = 0
-    scaled: ScalingSeries | None = None
+    scaling_series: ScalingSeries | None = None
 
     @property
     def entry(self) -> Benchmark:

@@ -137,7 +137,7 @@ class _RanksError(Exception):
 
 
 def expand_entry(entry: ParsedEntry, errors: FileErrors) -> list[Case]:
-    """Return the valid cases of an entry, and add those of others to ``errors``."""
+    """Return the valid cases of an entry, and add the errors of the others."""
     if entry.sweep.size > MAX_CASES:
         reason = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
         errors.add_at_value(entry.path, f"{entry.name}: {reason}")
@@ -295,7 +295,7 @@ def _make_case(entry: ParsedEntry, point: Point, params: dict[str, Any], line: i
         line=line,
         until=entry.until,
         at_once=entry.at_once,
-        scaled=_find_series(entry, point),
+        scaling_series=_find_series(entry, point),
     )
 
 

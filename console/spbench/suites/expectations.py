@@ -53,7 +53,7 @@ def parse_expectations(
     path: KeyPath,
     errors: FileErrors,
 ) -> tuple[Expectation, ...]:
-    """Return the expectations in the data at ``path``, and add errors to ``errors``.
+    """Return the expectations in the data at ``path``, and add their errors.
 
     Names of metrics are not checked if the parameters are invalid, which is reported elsewhere.
     """

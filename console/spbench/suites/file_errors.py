@@ -1,4 +1,4 @@
-"""Errors of a suite file, collected with their positions and raised together."""
+"""Errors of a file, collected with their positions and raised together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spbench.suites.yaml_nodes import Document, KeyPath, Mark, NodeMarks
 
 
 class FileErrors:
-    """The errors found so far in one suite file.
+    """The errors found so far in one file.
 
     A value from ``--set`` is not in the file. Its errors have the position of the value that it
     replaces and name the option. Each is reported once, independently of the number of cases.

@@ -17,7 +17,7 @@ from spbench.suites.inject import inject_fault
 from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
 from spbench.suites.overrides import apply_overrides, read_as_text
 from spbench.suites.parameters import ParameterReader
-from spbench.suites.pipe_files import read_start
+from spbench.suites.pipe_files import read_first_bytes
 from spbench.suites.references import ExpandedEntry, resolve_references
 from spbench.suites.shipped import require_suite_file
 from spbench.suites.validation_messages import validate_suite
@@ -88,7 +88,7 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
     """
     try:
         if open_ is None:
-            raw_bytes = read_start(require_suite_file(path), MAX_BYTES + 1)
+            raw_bytes = read_first_bytes(require_suite_file(path), MAX_BYTES + 1)
         else:
             with open_(path) as file:
                 raw_bytes = file.read(MAX_BYTES + 1)

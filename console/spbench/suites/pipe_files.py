@@ -48,7 +48,7 @@ def expand_suite_path(folder: Path, text: str) -> Path:
     return path.with_suffix(path.suffix or ".yaml")
 
 
-def read_start(path: Path, size: int, *, pipe_seconds: float = PIPE_TIMEOUT) -> bytes:
+def read_first_bytes(path: Path, size: int, *, pipe_seconds: float = PIPE_TIMEOUT) -> bytes:
     """Return the first bytes of a file, at most ``size``.
 
     A pipe is read until its writers close it, without a time limit. But the first writer must open

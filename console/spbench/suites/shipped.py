@@ -35,10 +35,10 @@ def resolve_suite_path(folder: Path, suite: Path) -> Path:
     return suite if is_shipped_name(suite) else folder / suite
 
 
-def build_suite_path(path: Path) -> Path:
-    """Return the path for ``shipped:NAME``, which may not exist; or the path.
+def resolve_shipped_path(path: Path) -> Path:
+    """Return the path of ``shipped:NAME``; other paths are unchanged.
 
-    A recorded run may name a suite that only an earlier version had.
+    The file may not exist: a recorded run may name a suite that only an earlier version had.
     """
     if not is_shipped_name(path):
         return path

@@ -42,7 +42,7 @@ _NAME = "letters, digits and . _ - with a letter or digit first"
 
 
 def validate_suite(data: Mapping[str, Any], errors: FileErrors) -> SuiteFile | None:
-    """Return the suite file as a model, or None after adding errors to ``errors``."""
+    """Return the suite file as a model, or None after adding its errors to ``errors``."""
     try:
         return SuiteFile.model_validate(data)
     except ValidationError as error:

@@ -69,7 +69,7 @@ class LiveSource:
 
     @property
     def skipped(self) -> str | None:
-        return self._tail.skipped
+        return self._tail.skipped_message
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield the recorded and then new events, until run or controller has ended."""
@@ -112,7 +112,7 @@ class ReplaySource:
 
     @property
     def skipped(self) -> str | None:
-        return self._events.skipped if isinstance(self._events, RecordedEvents) else None
+        return self._events.skipped_message if isinstance(self._events, RecordedEvents) else None
 
     def step_speed(self, faster: bool) -> None:
         """Change the speed to the next one of `REPLAY_SPEEDS`, up or down."""
@@ -214,9 +214,9 @@ class Feed:
             reason = f"{type(error).__name__}: {error}"
             number = self.event_count + 1
             self.failure = f"{self.folder.events}: event {number} is none of a run ({reason})"
-        self.state.skipped = self.source.skipped
+        self.state.skipped_message = self.source.skipped
         if self.state.run is None:
-            self.failure = self.failure or self.state.skipped
+            self.failure = self.failure or self.state.skipped_message
         self.ended = True
         self.version += 1
 
@@ -229,7 +229,7 @@ class Feed:
                 await asyncio.sleep(PAUSE_SECONDS)
                 until = time.monotonic() + APPLY_SECONDS
         self.stragglers.update()
-        self.state.skipped = self.source.skipped
+        self.state.skipped_message = self.source.skipped
         self.version += 1
 
     def _apply(self, event: Event) -> None:

@@ -13,7 +13,7 @@ from textual.theme import Theme
 
 from spbench.config_files import UntrustedFileError, check_folder, open_trusted
 from spbench.errors import UsageError, did_you_mean
-from spbench.suites.pipe_files import read_start
+from spbench.suites.pipe_files import read_first_bytes
 
 ENV_CONFIG = "SPBENCH_CONFIG"
 MIN_REFRESH_HZ = 0.5
@@ -141,7 +141,7 @@ def check_action_ids(path: Path, settings: Settings, ids: Collection[str]) -> tu
 def _read_text(path: Path, *, explicit: bool) -> str:
     try:
         if explicit:
-            content = read_start(path, MAX_BYTES + 1)
+            content = read_first_bytes(path, MAX_BYTES + 1)
         else:
             with open_trusted(path) as file:
                 content = file.read(MAX_BYTES + 1)

@@ -44,12 +44,12 @@ _STATES = "states"
 _STAGES = (
     TextColumn("stage", right=True),
     TextColumn("layers", ids=True),
-    TextColumn(_STATES, optional=True, rank=3),
+    TextColumn(_STATES, optional=True, drop_priority=3),
     TextColumn("devices"),
     TextColumn("forward", right=True),
     TextColumn("backward", right=True),
-    TextColumn("send", right=True, optional=True, rank=2),
-    TextColumn("all-reduce", right=True, optional=True, rank=1),
+    TextColumn("send", right=True, optional=True, drop_priority=2),
+    TextColumn("all-reduce", right=True, optional=True, drop_priority=1),
     TextColumn("memory", right=True),
 )
 _DEVICES = 3

@@ -76,7 +76,7 @@ def compare(
     policy = build_policy(fail_on or FailOn.NEVER, max_unjudged)
     root = find_home(home, os.environ)
     comparison = compare_with_past(root, load_side(root, a), load_side(root, b), force=force)
-    shown = comparison if only is None else comparison.with_only(_check_outcome(only))
+    shown = comparison if only is None else comparison.select_rows(_check_outcome(only))
     if only is not None and not shown.cases:
         print_to_stderr(f"spbench: no case is {only}; leave out --only to see all")
     if format_ == TEXT:

@@ -106,13 +106,13 @@ def _render_lines(history: MetricHistory) -> Iterator[str]:
 
 
 def _render_summary(history: MetricHistory) -> str:
-    from spbench.stats.change_points import LEVEL
+    from spbench.stats.change_points import SIGNIFICANCE_LEVEL
 
     step_count = len(history.steps)
     steps_text = (
         f"{format_quantity(step_count, 'step')} in {format_quantity(len(history.runs), 'run')}"
     )
-    steps_text += f" (chance below {LEVEL:.0%})"
+    steps_text += f" (chance below {SIGNIFICANCE_LEVEL:.0%})"
     hosts = ", ".join(map(str, history.machines.get("hosts", ())))
     location = f" on {hosts} ({history.machines.get('id')})" if hosts else ""
     omitted_counts = (
@@ -144,7 +144,7 @@ def _build_document(history: MetricHistory) -> dict[str, object]:
             "after": step.after,
             "ratio": step.ratio,
             "outcome": history.outcome(step),
-            "chance": step.chance,
+            "chance": step.p_value,
         }
         for step in history.steps
     ]

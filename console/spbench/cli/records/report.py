@@ -165,7 +165,7 @@ class ReportFiles:
                 unwritten.append(str(error))
         return unwritten
 
-    def write_refusal(self, document: dict[str, Any]) -> None:
+    def write_rejection(self, document: dict[str, Any]) -> None:
         """Write the reports of a run that never started, unless their paths are invalid."""
         try:
             self.check()

@@ -226,8 +226,8 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     for note in (*table.render_legend(), *render_detail_legend(state.cases.values(), state.jobs)):
         for line in indent_text(note, width):
             print(line)
-    if state.skipped:
-        print(replace_line_controls(state.skipped))
+    if state.skipped_message:
+        print(replace_line_controls(state.skipped_message))
     ended = state.run is not None and state.run.finished is not None
     if ended:
         LineView(state, print, 0, width).finish(folder.report_line)

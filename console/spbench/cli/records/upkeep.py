@@ -103,9 +103,11 @@ def _print_runs(old_runs: Sequence[OldRun]) -> None:
 
     for run in old_runs:
         print(
-            replace_controls(f"{run.summary.id:<46} {run.bytes:>14,} bytes  {run.summary.status}")
+            replace_controls(
+                f"{run.summary.id:<46} {run.size_bytes:>14,} bytes  {run.summary.status}"
+            )
         )
-    total_bytes = sum(run.bytes for run in old_runs)
+    total_bytes = sum(run.size_bytes for run in old_runs)
     print(
         f"{format_quantity(len(old_runs), 'run')}, {total_bytes:,} bytes"
         if old_runs

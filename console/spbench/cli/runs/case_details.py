@@ -53,7 +53,7 @@ def render_details(
     ):
         if text := ", ".join(descriptions):
             yield from indent_text(title + text, width, CASE_INDENT)
-    for name_and_reference in case.measured.limits.items():
+    for name_and_reference in case.measured.median_references.items():
         yield from indent_text(_describe_reference(case, *name_and_reference), width, CASE_INDENT)
     for share in time_shares:
         text = f"{share.title}, all ranks together: {share.text}"
@@ -97,7 +97,7 @@ def _describe_metrics(case: CaseState, names: Iterable[str], sign: str) -> Itera
         summary = case.summary(name)
         if summary is None or metric.part_of or metric.better == "none":
             continue
-        if find_efficiency_time(name, case.measured.limits) == "time_ms":
+        if find_efficiency_time(name, case.measured.median_references) == "time_ms":
             continue  # the row shows it as the efficiency
         if name == "time_ms":
             p95, p99 = (format_value(value, metric.unit) for value in (summary.p95, summary.p99))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from spbench.cli.runs.case_columns import (
     CaseColumn,
-    Row,
+    CaseRow,
     find_rate_metric,
     is_collective,
     make_case_columns,
@@ -105,10 +105,10 @@ class CaseTable:
         """Return the row of a judged case, below a header if the columns change with it."""
         header = self.render_new_header(case)
         time_summary = case.summary("time_ms")
-        row = Row(
+        row = CaseRow(
             case,
             None if time_summary is None else time_summary.p50,
-            case.measured.limits.get("time_ms", {}).get("value"),
+            case.measured.median_references.get("time_ms", {}).get("value"),
             is_disturbed(case, self._jobs),
             describe_case_noise(case) is not None,
         )
@@ -179,7 +179,7 @@ class CaseTable:
         layouts = list(self._generate_layouts(columns))
         for layout in layouts:
             if layout.complete and layout.id_width >= max_id_width:
-                return layout.with_ids(clean_ids)
+                return layout.fit_ids(clean_ids)
         max_short_id_width = max(
             (len(drop_parameter_names(clean_id)) for clean_id in clean_ids), default=0
         )
@@ -187,7 +187,7 @@ class CaseTable:
         for layout in layouts:
             if layout.id_width >= needed_id_width:
                 break
-        return layout.with_ids(clean_ids)
+        return layout.fit_ids(clean_ids)
 
     def _generate_layouts(self, columns: list[CaseColumn]) -> Iterator[_Layout]:
         """Yield layouts with fewer and fewer columns, each with the width left for ids."""
@@ -235,7 +235,7 @@ class _Layout:
     names: Mapping[str, str] = field(default_factory=dict)
     STATUS: ClassVar = 11
 
-    def with_ids(self, ids: Sequence[str]) -> _Layout:
+    def fit_ids(self, ids: Sequence[str]) -> _Layout:
         """Return the layout for these ids, no wider than they need."""
         ids_by_entry: dict[str, list[str]] = {}
         for id_ in ids:
@@ -254,7 +254,7 @@ class _Layout:
         lead = f"{'':{self.counter}}{'status':<{self.STATUS}}"
         return f"{lead}{_GAP}{'case':<{self.id_width}}{_GAP}{titles}".rstrip()
 
-    def render_row(self, row: Row, number: int, total: int) -> str:
+    def render_row(self, row: CaseRow, number: int, total: int) -> str:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
         noisy_sign = f" {NOISY}" if row.noisy else ""
         shown_status = row.case.execution.shown_status

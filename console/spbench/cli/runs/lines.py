@@ -317,10 +317,10 @@ def replay_lines(
     for event in play_paced(Playback(events, speed), time.monotonic, time.sleep):
         state.apply(event)
         lines(event)
-    if state.run is None and events.skipped:
-        raise UsageError(f"the beginning of this run is lost: {events.skipped}")
-    if events.skipped:
-        write(replace_line_controls(events.skipped))
+    if state.run is None and events.skipped_message:
+        raise UsageError(f"the beginning of this run is lost: {events.skipped_message}")
+    if events.skipped_message:
+        write(replace_line_controls(events.skipped_message))
     if state.run is not None and state.run.finished is not None:
         lines.finish(folder.report_line)
     else:

@@ -27,23 +27,23 @@ def report_usage(message: str, arguments: list[str]) -> None:
     }
     if arguments[:1] == ["run"] and targets:
         json_target, junit, html = (targets.get(option) for option in REPORT_OPTIONS)
-        report_refusal(UsageError(message), json_target, ReportFiles(junit, html))
+        report_rejection(UsageError(message), json_target, ReportFiles(junit, html))
 
 
-def report_refusal(
+def report_rejection(
     error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES
 ) -> None:
     """Write the reports of a run that was rejected, if options ask for them."""
-    from spbench.report.build import build_refused_report
+    from spbench.report.build import build_rejected_report
     from spbench.report.document import ReportDocument
 
-    report = build_refused_report(str(error), error.exit_code, sys.argv[1:])
+    report = build_rejected_report(str(error), error.exit_code, sys.argv[1:])
     try:
         write_report(ReportDocument.from_json(report), json_target, False)
     except SpbenchError as unwritten:
         # The reason for the rejection matters more than a report that could not be written.
         sys.stderr.write(f"spbench: error: {unwritten}\n")
-    files.write_refusal(report)
+    files.write_rejection(report)
 
 
 def write_report(report: ReportDocument, target: str | None, no_samples: bool) -> None:

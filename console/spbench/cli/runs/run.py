@@ -35,7 +35,7 @@ from spbench.cli.request import (
     print_warning,
 )
 from spbench.cli.runs.execution import execute_plan, make_line_writer
-from spbench.cli.runs.reports import REPORT_OPTIONS, report_refusal, write_report
+from spbench.cli.runs.reports import REPORT_OPTIONS, report_rejection, write_report
 from spbench.cli.value_completions import complete_fault, complete_run
 from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
@@ -175,7 +175,7 @@ def run(
             planned, RunState(), headless=headless, on_stderr=on_stderr, verbosity=verbosity
         )
     except SpbenchError as error:
-        report_refusal(error, json_target, files)
+        report_rejection(error, json_target, files)
         raise
 
     gate_result, errors = _judge(gate, ended, on_stderr, verbosity)
@@ -292,7 +292,7 @@ def _write_reports(
     try:
         report = ended.report
         if gate_result:
-            report = report.with_head(gate_result.add_to_report(report.head))
+            report = report.replace_head(gate_result.add_to_report(report.head))
         write_report(report, json_target, no_samples)
     except SpbenchError as error:
         errors.append(str(error))

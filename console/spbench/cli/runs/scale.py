@@ -103,7 +103,7 @@ def scale(
     from spbench.report.scaling import compute_scalings
 
     planned = plan_run(request, print_warning)
-    if not any(case.scaled for job in planned.jobs for case in job.cases):
+    if not any(case.scaling_series for job in planned.jobs for case in job.cases):
         raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
     on_stderr = json_target == STDOUT
     completed = execute_for_command(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spbench.errors import UsageError, did_you_mean, format_error_list
 from spbench.launch.hosts.names import expand_host_list, fold
-from spbench.suites.pipe_files import read_start
+from spbench.suites.pipe_files import read_first_bytes
 
 MAX_HOSTS = 100_000
 MAX_HOSTFILE_BYTES = 16 << 20
@@ -93,7 +93,7 @@ def read_hostfile(path: Path) -> Hosts:
             lines, one per line.
     """
     try:
-        data = read_start(path, MAX_HOSTFILE_BYTES + 1)
+        data = read_first_bytes(path, MAX_HOSTFILE_BYTES + 1)
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

@@ -9,7 +9,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.profile.json_file import read_profile_json
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.torchgraph import read_torchgraph
-from spbench.suites.pipe_files import read_start
+from spbench.suites.pipe_files import read_first_bytes
 
 MAX_BYTES = 64 << 20
 # Read as JSON, since torchgraph text cannot consist of such a word.
@@ -58,7 +58,7 @@ def read_text(path: Path, limit: int) -> str:
         PlannerError: It cannot be read, is longer than `limit` bytes, or is not UTF-8 text.
     """
     try:
-        raw = read_start(path, limit + 1)
+        raw = read_first_bytes(path, limit + 1)
     except (OSError, ValueError) as error:
         raise PlannerError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     if len(raw) > limit:

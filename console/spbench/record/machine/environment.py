@@ -60,7 +60,7 @@ def collect_facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[st
         "numa": read_numa_nodes(),
         "governor": read_governor(),
         "cgroup": read_cgroup_limits(),
-        "load": read_load(),
+        "load": read_load_average(),
         "python": platform.python_version(),
         "spbench": __version__,
         "git": _read_git(suite.parent),
@@ -69,7 +69,7 @@ def collect_facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[st
     }
 
 
-def read_load() -> float:
+def read_load_average() -> float:
     """Return the mean number of runnable processes over the last minute."""
     return round(os.getloadavg()[0], 2)
 

@@ -135,18 +135,18 @@ def _make_populations(link_times: _LinkTimes) -> Iterator[Population]:
         same_host = link_times.hosts[source] == link_times.hosts[target]
         (within if same_host else between)[pair] = log_time
     if within:
-        yield Population(within, partial(_describe_links, link_times))
+        yield Population(within, partial(_make_link_outliers, link_times))
     # With too few ends, none can be an outlier: then the links are tested without decomposition.
     num_ends = len({rank for pair in between for rank in pair})
     effects = decompose_pairs(between) if num_ends >= MIN_ESD_VALUES else None
     if effects is None:
-        yield Population(between, partial(_describe_links, link_times))
+        yield Population(between, partial(_make_link_outliers, link_times))
     else:
-        yield Population(effects.end_effects, partial(_describe_ends, link_times))
-        yield Population(effects.residuals, partial(_describe_links, link_times))
+        yield Population(effects.end_effects, partial(_make_end_outliers, link_times))
+        yield Population(effects.residuals, partial(_make_link_outliers, link_times))
 
 
-def _describe_ends(link_times: _LinkTimes, slow: Mapping[int, float]) -> Iterator[Outlier]:
+def _make_end_outliers(link_times: _LinkTimes, slow: Mapping[int, float]) -> Iterator[Outlier]:
     """Yield slow ends of links: a host if all its ranks are slow, otherwise the ranks."""
     ranks_by_host: dict[str, set[int]] = defaultdict(set)
     for rank, host in link_times.hosts.items():
@@ -164,10 +164,12 @@ def _describe_ends(link_times: _LinkTimes, slow: Mapping[int, float]) -> Iterato
                 yield Outlier((host, rank), ratio, name, comparison, _advise_adapter(host))
 
 
-def _describe_links(link_times: _LinkTimes, slow: Mapping[RankPair, float]) -> Iterator[Outlier]:
+def _make_link_outliers(
+    link_times: _LinkTimes, slow: Mapping[RankPair, float]
+) -> Iterator[Outlier]:
     """Yield the slowest link of each pair of hosts, or ranks with many slow links."""
     slow_ranks = _find_slow_ranks(link_times, slow)
-    yield from _describe_ends(link_times, slow_ranks)
+    yield from _make_end_outliers(link_times, slow_ranks)
     slowest_pair_by_hosts: dict[HostPair, RankPair] = {}
     for pair, ratio in slow.items():
         hosts = link_times.hosts[pair[0]], link_times.hosts[pair[1]]

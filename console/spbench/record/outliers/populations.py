@@ -49,11 +49,11 @@ class Population:
 
     Attributes:
         times: The log of the time of each.
-        describe: Returns outliers from the keys of slow ones and their ratios to the median.
+        make_outliers: Returns outliers from the keys of slow ones and their ratios to the median.
     """
 
     times: Mapping[Any, float]
-    describe: Callable[[Mapping[Any, float]], Iterable[Outlier]]
+    make_outliers: Callable[[Mapping[Any, float]], Iterable[Outlier]]
 
     @property
     def testable(self) -> bool:
@@ -75,7 +75,7 @@ def find_outliers(populations: Sequence[Population]) -> list[Outlier]:
         notable_ratio_by_key = {
             key: ratio for key, ratio in ratio_by_key.items() if ratio >= MIN_RATIO
         }
-        for outlier in population.describe(notable_ratio_by_key):
+        for outlier in population.make_outliers(notable_ratio_by_key):
             if outlier.key not in worst_by_key or worst_by_key[outlier.key].ratio < outlier.ratio:
                 worst_by_key[outlier.key] = outlier
     return sorted(worst_by_key.values(), key=lambda outlier: -outlier.ratio)

@@ -32,15 +32,15 @@ def make_rank_populations(cases: Sequence[CaseState]) -> list[Population]:
         logs_by_host = group_by_host(case, log_by_rank)
         log_by_host = {host: lower_median(logs.values()) for host, logs in logs_by_host.items()}
         host_logs.append(log_by_host)
-        populations.append(Population(log_by_host, partial(_describe_hosts, f"in {case.id}")))
+        populations.append(Population(log_by_host, partial(_make_host_outliers, f"in {case.id}")))
         if len(logs_by_host) < len(log_by_rank):
-            populations.append(Population(log_by_rank, partial(_describe_ranks, case)))
+            populations.append(Population(log_by_rank, partial(_make_rank_outliers, case)))
     if len(host_logs) > 1 and all(logs.keys() == host_logs[0].keys() for logs in host_logs):
         mean_log_by_host = {
             host: sum(logs[host] for logs in host_logs) / len(host_logs) for host in host_logs[0]
         }
         location = f"over {len(host_logs)} cases"
-        populations.append(Population(mean_log_by_host, partial(_describe_hosts, location)))
+        populations.append(Population(mean_log_by_host, partial(_make_host_outliers, location)))
     return [population for population in populations if population.testable]
 
 
@@ -52,18 +52,18 @@ def group_by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dic
     return by_host
 
 
-def _describe_hosts(location: str, slow: Mapping[str, float]) -> Iterator[Outlier]:
+def _make_host_outliers(location: str, slow: Mapping[str, float]) -> Iterator[Outlier]:
     for host, ratio in slow.items():
         comparison = f"as the median host {location}"
         yield Outlier(host, ratio, f"host {host}", comparison, advise_host(host))
 
 
-def _describe_ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Outlier]:
+def _make_rank_outliers(case: CaseState, slow: Mapping[int, float]) -> Iterator[Outlier]:
     """Yield slow ranks, or their host instead if all its ranks are slow."""
     ranks = group_by_host(case, dict.fromkeys(case.measured.ranks, 0.0))
     for host, ratios in group_by_host(case, slow).items():
         if len(ratios) > 1 and len(ratios) == len(ranks[host]):
-            yield from _describe_hosts(f"in {case.id}", {host: lower_median(ratios.values())})
+            yield from _make_host_outliers(f"in {case.id}", {host: lower_median(ratios.values())})
             continue
         for rank, ratio in ratios.items():
             name = f"rank {rank} on {host}"

@@ -26,15 +26,15 @@ class CaseTimes:
     """The times of a case in a report, in seconds since the epoch.
 
     Attributes:
-        launches: The jobs that ran its repeats, in order.
-        repeats: The number of repeats in each of these launches.
+        job_numbers: The jobs that ran its repeats, in order.
+        repeats: The number of repeats in each of these jobs.
     """
 
     id: str
     status: CaseStatus
     started: float
     finished: float
-    launches: tuple[int, ...]
+    job_numbers: tuple[int, ...]
     repeats: int = 1
 
 
@@ -44,13 +44,14 @@ class CaseDuration:
 
     Attributes:
         seconds: The duration of one repeat, without the start of its job.
-        launches: The number of launches of the case.
-        start: Seconds from the launch of its job until it began; None if it was not the first case.
+        num_launches: The number of launches of the case.
+        start_seconds: Seconds from the launch of its job until it began; None if it was not the
+            first case.
     """
 
     seconds: float
-    launches: int
-    start: float | None = None
+    num_launches: int
+    start_seconds: float | None = None
 
 
 def measure_durations(
@@ -68,7 +69,7 @@ def measure_durations(
     previous: CaseTimes | None = None
     previous_end = run_started
     for case in ordered:
-        first_job = case.launches[:1]
+        first_job = case.job_numbers[:1]
         start_seconds = None
         if previous_end is not None and _follows_end(case, previous, previous_end):
             start_seconds = case.started - previous_end
@@ -78,8 +79,8 @@ def measure_durations(
         )
         if launch_seconds is not None and case.status.is_measured:
             repeat_seconds = launch_seconds / case.repeats
-            launches = max(1, len(case.launches))
-            durations[case.id] = CaseDuration(repeat_seconds, launches, start_seconds)
+            num_launches = max(1, len(case.job_numbers))
+            durations[case.id] = CaseDuration(repeat_seconds, num_launches, start_seconds)
         previous = case
         previous_end = case.finished if launch_seconds is None else case.started + launch_seconds
     return durations
@@ -91,7 +92,7 @@ def _follows_end(case: CaseTimes, previous: CaseTimes | None, previous_end: floa
         return False
     if previous is None:
         return True
-    is_first_in_job = previous.launches[:1] != case.launches[:1]
+    is_first_in_job = previous.job_numbers[:1] != case.job_numbers[:1]
     return is_first_in_job and previous.status.is_measured
 
 
@@ -102,7 +103,7 @@ def _estimate_launch_seconds(
     total_seconds = case.finished - case.started
     if total_seconds < 0:
         return None
-    if len(case.launches) <= 1:
+    if len(case.job_numbers) <= 1:
         return total_seconds
     shortest = min(_estimate_from_neighbours(case, ordered), default=None)
     if shortest is not None:
@@ -112,12 +113,12 @@ def _estimate_launch_seconds(
 
 def _estimate_from_neighbours(case: CaseTimes, ordered: Sequence[CaseTimes]) -> Iterator[float]:
     """Yield estimates of one repeat's seconds from neighbouring cases."""
-    in_first_launch = [other for other in ordered if other.launches[:1] == case.launches[:1]]
+    in_first_launch = [other for other in ordered if other.job_numbers[:1] == case.job_numbers[:1]]
     for before, after in pairwise(in_first_launch):
         if before is case:
             yield after.started - case.started
     in_last_launch = sorted(
-        (other for other in ordered if other.launches[-1:] == case.launches[-1:]),
+        (other for other in ordered if other.job_numbers[-1:] == case.job_numbers[-1:]),
         key=lambda other: other.finished,
     )
     for before, after in pairwise(in_last_launch):
@@ -140,8 +141,8 @@ def _estimate_without_neighbours(
     ]
     if earlier_ends:
         return case.finished - max(earlier_ends) - start_seconds
-    launches = len(case.launches)
-    return (case.finished - case.started - (launches - 1) * start_seconds) / launches
+    num_launches = len(case.job_numbers)
+    return (case.finished - case.started - (num_launches - 1) * start_seconds) / num_launches
 
 
 def hash_work(

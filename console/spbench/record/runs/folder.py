@@ -115,7 +115,7 @@ class RunFolder:
             return f"report: {self.report}"
         return f"no report was written; events: {self.events}"
 
-    def job(self, number: int) -> Path:
+    def create_job_folder(self, number: int) -> Path:
         """Return the folder of a job, which is created if it is missing.
 
         Raises:
@@ -215,9 +215,9 @@ class RunFolder:
         events = RecordedEvents(self.events)
         for event in events:
             state.apply(event)
-        state.skipped = events.skipped
-        if state.run is None and state.skipped:
-            raise UsageError(f"the beginning of this run is lost: {state.skipped}")
+        state.skipped_message = events.skipped_message
+        if state.run is None and state.skipped_message:
+            raise UsageError(f"the beginning of this run is lost: {state.skipped_message}")
         return state
 
 

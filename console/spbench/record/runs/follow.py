@@ -32,7 +32,7 @@ class EventTail:
     """A reader of a log from its beginning, and of events that are appended later.
 
     Lines that are not events of a run, such as a full disk or a kill may leave, are skipped and
-    reported by `skipped`.
+    reported by `skipped_message`.
 
     Args:
         path: The log.
@@ -57,7 +57,7 @@ class EventTail:
         return self._at_end
 
     @property
-    def skipped(self) -> str | None:
+    def skipped_message(self) -> str | None:
         """A message on the skipped lines and the first location, or None."""
         if not self._invalid_lines:
             return None
@@ -153,9 +153,9 @@ class RecordedEvents(Iterator[Event]):
         self._events = self._read()
 
     @property
-    def skipped(self) -> str | None:
+    def skipped_message(self) -> str | None:
         """A message on the lines that were skipped so far; None without any."""
-        return self._tail.skipped
+        return self._tail.skipped_message
 
     def __next__(self) -> Event:
         return next(self._events)

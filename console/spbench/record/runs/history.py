@@ -83,7 +83,7 @@ def update_known_runs(
         if previous is not None and previous[0] == stamp and previous[1].status.is_final:
             summary = previous[1]
         else:
-            summary = index.make_summary(folder, stamp) if index else read_run_summary(folder)
+            summary = index.make_summary(folder, stamp) if index else read_summary(folder)
         note = read_note(folder) if has_note(folder) else NO_NOTE
         runs[folder.id] = stamp, summary if summary.note == note else replace(summary, note=note)
     if index and keep:
@@ -144,12 +144,12 @@ def index_ended_run(
         add_run(folder, report, cases)
 
 
-def read_summary(folder: RunFolder) -> RunSummary:
+def read_summary_with_note(folder: RunFolder) -> RunSummary:
     """Return a run in short, with its note."""
-    return replace(read_run_summary(folder), note=read_note(folder))
+    return replace(read_summary(folder), note=read_note(folder))
 
 
-def read_run_summary(folder: RunFolder) -> RunSummary:
+def read_summary(folder: RunFolder) -> RunSummary:
     """Return a run in short, from its run.json."""
     if reason := folder.explain_unreadable():
         return _unreadable_summary(folder, reason)

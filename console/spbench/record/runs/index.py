@@ -32,7 +32,7 @@ from spbench.record.runs.indexed_report import (
     join_hosts,
     make_indexed_report,
     read_case,
-    read_report,
+    read_indexed_report,
 )
 
 MAX_REPORTS_READ = 50
@@ -166,7 +166,7 @@ def find_past_launches(
     return [PastLaunch(*row) for row in rows]
 
 
-def find_past_runs(
+def find_past_medians(
     home: Path, metric: str, fingerprint: str
 ) -> dict[tuple[str, str], dict[str, list[float]]]:
     """Return by case and work, and by run, a metric's medians of launches.
@@ -287,7 +287,7 @@ def _index_reports(index: sqlite3.Connection, home: Path, max_reports: int | Non
             continue
         if max_reports is not None and num_read == max_reports:
             break
-        _put_run(index, folder, read_report(folder.report))
+        _put_run(index, folder, read_indexed_report(folder.report))
         num_read += 1
     for run in stamps.keys() - {folder.id for folder in folders}:
         _forget(index, run)
@@ -321,7 +321,11 @@ def _put_run(index: sqlite3.Connection, folder: RunFolder, report: IndexedReport
     )
     for case in cases:
         duration = durations.get(case.id)
-        figures = (duration.seconds, duration.launches, duration.start) if duration else (None,) * 3
+        figures = (
+            (duration.seconds, duration.num_launches, duration.start_seconds)
+            if duration
+            else (None,) * 3
+        )
         index.execute(
             "INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?)",
             (run, case.id, case.status, hash_work(*case.work, report.argv, case.id), *figures),

@@ -73,7 +73,7 @@ class IndexedReport:
     cases: Mapping[str, IndexedCase]
 
 
-def read_report(path: Path) -> IndexedReport:
+def read_indexed_report(path: Path) -> IndexedReport:
     """Return the indexed part of a report's file; an empty one if it is damaged."""
     try:
         head, cases = read_report_file(path, read_case)

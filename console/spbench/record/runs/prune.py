@@ -13,7 +13,7 @@ from pathlib import Path
 from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs.files import read_json, unwritable_error
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import RunSummary, read_summary
+from spbench.record.runs.history import RunSummary, read_summary_with_note
 from spbench.safe_files import FOLDER_MODE, open_folder
 from spbench_core.events.statuses import RunStatus
 
@@ -29,7 +29,7 @@ class OldRun:
     """A run to remove, and the bytes of its files."""
 
     summary: RunSummary
-    bytes: int
+    size_bytes: int
 
 
 def parse_age(text: str) -> float:
@@ -120,7 +120,7 @@ def remove_run(home: Path, folder: RunFolder) -> bool:
     Raises:
         FailedRunError: It cannot be removed.
     """
-    if read_summary(folder).status == RunStatus.RUNNING:
+    if read_summary_with_note(folder).status == RunStatus.RUNNING:
         return False
     removed_folder = home / _REMOVED
     try:

@@ -13,7 +13,7 @@ from spbench.report.comparison.conditions import find_faults
 from spbench.report.comparison.judgement import explain_unfit
 from spbench.report.comparison.model import HEADLINE, Outcome, RunComparison
 from spbench.report.comparison.pairs import launch_medians
-from spbench.report.comparison.unjudged import name_cases
+from spbench.report.comparison.unjudged import join_case_ids
 from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import compute_min_launches
@@ -36,7 +36,7 @@ class CaseChanges:
 
     def lines(self) -> list[str]:
         """Return one line for each kind of change."""
-        return [f"{change}: {name_cases(cases)}" for change, cases in self._cases.items()]
+        return [f"{change}: {join_case_ids(cases)}" for change, cases in self._cases.items()]
 
 
 def make_baseline(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]:
@@ -121,7 +121,7 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
         few_cases = [id_ for id_, launches in launches_by_case.items() if launches == count]
         yield (
             f"warning: too few launches to find a difference ({count} per case, {needed} needed): "
-            f"{name_cases(few_cases)}; repeat the run with `--set repeat={needed}`"
+            f"{join_case_ids(few_cases)}; repeat the run with `--set repeat={needed}`"
         )
 
 

@@ -22,7 +22,7 @@ from spbench.report.comparison.pairs import pair_cases
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import (
-    LEVEL,
+    SIGNIFICANCE_LEVEL,
     compute_min_launches,
     find_discoveries,
 )
@@ -62,7 +62,7 @@ def compare(
         pair_cases(case_a, case_b, past_launches, mismatch, force=force)
         for case_a, case_b in common
     ]
-    is_different = find_different(collect_chances(pairs))
+    is_different = find_different(collect_p_values(pairs))
     cases = tuple(judge_pair(pair, is_different) for pair in pairs)
     return RunComparison(
         a=a.summary,
@@ -103,8 +103,8 @@ def _find_different_versions(
     return cases_by_clause
 
 
-def collect_chances(pairs: Iterable[CasePair]) -> dict[str, float]:
-    """Return the chance of each case's headline metric, for those that are judged."""
+def collect_p_values(pairs: Iterable[CasePair]) -> dict[str, float]:
+    """Return the p-value of each case's headline metric, for those that are judged."""
     return {
         pair.id: row.chance
         for pair in pairs
@@ -117,16 +117,16 @@ def _is_judged_headline(row: MetricRow) -> bool:
     return row.metric == HEADLINE and row.outcome is None and row.reason is None
 
 
-def find_different(chances: Mapping[str, float]) -> dict[str, bool]:
+def find_different(p_values: Mapping[str, float]) -> dict[str, bool]:
     """Return for each case whether its headline metric differs, judged together."""
-    return dict(zip(chances, find_discoveries(list(chances.values())), strict=True))
+    return dict(zip(p_values, find_discoveries(list(p_values.values())), strict=True))
 
 
 def judge_pair(pair: CasePair, is_different: Mapping[str, bool]) -> CasePair:
     """Return a pair with the outcomes of its rows.
 
     Args:
-        pair: The pair, with the chances of its rows.
+        pair: The pair, with the p-values of its rows.
         is_different: The result of `find_different` for all cases that are judged together.
     """
     rows = []
@@ -136,13 +136,13 @@ def judge_pair(pair: CasePair, is_different: Mapping[str, bool]) -> CasePair:
         elif row.metric == HEADLINE:
             rows.append(_judge_row(row, is_different[pair.id], len(is_different)))
         else:
-            rows.append(_judge_row(row, row.chance <= LEVEL, 1))
+            rows.append(_judge_row(row, row.chance <= SIGNIFICANCE_LEVEL, 1))
     time_row = next((row for row in rows if row.metric == HEADLINE), None)
     return replace(pair, rows=tuple(_use_outcome_of_time(row, time_row) for row in rows))
 
 
 def _use_outcome_of_time(row: MetricRow, time_row: MetricRow | None) -> MetricRow:
-    """Return a row with the outcome of the time if it has an interval and no chance."""
+    """Return a row with the outcome of the time if it has an interval and no p-value."""
     if time_row is None or row.interval is None or row.chance is not None:
         return row
     return replace(row, chance=time_row.chance, outcome=row.outcome or time_row.outcome)
@@ -152,7 +152,7 @@ def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
     """Return a row with an outcome.
 
     Args:
-        row: The row, with a ratio and a chance.
+        row: The row, with a ratio and a p-value.
         is_different: Whether the test found a difference.
         tests: The number of rows that were tested together.
     """
@@ -173,7 +173,7 @@ def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
         return replace(row, outcome=Outcome.SAME)
 
     needed = compute_min_launches(tests)
-    if row.chance <= LEVEL and not is_different and min(row.launches) < needed:
+    if row.chance <= SIGNIFICANCE_LEVEL and not is_different and min(row.launches) < needed:
         reason = f"with {tests} cases {needed} launches a side would tell"
     else:
         reason = f"the interval is {low:.2f} to {high:.2f}"

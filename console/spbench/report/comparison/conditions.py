@@ -11,7 +11,7 @@ from typing import Any
 
 from spbench.record.runs.case_durations import hash_work, parse_planted_faults
 from spbench.record.runs.history import RunSummary
-from spbench.record.runs.index import find_past_runs
+from spbench.record.runs.index import find_past_medians
 from spbench.report.comparison.model import HEADLINE, RunConditions
 from spbench.report.recorded import RecordedRun
 
@@ -89,7 +89,7 @@ def make_past_lookup(home: Path, a: RecordedRun, b: RecordedRun) -> PastLaunches
     fingerprint = a.fingerprint.get("id")
     if not isinstance(fingerprint, str) or fingerprint != b.fingerprint.get("id"):
         return no_past_launches
-    launches_by_case_and_work = find_past_runs(home, HEADLINE, fingerprint)
+    launches_by_case_and_work = find_past_medians(home, HEADLINE, fingerprint)
     compared_runs = {*(a.made_of or [a.summary.id]), *(b.made_of or [b.summary.id])}
     newest_run = max(compared_runs)  # ids begin with the time
 

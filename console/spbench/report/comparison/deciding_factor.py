@@ -26,21 +26,21 @@ class DecidingFactor:
 
     Attributes:
         value: The factor, above 1.
-        recorded: The number of recorded launches that it follows from.
+        num_recorded: The number of recorded launches that it follows from.
     """
 
     value: float
-    recorded: int
+    num_recorded: int
 
     @property
     def source(self) -> str:
         """The origin of the factor, as text for a note."""
-        if self.recorded < LEAST_RECORDED:
+        if self.num_recorded < LEAST_RECORDED:
             return f"fewer than {LEAST_RECORDED} recorded launches"
-        return f"from {self.recorded} recorded launches"
+        return f"from {self.num_recorded} recorded launches"
 
 
-def estimate_deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
+def estimate_deciding_factor(recorded_times: Sequence[float]) -> DecidingFactor:
     """Return the factor that recorded launches of a case support.
 
     It is the end of the 99.9 % prediction interval of the ratio of two further launches, if
@@ -48,9 +48,9 @@ def estimate_deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
     fastest recorded launch, which is larger if the distribution has a heavy tail.
 
     Args:
-        recorded: The times of launches of one case on one set of machines, all above 0.
+        recorded_times: The times of launches of one case on one set of machines, all above 0.
     """
-    log_times = list(map(math.log, recorded))
+    log_times = list(map(math.log, recorded_times))
     count = len(log_times)
     log_range = max(log_times, default=0.0) - min(log_times, default=0.0)
     if count < LEAST_RECORDED:

@@ -74,7 +74,8 @@ class MetricRow:
         ratio: b over a; None if it cannot be computed.
         interval: The ends of the ratio's 95 % interval; None with too few launches.
         launches: The number of launches of a and of b.
-        chance: The probability of a difference this large between equals; None without a ratio.
+        chance: The p-value: the probability of a difference this large between equals; None without
+            a ratio.
         fastest: The ratio of the launches' fastest iterations; None for other metrics than time.
         by_fastest: Whether ``chance`` is small by the fastest iterations, and not by the medians.
         past: The number of earlier runs with a spread that widened the interval.
@@ -166,7 +167,7 @@ class RunComparison:
         machines: The differences between the machines and libraries of the two runs, if any.
         versions: The ids of cases by a clause on the two versions of their benchmark.
         references: By case, the ratio of the references of its time in b and in a.
-        only: The outcome that `with_only` has restricted the rows to.
+        only: The outcome that `select_rows` has restricted the rows to.
     """
 
     a: RunSummary
@@ -186,18 +187,18 @@ class RunComparison:
         """The rows of all cases."""
         return (row for pair in self.cases for row in pair.rows)
 
-    def judged_as(self, judgement: JudgementKind) -> list[CaseJudgement]:
+    def list_judged(self, judgement: JudgementKind) -> list[CaseJudgement]:
         """Return the cases with this judgement."""
         return [case for case in self.judgements if case.judgement is judgement]
 
-    def with_only(self, word: str) -> RunComparison:
+    def select_rows(self, word: str) -> RunComparison:
         """Return the comparison with the rows of one outcome or judgement.
 
         Args:
             word: One of `ONLY_WORDS`.
         """
         if (judgement := _JUDGEMENTS.get(word)) is not None:
-            ids = {case.case for case in self.judged_as(judgement)}
+            ids = {case.case for case in self.list_judged(judgement)}
             return replace(self, cases=tuple(pair for pair in self.cases if pair.id in ids))
         pairs = (
             replace(pair, rows=tuple(row for row in pair.rows if row.outcome == word))
@@ -208,7 +209,7 @@ class RunComparison:
     @property
     def tally(self) -> str:
         """The numbers of cases: ``3 of 5 cases judged (1 worse, 2 same), 2 unjudged``."""
-        counts = Counter(case.outcome for case in self.judged_as(JudgementKind.JUDGED))
+        counts = Counter(case.outcome for case in self.list_judged(JudgementKind.JUDGED))
         outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
         detail = f" ({', '.join(outcomes)})" if outcomes else ""
         judged = (
@@ -217,7 +218,7 @@ class RunComparison:
         others = (
             f"{len(cases)} {judgement}"
             for judgement in (JudgementKind.UNJUDGED, JudgementKind.BROKEN)
-            if (cases := self.judged_as(judgement))
+            if (cases := self.list_judged(judgement))
         )
         return ", ".join((judged, *others))
 

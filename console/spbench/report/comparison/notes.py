@@ -28,7 +28,7 @@ from spbench.report.comparison.model import (
 )
 from spbench.report.comparison.unjudged import (
     format_exact_percent,
-    name_cases,
+    join_case_ids,
     unjudged_notes,
 )
 from spbench.stats.difference import MIN_PAST_RUNS
@@ -71,7 +71,9 @@ def comparison_warnings(comparison: RunComparison) -> list[str]:
 
 def comparison_summary(comparison: RunComparison) -> str:
     """Return a count of cases, ``3 of 4 cases judged (1 worse, 2 same), 1 broken``."""
-    count_by_outcome = Counter(case.outcome for case in comparison.judged_as(JudgementKind.JUDGED))
+    count_by_outcome = Counter(
+        case.outcome for case in comparison.list_judged(JudgementKind.JUDGED)
+    )
     outcomes = [
         f"{count_by_outcome[outcome]} {outcome}"
         for outcome in OUTCOMES
@@ -80,9 +82,9 @@ def comparison_summary(comparison: RunComparison) -> str:
     detail = f" ({', '.join(outcomes)})" if outcomes else ""
     cases = format_quantity(len(comparison.judgements), "case")
     count_texts = [f"{count_by_outcome.total()} of {cases} judged{detail}"]
-    if unjudged := comparison.judged_as(JudgementKind.UNJUDGED):
+    if unjudged := comparison.list_judged(JudgementKind.UNJUDGED):
         count_texts.append(f"{len(unjudged)} not judged")
-    if broken := comparison.judged_as(JudgementKind.BROKEN):
+    if broken := comparison.list_judged(JudgementKind.BROKEN):
         count_texts.append(f"{len(broken)} broken")
     return ", ".join(count_texts)
 
@@ -96,7 +98,7 @@ def comparison_notes(comparison: RunComparison) -> list[str]:
         *noise_notes(comparison),
     ]
     overall = compute_overall(comparison)
-    if overall is None or not comparison.judged_as(JudgementKind.JUDGED):
+    if overall is None or not comparison.list_judged(JudgementKind.JUDGED):
         return notes  # without judged cases, the mean of their ratios has no meaning
     return [*notes, overall.sentence]
 
@@ -111,7 +113,7 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
     if len(launches) == 1:
         launches_a, launches_b = launches.pop()
         notes[-1] += f" Launches: {launches_a} in a, {launches_b} in b."
-    if comparison.judged_as(JudgementKind.JUDGED):
+    if comparison.list_judged(JudgementKind.JUDGED):
         rows = [row for row in comparison.rows if row.metric == HEADLINE and row.interval]
         tolerances = sorted({choose_tolerance(row) for row in rows}) or [TOLERANCE_WITHOUT_PAST]
         notes.append(_RULES.format(" or ".join(map(format_exact_percent, tolerances))))
@@ -132,10 +134,10 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
 def broken_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the reasons why cases are broken in b, each reason once."""
     cases_by_reason: dict[str, list[str]] = {}
-    for case in comparison.judged_as(JudgementKind.BROKEN):
+    for case in comparison.list_judged(JudgementKind.BROKEN):
         cases_by_reason.setdefault(str(case.reason).rstrip("."), []).append(case.case)
     for reason, cases in list(cases_by_reason.items())[:MOST_BROKEN]:
-        yield f"Broken in b, {reason}: {name_cases(cases)}."
+        yield f"Broken in b, {reason}: {join_case_ids(cases)}."
     hidden_cases = list(cases_by_reason.values())[MOST_BROKEN:]
     if count := sum(map(len, hidden_cases)):
         yield f"Broken in b, too: {format_quantity(count, 'more case')}."
@@ -175,7 +177,7 @@ def _find_largest_percent(reason: str) -> float:
 
 def _generate_judged_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield remarks on cases that were compared, judged or not."""
-    judged_ids = {case.case for case in comparison.judged_as(JudgementKind.JUDGED)}
+    judged_ids = {case.case for case in comparison.list_judged(JudgementKind.JUDGED)}
     failed_ids_by_run: dict[str, list[str]] = {"a": [], "b": []}
     by_fastest_texts = []
     by_factor_texts = []
@@ -193,16 +195,17 @@ def _generate_judged_notes(comparison: RunComparison) -> Iterator[str]:
     if by_fastest_texts:
         yield (
             "Judged by the fastest iteration of each launch, since medians scatter more: "
-            f"{name_cases(by_fastest_texts)}."
+            f"{join_case_ids(by_fastest_texts)}."
         )
     if by_factor_texts:
-        yield f"Judged with few launches, since the ratio is large: {name_cases(by_factor_texts)}."
+        names = join_case_ids(by_factor_texts)
+        yield f"Judged with few launches, since the ratio is large: {names}."
     yield from _generate_past_notes(comparison)
     yield from _generate_reference_notes(comparison)
     for run, cases in failed_ids_by_run.items():
         if cases:
             reason = "by an expectation or a planted fault" if run == "a" else "by a planted fault"
-            yield f"Failed in {run} {reason}, but compared: {name_cases(cases)}."
+            yield f"Failed in {run} {reason}, but compared: {join_case_ids(cases)}."
     yield from _generate_settings_notes(comparison)
 
 
@@ -217,19 +220,20 @@ def _generate_past_notes(comparison: RunComparison) -> Iterator[str]:
     if widened_texts:
         yield (
             "Interval as wide as earlier runs on these machines differ: "
-            f"{name_cases(widened_texts)}."
+            f"{join_case_ids(widened_texts)}."
         )
     provisional_ids = [
         case.case
-        for case in comparison.judged_as(JudgementKind.JUDGED)
+        for case in comparison.list_judged(JudgementKind.JUDGED)
         if case.outcome != Outcome.SAME
         and (row := time_row_by_case.get(case.case)) is not None
         and not (row.past or row.by_factor)
     ]
     if provisional_ids:
         yield (
-            f"Provisional: {name_cases(provisional_ids)}. Fewer than {MIN_PAST_RUNS} earlier runs "
-            "show how much times change from run to run; run both sides again to confirm."
+            f"Provisional: {join_case_ids(provisional_ids)}. "
+            f"Fewer than {MIN_PAST_RUNS} earlier runs show how much times change from run to run; "
+            "run both sides again to confirm."
         )
 
 
@@ -244,7 +248,7 @@ def _generate_reference_notes(comparison: RunComparison) -> Iterator[str]:
         return
     time_ratio_by_case = {row.case: row.ratio for row in comparison.rows if row.metric == HEADLINE}
     changed_alike_texts = []
-    for case in comparison.judged_as(JudgementKind.JUDGED):
+    for case in comparison.list_judged(JudgementKind.JUDGED):
         reference_ratio = comparison.references.get(case.case)
         time_ratio = time_ratio_by_case.get(case.case)
         if reference_ratio is None or not time_ratio or case.outcome == Outcome.SAME:
@@ -258,7 +262,7 @@ def _generate_reference_notes(comparison: RunComparison) -> Iterator[str]:
     if changed_alike_texts:
         yield (
             "Their references changed alike, so that the machine may have changed rather than the "
-            f"code: {name_cases(changed_alike_texts)}."
+            f"code: {join_case_ids(changed_alike_texts)}."
         )
 
 
@@ -268,7 +272,7 @@ def _generate_settings_notes(comparison: RunComparison) -> Iterator[str]:
         for difference in _generate_other_differences(comparison, pair):
             cases_by_difference.setdefault(difference, []).append(pair.id)
     for difference, cases in cases_by_difference.items():
-        yield f"Other settings, {difference}: {name_cases(cases)}."
+        yield f"Other settings, {difference}: {join_case_ids(cases)}."
 
 
 def _generate_other_differences(comparison: RunComparison, pair: CasePair) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A case in two runs: values, ratio, interval and chance of each metric."""
+"""A case in two runs: values, ratio, interval and p-value of each metric."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spbench.report.comparison.judgement import explain_broken, explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome
 from spbench.report.model import CasePart
 from spbench.stats.difference import (
-    LEVEL,
+    SIGNIFICANCE_LEVEL,
     Difference,
-    combine_chances,
-    compute_min_chance,
+    combine_p_values,
+    compute_min_p_value,
     estimate_difference,
 )
 from spbench.suites.expand import format_label
@@ -39,7 +39,7 @@ def pair_cases(
     *,
     force: bool = False,
 ) -> CasePair:
-    """Return a case of two runs; its rows have chances, but no outcomes.
+    """Return a case of two runs; its rows have p-values, but no outcomes.
 
     Args:
         a: The case in run a.
@@ -78,9 +78,9 @@ def _use_interval_of_time(
     """Return a row with the interval of the time if it follows from the time.
 
     Examples are the latency of a barrier, which is its time, and a rate of fixed work: the quotient
-    or the product with the time is the same in all launches. Such a row has no chance. `judge_pair`
-    copies the outcome of the time to it, since a separate test could judge the same measurement
-    differently.
+    or the product with the time is the same in all launches. Such a row has no p-value.
+    `judge_pair` copies the outcome of the time to it, since a separate test could judge the same
+    measurement differently.
     """
     if time_row is None or time_row.interval is None or row.metric == HEADLINE:
         return row
@@ -160,7 +160,7 @@ def _compare_metric(
     unfit: str,
     mismatch: str | None,
 ) -> MetricRow:
-    """Return the row of a metric: with a chance and no outcome if it can be judged.
+    """Return the row of a metric: with a p-value and no outcome if it can be judged.
 
     Args:
         a: The case in run a.
@@ -213,13 +213,13 @@ def _add_difference(
     launch_values: _LaunchValues,
     past_runs: Sequence[Sequence[float]],
 ) -> MetricRow:
-    """Return a row with the ratio, its interval and its chance."""
+    """Return a row with the ratio, its interval and its p-value."""
     median_difference = estimate_difference(*launch_values, past_runs)
     row = replace(
         row,
         ratio=median_difference.ratio,
         launches=(len(launch_values[0]), len(launch_values[1])),
-        chance=median_difference.chance,
+        chance=median_difference.p_value,
         past=median_difference.past_runs,
     )
     if median_difference.low is not None and median_difference.high is not None:
@@ -233,9 +233,9 @@ def _add_difference(
         return row
     return replace(
         row,
-        chance=combine_chances(median_difference.chance, fastest_difference.chance),
+        chance=combine_p_values(median_difference.p_value, fastest_difference.p_value),
         fastest=fastest_difference.ratio,
-        by_fastest=fastest_difference.chance <= LEVEL < median_difference.chance,
+        by_fastest=fastest_difference.p_value <= SIGNIFICANCE_LEVEL < median_difference.p_value,
     )
 
 
@@ -266,7 +266,7 @@ def _compare_fastest(
     as their medians.
     """
     medians_a, medians_b = medians
-    if 2 * compute_min_chance(len(medians_a), len(medians_b)) > LEVEL:
+    if 2 * compute_min_p_value(len(medians_a), len(medians_b)) > SIGNIFICANCE_LEVEL:
         return None
     if len(a.fastest) != len(medians_a) or len(b.fastest) != len(medians_b):
         return None

@@ -39,11 +39,11 @@ def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
     for (reason, advice), cases in _group_unjudged_cases(comparison).items():
         new_advice = [text for text in advice if text not in printed]
         printed.update(new_advice)
-        yield " ".join([f"Not judged, {reason}: {name_cases(cases)}.", *new_advice])
+        yield " ".join([f"Not judged, {reason}: {join_case_ids(cases)}.", *new_advice])
     yield from _generate_few_launches_notes(comparison)
     judged = {case.case for case in comparison.judgements}
     if unselected := [id_ for id_ in comparison.only_a if id_ not in judged]:
-        yield f"Not selected in b: {name_cases(unselected)}."
+        yield f"Not selected in b: {join_case_ids(unselected)}."
 
 
 def case_reasons(comparison: RunComparison) -> dict[str, str]:
@@ -53,11 +53,11 @@ def case_reasons(comparison: RunComparison) -> dict[str, str]:
         for reason, cases in _group_unjudged_cases(comparison).items()
         for case in cases
     }
-    broken = comparison.judged_as(JudgementKind.BROKEN)
+    broken = comparison.list_judged(JudgementKind.BROKEN)
     return reason_by_case | {case.case: str(case.reason) for case in broken}
 
 
-def name_cases(ids: Sequence[str]) -> str:
+def join_case_ids(ids: Sequence[str]) -> str:
     """Return case ids in one clause, such as ``a, b and 9 more``."""
     if len(ids) <= MAX_NAMED + 1:
         return ", ".join(ids)
@@ -73,7 +73,7 @@ def _group_unjudged_cases(comparison: RunComparison) -> dict[_Reason, list[str]]
     pair_by_case = {pair.id: pair for pair in comparison.cases}
     needed = compute_min_launches(max(1, _count_tested(pair_by_case.values())))
     cases_by_reason: dict[_Reason, list[str]] = {}
-    for case in comparison.judged_as(JudgementKind.UNJUDGED):
+    for case in comparison.list_judged(JudgementKind.UNJUDGED):
         pair = pair_by_case.get(case.case)
         if pair is None:
             only_run = "a" if case.case in comparison.only_a else "b"
@@ -99,7 +99,7 @@ def _count_tested(pairs: Iterable[CasePair]) -> int:
 
 def _generate_few_launches_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the rule for cases with too few launches for a test."""
-    unjudged = {case.case for case in comparison.judged_as(JudgementKind.UNJUDGED)}
+    unjudged = {case.case for case in comparison.list_judged(JudgementKind.UNJUDGED)}
     few_launches_rows = [
         pair.headline
         for pair in comparison.cases

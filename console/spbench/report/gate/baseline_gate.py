@@ -58,7 +58,7 @@ class GatePolicy:
         if not self.outcomes:
             return ExitCode.PASSED
         outcomes = {case.outcome for case in comparison.judgements}
-        if comparison.judged_as(JudgementKind.BROKEN) or not self.outcomes.isdisjoint(outcomes):
+        if comparison.list_judged(JudgementKind.BROKEN) or not self.outcomes.isdisjoint(outcomes):
             return ExitCode.FAILED
         if not self._has_result(comparison):
             return ExitCode.UNJUDGED
@@ -67,14 +67,14 @@ class GatePolicy:
     def list_failing_unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
         """Return the unjudged cases if there are too many, so that a comparison fails."""
         harmless = self._find_harmless(comparison)
-        unjudged = comparison.judged_as(JudgementKind.UNJUDGED)
+        unjudged = comparison.list_judged(JudgementKind.UNJUDGED)
         possibly_slower = [case for case in unjudged if case.case not in harmless]
         allowed = len(possibly_slower) <= self.most_unjudged and self._has_result(comparison)
         return possibly_slower if self.outcomes and not allowed else []
 
     def _has_result(self, comparison: RunComparison) -> bool:
         """Return whether any case is judged or cannot fail the comparison."""
-        judged = comparison.judged_as(JudgementKind.JUDGED)
+        judged = comparison.list_judged(JudgementKind.JUDGED)
         return bool(judged or self._find_harmless(comparison))
 
     def _find_harmless(self, comparison: RunComparison) -> set[str]:
@@ -93,7 +93,7 @@ class GatePolicy:
         """
         if not self.outcomes:
             return
-        if not self._has_result(comparison) and not comparison.judged_as(JudgementKind.BROKEN):
+        if not self._has_result(comparison) and not comparison.list_judged(JudgementKind.BROKEN):
             yield f"no case was judged against {comparison.a.id}"
         elif cases := self.list_failing_unjudged(comparison):
             count = format_quantity(len(cases), "case")
@@ -258,7 +258,7 @@ class GateResult:
         if not self.policy.outcomes:
             return {}
         rows = rows_with_outcome(self.comparison, *self.policy.outcomes)
-        broken = self.comparison.judged_as(JudgementKind.BROKEN)
+        broken = self.comparison.list_judged(JudgementKind.BROKEN)
         return {
             **{case.case: str(case.reason) for case in broken},
             **{row.case: describe_difference(row, self.comparison.a.id) for row in rows},

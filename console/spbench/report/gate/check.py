@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from spbench.launch.survey.progress import Progress, ignore_progress, iterate_with_progress
-from spbench.report.comparison.compare import collect_chances, find_different, judge_pair
+from spbench.report.comparison.compare import collect_p_values, find_different, judge_pair
 from spbench.report.comparison.conditions import PastLaunches, no_past_launches
 from spbench.report.comparison.judgement import explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, Outcome
@@ -27,7 +27,7 @@ SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)
 POWER = 0.8
 """The share of resamples in which a slowdown must be found to count as found."""
 RESAMPLES = 200
-FIRST = 40
+FIRST_RESAMPLES = 40
 """The number of resamples after which clear results need no further ones."""
 MORE_LAUNCHES = (4, 5, 6, 8, 10, 12, 16, 24, 32)
 """The launches per side that are tried if those of the run do not suffice."""
@@ -141,7 +141,7 @@ def finds_error(case: CasePart) -> bool:
     """Return whether comparing a case with itself finds a planted failed check."""
     planted = _fail_check(case)
     pair = pair_cases(case, planted, no_past_launches)
-    rows = judge_pair(pair, find_different(collect_chances([pair]))).rows
+    rows = judge_pair(pair, find_different(collect_p_values([pair]))).rows
     reason = f"check {planted.checks[0].name} failed in b"
     return pair.broken and all(row.outcome is None and row.reason == reason for row in rows)
 
@@ -223,10 +223,10 @@ def _make_source(case: CasePart, past_launches: PastLaunches) -> _Source | None:
 
 @dataclass(frozen=True, slots=True)
 class _Resample:
-    """Two runs of the same code: launches, chances and outcomes by case."""
+    """Two runs of the same code: launches, p-values and outcomes by case."""
 
     sides: Mapping[str, _Sides]
-    chances: Mapping[str, float]
+    p_values: Mapping[str, float]
     outcomes: Mapping[str, Outcome | None]
 
 
@@ -290,12 +290,14 @@ class _Trials:
         If the first `FIRST` resamples give a clear result, only they count.
         """
         first_found = [
-            self._is_worse(case, resample, slowdown) for resample in self._resamples[:FIRST]
+            self._is_worse(case, resample, slowdown)
+            for resample in self._resamples[:FIRST_RESAMPLES]
         ]
         if all(first_found) or sum(first_found) <= len(first_found) / 2:
             return _compute_share(first_found)
         other_found = [
-            self._is_worse(case, resample, slowdown) for resample in self._resamples[FIRST:]
+            self._is_worse(case, resample, slowdown)
+            for resample in self._resamples[FIRST_RESAMPLES:]
         ]
         return _compute_share(first_found + other_found)
 
@@ -310,7 +312,7 @@ class _Trials:
 
     def _suffices(self, case: str, source: _Source, rng: Random, launches: int) -> bool:
         missed = 0
-        first_resamples = self._resamples[:FIRST]
+        first_resamples = self._resamples[:FIRST_RESAMPLES]
         for resample in first_resamples:
             sides = source.draw_sides(rng, launches)
             missed += not self._is_worse(case, resample, SLOWDOWNS[-1], sides)
@@ -323,17 +325,19 @@ class _Trials:
     ) -> bool:
         """Return whether a slowdown in one case is called worse, among all cases."""
         pair = self._sources[case].make_pair(sides or resample.sides[case], slowdown)
-        chances = {**resample.chances, **collect_chances([pair])}
-        return _judge_only_row(pair, find_different(chances)) == Outcome.WORSE
+        p_values = {**resample.p_values, **collect_p_values([pair])}
+        return _judge_only_row(pair, find_different(p_values)) == Outcome.WORSE
 
     def _draw_resample(self, rng: Random) -> _Resample:
         sources = self._sources.items()
         sides_by_case = {case: source.draw_sides(rng, source.launches) for case, source in sources}
         pairs = [source.make_pair(sides_by_case[case]) for case, source in sources]
-        chances = collect_chances(pairs)
-        is_different = find_different(chances)
+        p_values = collect_p_values(pairs)
+        is_different = find_different(p_values)
         return _Resample(
-            sides_by_case, chances, {pair.id: _judge_only_row(pair, is_different) for pair in pairs}
+            sides_by_case,
+            p_values,
+            {pair.id: _judge_only_row(pair, is_different) for pair in pairs},
         )
 
 

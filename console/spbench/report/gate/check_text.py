@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spbench.record.number_formatting import format_percent
-from spbench.report.comparison.unjudged import name_cases
+from spbench.report.comparison.unjudged import join_case_ids
 from spbench.report.gate.check import (
     MORE_LAUNCHES,
     POWER,
@@ -60,12 +60,12 @@ def gate_notes(check: GateCheck) -> Iterator[str]:
         if case.reason:
             cases_by_reason.setdefault(case.reason, []).append(case.case)
     for reason, cases in cases_by_reason.items():
-        yield f"Nothing was planted, {reason}: {name_cases(cases)}."
+        yield f"Nothing was planted, {reason}: {join_case_ids(cases)}."
     past_texts = [
         f"{case.case} ({format_quantity(case.past, 'run')})" for case in check.cases if case.past
     ]
     if past_texts:
-        yield f"With the launches of earlier runs on these machines: {name_cases(past_texts)}."
+        yield f"With the launches of earlier runs on these machines: {join_case_ids(past_texts)}."
     yield from _generate_method_notes(check)
 
 
@@ -95,7 +95,7 @@ def _generate_method_notes(check: GateCheck) -> Iterator[str]:
         count = format_quantity(len(planted_cases), "case")
         yield f"A failed check was planted in {count} and reported in {reported_count}."
     if check.missed_errors:
-        yield f"Planted errors that are NOT reported: {name_cases(check.missed_errors)}."
+        yield f"Planted errors that are NOT reported: {join_case_ids(check.missed_errors)}."
 
 
 def gate_object(check: GateCheck) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class RunChanges:
                 )
                 return
             await self._confirm_and_remove(
-                old_runs, f"Delete the run {run.id}, {old_runs[0].bytes:,} bytes?"
+                old_runs, f"Delete the run {run.id}, {old_runs[0].size_bytes:,} bytes?"
             )
 
     async def prune(self) -> None:
@@ -84,7 +84,7 @@ class RunChanges:
             if not old_runs:
                 self._page.app.notify("no run is older than those, or may go")
                 return
-            bytes_ = sum(old.bytes for old in old_runs)
+            bytes_ = sum(old.size_bytes for old in old_runs)
             runs = format_quantity(len(old_runs), "run")
             span = f"from {old_runs[0].summary.id} to {old_runs[-1].summary.id}"
             await self._confirm_and_remove(old_runs, f"Delete {runs}, {bytes_:,} bytes, {span}?")

@@ -150,7 +150,7 @@ class RunCaseRows:
             done=self._compute_progress(case) if running else None,
             time=self._feed.rows.headline_time() if is_live else time,
             is_preliminary=running and not self._feed.ended,
-            reference=case.measured.limits.get("time_ms", {}).get("value"),
+            reference=case.measured.median_references.get("time_ms", {}).get("value"),
             checks=case.check_counts,
             noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),

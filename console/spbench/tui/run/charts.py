@@ -138,7 +138,7 @@ def list_metrics(case: CaseState) -> list[str]:
     measured = [
         name
         for name in case.identity.metrics
-        if name in case.measured.samples or name in case.measured.values
+        if name in case.measured.samples or name in case.measured.repeat_values
     ]
     return sorted(measured, key=lambda name: name != "time_ms")
 

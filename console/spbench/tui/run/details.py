@@ -187,7 +187,7 @@ def _describe_expectation(case: CaseState, expectation: Mapping[str, Any]) -> st
 def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
     """Yield the references and the efficiencies of their metrics."""
     exceeds_reference = False
-    for name, reference in case.measured.limits.items():
+    for name, reference in case.measured.median_references.items():
         spec = case.identity.metrics.get(name)
         unit = _get_unit(case, name)
         summary = case.summary(name)

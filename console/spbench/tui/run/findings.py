@@ -188,14 +188,16 @@ class RunFindings:
             yield RunFinding(CaseStatus.UNFINISHED, "", _explain_unfinished(feed.remote_host))
         for error in feed.state.errors:
             yield RunFinding(CaseStatus.ERROR, "", error)
-        if feed.state.skipped:
-            yield RunFinding(CaseStatus.ERROR, "", feed.state.skipped)
+        if feed.state.skipped_message:
+            yield RunFinding(CaseStatus.ERROR, "", feed.state.skipped_message)
 
     def _get_failures(self, case: CaseState) -> tuple[RunFinding, ...]:
         if case.status == CaseStatus.WAITING:
             return ()
         if case.status == CaseStatus.RUNNING:
-            return _list_failed_checks(case) if not all(case.measured.checked.values()) else ()
+            return (
+                _list_failed_checks(case) if not all(case.measured.passed_by_rank.values()) else ()
+            )
         if case.id not in self._failures_by_case:
             self._failures_by_case[case.id] = _list_failures(case)
         return self._failures_by_case[case.id]

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from spbench.engine import background
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
-from spbench.suites.shipped import build_suite_path, resolve_suite_path
+from spbench.suites.shipped import resolve_shipped_path, resolve_suite_path
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
@@ -426,4 +426,4 @@ def _has_suite(folder: RunFolder, default_cwd: Path) -> bool:
     if not isinstance(file, str):
         return False
     cwd = background.find_start_folder(folder) or default_cwd
-    return build_suite_path(resolve_suite_path(cwd, Path(file))).is_file()
+    return resolve_shipped_path(resolve_suite_path(cwd, Path(file))).is_file()

@@ -136,7 +136,7 @@ class RankSource(ABC):
         if self.case is None:
             return set()
         measured = self.case.measured
-        failed = {rank for rank, passed in measured.checked.items() if not passed}
+        failed = {rank for rank, passed in measured.passed_by_rank.items() if not passed}
         return failed | {rank for rank, state in measured.ranks.items() if state.status.is_broken}
 
     def keys(self) -> Sequence[Hashable]:

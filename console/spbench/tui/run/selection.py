@@ -119,4 +119,4 @@ class RunSelection:
 def _has_failed_rank(case: CaseState) -> bool:
     """Return whether a rank failed a check, ended in error or was lost."""
     broken = any(rank.status.is_broken for rank in case.measured.ranks.values())
-    return broken or not all(case.measured.checked.values())
+    return broken or not all(case.measured.passed_by_rank.values())

@@ -169,7 +169,7 @@ def test_too_long_line_is_skipped(runs):
     run.events.write_bytes(head + b"\n" + b"x" * (2 << 20) + b"\n" + tail)
     recorded = RecordedEvents(run.events, max_line_bytes=1 << 20)
     assert list(recorded) == events
-    assert ":2: this is no event" in recorded.skipped
+    assert ":2: this is no event" in recorded.skipped_message
 
 
 @pytest.mark.parametrize("name", ["note.json", "cancel.json", "suite.yaml", "jobs/1/stdout.log"])

@@ -538,7 +538,7 @@ def test_show_prints_errors_of_ranks_and_job_output(spbench, home):
         run_end("error", 4),
     ]
     folder = record_run(home, events)
-    (folder.job(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
+    (folder.create_job_folder(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
     out = spbench("results", "show", "last")[1]
     assert "a, rank 1: ValueError: no such tile\nTraceback\n  in halo.py\n" in out
     assert f"job 1: stderr ({folder.path}/jobs/1/stderr.log)\nMPI_ABORT was invoked\n" in out
@@ -546,7 +546,7 @@ def test_show_prints_errors_of_ranks_and_job_output(spbench, home):
 
 def test_show_prints_output_of_passed_jobs_only_on_request(spbench, home):
     folder = record_run(home, make_complete_run())
-    (folder.job(1) / "stdout.log").write_text("hello\n")
+    (folder.create_job_folder(1) / "stdout.log").write_text("hello\n")
     assert "hello" not in spbench("results", "show", "last")[1]
     assert "hello" in spbench("results", "show", "last", "--output")[1]
 

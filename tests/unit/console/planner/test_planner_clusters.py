@@ -32,7 +32,7 @@ from spbench.planner.cluster.machines import (
 from spbench.planner.cluster.measured import build_measured_cluster, fit_link
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.runs.folder import RunFolder
-from spbench.report.build import build_refused_report
+from spbench.report.build import build_rejected_report
 from spbench.suites.settings import build_json_schema
 from spbench.suites.yaml_nodes import parse_yaml
 from support.paths import EXAMPLES
@@ -354,7 +354,7 @@ def record_run(home, hosts, micros, sizes=(8, 1 << 20), benchmark="link.pingpong
     folder.path.mkdir()
     folder.write_json("run.json", {"suite": "links", "verdict": "passed"})
     folder.write_json(
-        "report.json", build_refused_report("", ExitCode.PASSED, []) | {"cases": [case]}
+        "report.json", build_rejected_report("", ExitCode.PASSED, []) | {"cases": [case]}
     )
     return folder
 

@@ -36,7 +36,7 @@ def test_measures_cases_of_consecutive_jobs():
         "b": 4.0,
         "c": 0.25,
     }
-    assert {name: value.start for name, value in durations.items()} == {
+    assert {name: value.start_seconds for name, value in durations.items()} == {
         "a": 1.5,
         "b": None,
         "c": 1.0,
@@ -48,13 +48,13 @@ def test_repeats_in_separate_launches_are_averaged():
     cases = [case_times("a", 2.0, 17.0, 1, 2, 3), case_times("b", 3.0, 21.0, 1, 2, 3)]
     durations = measure_durations(0.0, cases)
     assert (durations["a"].seconds, durations["b"].seconds) == (1.0, 4.0)
-    assert (durations["a"].start, durations["a"].launches) == (2.0, 3)
+    assert (durations["a"].start_seconds, durations["a"].num_launches) == (2.0, 3)
 
 
 def test_duration_of_a_single_case_job_excludes_launch_starts():
     """Three launches of 2 s to start and 1 s of work."""
     durations = measure_durations(0.0, [case_times("a", 2.0, 9.0, 1, 2, 3)])
-    assert (durations["a"].seconds, durations["a"].start) == (1.0, 2.0)
+    assert (durations["a"].seconds, durations["a"].start_seconds) == (1.0, 2.0)
 
 
 def test_measures_repeats_of_interleaved_jobs():
@@ -62,7 +62,7 @@ def test_measures_repeats_of_interleaved_jobs():
     cases = [case_times("a", 2.0, 21.0, 1, 3, 5), case_times("b", 5.0, 27.0, 2, 4, 6)]
     durations = measure_durations(0.0, cases)
     assert (durations["a"].seconds, durations["b"].seconds) == (1.0, 4.0)
-    assert (durations["a"].start, durations["b"].start) == (2.0, 2.0)
+    assert (durations["a"].start_seconds, durations["b"].start_seconds) == (2.0, 2.0)
 
 
 def test_measures_additional_repeats_of_one_case_of_a_job():
@@ -79,7 +79,7 @@ def test_timed_out_case_has_no_duration():
     cases = [case_times("a", 1.0, 31.0, status="timeout"), case_times("b", 45.0, 46.0, 2)]
     durations = measure_durations(0.0, cases)
     assert durations.keys() == {"b"}
-    assert durations["b"].start is None, "the end of the broken job is part of that time"
+    assert durations["b"].start_seconds is None, "the end of the broken job is part of that time"
 
 
 @pytest.fixture

@@ -313,7 +313,7 @@ def findings_with_stolen_time(events, share):
     for case in state.cases.values():
         case.execution.stragglers = tuple(find_stragglers(case))
         for rank in case.measured.ranks.values():
-            rank.disturbed = {"stolen": share}
+            rank.disturbances = {"stolen": share}
     for job in state.jobs.values():
         job.ranks.clear()
     return collect_findings(state)

@@ -223,7 +223,7 @@ def test_log_in_missing_folder_is_reported_in_one_line(tmp_path):
 def test_job_folder_below_a_file_is_reported_in_one_line(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(FailedRunError) as caught:
-        RunFolder(tmp_path).job(1)
+        RunFolder(tmp_path).create_job_folder(1)
     assert is_single_write_error(caught.value)
 
 
@@ -277,7 +277,7 @@ def test_removed_folder_is_not_created_again(home):
     with pytest.raises(FailedRunError, match=r"cannot write .*report\.json: No such file"):
         folder.write_json("report.json", {})
     with pytest.raises(FailedRunError, match=r"cannot write .*jobs/1: No such"):
-        folder.job(1)
+        folder.create_job_folder(1)
     assert not folder.path.exists()
 
 
@@ -291,7 +291,7 @@ def zero_umask():
 def collect_modes(folder):
     """Return the modes of a run's folders and of its files, as two sets."""
     folder.write_json("run.json", {})
-    (folder.job(1) / "subfolder").mkdir(folder.path.stat().st_mode & 0o777)
+    (folder.create_job_folder(1) / "subfolder").mkdir(folder.path.stat().st_mode & 0o777)
     folder.write_json("jobs/1/argv.json", {})
     record_events(folder, SHORT_RUN)
     paths = [folder.path, *folder.path.rglob("*")]

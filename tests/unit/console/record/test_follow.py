@@ -128,9 +128,11 @@ INVALID_LINES = [
 def test_skips_invalid_line_and_reports_its_number(path, invalid):
     path.write_bytes(encode_lines(0, 1) + invalid + b"\n" + encode_lines(2))
     tail = EventTail(path)
-    assert tail.skipped is None
+    assert tail.skipped_message is None
     assert read_numbers(tail) == [0, 1, 2]
-    assert tail.skipped == (f"{path}:3: this is no event of a run; what it reported was left out")
+    assert tail.skipped_message == (
+        f"{path}:3: this is no event of a run; what it reported was left out"
+    )
 
 
 def test_reports_first_invalid_line_and_counts_the_others(path):
@@ -143,7 +145,7 @@ def test_reports_first_invalid_line_and_counts_the_others(path):
         while not tail.at_end:
             numbers += read_numbers(tail, limit)
         assert numbers == list(range(51))
-        assert tail.skipped == (
+        assert tail.skipped_message == (
             f"{path}:51: this is no event of a run, nor are 11 further lines; "
             "what they reported was left out"
         )
@@ -155,7 +157,7 @@ def test_event_split_over_two_lines_is_skipped(path, messages):
     path.write_bytes(half[:cut] + b"\n" + half[cut + 1 :] + b"\n")
     tail = EventTail(path)
     assert read_numbers(tail) == []
-    messages.check(tail.skipped)
+    messages.check(tail.skipped_message)
 
 
 @pytest.mark.parametrize(
@@ -192,14 +194,14 @@ def test_skips_event_that_contradicts_its_run(path, invalid):
     path.write_bytes(b"".join(json.dumps(event).encode() + b"\n" for event in events))
     recorded = RecordedEvents(path)
     assert list(recorded) == valid_events
-    assert recorded.skipped.startswith(f"{path}:7: ")
+    assert recorded.skipped_message.startswith(f"{path}:7: ")
 
 
 def test_skips_events_before_the_start_of_the_run(path):
     path.write_bytes(encode(case_judged()) + encode(run_start()) + encode(case_judged()))
     recorded = RecordedEvents(path)
     assert [event["event"] for event in recorded] == ["run_start", "case_judged"]
-    assert recorded.skipped.startswith(f"{path}:1: ")
+    assert recorded.skipped_message.startswith(f"{path}:1: ")
 
 
 def test_overlong_line_is_not_kept_in_memory(path):

@@ -8,7 +8,12 @@ import pytest
 
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder, find_run
-from spbench.record.runs.history import RUN_STATUSES, list_summaries, read_summary, select_runs
+from spbench.record.runs.history import (
+    RUN_STATUSES,
+    list_summaries,
+    read_summary_with_note,
+    select_runs,
+)
 from spbench.report.build import build_report
 from spbench.report.recorded import load_run
 from support.sample_events import (
@@ -92,7 +97,7 @@ def test_run_without_status_is_running_while_its_console_lives(home, monkeypatch
     alive, dead, remote = (record_run(home, [run_start()]) for _ in range(3))
     liveness = {alive: True, dead: False, remote: None}
     monkeypatch.setattr(RunFolder, "is_alive", lambda folder: liveness[folder])
-    statuses = [read_summary(folder).status for folder in liveness]
+    statuses = [read_summary_with_note(folder).status for folder in liveness]
     assert statuses == ["running", "unfinished", "running"]
 
 
@@ -113,7 +118,9 @@ def test_damaged_run_json_gives_an_empty_summary(home, text):
     folder = find_run(home, write_run(home, text).name)
     absent = dict.fromkeys(("file", "started", "finished", "exit_code", "duration_s", "host"))
     defaults = {"suite": "?", "status": "unfinished", "argv": ()}
-    assert read_summary(folder) == make_summary(folder=folder, id=folder.id, **defaults, **absent)
+    assert read_summary_with_note(folder) == make_summary(
+        folder=folder, id=folder.id, **defaults, **absent
+    )
 
 
 def test_running_run_has_no_duration(home):

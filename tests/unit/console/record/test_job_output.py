@@ -9,7 +9,7 @@ from spbench.record.runs.job_output import read_job_output
 def write_streams(tmp_path, **streams):
     folder = RunFolder(tmp_path)
     for name, content in streams.items():
-        (folder.job(1) / f"{name}.log").write_bytes(content)
+        (folder.create_job_folder(1) / f"{name}.log").write_bytes(content)
     return folder
 
 
@@ -40,5 +40,5 @@ def test_replaces_control_characters_and_invalid_bytes(tmp_path):
 def test_unknown_jobs_and_pipes_have_no_output(tmp_path):
     folder = write_streams(tmp_path)
     assert read_job_output(folder, None) == read_job_output(folder, 7) == []
-    os.mkfifo(folder.job(1) / "stdout.log")
+    os.mkfifo(folder.create_job_folder(1) / "stdout.log")
     assert read_job_output(folder, 1) == []

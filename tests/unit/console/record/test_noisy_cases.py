@@ -4,8 +4,8 @@ import pytest
 
 from spbench.record.findings import collect_findings
 from spbench.record.noise import (
-    Cause,
     Disturbance,
+    DisturbanceCause,
     describe_case_noise,
     summarize_disturbances,
     summarize_noise,
@@ -108,7 +108,7 @@ def test_quiet_run_still_reports_other_work_at_the_start(messages):
 def summarize(*cases, other_work=()):
     """Return the messages on cases; a disturbance is a cause, host and amount."""
     disturbances = {
-        name: [Disturbance(Cause(cause), host, amount) for cause, host, amount in case]
+        name: [Disturbance(DisturbanceCause(cause), host, amount) for cause, host, amount in case]
         for name, case in zip("abcdefghijkl", cases, strict=False)
     }
     return summarize_disturbances(disturbances, other_work)
@@ -129,7 +129,7 @@ def test_lists_the_most_disturbed_hosts_and_counts_the_rest(messages):
     messages.check(message)
 
 
-@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize("cause", DisturbanceCause)
 def test_message_of_each_cause_ends_with_a_remedy(cause):
     [message] = summarize([(cause, "vm", 0.5)])
     assert message.partition("; ")[2].startswith(("repeat", "raise", "check"))

@@ -4,7 +4,12 @@ import pytest
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs import history, notes
-from spbench.record.runs.history import list_summaries, read_summary, select_runs, update_known_runs
+from spbench.record.runs.history import (
+    list_summaries,
+    read_summary_with_note,
+    select_runs,
+    update_known_runs,
+)
 from spbench.record.runs.notes import (
     FILE,
     MAX_TEXT,
@@ -76,7 +81,7 @@ def test_lists_show_the_current_notes(tmp_path, folder):
     write_note(folder, RunNote("slow node", ("rack2",)))
     for runs in (update_known_runs(home, runs_before), update_known_runs(home)):
         assert [run.note.text for _, run in runs.values()] == ["slow node"]
-    assert read_summary(folder).note.tags == ("rack2",)
+    assert read_summary_with_note(folder).note.tags == ("rack2",)
     write_note(folder, NO_NOTE)
     assert [run.note for _, run in update_known_runs(home, runs).values()] == [NO_NOTE]
 

@@ -121,7 +121,7 @@ def test_rejects_a_link_instead_of_a_folder_of_the_run(run, outside, planted, na
     with pytest.raises(FailedRunError, match=f"{path.name} is a link, which spbench does not"):
         run.write_text(name, "new")
     with pytest.raises(FailedRunError, match=f"{path.name} is a link, which spbench does not"):
-        run.job(1)
+        run.create_job_folder(1)
     (outside.folder / "1").rmdir()
     outside.assert_unchanged()
 
@@ -133,7 +133,7 @@ def test_run_folder_and_its_parent_may_be_links(tmp_path, run, name):
     linked = RunFolder(link if name == "run" else link / run.id)
     write_note(linked, RunNote("x"))
     EventLog(linked.events).close()
-    linked.job(1)
+    linked.create_job_folder(1)
     linked.write_text("jobs/1/argv.json", "new")
     assert read_note(run) == RunNote("x")
     assert (run.path / "jobs" / "1" / "argv.json").read_text() == "new"
@@ -159,7 +159,7 @@ def test_rejects_a_log_that_is_not_a_plain_file(run, outside, kind, reason):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["stdout.log", "stderr.log"])
 async def test_launcher_output_does_not_follow_a_planted_link(run, outside, name, kind):
-    folder = run.job(1)
+    folder = run.create_job_folder(1)
     outside.plant(folder / name, kind)
     script = "import sys; print('out'); print('err', file=sys.stderr)"
     command = Command((sys.executable, "-ISc", script), {})

@@ -150,4 +150,4 @@ def test_git_state_is_that_of_the_suite_folder(tmp_path, monkeypatch):
     suite.write_text("b")
     assert collect_facts({}, suite, "b")["git"]["dirty"]
     assert collect_facts({}, Path("/x.yaml"), "")["git"] is None
-    assert environment.read_load() >= 0
+    assert environment.read_load_average() >= 0

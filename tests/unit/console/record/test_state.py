@@ -213,7 +213,7 @@ def test_limit_is_not_a_value_of_the_metric():
     case_description = make.describe_case(metrics=[make.TIME, make.describe_metric("rate")])
     limit = make.rank_event("metric", name="rate", value=9.0, measured_by="memory.copy")
     case = make.build_case_state([*make.make_started_run(case_description), limit])
-    assert case.measured.limits == {"rate": {"value": 9.0, "measured_by": "memory.copy"}}
+    assert case.measured.median_references == {"rate": {"value": 9.0, "measured_by": "memory.copy"}}
     assert case.summary("rate") is None
 
 
@@ -230,7 +230,7 @@ def test_reference_is_that_of_the_median_launch(values, expected):
         for repeat, value in enumerate(values)
     ]
     case = make.build_case_state([*make.make_started_run(case_description), *limit_events])
-    assert case.measured.limits["time_ms"] == {
+    assert case.measured.median_references["time_ms"] == {
         "value": expected,
         "measured_by": f"launch with {expected}",
     }
@@ -243,7 +243,7 @@ def test_median_of_two_references_has_the_origin_of_one():
         for repeat, (value, origin) in enumerate([(4.0, "a copy"), (1.0, "two copies")])
     ]
     case = make.build_case_state([*make.make_started_run(case_description), *references])
-    assert case.measured.limits["time_ms"] == {
+    assert case.measured.median_references["time_ms"] == {
         "value": 2.5,
         "measured_by": "two copies (1.00 ms, next to the median of 2)",
     }

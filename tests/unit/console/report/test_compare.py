@@ -418,16 +418,16 @@ def test_tally_counts_outcomes(messages):
     messages.check(compare(*sides).tally)
 
 
-def test_with_only_keeps_the_cases_of_one_outcome():
+def test_select_rows_keeps_the_cases_of_one_outcome():
     sides = [
         make_run(make_case("a", medians={"time_ms": scale_launches(factor)}), make_case("b"))
         for factor in (1.0, 1.3)
     ]
     comparison = compare(*sides)
     assert [row.outcome for row in comparison.rows] == [Outcome.WORSE, Outcome.TOO_FEW]
-    assert [pair.id for pair in comparison.with_only("not judged").cases] == ["b"]
-    assert comparison.with_only("broken").cases == ()
-    worse_only = comparison.with_only("worse")
+    assert [pair.id for pair in comparison.select_rows("not judged").cases] == ["b"]
+    assert comparison.select_rows("broken").cases == ()
+    worse_only = comparison.select_rows("worse")
     assert [row.case for row in worse_only.rows] == ["a"]
     assert worse_only.tally == comparison.tally == "1 of 2 cases judged (1 worse), 1 unjudged"
 

@@ -21,7 +21,7 @@ from spbench.report.comparison.notes import (
 )
 from spbench.report.comparison.rows import OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison.text import comparison_lines, gate_lines
-from spbench.report.comparison.unjudged import name_cases
+from spbench.report.comparison.unjudged import join_case_ids
 from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import CaseStatus
@@ -332,7 +332,7 @@ def test_reports_versions_and_machines_in_warnings_only(messages) -> None:
 
 
 def test_filter_by_outcome_keeps_the_notes(comparison: RunComparison) -> None:
-    lines = render_lines(comparison, 120, shown=comparison.with_only("worse"))
+    lines = render_lines(comparison, 120, shown=comparison.select_rows("worse"))
     labels = [line for line in lines if line.startswith(tuple(OutcomeLabel))]
     assert len(labels) == 1
     assert labels[0].startswith("▼ worse")
@@ -377,8 +377,8 @@ def test_difference_without_earlier_runs_is_provisional(earlier_count: int) -> N
 
 
 def test_counts_cases_instead_of_naming_many(messages) -> None:
-    assert name_cases(["a", "b"]) == "a, b"
-    messages.check(name_cases([str(n) for n in range(15)]))
+    assert join_case_ids(["a", "b"]) == "a, b"
+    messages.check(join_case_ids([str(n) for n in range(15)]))
 
 
 @pytest.mark.parametrize("length", range(30, 80))

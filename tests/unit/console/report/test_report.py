@@ -11,7 +11,7 @@ from spbench.errors import ExitCode
 from spbench.record.findings import collect_findings
 from spbench.record.number_formatting import NOISY
 from spbench.record.state import RunState
-from spbench.report.build import build_refused_report, build_report
+from spbench.report.build import build_rejected_report, build_report
 from spbench.report.document import ReportDocument
 from spbench.report.formats.junit import render_junit
 from spbench.report.formats.markdown import render_markdown
@@ -376,7 +376,7 @@ def test_rank_has_the_number_of_ranks_on_its_cpus(hosts, cpus, sharing):
     ],
 )
 def test_refused_run_has_a_report(code, verdict, messages):
-    report = build_refused_report(
+    report = build_rejected_report(
         "s.yaml:1:1: error: a\ns.yaml:2:1: error: b", code, ["run", "s.yaml"]
     )
     VALIDATOR.validate(report)

@@ -10,7 +10,7 @@ from benchmarks.synthetic_run import write_cases
 from spbench.errors import FailedRunError
 from spbench.record.runs.files import write_chunks
 from spbench.record.runs.folder import RunFolder
-from spbench.report.build import build_cases, build_document, build_refused_report, build_report
+from spbench.report.build import build_cases, build_document, build_rejected_report, build_report
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import Report
 from support.sample_events import (
@@ -76,14 +76,14 @@ def test_odd_texts_and_numbers_are_written_like_one_dump(cases):
 
 
 def test_report_of_a_refused_run_is_written_like_one_dump():
-    report = build_refused_report("no hosts", 3, ["run"])
+    report = build_rejected_report("no hosts", 3, ["run"])
     assert join_chunks(ReportDocument.from_json(report)) == dump_at_once(report)
 
 
 def test_new_head_keeps_the_cases():
     report = build_report(build_state(make_complete_run()))
     document = ReportDocument.from_json(report)
-    changed = document.with_head(document.head | {"comparison": {"a": 1}})
+    changed = document.replace_head(document.head | {"comparison": {"a": 1}})
     assert join_chunks(changed) == dump_at_once(report | {"comparison": {"a": 1}})
 
 

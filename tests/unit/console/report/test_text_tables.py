@@ -59,9 +59,9 @@ def test_drops_an_empty_optional_column() -> None:
 def test_drops_the_optional_column_of_highest_rank_first() -> None:
     columns = (
         TextColumn("case", ids=True),
-        TextColumn("first", optional=True, rank=2),
-        TextColumn("second", optional=True, rank=1),
-        TextColumn("third", optional=True, rank=2),
+        TextColumn("first", optional=True, drop_priority=2),
+        TextColumn("second", optional=True, drop_priority=1),
+        TextColumn("third", optional=True, drop_priority=2),
     )
     rows = [("a-case-of-some-length", "1", "2", "3")]
     headings = [render_table(columns, rows, width)[0].split() for width in (33, 26, 20)]

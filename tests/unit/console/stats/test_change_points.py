@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from spbench.stats.change_points import LEVEL
+from spbench.stats.change_points import SIGNIFICANCE_LEVEL
 from spbench.stats.change_points import find_steps as find_steps_beyond
 
 UP_AND_DOWN = ((12, 1.0), (12, 1.3), (12, 1.0))
@@ -46,7 +46,7 @@ def test_false_alarms_are_below_the_level():
     alarms = sum(
         bool(find_large_steps(draw_runs(seed, (20, 1.0), noise=0.1))) for seed in range(200)
     )
-    assert alarms <= 200 * 3 * LEVEL
+    assert alarms <= 200 * 3 * SIGNIFICANCE_LEVEL
 
 
 def test_single_slow_run_is_not_a_step():

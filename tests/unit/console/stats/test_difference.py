@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, mannwhitneyu
 
 from spbench.stats.difference import (
-    combine_chances,
-    compute_min_chance,
+    combine_p_values,
     compute_min_launches,
+    compute_min_p_value,
     count_orders,
     estimate_difference,
     find_discoveries,
@@ -34,7 +34,7 @@ def test_rank_test_matches_scipy(a: list[float], b: list[float]) -> None:
 def test_combined_chance_matches_simes(first: float, second: float) -> None:
     """The smaller of two p-values, corrected for false discoveries, is that of Simes."""
     expected = min(false_discovery_control([first, second]))
-    assert combine_chances(first, second) == pytest.approx(expected)
+    assert combine_p_values(first, second) == pytest.approx(expected)
 
 
 def test_equal_values_have_chance_one() -> None:
@@ -49,15 +49,15 @@ def test_counts_all_orders() -> None:
 
 
 def test_smallest_chance_of_five_launches_is_1_in_126() -> None:
-    assert compute_min_chance(5, 5) == pytest.approx(1 / 126)
+    assert compute_min_p_value(5, 5) == pytest.approx(1 / 126)
     assert [compute_min_launches(n) for n in (1, 6, 7, 100)] == [4, 5, 6, 8]
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40))
-def test_discoveries_match_benjamini_hochberg(chances: list[float]) -> None:
-    expected = [bool(p <= 0.05) for p in false_discovery_control(chances)]
-    at_limit = any(abs(p - 0.05) < 1e-9 for p in false_discovery_control(chances))
-    assert at_limit or find_discoveries(chances) == expected
+def test_discoveries_match_benjamini_hochberg(p_values: list[float]) -> None:
+    expected = [bool(p <= 0.05) for p in false_discovery_control(p_values)]
+    at_limit = any(abs(p - 0.05) < 1e-9 for p in false_discovery_control(p_values))
+    assert at_limit or find_discoveries(p_values) == expected
 
 
 @pytest.mark.parametrize("launches", [4, 5, 8])

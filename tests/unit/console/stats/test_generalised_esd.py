@@ -4,7 +4,11 @@ import random
 
 import pytest
 
-from spbench.stats.generalised_esd import MIN_ESD_VALUES, find_large_outliers, student_t_chance
+from spbench.stats.generalised_esd import (
+    MIN_ESD_VALUES,
+    compute_student_t_p_value,
+    find_large_outliers,
+)
 
 ROSNER = [
     *(-0.25, 0.68, 0.94, 1.15, 1.20, 1.26, 1.26, 1.34, 1.38, 1.43, 1.49, 1.49, 1.55, 1.56),
@@ -25,11 +29,11 @@ def test_finds_the_three_outliers_of_rosners_example():
 
 
 @pytest.mark.parametrize(
-    ("square", "freedom", "chance"),
+    ("square", "freedom", "p_value"),
     [(100.0, 5, 0.0001709475), (25.0, 300, 9.769155e-07), (30.0, 44_000, 4.344064e-08)],
 )
-def test_chance_matches_students_t(square, freedom, chance):
-    assert student_t_chance(square, freedom) == pytest.approx(chance, rel=1e-5)
+def test_p_value_matches_students_t(square, freedom, p_value):
+    assert compute_student_t_p_value(square, freedom) == pytest.approx(p_value, rel=1e-5)
 
 
 def test_false_outliers_are_rare():

@@ -16,7 +16,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.profile.files import load_profile
 from spbench.record.runs.files import write_file
 from spbench.suites.loader import read_suite_file
-from spbench.suites.pipe_files import read_start
+from spbench.suites.pipe_files import read_first_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -77,17 +77,17 @@ def test_waits_for_a_slow_writer(pipe):
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert read_start(pipe, 1 << 20, pipe_seconds=0.2) == SUITE.encode()
+    assert read_first_bytes(pipe, 1 << 20, pipe_seconds=0.2) == SUITE.encode()
     writer.join()
 
 
 @pytest.mark.timeout(20)
 def test_reads_no_more_than_the_given_size(pipe, tmp_path):
     (tmp_path / "file").write_text("x" * 100)
-    assert read_start(tmp_path / "file", 10) == b"x" * 10
+    assert read_first_bytes(tmp_path / "file", 10) == b"x" * 10
     writer = threading.Thread(target=lambda: pipe.write_text("x" * 100))
     writer.start()
-    assert read_start(pipe, 10) == b"x" * 10
+    assert read_first_bytes(pipe, 10) == b"x" * 10
     writer.join()
 
 

@@ -29,9 +29,10 @@ def test_makes_a_case_for_each_number_of_ranks():
         ("gemm[np=2]", 2),
         ("gemm[np=4]", 4),
     ]
-    assert {(case.scaled.of, case.scaled.work, case.scaled.throughput) for case in cases} == {
-        ("gemm", "weak", None)
-    }
+    assert {
+        (case.scaling_series.case_id, case.scaling_series.work, case.scaling_series.throughput)
+        for case in cases
+    } == {("gemm", "weak", None)}
 
 
 def test_other_swept_parameters_distinguish_the_cases():
@@ -39,13 +40,16 @@ def test_other_swept_parameters_distinguish_the_cases():
     assert [case.id for case in load_cases(entry)] == [
         f"gemm[n={n},np={np}]" for n in (64, 128) for np in (1, 2, 4)
     ]
-    assert {case.scaled.of for case in load_cases(entry)} == {"gemm[n=64]", "gemm[n=128]"}
+    assert {case.scaling_series.case_id for case in load_cases(entry)} == {
+        "gemm[n=64]",
+        "gemm[n=128]",
+    }
 
 
 def test_benchmark_sweep_is_repeated_on_each_number_of_ranks():
     sweep = "params: {max_bytes: 32}, scale: {np: [2, 4], work: weak}"
     cases = load_cases(f"{{name: a, benchmark: allreduce.sweep, {sweep}}}")
-    assert {case.scaled.of for case in cases} == {"a[size=8]", "a[size=32]"}
+    assert {case.scaling_series.case_id for case in cases} == {"a[size=8]", "a[size=32]"}
     assert [case.np for case in cases] == [2, 2, 4, 4]
 
 
@@ -53,7 +57,7 @@ def test_strong_scaling_of_a_model_uses_its_throughput():
     params = "params: {depth: 20, parts: 2}, scale: {np: [1, 2], work: strong}"
     sequential, parallel = load_cases(f"{{name: m, benchmark: model.resnet, {params}}}")
     assert (sequential.params["scheme"], parallel.params["scheme"]) == ("sequential", "lp")
-    assert parallel.scaled.throughput == "images_per_second"
+    assert parallel.scaling_series.throughput == "images_per_second"
 
 
 @pytest.mark.parametrize(

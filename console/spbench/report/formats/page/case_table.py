@@ -32,7 +32,7 @@ MOST_ROWS_BYTES = 1_400_000
 Row = tuple[Markup, ...]
 
 
-def case_rows(cases: Sequence[CasePart]) -> list[Row]:
+def render_case_rows(cases: Sequence[CasePart]) -> list[Row]:
     """Return a row of `COLUMNS` for each case, up to `MOST_ROWS_BYTES`."""
     rows = []
     free_bytes = MOST_ROWS_BYTES

@@ -10,7 +10,7 @@ from importlib.resources import files
 from spbench.report.comparison.model import RunComparison
 from spbench.report.formats.case_text import sort_by_urgency
 from spbench.report.formats.page.case_details import case_details
-from spbench.report.formats.page.case_table import case_rows, case_table
+from spbench.report.formats.page.case_table import case_table, render_case_rows
 from spbench.report.formats.page.head import render_head
 from spbench.report.formats.page.markup import NOTHING, Markup, join_markup, tag
 from spbench.report.formats.page.parts import (
@@ -58,7 +58,7 @@ def render_page(
         max_bytes: The size from which details of cases are left out.
     """
     cases = sort_by_urgency(run)
-    rows = case_rows(cases)
+    rows = render_case_rows(cases)
     parts = [
         PagePart("cases", "Cases", case_table(rows, len(cases))),
         PagePart("comparison", "Comparison with the baseline", comparison_part(comparison)),

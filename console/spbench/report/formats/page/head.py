@@ -56,7 +56,7 @@ def render_head(
 def _note_unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
     """Yield a note behind the status if the comparison judged no case."""
     if comparison is not None and not (
-        comparison.judged_as(JudgementKind.JUDGED) or comparison.judged_as(JudgementKind.BROKEN)
+        comparison.list_judged(JudgementKind.JUDGED) or comparison.list_judged(JudgementKind.BROKEN)
     ):
         note = f", {OutcomeLabel.NOT_JUDGED} against {comparison.a.id}"
         yield tag("span", note, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")

@@ -113,4 +113,6 @@ def _make_median_and_worst_lines(
 
 def _make_point(table: LinkTable, y_value: float, reference_value: float | None) -> PlottedPoint:
     size_text = table.title.rpartition(", ")[2]
-    return PlottedPoint(float(table.labels[_SIZE_LABEL]), size_text, y_value, limit=reference_value)
+    return PlottedPoint(
+        float(table.labels[_SIZE_LABEL]), size_text, y_value, reference=reference_value
+    )

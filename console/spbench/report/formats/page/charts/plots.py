@@ -28,7 +28,7 @@ class PlottedPoint:
     y: float
     low: float | None = None
     high: float | None = None
-    limit: float | None = None
+    reference: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ class PlottedLine:
 
 
 def _scale_point(point: PlottedPoint, factor: float) -> PlottedPoint:
-    low, high, limit = (
-        None if value is None else value * factor for value in (point.low, point.high, point.limit)
+    low, high, reference = (
+        None if value is None else value * factor
+        for value in (point.low, point.high, point.reference)
     )
-    return PlottedPoint(point.x, point.label, point.y * factor, low, high, limit)
+    return PlottedPoint(point.x, point.label, point.y * factor, low, high, reference)
 
 
 def draw_lines(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: str) -> Markup:
@@ -74,7 +75,7 @@ def draw_lines(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: st
 
 
 def _list_y_values(point: PlottedPoint) -> Iterator[float]:
-    y_values = (point.y, point.low, point.high, point.limit)
+    y_values = (point.y, point.low, point.high, point.reference)
     return (y_value for y_value in y_values if y_value is not None)
 
 
@@ -101,9 +102,9 @@ def _draw_x_axis(frame: Frame, points: Iterable[PlottedPoint], name: str, rows: 
 def _draw_line(frame: Frame, line: PlottedLine, colour: int) -> Iterator[Markup]:
     positions = [(frame.x_position(point.x), frame.y_position(point.y)) for point in line.points]
     reference_positions = [
-        (frame.x_position(point.x), frame.y_position(point.limit))
+        (frame.x_position(point.x), frame.y_position(point.reference))
         for point in line.points
-        if point.limit is not None
+        if point.reference is not None
     ]
     if len(reference_positions) > 1:
         yield tag(
@@ -132,7 +133,7 @@ def _generate_legend_rows(
 ) -> Iterator[tuple[int | None, str]]:
     if len(shown) > 1:
         yield from ((index % COLOURS, line.name) for index, line in enumerate(shown))
-    if any(point.limit is not None for line in shown for point in line.points):
+    if any(point.reference is not None for line in shown for point in line.points):
         yield None, "dashed: the reference, measured in the same job"
     if count > len(shown):
         yield None, f"and {count - len(shown)} more lines, which are in the CSV"

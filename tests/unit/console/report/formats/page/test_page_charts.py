@@ -210,7 +210,7 @@ def test_map_of_hosts_without_known_hosts_is_empty():
 
 def line(name, *points, limit=None):
     return PlottedLine(
-        name, [PlottedPoint(x, f"{x:g}", y, limit=limit and limit * y) for x, y in points]
+        name, [PlottedPoint(x, f"{x:g}", y, reference=limit and limit * y) for x, y in points]
     )
 
 
