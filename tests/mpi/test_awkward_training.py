@@ -11,7 +11,7 @@ from mpi.programs import train_own
 from mpi.programs.train_awkward import OPTIONS, SIZE, STEPS, make_network
 from spbench_core.layout.tiles import Box
 from spbench_parallel.models.imported.stochastic import DropBatch, DropByPositionMode
-from support.networks.awkward_networks import RIGHT
+from support.networks.awkward_networks import ACCEPTED
 from support.runs import run_cases_on_ranks
 
 pytestmark = pytest.mark.mpi
@@ -69,7 +69,7 @@ def train_in_layout(request, tmp_path_factory):
         ranks, options = LAYOUTS[layout]
         pairs = (test.callspec.params for test in tests)
         selected = {pair["name"] for pair in pairs if pair["layout"] == layout}
-        names = [name for name in RIGHT if name in selected]
+        names = [name for name in ACCEPTED if name in selected]
         folder = tmp_path_factory.mktemp("awkward")
         case = {"ranks": ranks, "options": options, "networks": names, "folder": str(folder)}
         (results,) = run_cases_on_ranks(ranks, "train_awkward.py", folder, [case], seconds=480)
@@ -103,7 +103,7 @@ def train_with_torch(name, parts):
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize(("layout", "name"), make_params(RIGHT))
+@pytest.mark.parametrize(("layout", "name"), make_params(ACCEPTED))
 def test_losses_and_state_equal_plain_torch(train_in_layout, layout, name):
     rank_results, folder = train_in_layout(layout)
     losses, state = train_with_torch(name, LAYOUTS[layout][1].get("micro_batches", 1))

@@ -146,9 +146,9 @@ CORRECT = {
         "Norms", scheme="gems", batch_size=12, parts=3, enable_master_comm_opt=True
     ),
     "norms, mirrored tiles": make_case("Norms", scheme="gems_sp", grid="1x2", batch_size=8),
-    "written, 2 stages": make_case("Written", parts=2),
-    "written, tiles and a stage": make_case("Written", scheme="sp", grid="1x2", parts=2),
-    "many, 2 stages": make_case("Many", parts=2),
+    "written, 2 stages": make_case("StoredTensors", parts=2),
+    "written, tiles and a stage": make_case("StoredTensors", scheme="sp", grid="1x2", parts=2),
+    "many, 2 stages": make_case("ManyOperators", parts=2),
     # Tiles, even and uneven.
     "u-net, 1x2 tiles": make_case("UNet", scheme="sp", split_size=1, grid="1x2", strict=True),
     "u-net, 2x2 uneven tiles": make_case(
@@ -173,16 +173,21 @@ CORRECT = {
     "u-net, tiles, computed again": make_case(
         "UNet", scheme="sp", split_size=1, grid="1x2", recompute="block"
     ),
-    "many, 1x2 tiles": make_case("Many", scheme="sp", split_size=1, grid="1x2"),
+    "many, 1x2 tiles": make_case("ManyOperators", scheme="sp", split_size=1, grid="1x2"),
     "many, 3x1 uneven tiles": make_case(
-        "Many", scheme="sp", split_size=1, grid="3x1", image_size="50x38"
+        "ManyOperators", scheme="sp", split_size=1, grid="3x1", image_size="50x38"
     ),
     "many, tiles, evaluation": make_case(
-        "Many", scheme="sp", split_size=1, grid="2x2", enable_evaluation=True
+        "ManyOperators", scheme="sp", split_size=1, grid="2x2", enable_evaluation=True
     ),
-    "many, one normalisation": make_case("Many", replicas=2, sync_batchnorm="replicas"),
+    "many, one normalisation": make_case("ManyOperators", replicas=2, sync_batchnorm="replicas"),
     "many, tiles, one normalisation": make_case(
-        "Many", scheme="sp", split_size=1, grid="1x2", replicas=2, sync_batchnorm="replicas"
+        "ManyOperators",
+        scheme="sp",
+        split_size=1,
+        grid="1x2",
+        replicas=2,
+        sync_batchnorm="replicas",
     ),
     "dense, 2x2 tiles": make_case("Dense", scheme="sp", split_size=1, grid="2x2"),
     # Operators that fetch the pixels that they read.
@@ -205,9 +210,11 @@ CORRECT = {
     "padding, 2x2 uneven tiles": make_case(
         "Padding", scheme="sp", split_size=1, grid="2x2", image_size="37x45", parts=2
     ),
-    "counting, 2 stages": make_case("Counting", parts=2),
-    "counting, mirrored": make_case("Counting", scheme="gems", batch_size=8, parts=2),
-    "counting, mirrored tiles": make_case("Counting", scheme="gems_sp", grid="2x1", batch_size=4),
+    "counting, 2 stages": make_case("PassCounter", parts=2),
+    "counting, mirrored": make_case("PassCounter", scheme="gems", batch_size=8, parts=2),
+    "counting, mirrored tiles": make_case(
+        "PassCounter", scheme="gems_sp", grid="2x1", batch_size=4
+    ),
     "padding, mirrored tiles": make_case("Padding", scheme="gems_sp", grid="2x1", batch_size=4),
     "padding, tiles, computed again": make_case(
         "Padding", scheme="sp", grid="2x1", parts=2, recompute="block"
@@ -231,7 +238,7 @@ CORRECT = {
     },
     **{
         f"{name}, 2 stages, bf16": make_case(name, parts=2, precision="bf16")
-        for name in ("Many", "Attention", "Resizing", "ChannelsLast", "Segmenter")
+        for name in ("ManyOperators", "Attention", "Resizing", "ChannelsLast", "Segmenter")
     },
     "attention, 2 stages, fp16": make_case("Attention", parts=2, precision="fp16"),
     # All ranks drop the same values.
@@ -308,15 +315,15 @@ FAULTY = {
         {"output", "grad"},
     ),
     "lost-halo-gradient, tiles": (
-        make_case("Many", "lost-halo-gradient", scheme="sp", split_size=1, grid="1x2"),
+        make_case("ManyOperators", "lost-halo-gradient", scheme="sp", split_size=1, grid="1x2"),
         {"grad", "input_grad"},
     ),
     "lost-tile-sum": (
-        make_case("Many", "lost-tile-sum", scheme="sp", split_size=1, grid="1x2"),
+        make_case("ManyOperators", "lost-tile-sum", scheme="sp", split_size=1, grid="1x2"),
         {"grad", "weights"},
     ),
     "tile-batchnorm, tiles": (
-        make_case("Many", "tile-batchnorm", scheme="sp", split_size=1, grid="1x2"),
+        make_case("ManyOperators", "tile-batchnorm", scheme="sp", split_size=1, grid="1x2"),
         {"output", "running_stats"},
     ),
     "segmenter, wrong-neighbour, tiles": (
@@ -368,7 +375,14 @@ FAULTY = {
     "full:wrong-neighbour": (make_case("UNet", "full:wrong-neighbour"), {"joints"}),
     "full:mean-instead-of-sum": (make_case("UNet", "full:mean-instead-of-sum", parts=2), {"sums"}),
 }
-NETWORKS_WITH_ALL_OPERATORS = "UNet", "Dense", "Many", "Resizing", "Padding", "ChannelsLast"
+NETWORKS_WITH_ALL_OPERATORS = (
+    "UNet",
+    "Dense",
+    "ManyOperators",
+    "Resizing",
+    "Padding",
+    "ChannelsLast",
+)
 """Networks that have all operators together."""
 IN_STAGES = (
     "drop-gradient",

@@ -37,19 +37,24 @@ EVERYWHERE = [
 """Networks that are correct in all layouts."""
 MICRO_BATCHED = "stages", "members", "two micro-batches"
 COMPUTED = [
-    f"Computed:by={method},of={module}"
-    for method in ("weight_norm", "spectral_norm", "pruned", "parametrize", "new_weight_norm")
-    for module in ("d", "head")
+    f"Computed:variant={variant},part={part}"
+    for variant in ("weight_norm", "spectral_norm", "pruned", "parametrize", "new_weight_norm")
+    for part in ("d", "head")
 ]
-MIXING = [f"Mixed:by={by}" for by in ("function", "centred", "hidden", "first_image", "alike")]
+MIXING = [
+    f"Mixed:variant={variant}"
+    for variant in ("function", "centred", "hidden", "first_image", "alike")
+]
 SIZED = [
-    f"Asks:by={by}"
-    for by in (
+    f"Asks:variant={variant}"
+    for variant in (
         *("remainder", "integer", "length", "loop", "unpacked", "coordinates", "same_shape"),
         *("expanded", "scaled"),
     )
 ]
-APART = [f"Mixed:by={by}" for by in ("groups", "windows", "attention_of_pixels", "roll")]
+APART = [
+    f"Mixed:variant={variant}" for variant in ("groups", "windows", "attention_of_pixels", "roll")
+]
 CASES = [
     *((network, layout) for network in (*EVERYWHERE, *APART, *SIZED) for layout in LAYOUTS),
     *((network, layout) for network in COMPUTED for layout in MICRO_BATCHED),
@@ -60,13 +65,22 @@ CASES = [
     ("SharedBlock", "stages"),
     ("SharedBlock", "members"),
     ("SharedBlock", "two micro-batches"),
-    ("Mixed:by=function", "two micro-batches"),
+    ("Mixed:variant=function", "two micro-batches"),
 ]
 REJECTED = {
-    ("Mixed:by=function", "members"): "batch_norm mixes the images of a batch, and ranks",
-    ("Mixed:by=function", "ends in members"): "batch_norm mixes the images of a batch, and ranks",
-    ("Mixed:by=centred", "two micro-batches"): "mean mixes the images of a batch, and micro-batch",
-    ("Computed:by=new_weight_norm,of=d", "tiles"): "d computes its weights from parametrizations",
+    ("Mixed:variant=function", "members"): "batch_norm mixes the images of a batch, and ranks",
+    (
+        "Mixed:variant=function",
+        "ends in members",
+    ): "batch_norm mixes the images of a batch, and ranks",
+    (
+        "Mixed:variant=centred",
+        "two micro-batches",
+    ): "mean mixes the images of a batch, and micro-batch",
+    (
+        "Computed:variant=new_weight_norm,part=d",
+        "tiles",
+    ): "d computes its weights from parametrizations",
     ("UsedTwice", "tiles"): "d is used twice, which cannot be over tiles",
     ("HookedTwice", "verified stages"): "(HookedTwice), and a copy of the network would use the "
     "same one; make it a method of a module, or skip the comparison with verify=False",
@@ -74,11 +88,18 @@ REJECTED = {
 OFTEN = {
     *(("TwoNames", "stages"), ("TwoNames", "tiles"), ("TiedBiases", "members")),
     *(("TiedConvs", "tiles"), ("TiedNorms", "tiles"), ("TiedFunction", "stages")),
-    *(("Computed:by=weight_norm,of=d", "stages"), ("Computed:by=spectral_norm,of=d", "members")),
-    *(("Mixed:by=function", "stages"), ("Mixed:by=centred", "tiles"), ("UsedTwice", "stages")),
-    *(("Mixed:by=windows", "members"), ("Mixed:by=function", "two micro-batches")),
-    *(("Asks:by=remainder", "tiles"), ("Asks:by=integer", "tiles")),
-    *(("Asks:by=coordinates", "tiles"), ("Asks:by=unpacked", "members")),
+    *(
+        ("Computed:variant=weight_norm,part=d", "stages"),
+        ("Computed:variant=spectral_norm,part=d", "members"),
+    ),
+    *(
+        ("Mixed:variant=function", "stages"),
+        ("Mixed:variant=centred", "tiles"),
+        ("UsedTwice", "stages"),
+    ),
+    *(("Mixed:variant=windows", "members"), ("Mixed:variant=function", "two micro-batches")),
+    *(("Asks:variant=remainder", "tiles"), ("Asks:variant=integer", "tiles")),
+    *(("Asks:variant=coordinates", "tiles"), ("Asks:variant=unpacked", "members")),
     ("HookedTwice", "verified stages"),
     *(("Hooked", "stages"), ("Hooked", "tiles"), ("Hooked", "members"), ("Patched", "tiles")),
 }

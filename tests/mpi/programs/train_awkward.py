@@ -11,7 +11,7 @@ import torch
 from mpi.programs import train_own
 from spbench_parallel.api import ParallelNetwork
 from spbench_parallel.errors import CannotRunError
-from support.networks.awkward_networks import RIGHT
+from support.networks.awkward_networks import ACCEPTED
 from support.rank_cases import run_each_case
 
 SIZE = train_own.SIZE
@@ -22,7 +22,7 @@ OPTIONS = {"batch_size": 4, "learning_rate": 0.05, "precision": "fp64"}
 
 def make_network(name):
     torch.manual_seed(SEED)
-    return RIGHT[name]()
+    return ACCEPTED[name]()
 
 
 def train_network(case, name, comm):

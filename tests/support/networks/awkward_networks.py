@@ -1,6 +1,6 @@
 """Small networks with constructs that a traced graph can lose.
 
-A network is right in every layout, or is refused when it is imported, with the user's line. Each
+A network is correct in every layout, or is rejected when it is imported, with the user's line. Each
 gets images of three channels and returns five logits.
 """
 
@@ -21,9 +21,9 @@ from torch.utils.checkpoint import checkpoint
 
 WIDTH = 4
 CLASSES = 5
-RIGHT: dict[str, Any] = {}
-"""Networks that are right in every layout."""
-REFUSED: dict[str, tuple[Any, str]] = {}
+ACCEPTED: dict[str, Any] = {}
+"""Networks that are correct in every layout."""
+REJECTED: dict[str, tuple[Any, str]] = {}
 """Networks that are rejected, each with a pattern of the message."""
 LINE = r"awkward_networks\.py:\d+: "
 """The user's line, which begins most messages."""
@@ -35,8 +35,8 @@ class Net(nn.Module):
     """A stem, an operation on its maps, a convolution, and a head.
 
     Args:
-        act: What is done with the maps of the stem; it gets the network too.
-        prepare: What is done with the network when it is made.
+        act: Changes the maps of the stem; it gets the network, too.
+        prepare: Changes the new network.
     """
 
     def __init__(
@@ -59,23 +59,23 @@ class Net(nn.Module):
         return self.head(torch.sigmoid(self.conv(maps)).mean((2, 3)))
 
 
-def right(prepare: Callable[[Any], None] | None = None) -> Callable[[Any], Any]:
-    """Add a network that is right."""
+def add_accepted(prepare: Callable[[Any], None] | None = None) -> Callable[[Any], Any]:
+    """Return a decorator that adds a network that is correct in every layout."""
 
     def add(act: Any) -> Any:
-        RIGHT[act.__name__] = lambda: Net(act, prepare)
+        ACCEPTED[act.__name__] = lambda: Net(act, prepare)
         return act
 
     return add
 
 
-def refused(
-    says: str, prepare: Callable[[Any], None] | None = None, *, line: bool = True
+def add_rejected(
+    message: str, prepare: Callable[[Any], None] | None = None, *, line: bool = True
 ) -> Callable[[Any], Any]:
-    """Add a network that is refused."""
+    """Return a decorator that adds a network that is rejected with a message."""
 
     def add(act: Any) -> Any:
-        REFUSED[act.__name__] = lambda: Net(act, prepare), (LINE if line else "") + ".*" + says
+        REJECTED[act.__name__] = lambda: Net(act, prepare), (LINE if line else "") + ".*" + message
         return act
 
     return add
@@ -85,7 +85,7 @@ def refused(
 
 
 class ConvDropoutNormReLU(nn.Module):
-    """A block of nnU-Net, whose name has a dropout's in it."""
+    """A block of nnU-Net with a name that contains dropout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,17 +156,17 @@ def part(make: Callable[[], nn.Module]) -> Callable[[Any], None]:
 
 
 for _make in (ConvDropoutNormReLU, DropPathBlock, StochasticDepthless):
-    RIGHT[f"named_{_make.__name__}"] = lambda make=_make: Net(
+    ACCEPTED[f"named_{_make.__name__}"] = lambda make=_make: Net(
         lambda net, maps: net.part(maps), part(make)
     )
 
 
-@right(lambda net: setattr(net, "flatten", nn.Conv2d(WIDTH, WIDTH, 3, padding=1)))
+@add_accepted(lambda net: setattr(net, "flatten", nn.Conv2d(WIDTH, WIDTH, 3, padding=1)))
 def conv_named_flatten(net, maps):
     return net.flatten(maps)
 
 
-@right(lambda net: setattr(net, "reshape", nn.Conv2d(WIDTH, WIDTH, 3, padding=1)))
+@add_accepted(lambda net: setattr(net, "reshape", nn.Conv2d(WIDTH, WIDTH, 3, padding=1)))
 def conv_named_reshape(net, maps):
     return net.reshape(maps)
 
@@ -184,21 +184,21 @@ def statistics(net: Any) -> None:
     net.register_buffer("mean", torch.zeros(WIDTH))
 
 
-@right(counter)
+@add_accepted(counter)
 def counter_add(net, maps):
     if net.training:
         net.n.add_(1)
     return maps
 
 
-@right(counter)
+@add_accepted(counter)
 def counter_iadd(net, maps):
     if net.training:
         net.n += 1
     return maps
 
 
-@right(counter)
+@add_accepted(counter)
 def counter_assigned(net, maps):
     if net.training:
         net.n = net.n + 2
@@ -213,7 +213,7 @@ class BatchNormAct2d(nn.BatchNorm2d):
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
         training = self.training or (self.running_mean is None and self.running_var is None)
-        made = functional.batch_norm(
+        maps = functional.batch_norm(
             input,
             self.running_mean if not self.training or self.track_running_stats else None,
             self.running_var if not self.training or self.track_running_stats else None,
@@ -223,30 +223,30 @@ class BatchNormAct2d(nn.BatchNorm2d):
             factor,
             self.eps,
         )
-        return functional.relu(made)
+        return functional.relu(maps)
 
 
-@refused(r"changes n in evaluation too", counter)
+@add_rejected(r"changes n in evaluation too", counter)
 def counter_in_both_modes(net, maps):
     net.n.add_(1)
     return maps
 
 
-@refused(r"changes n in the forward pass", counter)
+@add_rejected(r"changes n in the forward pass", counter)
 def counter_read(net, maps):
     if net.training:
         net.n.add_(1)
     return maps * net.n
 
 
-@refused(r"changes n", counter)
+@add_rejected(r"changes n", counter)
 def counter_read_before(net, maps):
     maps = maps + net.n
     net.n += 1
     return maps
 
 
-@refused(r"changes mean", statistics)
+@add_rejected(r"changes mean", statistics)
 def statistics_by_hand(net, maps):
     if net.training:
         with torch.no_grad():
@@ -254,71 +254,71 @@ def statistics_by_hand(net, maps):
     return maps - maps.mean((0, 2, 3), keepdim=True)
 
 
-@refused(r"changes mean", statistics)
+@add_rejected(r"changes mean", statistics)
 def statistics_assigned(net, maps):
     if net.training:
         net.mean = 0.9 * net.mean + 0.1 * maps.detach().mean((0, 2, 3))
     return maps
 
 
-@refused(r"writes into a part of a tensor", statistics)
+@add_rejected(r"writes into a part of a tensor", statistics)
 def statistics_by_index(net, maps):
     net.mean[:] = maps.detach().mean((0, 2, 3))
     return maps
 
 
-@refused(r"changes mean", statistics)
+@add_rejected(r"changes mean", statistics)
 def statistics_copied(net, maps):
     net.mean.copy_(maps.detach().mean((0, 2, 3)))
     return maps
 
 
-@refused(r"changes n", counter, line=False)
+@add_rejected(r"changes n", counter, line=False)
 def buffer_by_dict(net, maps):
     net._buffers["n"].add_(1)
     return maps
 
 
-@refused(r"sets data of a tensor", statistics)
+@add_rejected(r"sets data of a tensor", statistics)
 def buffer_data(net, maps):
     net.mean.data = maps.detach().mean((0, 2, 3))
     return maps
 
 
-@refused(r"changes conv\.weight")
+@add_rejected(r"changes conv\.weight")
 def parameter_changed(net, maps):
     with torch.no_grad():
         net.conv.weight.mul_(0.9)
     return maps
 
 
-@refused(r"changes conv\.weight")
+@add_rejected(r"changes conv\.weight")
 def parameter_clamped(net, maps):
     net.conv.weight.data.clamp_(-1, 1)
     return maps
 
 
-@refused(r"is another one in a second call", lambda net: setattr(net, "calls", 0))
+@add_rejected(r"is another one in a second call", lambda net: setattr(net, "calls", 0))
 def python_counter(net, maps):
     net.calls += 1
     return maps * net.calls
 
 
-@refused(r"reads a tensor of an earlier call", lambda net: setattr(net, "last", None))
+@add_rejected(r"reads a tensor of an earlier call", lambda net: setattr(net, "last", None))
 def last_maps(net, maps):
-    made = maps if net.last is None else maps + net.last
+    output = maps if net.last is None else maps + net.last
     net.last = maps
-    return made
+    return output
 
 
-@right(lambda net: setattr(net, "cached", None))
+@add_accepted(lambda net: setattr(net, "cached", None))
 def cached_table(net, maps):
     if net.cached is None:
         net.cached = torch.linspace(0.5, 1.5, WIDTH).view(1, -1, 1, 1)
     return maps * net.cached
 
 
-@refused(r"is another one in a second call")
+@add_rejected(r"is another one in a second call")
 def clock(net, maps):
     return maps * (time.monotonic_ns() % 1000003 / 1e6)
 
@@ -329,8 +329,8 @@ def clock(net, maps):
 def inplace_modules() -> dict[str, Callable[[], nn.Module]]:
     """Return torch's modules that can write into their input."""
     return {
-        made.__name__: lambda made=made: made(inplace=True)
-        for made in (
+        kind.__name__: lambda kind=kind: kind(inplace=True)
+        for kind in (
             *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.SiLU, nn.Mish),
             *(nn.Hardswish, nn.Hardsigmoid, nn.Hardtanh),
         )
@@ -338,12 +338,12 @@ def inplace_modules() -> dict[str, Callable[[], nn.Module]]:
 
 
 for _name, _make in inplace_modules().items():
-    RIGHT[f"inplace_{_name}"] = lambda make=_make: Net(
+    ACCEPTED[f"inplace_{_name}"] = lambda make=_make: Net(
         lambda net, maps: net.part(maps) + net.side(maps), part(make)
     )
 
 
-@right(part(lambda: nn.ReLU(inplace=True)))
+@add_accepted(part(lambda: nn.ReLU(inplace=True)))
 def preactivation(net, maps):
     return net.side(net.part(maps)) + maps
 
@@ -353,32 +353,32 @@ def part_and_identity(net):
     net.same = nn.Identity()
 
 
-@right(part_and_identity)
+@add_accepted(part_and_identity)
 def identity_written(net, maps):
     same = net.same(maps)
     return net.side(net.part(maps)) + same
 
 
-@right(part(lambda: nn.Dropout(0.3, inplace=True)))
+@add_accepted(part(lambda: nn.Dropout(0.3, inplace=True)))
 def inplace_dropout(net, maps):
     return net.part(maps) + net.side(maps)
 
 
-@right()
+@add_accepted()
 def power_in_place(net, maps):
     other = maps
     maps **= 2
     return maps + net.side(other)
 
 
-@right()
+@add_accepted()
 def sum_in_place(net, maps):
     other = maps
     maps += 1
     return maps * other
 
 
-@right()
+@add_accepted()
 def quotient_in_place(net, maps):
     other = maps
     maps /= 3
@@ -386,7 +386,7 @@ def quotient_in_place(net, maps):
     return maps * other
 
 
-@right()
+@add_accepted()
 def size_in_place(net, maps):
     height = maps.shape[2]
     before = height
@@ -394,126 +394,126 @@ def size_in_place(net, maps):
     return maps * before / height
 
 
-@right()
+@add_accepted()
 def relu_function_in_place(net, maps):
     torch.relu_(maps)
     return maps + net.side(maps)
 
 
-@right()
+@add_accepted()
 def functional_in_place(net, maps):
     functional.leaky_relu_(maps, 0.2)
     return maps + functional.hardtanh(net.side(maps), -0.5, 0.5, True)
 
 
-@right()
+@add_accepted()
 def relu_by_position(net, maps):
     functional.relu(maps, True)
     return maps
 
 
-@right()
+@add_accepted()
 def methods_in_place(net, maps):
     maps.mul_(2).add_(1).clamp_(-1, 2)
     maps.sigmoid_()
     return maps
 
 
-@right()
+@add_accepted()
 def method_with_tensor(net, maps):
     other = net.side(maps)
     other.addcmul_(maps, maps, value=0.5)
     return other + maps
 
 
-@refused(r"writes into memory that .* shares")
+@add_rejected(r"writes into memory that .* shares")
 def view_written(net, maps):
     part = maps[:, :2]
     part.mul_(2)
     return maps
 
 
-@refused(r"writes into memory that .* shares")
+@add_rejected(r"writes into memory that .* shares")
 def base_written(net, maps):
     part = maps[:, :2]
     maps.mul_(2)
     return maps + part.mean(1, keepdim=True)
 
 
-@refused(r"writes into memory that .* shares")
+@add_rejected(r"writes into memory that .* shares")
 def flat_view_written(net, maps):
     flat = maps.flatten(2)
     flat.relu_()
     return maps
 
 
-@refused(r"writes into memory that .* shares")
+@add_rejected(r"writes into memory that .* shares")
 def chunk_written(net, maps):
     first = maps.narrow(1, 0, 2)
     first.mul_(2)
     return torch.cat([maps, maps], 1)[:, :WIDTH]
 
 
-@refused(r"writes into memory that .* shares")
+@add_rejected(r"writes into memory that .* shares")
 def detached_written(net, maps):
     maps.detach().mul_(2)
     return maps
 
 
-@refused(r"writes into memory that .* shares")
+@add_rejected(r"writes into memory that .* shares")
 def data_written(net, maps):
     maps.data.mul_(2)
     return maps
 
 
-@right()
+@add_accepted()
 def view_written_alone(net, maps):
     flat = maps.flatten(2)
     flat.relu_()
     return flat.unflatten(2, (maps.shape[2], maps.shape[3]))
 
 
-@refused(r"writes into a part of a tensor")
+@add_rejected(r"writes into a part of a tensor")
 def item_written(net, maps):
     maps[:, 0] = 0
     return maps
 
 
-@refused(r"writes into a part of a tensor")
+@add_rejected(r"writes into a part of a tensor")
 def item_multiplied(net, maps):
     maps[:, 0] *= 2
     return maps
 
 
-@refused(r"writes into")
+@add_rejected(r"writes into")
 def new_tensor_filled(net, maps):
-    made = torch.zeros_like(maps)
-    made[:, ::2] = maps[:, ::2]
-    return made
+    output = torch.zeros_like(maps)
+    output[:, ::2] = maps[:, ::2]
+    return output
 
 
-@refused(r"")
+@add_rejected(r"")
 def constant_filled(net, maps):
-    made = torch.zeros(WIDTH)
-    made[0] = maps.mean()
-    return maps * made.view(1, -1, 1, 1)
+    output = torch.zeros(WIDTH)
+    output[0] = maps.mean()
+    return maps * output.view(1, -1, 1, 1)
 
 
-@refused(r"writes into its input")
+@add_rejected(r"writes into its input")
 def copied_into(net, maps):
     other = net.side(maps)
     other.copy_(maps)
     return other
 
 
-@refused(r"writes into its input")
+@add_rejected(r"writes into its input")
 def result_written(net, maps):
-    made = torch.empty_like(maps)
-    torch.add(maps.detach(), 1, out=made)
-    return made
+    output = torch.empty_like(maps)
+    torch.add(maps.detach(), 1, out=output)
+    return output
 
 
-@refused(r"writes into its input|changes")
+@add_rejected(r"writes into its input|changes")
 def zeroed(net, maps):
     other = net.side(maps)
     other.zero_()
@@ -523,14 +523,14 @@ def zeroed(net, maps):
 # Contexts, types and gradients.
 
 
-@right()
+@add_accepted()
 def without_gradients(net, maps):
     with torch.no_grad():
         scale = torch.sigmoid(maps).mean((2, 3), keepdim=True) * 2
     return maps * scale + net.side(maps)
 
 
-@right()
+@add_accepted()
 def gradients_again(net, maps):
     with torch.no_grad():
         scale = torch.tanh(maps)
@@ -539,7 +539,7 @@ def gradients_again(net, maps):
     return maps * scale
 
 
-@right()
+@add_accepted()
 def chunks_without_gradients(net, maps):
     with torch.no_grad():
         first, second = torch.tanh(maps).chunk(2, 1)
@@ -552,27 +552,27 @@ def scaled(maps: Any) -> Any:
     return maps.abs().amax(1, keepdim=True)
 
 
-@right()
+@add_accepted()
 def decorated(net, maps):
     return maps / (1 + scaled(maps))
 
 
-@right()
+@add_accepted()
 def detached(net, maps):
     return net.side(maps) * maps.detach() + maps
 
 
-@right()
+@add_accepted()
 def straight_through(net, maps):
     return maps + (maps.round() - maps).detach()
 
 
-@right()
+@add_accepted()
 def data_read(net, maps):
     return net.side(maps) + maps.data
 
 
-@right(part(lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding=1)))
+@add_accepted(part(lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding=1)))
 def detached_skip(net, maps):
     side = torch.sigmoid(maps).detach()
     return net.part(torch.relu(net.side(maps))) * side
@@ -600,15 +600,15 @@ class DetachedStream(nn.Module):
         return self.head((maps + scale).mean((2, 3)))
 
 
-RIGHT["detached_stream"] = DetachedStream
+ACCEPTED["detached_stream"] = DetachedStream
 
 
-@refused(r"uses stem\.weight, which gets no gradient")
+@add_rejected(r"uses stem\.weight, which gets no gradient")
 def all_detached(net, maps):
     return maps.detach()
 
 
-@refused(
+@add_rejected(
     r"uses other\.weight, which gets no gradient",
     lambda net: setattr(net, "other", nn.Conv2d(WIDTH, WIDTH, 1)),
 )
@@ -618,7 +618,7 @@ def frozen_by_context(net, maps):
     return maps + side
 
 
-@right()
+@add_accepted()
 def written_without_gradients(net, maps):
     with torch.no_grad():
         scale = torch.sigmoid(maps)
@@ -627,14 +627,14 @@ def written_without_gradients(net, maps):
     return maps * scale + net.side(maps)
 
 
-@refused(r"writes under torch\.no_grad into a tensor that was made outside")
+@add_rejected(r"writes under torch\.no_grad into a tensor that was made outside")
 def clamped_without_gradients(net, maps):
     with torch.no_grad():
         maps.clamp_(-1, 1)
     return maps
 
 
-@refused(r"control flow")
+@add_rejected(r"control flow")
 def caught_error(net, maps):
     try:
         return maps * 2 if maps.sum() > 0 else maps
@@ -642,52 +642,52 @@ def caught_error(net, maps):
         return maps
 
 
-@right(lambda net: net.register_buffer("factor", torch.tensor(2.0)))
+@add_accepted(lambda net: net.register_buffer("factor", torch.tensor(2.0)))
 def buffer_as_number(net, maps):
     return maps * float(net.factor) + (1 if net.factor > 1 else 2)
 
 
-@refused(r"control flow|changes n", counter)
+@add_rejected(r"control flow|changes n", counter)
 def counter_as_number(net, maps):
     net.n.add_(1)
     return maps * float(net.n)
 
 
-@right(part(lambda: nn.BatchNorm2d(WIDTH, momentum=None)))
+@add_accepted(part(lambda: nn.BatchNorm2d(WIDTH, momentum=None)))
 def norm_without_momentum(net, maps):
     return net.part(maps)
 
 
-@refused(r"part\.weight has no shape yet", part(lambda: nn.LazyConv2d(WIDTH, 1)), line=False)
+@add_rejected(r"part\.weight has no shape yet", part(lambda: nn.LazyConv2d(WIDTH, 1)), line=False)
 def lazy_module(net, maps):
     return net.part(maps)
 
 
-@refused(r"torch\.inference_mode is on")
+@add_rejected(r"torch\.inference_mode is on")
 def inference(net, maps):
     with torch.inference_mode():
         side = torch.sigmoid(maps)
     return maps + side
 
 
-@refused(r"torch\.autocast is on")
+@add_rejected(r"torch\.autocast is on")
 def autocast(net, maps):
     with torch.autocast("cpu", torch.bfloat16):
         return net.side(maps)
 
 
-@refused(r"torch\.autocast is on")
+@add_rejected(r"torch\.autocast is on")
 def autocast_alone(net, maps):
     with torch.autocast("cpu", torch.bfloat16):
         return maps * 2
 
 
-@right()
+@add_accepted()
 def checkpointed(net, maps):
     return checkpoint(net.side, maps, use_reentrant=False)
 
 
-@right()
+@add_accepted()
 def checkpointed_reentrant(net, maps):
     return checkpoint(net.side, maps, use_reentrant=True)
 
@@ -705,7 +705,7 @@ class Negated(torch.autograd.Function):
         return gradient * -ctx.factor, None
 
 
-@right()
+@add_accepted()
 def autograd_function(net, maps):
     return Negated.apply(maps, 0.5) + net.side(maps)
 
@@ -725,7 +725,7 @@ class Swish(torch.autograd.Function):
         return gradient * share * (1 + values * (1 - share))
 
 
-@right()
+@add_accepted()
 def autograd_swish(net, maps):
     return Swish.apply(net.side(maps))
 
@@ -743,7 +743,7 @@ class Written(torch.autograd.Function):
         return 2 * gradient
 
 
-@refused(r"writes into its input")
+@add_rejected(r"writes into its input")
 def autograd_writes(net, maps):
     return Written.apply(maps) + maps
 
@@ -759,12 +759,14 @@ def frozen_norm(net: Any) -> None:
     net.__class__ = type("FrozenNet", (Net,), {"train": train})
 
 
-@refused(r"norm \(BatchNorm2d\) is in evaluation while the network is in training", frozen_norm)
+@add_rejected(
+    r"norm \(BatchNorm2d\) is in evaluation while the network is in training", frozen_norm
+)
 def norm_frozen(net, maps):
     return maps
 
 
-@refused(r"norm \(BatchNorm2d\) is in evaluation")
+@add_rejected(r"norm \(BatchNorm2d\) is in evaluation")
 def norm_frozen_in_forward(net, maps):
     net.norm.eval()
     return net.norm(maps)
@@ -782,12 +784,14 @@ def always_dropping(net: Any) -> None:
     net.__class__ = type("DroppingNet", (Net,), {"train": train})
 
 
-@refused(r"part \(Dropout\) is in training while the network is in evaluation", always_dropping)
+@add_rejected(
+    r"part \(Dropout\) is in training while the network is in evaluation", always_dropping
+)
 def drops_in_evaluation(net, maps):
     return net.part(maps)
 
 
-@right(lambda net: frozen_conv(net))
+@add_accepted(lambda net: frozen_conv(net))
 def conv_in_evaluation(net, maps):
     return maps
 
@@ -803,54 +807,54 @@ def frozen_conv(net: Any) -> None:
     net.__class__ = type("FrozenConvNet", (Net,), {"train": train})
 
 
-@right()
+@add_accepted()
 def asks_for_tensor(net, maps):
     return maps * 2 if isinstance(maps, torch.Tensor) else maps
 
 
-@right()
+@add_accepted()
 def asks_for_list(net, maps):
     return maps[0] if isinstance(maps, list | tuple) else maps * 2
 
 
-@right()
+@add_accepted()
 def asks_by_function(net, maps):
     return maps * 2 if torch.is_tensor(maps) else maps
 
 
-@right()
+@add_accepted()
 def asks_by_jit(net, maps):
     return maps * 2 if torch.jit.isinstance(maps, torch.Tensor) else maps
 
 
-@right()
+@add_accepted()
 def asks_for_int(net, maps):
     width = maps.shape[3]
     return maps * 2 if isinstance(width, int) else maps
 
 
-@right()
+@add_accepted()
 def asks_for_parameter(net, maps):
     return maps * 2 if isinstance(net.conv.weight, nn.Parameter) else maps
 
 
-@refused(r"has other operators in training than in evaluation")
+@add_rejected(r"has other operators in training than in evaluation")
 def asks_for_gradients(net, maps):
     return maps * 2 if torch.is_grad_enabled() else maps
 
 
-@refused(r"is another one in evaluation|other operators in training")
+@add_rejected(r"is another one in evaluation|other operators in training")
 def asks_for_mode(net, maps):
     return maps * (2 if net.training else 3)
 
 
-@refused(r"sets requires_grad of a tensor")
+@add_rejected(r"sets requires_grad of a tensor")
 def gradient_set(net, maps):
     maps.requires_grad = False
     return maps
 
 
-@refused(r"requires_grad_")
+@add_rejected(r"requires_grad_")
 def gradient_required(net, maps):
     return maps.requires_grad_(False)
 
@@ -867,12 +871,12 @@ def by_jit_trace() -> nn.Module:
         return torch.jit.trace(nn.Conv2d(WIDTH, WIDTH, 1), torch.ones(1, WIDTH, 2, 2))
 
 
-@refused(r"compiled", part(by_jit))
+@add_rejected(r"compiled", part(by_jit))
 def scripted(net, maps):
     return net.part(maps)
 
 
-@refused(r"compiled", part(by_jit_trace))
+@add_rejected(r"compiled", part(by_jit_trace))
 def traced_by_jit(net, maps):
     return net.part(maps)
 
@@ -883,19 +887,19 @@ def by_compile() -> Any:
         return torch.compile(nn.Conv2d(WIDTH, WIDTH, 1))
 
 
-@refused(r"compiled", part(by_compile))
+@add_rejected(r"compiled", part(by_compile))
 def compiled(net, maps):
     return net.part(maps)
 
 
-@refused(
+@add_rejected(
     r"conv has a backward hook", lambda net: net.conv.register_full_backward_hook(lambda *_: None)
 )
 def backward_hook(net, maps):
     return maps
 
 
-@refused(
+@add_rejected(
     r"the network has a forward hook", lambda net: net.register_forward_hook(lambda m, i, o: o * 2)
 )
 def root_hook(net, maps):
@@ -909,12 +913,12 @@ def own_forward(net: Any) -> None:
     )
 
 
-@right(own_forward)
+@add_accepted(own_forward)
 def forward_of_object(net, maps):
     return maps
 
 
-@refused(
+@add_rejected(
     r"the network has a forward of its own",
     lambda net: setattr(net, "forward", lambda image: Net.forward(net, image) * 2),
     line=False,
@@ -949,7 +953,7 @@ for _name, _draw in {
     "own_generator": lambda maps: maps * float(np.random.default_rng().random()),
     "seeded": lambda maps: (torch.manual_seed(3), maps)[1],
 }.items():
-    REFUSED[f"random_{_name}"] = (
+    REJECTED[f"random_{_name}"] = (
         (lambda draw=_draw: Net(lambda net, maps: draw(maps))),
         r"\.py:\d+: .*(draws random numbers|writes into|in a second call)",
     )
@@ -962,23 +966,23 @@ for _name, _make in {
     "Dropout1d": lambda: nn.Sequential(nn.Flatten(2), nn.Dropout1d(0.3), nn.Unflatten(2, (24, 36))),
     "ScaledGumbel": lambda: nn.Sequential(nn.Softmax(1), nn.RReLU(0.1, 0.2)),
 }.items():
-    REFUSED[f"module_{_name}"] = (
+    REJECTED[f"module_{_name}"] = (
         (lambda make=_make: Net(lambda net, maps: net.part(maps), part(make))),
         LINE + ".*draws random numbers",
     )
 
 
-@right(part(lambda: MyDropout(0.3)))
+@add_accepted(part(lambda: MyDropout(0.3)))
 def plain_subclass_of_dropout(net, maps):
     return net.part(maps)
 
 
-@right(part(lambda: ScaledDropout(0.3)))
+@add_accepted(part(lambda: ScaledDropout(0.3)))
 def own_dropout(net, maps):
     return net.part(maps)
 
 
-@right(part(DropWholeImages))
+@add_accepted(part(DropWholeImages))
 def images_dropped(net, maps):
     return net.side(maps) + net.part(maps)
 
@@ -996,7 +1000,7 @@ class DropByFirst(nn.Module):
         return maps * torch.empty(1).bernoulli_(self.p) / (1 - self.p)
 
 
-@refused(r"draws random numbers", part(DropByFirst))
+@add_rejected(r"draws random numbers", part(DropByFirst))
 def batch_dropped(net, maps):
     return net.part(maps)
 
@@ -1017,12 +1021,12 @@ def dropout(maps: Any, p: float, training: bool) -> Any:
     return maps * kept if training else maps
 
 
-@right()
+@add_accepted()
 def wrapped_drop_path(net, maps):
     return net.side(maps) + drop_path(maps, 0.4, net.training)
 
 
-@refused(r"draws random numbers")
+@add_rejected(r"draws random numbers")
 def wrapped_by_name(net, maps):
     return dropout(maps, 0.4, net.training)
 
@@ -1045,7 +1049,7 @@ def flatten(maps: Any) -> Any:
     return functional.avg_pool2d(maps, 3, 1, 1)
 
 
-@right()
+@add_accepted()
 def wrapped_names(net, maps):
     return flatten(permute(relu(maps), 0, 1, 3, 2))
 
@@ -1098,7 +1102,7 @@ for _make in (
     *(lambda: ScaledConv(WIDTH, WIDTH, 3, padding=1), lambda: CountingPool(3, 1, 1)),
     *(lambda: StandardConv(WIDTH, WIDTH, 3, padding=1), lambda: BatchNormAct2d(WIDTH)),
 ):
-    RIGHT[f"subclass_{type(_make()).__name__}"] = lambda make=_make: Net(
+    ACCEPTED[f"subclass_{type(_make()).__name__}"] = lambda make=_make: Net(
         lambda net, maps: net.part(maps), part(make)
     )
 
@@ -1110,7 +1114,7 @@ class ScaledNorm(nn.BatchNorm2d):
         return 2 * super().forward(input)
 
 
-RIGHT["subclass_with_forward"] = lambda: Net(
+ACCEPTED["subclass_with_forward"] = lambda: Net(
     lambda net, maps: net.part(maps), part(lambda: ScaledNorm(WIDTH))
 )
 
@@ -1118,37 +1122,37 @@ RIGHT["subclass_with_forward"] = lambda: Net(
 # Positions of arguments.
 
 
-@right()
+@add_accepted()
 def std_by_position(net, maps):
     return maps / (1 + maps.std(1, True).unsqueeze(1))
 
 
-@right()
+@add_accepted()
 def std_keeping(net, maps):
     return maps / (1 + maps.std(1, False, True)) + torch.std(maps, 1, keepdim=True)
 
 
-@right()
+@add_accepted()
 def var_by_position(net, maps):
     return maps + maps.var(1, True)[:, None] + torch.var(maps, 1, False, True)
 
 
-@right()
+@add_accepted()
 def sums_by_position(net, maps):
     return maps + maps.sum(1, True) + maps.mean(1, True) - maps.amax(1, True) + maps.cumsum(1)
 
 
-@right()
+@add_accepted()
 def mean_in_format(net, maps):
     return maps + maps.mean((2, 3), True, dtype=torch.float64).to(maps.dtype)
 
 
-@right()
+@add_accepted()
 def folded_sum_of_tuples(net, maps):
     return maps * maps.mean((2, 3)).view(maps.shape[:2] + (1,) * (maps.ndim - 2))
 
 
-@right()
+@add_accepted()
 def folded_sum_of_lists(net, maps):
     images = maps.shape[0]
     channels = maps.shape[1]

@@ -14,20 +14,20 @@ from spbench_parallel.models.imported import example
 class Block(nn.Module):
     """A residual block that writes into its own maps."""
 
-    def __init__(self, given: int, made: int) -> None:
+    def __init__(self, in_channels: int, maps: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(given, made, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(made)
+        self.conv1 = nn.Conv2d(in_channels, maps, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(maps)
         self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(made, made, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(made)
-        self.short = nn.Conv2d(given, made, 1) if given != made else nn.Identity()
+        self.conv2 = nn.Conv2d(maps, maps, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(maps)
+        self.short = nn.Conv2d(in_channels, maps, 1) if in_channels != maps else nn.Identity()
 
     def forward(self, maps: Any) -> Any:
-        made = self.relu(self.bn1(self.conv1(maps)))
-        made = self.bn2(self.conv2(made))
-        made += self.short(maps)
-        return self.relu(made)
+        output = self.relu(self.bn1(self.conv1(maps)))
+        output = self.bn2(self.conv2(output))
+        output += self.short(maps)
+        return self.relu(output)
 
 
 class UNet(nn.Module):
@@ -47,9 +47,9 @@ class UNet(nn.Module):
         first = self.down1(image)
         second = self.down2(functional.max_pool2d(first, 2))
         lowest = self.middle(functional.max_pool2d(second, 2))
-        made = self.up2(torch.cat([second, functional.interpolate(lowest, scale_factor=2)], 1))
-        made = self.up1(torch.cat([first, functional.interpolate(made, scale_factor=2)], 1))
-        pooled = functional.adaptive_avg_pool2d(made * self.scale, 1)
+        maps = self.up2(torch.cat([second, functional.interpolate(lowest, scale_factor=2)], 1))
+        maps = self.up1(torch.cat([first, functional.interpolate(maps, scale_factor=2)], 1))
+        pooled = functional.adaptive_avg_pool2d(maps * self.scale, 1)
         return {"out": self.head(torch.flatten(pooled, 1)), "aux": pooled}
 
 
@@ -73,8 +73,8 @@ class Segmenter(nn.Module):
     def forward(self, image: Any) -> Any:
         first = self.down(image)
         lowest = self.middle(functional.max_pool2d(first, 2))
-        both = torch.cat([first, functional.interpolate(lowest, scale_factor=2)], 1)
-        return self.head(self.up(both))
+        shared = torch.cat([first, functional.interpolate(lowest, scale_factor=2)], 1)
+        return self.head(self.up(shared))
 
 
 class DropPath(nn.Module):
@@ -109,11 +109,11 @@ class Chance(nn.Module):
         self.head = nn.Linear(7, classes)
 
     def forward(self, image: Any) -> Any:
-        made = self.drop(torch.relu(self.stem(image)))
-        made = made + self.path(functional.dropout2d(self.conv1(made), 0.5, self.training))
-        made = self.norm(self.drop_in_place(self.conv2(made)))
-        made = torch.relu(self.inner(torch.dropout(made.mean((2, 3)), 0.2, self.training)))
-        return self.head(self.drop(made))
+        maps = self.drop(torch.relu(self.stem(image)))
+        maps = maps + self.path(functional.dropout2d(self.conv1(maps), 0.5, self.training))
+        maps = self.norm(self.drop_in_place(self.conv2(maps)))
+        maps = torch.relu(self.inner(torch.dropout(maps.mean((2, 3)), 0.2, self.training)))
+        return self.head(self.drop(maps))
 
 
 class Dense(nn.Module):
@@ -133,9 +133,9 @@ class Dense(nn.Module):
     def forward(self, image: Any) -> Any:
         maps = [self.stem(image)]
         for conv, norm, excite in zip(self.convs, self.norms, self.excites, strict=True):
-            made = functional.silu(norm(conv(torch.cat(maps, 1))))
-            share = torch.sigmoid(excite(made.mean((2, 3), keepdim=True)))
-            maps.append(made * share)
+            output = functional.silu(norm(conv(torch.cat(maps, 1))))
+            share = torch.sigmoid(excite(output.mean((2, 3), keepdim=True)))
+            maps.append(output * share)
         return self.head(self.drop(torch.cat(maps, 1).mean((2, 3))))
 
 
@@ -145,7 +145,7 @@ class Norms(nn.Module):
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
         self.convs = nn.ModuleList(
-            nn.Conv2d(given, width, 3, padding=1) for given in (3, width, width)
+            nn.Conv2d(in_channels, width, 3, padding=1) for in_channels in (3, width, width)
         )
         self.norms = nn.ModuleList(
             nn.BatchNorm2d(width, momentum=momentum) for momentum in (0.5, 0.1, 0.03)
@@ -155,13 +155,13 @@ class Norms(nn.Module):
         self.classify = nn.Linear(8, classes)
 
     def forward(self, image: Any) -> Any:
-        made = image
+        maps = image
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            made = functional.relu(norm(conv(made)))
-        return self.classify(functional.relu(self.last(self.head(made.mean((2, 3))))))
+            maps = functional.relu(norm(conv(maps)))
+        return self.classify(functional.relu(self.last(self.head(maps.mean((2, 3))))))
 
 
-class Written(nn.Module):
+class StoredTensors(nn.Module):
     """A network that stores tensors in its forward pass, outside of its state_dict."""
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
@@ -173,13 +173,13 @@ class Written(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, image: Any) -> Any:
-        made = functional.relu(self.first(image))
-        made = made * self.table[torch.tensor(self.order)].view(1, -1, 1, 1)
-        made = functional.relu(self.second(made)) + torch.tensor(0.5)
-        return self.head(made.mean((2, 3)))
+        maps = functional.relu(self.first(image))
+        maps = maps * self.table[torch.tensor(self.order)].view(1, -1, 1, 1)
+        maps = functional.relu(self.second(maps)) + torch.tensor(0.5)
+        return self.head(maps.mean((2, 3)))
 
 
-class Many(nn.Module):
+class ManyOperators(nn.Module):
     """A network of many kinds of operators, with and without a version over tiles."""
 
     def __init__(self, classes: int = 5) -> None:
@@ -201,21 +201,21 @@ class Many(nn.Module):
         self.head = nn.Linear(8, classes)
 
     def forward(self, image: Any) -> Any:
-        made = functional.hardswish(self.norm(self.grouped(self.stem(image))))
-        made = functional.max_pool2d(made, 3, stride=1, padding=1) + self.groups(made)
-        made = functional.avg_pool2d(
-            self.each(made), 3, stride=1, padding=1, count_include_pad=False
+        maps = functional.hardswish(self.norm(self.grouped(self.stem(image))))
+        maps = functional.max_pool2d(maps, 3, stride=1, padding=1) + self.groups(maps)
+        maps = functional.avg_pool2d(
+            self.each(maps), 3, stride=1, padding=1, count_include_pad=False
         )
-        made = self.layer(made.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        skip = made * self.share
-        made = self.narrow(self.shuffle(self.larger(self.mirrored(made))))
-        made = functional.interpolate(made, size=skip.shape[-2:], mode="bilinear") + skip
-        pooled = functional.adaptive_avg_pool2d(made, (1, 1))
+        maps = self.layer(maps.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        skip = maps * self.share
+        maps = self.narrow(self.shuffle(self.larger(self.mirrored(maps))))
+        maps = functional.interpolate(maps, size=skip.shape[-2:], mode="bilinear") + skip
+        pooled = functional.adaptive_avg_pool2d(maps, (1, 1))
         weights = torch.sigmoid(self.excite(torch.relu(self.squeeze(pooled))))
-        made = torch.cat([made * weights, skip], dim=1)
-        first, second = made.chunk(2, dim=1)
-        made = (first - 0.5 * second) * self.columns
-        return self.head(made.mean([2, 3]))
+        maps = torch.cat([maps * weights, skip], dim=1)
+        first, second = maps.chunk(2, dim=1)
+        maps = (first - 0.5 * second) * self.columns
+        return self.head(maps.mean([2, 3]))
 
 
 class Resizing(nn.Module):
@@ -236,22 +236,22 @@ class Resizing(nn.Module):
 
     def forward(self, image: Any) -> Any:
         first, *convs = self.convs
-        made = first(image)
-        sizes = made.shape[-2:]
-        made = convs[0](self.ceil(made))
-        made = convs[1](functional.interpolate(made, size=(19, 22), mode="bilinear"))
-        made = convs[2](functional.max_pool2d(made, 2, padding=1, dilation=2, ceil_mode=True))
-        made = convs[3](functional.interpolate(made, (13, 17), mode="bilinear", align_corners=True))
-        made = convs[4](self.up(made) + functional.interpolate(made, scale_factor=1.5))
-        made = made + functional.interpolate(made, scale_factor=1, mode="nearest-exact")
-        made = convs[5](functional.avg_pool2d(made, 3, 2, 1, ceil_mode=True))
-        made = made + functional.avg_pool2d(
-            made, 3, 1, 1, ceil_mode=True, count_include_pad=False, divisor_override=7
+        maps = first(image)
+        sizes = maps.shape[-2:]
+        maps = convs[0](self.ceil(maps))
+        maps = convs[1](functional.interpolate(maps, size=(19, 22), mode="bilinear"))
+        maps = convs[2](functional.max_pool2d(maps, 2, padding=1, dilation=2, ceil_mode=True))
+        maps = convs[3](functional.interpolate(maps, (13, 17), mode="bilinear", align_corners=True))
+        maps = convs[4](self.up(maps) + functional.interpolate(maps, scale_factor=1.5))
+        maps = maps + functional.interpolate(maps, scale_factor=1, mode="nearest-exact")
+        maps = convs[5](functional.avg_pool2d(maps, 3, 2, 1, ceil_mode=True))
+        maps = maps + functional.avg_pool2d(
+            maps, 3, 1, 1, ceil_mode=True, count_include_pad=False, divisor_override=7
         )
-        made = torch.relu(self.spread(self.grouped(self.wider(made))))
-        made = convs[6](functional.adaptive_avg_pool2d(self.far(made), (11, 7)))
-        made = convs[7](functional.interpolate(made, size=sizes, mode="nearest"))
-        return self.head(made.mean((2, 3)))
+        maps = torch.relu(self.spread(self.grouped(self.wider(maps))))
+        maps = convs[6](functional.adaptive_avg_pool2d(self.far(maps), (11, 7)))
+        maps = convs[7](functional.interpolate(maps, size=sizes, mode="nearest"))
+        return self.head(maps.mean((2, 3)))
 
 
 class Padding(nn.Module):
@@ -272,12 +272,12 @@ class Padding(nn.Module):
         self.head = nn.Linear(2 * width, classes)
 
     def forward(self, image: Any) -> Any:
-        made = self.reflect(torch.relu(self.stem(image)))
-        made = self.copy(made) + self.round(made)
-        made = self.norm(self.even(functional.pad(made, (0, 1, 1, 2))))
-        made = self.valid(functional.pad(self.around(made), (1, 0, -1, 2), value=0.5))
-        cut = made[:, :, 1:-1, 2:]
-        wide = functional.pad(made, (2, 1, 1, 1), mode="circular")
+        maps = self.reflect(torch.relu(self.stem(image)))
+        maps = self.copy(maps) + self.round(maps)
+        maps = self.norm(self.even(functional.pad(maps, (0, 1, 1, 2))))
+        maps = self.valid(functional.pad(self.around(maps), (1, 0, -1, 2), value=0.5))
+        cut = maps[:, :, 1:-1, 2:]
+        wide = functional.pad(maps, (2, 1, 1, 1), mode="circular")
         wide = functional.pad(wide, (0, 2, 0, 0), mode="replicate")
         pooled = [functional.adaptive_avg_pool2d(one, 1).flatten(1) for one in (cut, wide)]
         return self.head(torch.cat(pooled, 1))
@@ -305,23 +305,23 @@ class ChannelsLast(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, image: Any) -> Any:
-        made = self.stem(image)
+        maps = self.stem(image)
         for across, norm, wide, narrow in zip(
             self.across, self.norms, self.wide, self.narrow, strict=True
         ):
-            inner = norm(across(made).permute(0, 2, 3, 1)) * self.last
+            inner = norm(across(maps).permute(0, 2, 3, 1)) * self.last
             inner = narrow(functional.gelu(wide(self.drop(inner)))).softmax(-1)
             inner = self.scale * torch.permute(inner, (0, 3, 1, 2))
-            made = made + self.path(inner)
-        made = made.permute(0, 2, 3, 1)
-        made = functional.layer_norm(made, (made.shape[-1],), self.weight).permute(0, 3, 1, 2)
-        images, channels, height, width = made.shape
-        grouped = made.view(images, 2, channels // 2, height, width).transpose(1, 2)
-        made = grouped.contiguous().view(images, channels, height, width)
-        made = made * torch.sigmoid(made.mean(1, keepdim=True)) + self.soft(made)
-        made = self.slope(made)
-        made = torch.cat([made[:, 1::2], made[:, ::2]], 1)
-        return self.head(made.mean((2, 3)))
+            maps = maps + self.path(inner)
+        maps = maps.permute(0, 2, 3, 1)
+        maps = functional.layer_norm(maps, (maps.shape[-1],), self.weight).permute(0, 3, 1, 2)
+        images, channels, height, width = maps.shape
+        grouped = maps.view(images, 2, channels // 2, height, width).transpose(1, 2)
+        maps = grouped.contiguous().view(images, channels, height, width)
+        maps = maps * torch.sigmoid(maps.mean(1, keepdim=True)) + self.soft(maps)
+        maps = self.slope(maps)
+        maps = torch.cat([maps[:, 1::2], maps[:, ::2]], 1)
+        return self.head(maps.mean((2, 3)))
 
 
 class Attention(nn.Module):
@@ -359,17 +359,17 @@ class Windows(nn.Module):
         self.head = nn.Conv2d(width, classes, 3, padding=1)
 
     def forward(self, image: Any) -> Any:
-        made = self.stem(image)
-        count, width, rows, cols = made.shape
-        parts = made.reshape(count, width, 2, rows // 2, 2, cols // 2).permute(0, 2, 4, 3, 5, 1)
+        maps = self.stem(image)
+        count, width, rows, cols = maps.shape
+        parts = maps.reshape(count, width, 2, rows // 2, 2, cols // 2).permute(0, 2, 4, 3, 5, 1)
         tokens = parts.reshape(count, 4, rows * cols // 4, width)
         shares = torch.softmax(tokens @ tokens.transpose(-1, -2), -1)
         mixed = (shares @ self.value(tokens)).reshape(count, 2, 2, rows // 2, cols // 2, width)
         whole = mixed.permute(0, 5, 1, 3, 2, 4).reshape(count, width, rows, cols)
-        return self.head(made + whole).mean((2, 3))
+        return self.head(maps + whole).mean((2, 3))
 
 
-class Choosing(nn.Module):
+class ValueBranch(nn.Module):
     """A network with a branch that depends on its values."""
 
     def forward(self, image: Any) -> Any:
@@ -378,12 +378,12 @@ class Choosing(nn.Module):
         return -image
 
 
-class Dropping(nn.Module):
-    """A network that drops numbers in ways that ranks cannot have alike."""
+class RandomDrops(nn.Module):
+    """A network that drops numbers in ways that ranks cannot repeat."""
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, variant: str) -> None:
         super().__init__()
-        self.by = by
+        self.variant = variant
         self.drop = nn.AlphaDropout(0.5)
         self.head = nn.Linear(3, 5)
         self.layer = nn.TransformerEncoderLayer(3, 1, 8, dropout=0.1, batch_first=True)
@@ -392,108 +392,110 @@ class Dropping(nn.Module):
 
     def forward(self, image: Any) -> Any:
         pooled = image.mean((2, 3))
-        if self.by == "alpha":
+        if self.variant == "alpha":
             pooled = self.drop(pooled)
-        elif self.by == "always":
+        elif self.variant == "always":
             pooled = torch.dropout(pooled, 0.5, True)
-        elif self.by == "attention":
+        elif self.variant == "attention":
             pooled = self.layer(pooled[:, None]).flatten(1)
-        elif self.by == "batch":
+        elif self.variant == "batch":
             pooled = self.path(pooled)
-        elif self.by == "product":
+        elif self.variant == "product":
             pooled = functional.scaled_dot_product_attention(
                 *(pooled[:, None],) * 3, dropout_p=0.1
             ).flatten(1)
-        elif self.by == "rrelu":
+        elif self.variant == "rrelu":
             pooled = functional.rrelu(pooled, training=self.training)
-        elif self.by == "noise":
+        elif self.variant == "noise":
             pooled = pooled + torch.rand_like(pooled)
         return self.head(pooled)
 
 
-class Asking(nn.Module):
-    """A network that asks whether it is in training."""
+class ModeReader(nn.Module):
+    """A network that reads whether it is in training."""
 
     mean: torch.Tensor
     var: torch.Tensor
 
-    def __init__(self, what: str = "mode") -> None:
+    def __init__(self, variant: str = "mode") -> None:
         super().__init__()
-        self.what = what
+        self.variant = variant
         self.conv = nn.Conv2d(3, 4, 3, padding=1)
         self.head = nn.Linear(4, 5)
         self.register_buffer("mean", torch.zeros(4))
         self.register_buffer("var", torch.ones(4))
 
     def forward(self, image: Any) -> Any:
-        made = self.conv(image)
+        maps = self.conv(image)
         # Statistics of the batch in training, and kept ones in evaluation.
-        made = functional.batch_norm(made, self.mean, self.var, training=self.training)
-        made = functional.dropout(torch.relu(made), 0.0, self.training)
-        if self.what == "width":
-            made = made + (1 if self.training else 2)
-        if self.what == "more" and self.training:
-            made = made + 1
-        logits = self.head(made.mean((2, 3)))
-        return (logits, made) if self.what == "output" else logits
+        maps = functional.batch_norm(maps, self.mean, self.var, training=self.training)
+        maps = functional.dropout(torch.relu(maps), 0.0, self.training)
+        if self.variant == "width":
+            maps = maps + (1 if self.training else 2)
+        if self.variant == "more" and self.training:
+            maps = maps + 1
+        logits = self.head(maps.mean((2, 3)))
+        return (logits, maps) if self.variant == "output" else logits
 
 
-class Counting(nn.Module):
+class PassCounter(nn.Module):
     """A network that counts its forward passes in training, two at a time."""
 
     count: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(nn.Conv2d(given, 4, 3, padding=1) for given in (3, 4, 4))
+        self.convs = nn.ModuleList(
+            nn.Conv2d(in_channels, 4, 3, padding=1) for in_channels in (3, 4, 4)
+        )
         self.head = nn.Linear(4, 5)
         self.register_buffer("count", torch.zeros((), dtype=torch.long))
 
     def forward(self, image: Any) -> Any:
-        made = image
+        maps = image
         for conv in self.convs:
-            made = torch.relu(conv(made))
+            maps = torch.relu(conv(maps))
         if self.training:
             self.count += 2
-        return self.head(made.mean((2, 3)))
+        return self.head(maps.mean((2, 3)))
 
 
-class Tied(nn.Module):
+class SharedConv(nn.Module):
     """A network that uses one convolution twice, at its beginning and at its end."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 4, 3, padding=1)
-        self.both = nn.Conv2d(4, 4, 3, padding=1)
+        self.shared = nn.Conv2d(4, 4, 3, padding=1)
         self.middle = nn.Conv2d(4, 4, 3, padding=1)
         self.head = nn.Linear(4, 5)
 
     def forward(self, image: Any) -> Any:
-        made = self.both(torch.relu(self.middle(torch.relu(self.both(self.stem(image))))))
-        return self.head(made.mean((2, 3)))
+        maps = self.shared(torch.relu(self.middle(torch.relu(self.shared(self.stem(image))))))
+        return self.head(maps.mean((2, 3)))
 
 
-def maps() -> nn.Module:
-    """Return a network that gives smaller maps, and no logits."""
+def make_map_network() -> nn.Module:
+    """Return a network with smaller maps instead of logits."""
     return nn.Conv2d(3, 5, 3)
 
 
-def one() -> nn.Module:
+def make_one_class_network() -> nn.Module:
     """Return a network that predicts one class of pixels."""
     return nn.Conv2d(3, 1, 3, padding=1)
 
 
-def frozen() -> nn.Module:
+def make_frozen_network() -> nn.Module:
     """Return a network with a part that does not learn."""
-    made = UNet()
-    made.middle.requires_grad_(False)
-    return made
+    network = UNet()
+    network.middle.requires_grad_(False)
+    return network
 
 
-def unbuilt() -> nn.Module:
-    """Fail as torchvision does where its compiled part is of another build of torch."""
+def fail_like_torchvision() -> nn.Module:
+    """Fail like torchvision with a compiled part for another build of torch."""
     raise RuntimeError("operator torchvision::nms does not exist")
 
 
-def nothing() -> None:
+def return_no_network() -> None:
     """Return no network."""

@@ -28,8 +28,8 @@ class Plain(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def features(self, image: Any) -> Any:
-        made = torch.relu(self.bn(self.c(image)))
-        return torch.relu(self.e(torch.relu(self.d(made))))
+        maps = torch.relu(self.bn(self.c(image)))
+        return torch.relu(self.e(torch.relu(self.d(maps))))
 
     def forward(self, image: Any) -> Any:
         return self.head(self.features(image).mean((2, 3)))
@@ -61,8 +61,8 @@ class TwoNamesFirst(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Any) -> Any:
-        made = self.d(torch.relu(self.norm(self.conv(image))))
-        return self.head(made.mean((2, 3)))
+        maps = self.d(torch.relu(self.norm(self.conv(image))))
+        return self.head(maps.mean((2, 3)))
 
 
 class NotSaved(Plain):
@@ -151,8 +151,8 @@ class TiedNorms(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Any) -> Any:
-        made = self.b(torch.relu(self.d(self.a(self.c(image)))))
-        return self.head(self.groups(made).square().mean((2, 3)))
+        maps = self.b(torch.relu(self.d(self.a(self.c(image)))))
+        return self.head(self.groups(maps).square().mean((2, 3)))
 
 
 class TiedUnused(Plain):
@@ -169,9 +169,9 @@ class TiedFunction(Plain):
     """A weight of a module that a function uses too."""
 
     def forward(self, image: Any) -> Any:
-        made = self.features(image)
-        made = torch.relu(functional.conv2d(made, self.e.weight, padding=1))
-        return self.head(made.mean((2, 3)))
+        maps = self.features(image)
+        maps = torch.relu(functional.conv2d(maps, self.e.weight, padding=1))
+        return self.head(maps.mean((2, 3)))
 
 
 class TiedFunctionOfOther(Plain):
@@ -183,8 +183,8 @@ class TiedFunctionOfOther(Plain):
         self.e.weight = self.first.weight
 
     def forward(self, image: Any) -> Any:
-        made = self.features(image) * self.first.weight.mean()
-        return self.head(made.mean((2, 3)))
+        maps = self.features(image) * self.first.weight.mean()
+        return self.head(maps.mean((2, 3)))
 
 
 class TiedHeads(nn.Module):
@@ -199,8 +199,8 @@ class TiedHeads(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Any) -> Any:
-        made = torch.relu(self.a(torch.relu(self.c(image))))
-        return self.head(self.b(made.mean((2, 3), keepdim=True)).flatten(1))
+        maps = torch.relu(self.a(torch.relu(self.c(image))))
+        return self.head(self.b(maps.mean((2, 3), keepdim=True)).flatten(1))
 
 
 class TiedChannelsLast(nn.Module):
@@ -215,9 +215,9 @@ class TiedChannelsLast(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Any) -> Any:
-        made = torch.relu(self.a(self.c(image).permute(0, 2, 3, 1)))
-        made = torch.relu(self.b(made)).permute(0, 3, 1, 2)
-        return self.head(made.mean((2, 3)))
+        maps = torch.relu(self.a(self.c(image).permute(0, 2, 3, 1)))
+        maps = torch.relu(self.b(maps)).permute(0, 3, 1, 2)
+        return self.head(maps.mean((2, 3)))
 
 
 class UsedTwice(Plain):
@@ -291,12 +291,12 @@ class Hooked(Plain):
         return output * self.scale + inputs[0]
 
     @staticmethod
-    def _shifted(module: nn.Module, inputs: Any, words: Any) -> Any:
-        return (inputs[0] + 0.25,), words
+    def _shifted(module: nn.Module, inputs: Any, options: Any) -> Any:
+        return (inputs[0] + 0.25,), options
 
     def forward(self, image: Any) -> Any:
-        made = self.block(torch.relu(self.bn(self.c(image))))
-        return self.head(torch.relu(self.e(made)).mean((2, 3)))
+        maps = self.block(torch.relu(self.bn(self.c(image))))
+        return self.head(torch.relu(self.e(maps)).mean((2, 3)))
 
 
 class HookedTwice(Plain):
@@ -375,9 +375,9 @@ class Mixed(Plain):
     mean: torch.Tensor
     var: torch.Tensor
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, variant: str) -> None:
         super().__init__()
-        self.by = by
+        self.variant = variant
         self.gamma = nn.Parameter(torch.zeros(1))
         self.register_buffer("mean", torch.zeros(WIDTH))
         self.register_buffer("var", torch.ones(WIDTH))
@@ -388,8 +388,8 @@ class Mixed(Plain):
         self.last = nn.BatchNorm1d(WIDTH)
 
     def forward(self, image: Any) -> Any:
-        made = getattr(self, f"_{self.by}")(self.features(image))
-        return self.head(made.mean((2, 3)))
+        maps = getattr(self, f"_{self.variant}")(self.features(image))
+        return self.head(maps.mean((2, 3)))
 
     # These mix.
 
@@ -525,21 +525,21 @@ class Twice(nn.Module):
 class Computed(Plain):
     """A module with a weight that another parameter determines."""
 
-    def __init__(self, by: str, of: str) -> None:
+    def __init__(self, variant: str, part: str) -> None:
         super().__init__()
-        module = self.get_submodule(of)
-        if by == "weight_norm":
+        module = self.get_submodule(part)
+        if variant == "weight_norm":
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 nn.utils.weight_norm(module)
-        elif by == "spectral_norm":
+        elif variant == "spectral_norm":
             nn.utils.spectral_norm(module)
-        elif by == "pruned":
+        elif variant == "pruned":
             prune.l1_unstructured(module, "weight", amount=0.3)
-        elif by == "parametrize":
+        elif variant == "parametrize":
             parametrize.register_parametrization(module, "weight", Twice())
         else:
-            getattr(parametrizations, by.removeprefix("new_"))(module)
+            getattr(parametrizations, variant.removeprefix("new_"))(module)
 
 
 # Sizes of images, which are known before.
@@ -548,13 +548,13 @@ class Computed(Plain):
 class Asks(Plain):
     """A network that asks for sizes or for values."""
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, variant: str) -> None:
         super().__init__()
-        self.by = by
+        self.variant = variant
 
     def forward(self, image: Any) -> Any:
-        made = getattr(self, f"_{self.by}")(self.features(image))
-        return self.head(made.mean((2, 3)))
+        maps = getattr(self, f"_{self.variant}")(self.features(image))
+        return self.head(maps.mean((2, 3)))
 
     def _remainder(self, maps: Any) -> Any:
         if maps.shape[3] % 8 != 0:
@@ -630,8 +630,8 @@ class TiedFlat(Plain):
         self.one = nn.Conv2d(WIDTH, WIDTH, 1, bias=False)
 
     def forward(self, image: Any) -> Any:
-        made = self.one(self.features(image)).mean((2, 3))
-        return self.head(functional.linear(made, self.one.weight.flatten(1).t()))
+        maps = self.one(self.features(image)).mean((2, 3))
+        return self.head(functional.linear(maps, self.one.weight.flatten(1).t()))
 
 
 class TiedKinds(Plain):
@@ -658,8 +658,8 @@ class TiedGathered(Plain):
         self.rows.weight = self.pixels.weight
 
     def forward(self, image: Any) -> Any:
-        made = self.pixels(self.features(image).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        rows = torch.relu(made).flatten(2).transpose(1, 2).roll(1, 1)
+        maps = self.pixels(self.features(image).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        rows = torch.relu(maps).flatten(2).transpose(1, 2).roll(1, 1)
         return self.head(self.rows(rows).square().mean(1))
 
 

@@ -51,7 +51,7 @@ class Channels(nn.Module):
         return self.head(image.mean((2, 3)))
 
 
-class Sized(nn.Module):
+class FixedImageSize(nn.Module):
     """A network for images of 64x64."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Sized(nn.Module):
         return self.head(self.conv(image).flatten(1))
 
 
-class Unlike(nn.Module):
+class WrongHeadSize(nn.Module):
     """A network that can take no images."""
 
     def __init__(self) -> None:
@@ -84,49 +84,49 @@ class Optional(nn.Module):
         self.head = nn.Linear(4, 5)
 
     def forward(
-        self, image: Any, mask: Any = None, scale: float = 2.0, deep: bool = False, **words: Any
+        self, image: Any, mask: Any = None, scale: float = 2.0, deep: bool = False, **options: Any
     ) -> Any:
-        made = self.conv(image) * scale
+        maps = self.conv(image) * scale
         if mask is not None:
-            made = made * mask
+            maps = maps * mask
         if deep:
-            made = made + 1
-        return self.head(made.mean((2, 3)))
+            maps = maps + 1
+        return self.head(maps.mean((2, 3)))
 
 
-class Needs(Optional):
+class MaskNetwork(Optional):
     """A network that needs a mask."""
 
     def forward(self, image: Any, mask: Any) -> Any:  # type: ignore[override]
         return self.head((self.conv(image) * mask).mean((2, 3)))
 
 
-class Cached(nn.Module):
+class ModeDependent(nn.Module):
     """A network that keeps something in evaluation, and no auxiliary output."""
 
-    def __init__(self, by: str = "cache") -> None:
+    def __init__(self, variant: str = "cache") -> None:
         super().__init__()
-        self.by = by
+        self.variant = variant
         self.bias = nn.Parameter(torch.ones(4))
         self.conv = nn.Conv2d(3, 4, 3, padding=1)
         self.head = nn.Linear(4, 5)
         self.other = nn.Linear(4, 5)
-        self.kept = dict[str, Any]()
+        self.cache = dict[str, Any]()
 
     def _bias(self) -> Any:
         if self.training:
             return self.bias * 1.0
-        if "bias" not in self.kept:
-            self.kept["bias"] = self.bias
-        return self.kept["bias"]
+        if "bias" not in self.cache:
+            self.cache["bias"] = self.bias
+        return self.cache["bias"]
 
     def forward(self, image: Any) -> Any:
-        made = self.conv(image).mean((2, 3))
-        if self.by == "cache":
-            return self.head(made + self._bias())
+        maps = self.conv(image).mean((2, 3))
+        if self.variant == "cache":
+            return self.head(maps + self._bias())
         if not self.training:
-            return (self.head(made) + self.other(made)) / 2
-        return self.head(made), self.other(made)
+            return (self.head(maps) + self.other(maps)) / 2
+        return self.head(maps), self.other(maps)
 
 
 class Strips(nn.Module):
@@ -139,12 +139,12 @@ class Strips(nn.Module):
         self.head = nn.Linear(4, 5)
 
     def forward(self, image: Any) -> Any:
-        made = self.conv(image)
-        made = made * torch.sigmoid(self.across(made.mean(3, keepdim=True)))
-        return self.head(made.mean((2, 3)))
+        maps = self.conv(image)
+        maps = maps * torch.sigmoid(self.across(maps.mean(3, keepdim=True)))
+        return self.head(maps.mean((2, 3)))
 
 
-class Wrapped(nn.Module):
+class LibraryEncoder(nn.Module):
     """A custom network around one of a library."""
 
     def __init__(self, inner: str) -> None:
@@ -153,11 +153,11 @@ class Wrapped(nn.Module):
         self.head = nn.Linear(4, 5)
 
     def forward(self, image: Any) -> Any:
-        made = self.encoder(image)
-        return self.head(made.mean((2, 3)))
+        maps = self.encoder(image)
+        return self.head(maps.mean((2, 3)))
 
 
-def missing() -> nn.Module:
+def fail_to_import() -> nn.Module:
     """Fail like a library with an import that fails."""
     try:
         raise RuntimeError("operator torchvision::nms does not exist")
@@ -168,7 +168,7 @@ def missing() -> nn.Module:
         ) from error
 
 
-def missing_within() -> nn.Module:
+def fail_while_handling() -> nn.Module:
     """Fail while another error is handled."""
     try:
         raise ImportError("libcudart.so.12: cannot open shared object file")
@@ -176,7 +176,7 @@ def missing_within() -> nn.Module:
         raise RuntimeError("the backend is not there\nsee the log")  # noqa: B904
 
 
-class Replaced(Wrapped):
+class ReplacedForward(LibraryEncoder):
     """A network that replaces the forward pass of a library's block."""
 
     def __init__(self, inner: str) -> None:

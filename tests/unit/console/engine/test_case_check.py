@@ -42,7 +42,7 @@ async def run_check(monkeypatch, suite, **times):
 async def test_reports_import_errors_at_their_lines(monkeypatch, messages):
     suite = build_suite(
         NETWORK,
-        NETWORK | {"network": "support.networks.own_networks:Choosing"},
+        NETWORK | {"network": "support.networks.own_networks:ValueBranch"},
         NETWORK | {"split_size": 9},
     )
     with pytest.raises(SuiteError) as caught:
@@ -56,7 +56,7 @@ async def test_reports_import_errors_at_their_lines(monkeypatch, messages):
         (7, columns[1]),
     ]
     assert re.match(
-        r"case c1: network support.networks.own_networks:Choosing: "
+        r"case c1: network support.networks.own_networks:ValueBranch: "
         r"support/networks/own_networks.py:\d+",
         first.message,
     )

@@ -15,7 +15,7 @@ from spbench_core.models.parts import MapShape
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.model import build_model
 from spbench_parallel.models.imported.tracing import trace_network
-from support.networks.awkward_networks import REFUSED, RIGHT
+from support.networks.awkward_networks import ACCEPTED, REJECTED
 
 IMAGE = MapShape(3, 24, 36)
 
@@ -56,21 +56,21 @@ def assert_equal(first, second):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*RIGHT, *REFUSED])
+@pytest.mark.parametrize("name", [*ACCEPTED, *REJECTED])
 def test_tracing_does_not_change_module_and_random_numbers(name):
-    module = RIGHT[name]() if name in RIGHT else REFUSED[name][0]()
+    module = ACCEPTED[name]() if name in ACCEPTED else REJECTED[name][0]()
     next(module.children()).eval()
     before = snapshot(module)
     try:
         import_module(module)
     except CannotRunError:
-        assert name in REFUSED
+        assert name in REJECTED
     assert_equal(snapshot(module), before)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 def test_rejects_constructs_at_the_line_of_the_user(name):
-    make_network, expected = REFUSED[name]
+    make_network, expected = REJECTED[name]
     with pytest.raises(CannotRunError) as caught:
         import_module(make_network())
     assert re.search(expected, str(caught.value)), str(caught.value)

@@ -29,7 +29,7 @@ from support.networks import own_networks
 pytestmark = pytest.mark.slow
 
 IMAGE = MapShape(3, 32, 32)
-NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]
+NETWORKS = ["UNet", "Dense", "Attention", "SharedConv", "ModeReader", "StoredTensors"]
 
 
 def import_own_network(name, image=IMAGE, seed=0, **arguments):
@@ -109,7 +109,7 @@ def test_layers_have_the_shapes_and_sizes_of_modules(name):
 
 
 def test_counts_multiply_adds_per_image():
-    model = import_own_network("Tied")
+    model = import_own_network("SharedConv")
     convs = 32 * 32 * 9 * (3 * 4 + 3 * 4 * 4)
     assert sum(count.multiply_adds for count in model.counts) == convs + 4 * 5
 
@@ -126,8 +126,8 @@ def test_skips_go_from_the_first_layers_to_the_last():
 
 
 def test_uses_of_one_parameter_are_in_one_stage():
-    model = import_own_network("Tied")
-    owners = [layer.name for layer in model.layers if "both.weight" in layer.piece.paths()]
+    model = import_own_network("SharedConv")
+    owners = [layer.name for layer in model.layers if "shared.weight" in layer.piece.paths()]
     assert len(owners) == 1
     assert len(model.layers) == 3
 
@@ -181,22 +181,54 @@ def test_passes_only_the_arguments_to_the_callable(messages):
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
     [
-        ("Choosing", {}, r"own_networks.py:\d+: the forward pass cannot be traced.*control flow"),
-        ("Dropping", {"by": "alpha"}, r"own_networks.py:\d+: drop draws random numbers"),
-        ("Dropping", {"by": "attention"}, r"own_networks.py:\d+: layer draws random numbers"),
-        ("Dropping", {"by": "batch"}, r"own_networks.py:\d+: bernoulli_ draws random numbers"),
-        ("Dropping", {"by": "product"}, r"scaled_dot_product_attention draws random numbers"),
-        ("Dropping", {"by": "rrelu"}, r"own_networks.py:\d+: rrelu draws random numbers"),
-        ("one", {}, "it gives the logits of one class, and cross entropy is 0"),
-        ("Dropping", {"by": "noise"}, r"own_networks.py:\d+: rand_like draws random numbers"),
-        ("Asking", {"what": "width"}, r"own_networks.py:\d+: add is another one in evaluation"),
-        ("Asking", {"what": "output"}, r"it gives several outputs"),
-        ("Asking", {"what": "more"}, r"has other operators in training than in evaluation"),
-        ("Dropping", {"by": "always"}, r"own_networks.py:\d+: dropout draws random numbers"),
-        ("maps", {}, r"it gives maps of \[5, 30, 30\], and must give logits"),
-        ("frozen", {}, r"middle.conv1.weight does not learn"),
-        ("nothing", {}, r"it returned NoneType, and must return an nn.Module"),
-        ("unbuilt", {}, r"compiled part of torchvision does not load over torch .*: install a"),
+        (
+            "ValueBranch",
+            {},
+            r"own_networks.py:\d+: the forward pass cannot be traced.*control flow",
+        ),
+        ("RandomDrops", {"variant": "alpha"}, r"own_networks.py:\d+: drop draws random numbers"),
+        (
+            "RandomDrops",
+            {"variant": "attention"},
+            r"own_networks.py:\d+: layer draws random numbers",
+        ),
+        (
+            "RandomDrops",
+            {"variant": "batch"},
+            r"own_networks.py:\d+: bernoulli_ draws random numbers",
+        ),
+        (
+            "RandomDrops",
+            {"variant": "product"},
+            r"scaled_dot_product_attention draws random numbers",
+        ),
+        ("RandomDrops", {"variant": "rrelu"}, r"own_networks.py:\d+: rrelu draws random numbers"),
+        ("make_one_class_network", {}, "it gives the logits of one class, and cross entropy is 0"),
+        (
+            "RandomDrops",
+            {"variant": "noise"},
+            r"own_networks.py:\d+: rand_like draws random numbers",
+        ),
+        (
+            "ModeReader",
+            {"variant": "width"},
+            r"own_networks.py:\d+: add is another one in evaluation",
+        ),
+        ("ModeReader", {"variant": "output"}, r"it gives several outputs"),
+        ("ModeReader", {"variant": "more"}, r"has other operators in training than in evaluation"),
+        (
+            "RandomDrops",
+            {"variant": "always"},
+            r"own_networks.py:\d+: dropout draws random numbers",
+        ),
+        ("make_map_network", {}, r"it gives maps of \[5, 30, 30\], and must give logits"),
+        ("make_frozen_network", {}, r"middle.conv1.weight does not learn"),
+        ("return_no_network", {}, r"it returned NoneType, and must return an nn.Module"),
+        (
+            "fail_like_torchvision",
+            {},
+            r"compiled part of torchvision does not load over torch .*: install a",
+        ),
         (
             "absent",
             {},

@@ -44,7 +44,9 @@ def list_names(nodes):
 def test_chooses_strategies_by_the_kind_of_operators():
     strategies = {
         node.name: strategy
-        for node, strategy in choose_strategies(import_own_network("Many").network, TWO).items()
+        for node, strategy in choose_strategies(
+            import_own_network("ManyOperators").network, TWO
+        ).items()
     }
     expected = {
         TileStrategy.TILES: [
@@ -65,7 +67,9 @@ def test_chooses_strategies_by_the_kind_of_operators():
 def test_operators_that_read_the_mode_can_be_by_pixel():
     strategies = {
         node.name: strategy
-        for node, strategy in choose_strategies(import_own_network("Asking").network, TWO).items()
+        for node, strategy in choose_strategies(
+            import_own_network("ModeReader").network, TWO
+        ).items()
     }
     assert strategies["dropout"] is TileStrategy.PIXELS
     assert strategies["batch_norm"] is TileStrategy.GATHERED
@@ -123,7 +127,7 @@ def test_cached_strategies_do_not_keep_a_network_alive():
 
 
 def test_counts_gathered_values():
-    asking = import_own_network("Asking").network
+    asking = import_own_network("ModeReader").network
     assert list_names(list_gathered_operators(asking, [TWO, FOUR])) == ["batch_norm"]
     assert count_gathered_values(asking, list_gathered_operators(asking, [FOUR])) == 4 * 32 * 32
 
@@ -140,7 +144,7 @@ def test_rows_of_gathered_pixels_stay_gathered():
 
 
 @pytest.mark.parametrize(
-    "name", ["UNet", "Dense", "Attention", "Many", "Asking", "Resizing", "Padding"]
+    "name", ["UNet", "Dense", "Attention", "ManyOperators", "ModeReader", "Resizing", "Padding"]
 )
 def test_one_tile_equals_the_complete_image(name):
     model = import_own_network(name)
@@ -190,7 +194,7 @@ def complete_params(**params):
 
 def test_strict_rejects_gathered_operators():
     case = {
-        "network": "support.networks.own_networks:Asking",
+        "network": "support.networks.own_networks:ModeReader",
         "scheme": "sp",
         "split_size": 1,
         "grid": "1x2",

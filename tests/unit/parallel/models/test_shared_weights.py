@@ -137,23 +137,25 @@ def test_tracing_does_not_remove_hooks():
 
 @pytest.mark.parametrize(("variant", "target"), MIXING.items())
 def test_detects_operators_that_mix_images(variant, target):
-    mixing_operators = find_mixing_operators(import_shared_network("Mixed", by=variant).network)
+    mixing_operators = find_mixing_operators(
+        import_shared_network("Mixed", variant=variant).network
+    )
     assert [locate(mixing.node).split(": ")[-1] for mixing in mixing_operators] == [target]
     assert [mixing.normalises for mixing in mixing_operators] == [variant == "function"]
 
 
 @pytest.mark.parametrize("variant", SEPARATING)
 def test_ignores_operators_that_keep_images_separate(variant):
-    assert find_mixing_operators(import_shared_network("Mixed", by=variant).network) == []
+    assert find_mixing_operators(import_shared_network("Mixed", variant=variant).network) == []
 
 
 def test_functional_batch_norm_mixes_only_in_training():
-    network = import_shared_network("Mixed", by="function").network
+    network = import_shared_network("Mixed", variant="function").network
     assert find_mixing_operators(network, training=False) == []
 
 
 def test_the_search_for_mixing_does_not_change_the_network():
-    module = (network := import_shared_network("Mixed", by="function").network).module
+    module = (network := import_shared_network("Mixed", variant="function").network).module
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     torch.manual_seed(0)
     expected = torch.rand(1)
@@ -194,7 +196,7 @@ def test_the_search_for_mixing_does_not_change_the_network():
     ],
 )
 def test_rejects_mixing_if_a_batch_is_divided(layout, batching, variant, expected):
-    arguments = (import_shared_network("Mixed", by=variant), layout, None, batching)
+    arguments = (import_shared_network("Mixed", variant=variant), layout, None, batching)
     if expected is None:
         check_layout(*arguments)
         return
@@ -203,7 +205,7 @@ def test_rejects_mixing_if_a_batch_is_divided(layout, batching, variant, expecte
 
 
 def test_rejects_tracking_instance_norms_over_members():
-    model = import_shared_network("Mixed", by="each")
+    model = import_shared_network("Mixed", variant="each")
     check_layout(model, STAGES, None, StepSettings(2))
     with pytest.raises(CannotRunError, match=r"py:\d+: each keeps the mean of its images"):
         check_layout(model, MEMBERS, None, StepSettings())
@@ -211,12 +213,12 @@ def test_rejects_tracking_instance_norms_over_members():
 
 def test_rejects_batch_norms_of_vectors_over_members():
     with pytest.raises(CannotRunError, match=r"py:\d+: last: ranks that share images normalise"):
-        check_layout(import_shared_network("Mixed", by="last"), MEMBERS, None, StepSettings())
+        check_layout(import_shared_network("Mixed", variant="last"), MEMBERS, None, StepSettings())
 
 
 @pytest.mark.parametrize("variant", [*BY_HOOK, *BY_PARAMETRIZATION])
 def test_rejects_computed_weights_over_tiles(variant):
-    model = import_shared_network("Computed", by=variant, of="d")
+    model = import_shared_network("Computed", variant=variant, part="d")
     layers = len(model.layers)
     check_layout(model, STAGES, None, StepSettings())
     check_layout(model, MEMBERS, None, StepSettings())
@@ -228,13 +230,13 @@ def test_rejects_computed_weights_over_tiles(variant):
     with pytest.raises(CannotRunError, match=expected):
         check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), StepSettings())
     check_layout(
-        import_shared_network("Computed", by=variant, of="head"), TILES, None, StepSettings()
+        import_shared_network("Computed", variant=variant, part="head"), TILES, None, StepSettings()
     )
 
 
 @pytest.mark.parametrize("variant", ["pruned", "new_weight_norm"])
 def test_rejects_batch_norms_of_computed_weights(variant):
-    model = import_shared_network("Computed", by=variant, of="bn")
+    model = import_shared_network("Computed", variant=variant, part="bn")
     with pytest.raises(CannotRunError, match=r"py:\d+: bn: computes its weights from"):
         check_layout(model, MEMBERS, None, StepSettings())
 
@@ -254,7 +256,7 @@ SIZED = [
 
 @pytest.mark.parametrize("variant", SIZED)
 def test_sizes_of_images_are_constants(variant):
-    model = import_shared_network("Asks", by=variant)
+    model = import_shared_network("Asks", variant=variant)
     reference = build_reference(model, seed=0, device="cpu")
     stage = build_stage(model, 0, len(model.layers), DenseBuilder(), seed=0, dtype=torch.float64)
     for count in (2, 7):
@@ -265,11 +267,11 @@ def test_sizes_of_images_are_constants(variant):
 @pytest.mark.parametrize("variant", ["value", "number", "count"])
 def test_rejects_use_of_values_and_the_number_of_images(variant):
     with pytest.raises(CannotRunError, match="asks for numbers that are not known before"):
-        import_shared_network("Asks", by=variant)
+        import_shared_network("Asks", variant=variant)
 
 
 def test_rejects_other_operators_at_another_size(messages):
-    model = import_shared_network("Asks", by="remainder")
+    model = import_shared_network("Asks", variant="remainder")
     assert model.resized(12, 18).network.image == MapShape(3, 12, 18)
     with messages.raises(CannotRunError):
         model.resized(24, 40)
@@ -281,14 +283,14 @@ def test_rejects_a_case_before_its_launch():
         "network": "support.networks.shared_weights_networks:Mixed",
         "image_size": "24x36",
     }
-    mixing = case | {"network_args": {"by": "function"}}
+    mixing = case | {"network_args": {"variant": "function"}}
     check(complete(mixing | {"local_DP": "1", "parts": 2}))
     # If the balance is measured, the stage of the operator is unknown.
     check(complete(mixing | {"local_DP": "1,2"}))
     for members in ({"local_DP": "2"}, {"local_DP": "1,2", "balance": "1,3"}):
         with pytest.raises(CannotRunError, match=r"py:\d+: batch_norm mixes"):
             check(complete(mixing | members))
-    hidden = case | {"network_args": {"by": "hidden"}, "local_DP": "1"}
+    hidden = case | {"network_args": {"variant": "hidden"}, "local_DP": "1"}
     check(complete(hidden | {"parts": 1}))
     with pytest.raises(CannotRunError, match=r"py:\d+: roll mixes .*; take parts"):
         check(complete(hidden | {"parts": 2}))
@@ -296,7 +298,7 @@ def test_rejects_a_case_before_its_launch():
 
 @pytest.mark.parametrize("variant", ["spectral_norm", "new_spectral_norm"])
 def test_rejects_spectral_norm_if_it_runs_again(variant):
-    model = import_shared_network("Computed", by=variant, of="d")
+    model = import_shared_network("Computed", variant=variant, part="d")
     check_layout(model, STAGES, None, StepSettings())
     check_layout(model, STAGES, None, StepSettings(recomputes=True, training=False))
     for layout, batching in (

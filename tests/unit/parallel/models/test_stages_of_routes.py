@@ -45,7 +45,7 @@ def run_stages(plan, images):
     return tensors[-1]
 
 
-@pytest.mark.parametrize("name", ["Levels", "UNet", "Dense", "Attention", "Many"])
+@pytest.mark.parametrize("name", ["Levels", "UNet", "Dense", "Attention", "ManyOperators"])
 @pytest.mark.parametrize(
     ("stages", "straight"),
     [(3, [(0, 2)]), (4, [(0, 2), (0, 3), (1, 3)]), (4, [(0, 3)]), (4, [(1, 3)])],

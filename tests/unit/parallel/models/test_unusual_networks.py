@@ -29,7 +29,7 @@ class Padded(nn.Module):
         return maps
 
 
-class Asking(nn.Sequential):
+class ValueClipper(nn.Sequential):
     def __init__(self):
         super().__init__(nn.Conv2d(3, 4, 3, padding=1), Clipped())
 
@@ -105,42 +105,46 @@ LIBRARY_LINE = r"\(.*site-packages/library_of_networks.py:\d+\): "
         ),
         ("Channels", {"channels": 1, "in_function": True}, LINE + "conv2d: it takes 1 channels"),
         (
-            "Sized",
+            "FixedImageSize",
             {},
             "it cannot take images of 24x36 .*; take another image_size, such as 64$",
         ),
         (
-            "Unlike",
+            "WrongHeadSize",
             {},
             "it cannot take .*; it took none of 32x32 to 512x512 that were tried",
         ),
-        ("Needs", {}, "it takes mask beside images; give mask a default"),
+        ("MaskNetwork", {}, "it takes mask beside images; give mask a default"),
         (
-            "Cached",
+            "ModeDependent",
             {},
             LINE + "mul: .* in training than in evaluation, .* self.training$",
         ),
-        ("Cached", {"by": "auxiliary"}, "in training than in .*; leave out auxiliary outputs"),
         (
-            "Wrapped",
-            {"inner": "Asking"},
+            "ModeDependent",
+            {"variant": "auxiliary"},
+            "in training than in .*; leave out auxiliary outputs",
+        ),
+        (
+            "LibraryEncoder",
+            {"inner": "ValueClipper"},
             LINE + "encoder.1 " + LIBRARY_LINE + r"the forward pass cannot be traced, as "
             r"`if maps.max\(\) > 10:` asks for .*give encoder.1 a forward of your own without it",
         ),
         (
-            "Wrapped",
+            "LibraryEncoder",
             {"inner": "OfSize"},
             LINE + "encoder " + LIBRARY_LINE + r"it cannot take images of 24x36 \(RuntimeError: "
             "wrong height 24, a multiple of 32 is expected.*; take another image_size, such as 32$",
         ),
         (
-            "missing",
+            "fail_to_import",
             {},
             r"Could not import .* \(caused by RuntimeError: operator torchvision",
         ),
-        ("missing", {}, "compiled part of torchvision does not load over torch"),
+        ("fail_to_import", {}, "compiled part of torchvision does not load over torch"),
         (
-            "missing_within",
+            "fail_while_handling",
             {},
             r"is not there \(caused by ImportError: libcudart.so.12: cannot",
         ),
@@ -154,8 +158,8 @@ def test_names_the_cause_the_line_and_a_remedy(name, arguments, expected):
 
 def test_imports_a_network_with_a_replaced_forward():
     with pytest.raises(CannotRunError, match=r"give encoder\.1 a forward of your own"):
-        import_unusual_network("Wrapped", inner="Asking")
-    assert import_unusual_network("Replaced", inner="Asking").classes == 5
+        import_unusual_network("LibraryEncoder", inner="ValueClipper")
+    assert import_unusual_network("ReplacedForward", inner="ValueClipper").classes == 5
 
 
 def test_arguments_keep_their_defaults():
@@ -165,11 +169,11 @@ def test_arguments_keep_their_defaults():
 
 
 def test_a_library_can_use_the_size_of_images():
-    assert import_unusual_network("Wrapped", inner="Checked").classes == 5
+    assert import_unusual_network("LibraryEncoder", inner="Checked").classes == 5
 
 
 def test_names_the_line_that_calls_a_library():
-    model = import_unusual_network("Wrapped", inner="Normalised")
+    model = import_unusual_network("LibraryEncoder", inner="Normalised")
     expected = LINE + "encoder.1 " + LIBRARY_LINE + "batch_norm mixes the images of a batch"
     with pytest.raises(CannotRunError, match=expected):
         check_layout(model, build_layout(1, [], members=2), None, StepSettings())
@@ -193,7 +197,7 @@ def test_rejects_tiles_along_a_side_of_fixed_length(grid, expected):
 
 def test_suggests_a_larger_image_if_it_helps():
     arguments = (
-        import_unusual_network("Sized", MapShape(3, 64, 64)),
+        import_unusual_network("FixedImageSize", MapShape(3, 64, 64)),
         build_layout(1, [Grid(1, 9)]),
         None,
         StepSettings(),
