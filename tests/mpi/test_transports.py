@@ -74,7 +74,7 @@ ON_STREAMS = [
     exchange | {"device": LATE} for exchange in EXCHANGES if exchange["transport"] in ON_A_DEVICE
 ]
 FAULTS = [
-    make_case("planted", transport=transport, fault=fault, device=device)
+    make_case("fault", transport=transport, fault=fault, device=device)
     for transport in ON_A_DEVICE
     for fault in ("corrupt-halo", "drop-halo", "stale-halo")
     for device in ("cpu", LATE)
@@ -97,27 +97,28 @@ UNSHARED = [
     )
 ]
 DIRECTIONS = ({}, {"one_way": True, "grid": "1x4"})
-IN_A_ROW = [
+CONSECUTIVE = [
     *(
-        make_case("in_a_row", transport=transport, device=LATE, quick=quick, **direction)
+        make_case("consecutive", transport=transport, device=LATE, quick=quick, **direction)
         for transport in ON_A_DEVICE
         for quick in (0, 1)
         for direction in DIRECTIONS
     ),
     *(
-        make_case("in_a_row", transport=transport, **direction)
+        make_case("consecutive", transport=transport, **direction)
         for transport in ("packed", "datatype", "shm")
         for direction in DIRECTIONS
     ),
-    make_case("in_a_row", transport="cuda-ipc", device=LATE, poisoned=True),
-    make_case("in_a_row", transport="cuda-ipc", device=LATE, freed=True),
+    make_case("consecutive", transport="cuda-ipc", device=LATE, poisoned=True),
+    make_case("consecutive", transport="cuda-ipc", device=LATE, freed=True),
 ]
-OPENED_MEANWHILE = [
-    make_case("opened_meanwhile", transport=transport, device=LATE) for transport in ON_A_DEVICE
+OPENED_DURING_EXCHANGE = [
+    make_case("opened_during_exchange", transport=transport, device=LATE)
+    for transport in ON_A_DEVICE
 ]
-ON_USED_MEMORY = [
-    make_case("on_used_memory", transport="shm"),
-    make_case("on_used_memory", transport="cuda-ipc", device=LATE),
+USED_MEMORY = [
+    make_case("used_memory", transport="shm"),
+    make_case("used_memory", transport="cuda-ipc", device=LATE),
 ]
 PINNED = ("pinned", "SPBENCH_CUDA_AWARE=0")
 POINTERS = ("device pointers", "SPBENCH_CUDA_AWARE=1")
@@ -149,7 +150,7 @@ WRONG = [
     make_case("unfit", transport="pigeon", device="cpu", message="transport pigeon is not known"),
 ]
 GPUS = [
-    make_case("gpus_of_their_own", gpus=gpus, message=message)
+    make_case("gpus_of_ranks", gpus=gpus, message=message)
     for gpus, message in (
         (["a 0", "a 1", "b 0", "b 1"], ""),
         (
@@ -159,24 +160,24 @@ GPUS = [
         (["a 0", "a 1", "", "b 1"], "is not part of the torch of rank 2"),
     )
 ]
-GROUPS = [make_case("one_group", ranks=[3, 1]), make_case("a_rank_cannot_join", ranks=[1, 2, 3])]
+GROUPS = [make_case("one_group", ranks=[3, 1]), make_case("rank_that_cannot_join", ranks=[1, 2, 3])]
 # All exchanges come last, because ranks must still be in step after the errors.
 CASES = [
     *WRONG,
     *GPUS,
     *GROUPS,
-    make_case("evidence"),
+    make_case("cuda_awareness"),
     *PATHS,
-    make_case("both_ways"),
+    make_case("both_paths"),
     make_case("auto"),
-    make_case("auto_without"),
+    make_case("auto_without_packed"),
     *UNSHARED,
     *ON_THE_HOST,
     *FAULTS,
     *ON_STREAMS,
-    *IN_A_ROW,
-    *OPENED_MEANWHILE,
-    *ON_USED_MEMORY,
+    *CONSECUTIVE,
+    *OPENED_DURING_EXCHANGE,
+    *USED_MEMORY,
 ]
 
 

@@ -279,7 +279,7 @@ def check_two_at_once(comm, transport, device="cpu"):
     return next(filter(None, problems), "")
 
 
-def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments):
+def check_consecutive(comm, transport, quick=0, poisoned=False, freed=False, **arguments):
     """Consecutive exchanges overwrite or free no memory before it is read.
 
     Some ranks wait for their device at once, before the devices of the others have read memory.
@@ -306,7 +306,7 @@ def check_in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **argu
     return next(filter(None, problems), "")
 
 
-def check_opened_meanwhile(comm, transport, device):
+def check_opened_during_exchange(comm, transport, device):
     """Opening a transport during an exchange of another one keeps its values."""
     trial = CheckedExchange(comm, transport, device=device)
     trial.prepare(0)
@@ -356,7 +356,7 @@ def check_auto(comm):
     return problem
 
 
-def check_auto_without(comm):
+def check_auto_without_packed(comm):
     """If one rank cannot open a transport, auto chooses from the other ones."""
 
     def fail_on_rank_1(wiring):
@@ -466,7 +466,7 @@ def check_unshared(comm, message, **faults):
     return "no error"
 
 
-def check_evidence(comm):
+def check_cuda_awareness(comm):
     """The detected CUDA awareness of MPI is equal on all ranks."""
     results = set(comm.allgather(detect_cuda_awareness()))
     if len(results) != 1 or {type(is_aware) for is_aware, _ in results} != {bool}:
@@ -512,23 +512,26 @@ def check_both_paths(comm):
 
 
 CHECKS = {
-    "halos": check_halos,
-    "two_at_once": check_two_at_once,
-    "in_a_row": check_in_a_row,
-    "opened_meanwhile": check_opened_meanwhile,
-    "on_used_memory": check_used_memory,
-    "auto": check_auto,
-    "auto_without": check_auto_without,
-    "disagreement": check_disagreement,
-    "unfit": check_unfit,
-    "gpus_of_their_own": check_gpus_of_ranks,
-    "one_group": check_one_group,
-    "a_rank_cannot_join": check_rank_that_cannot_join,
-    "planted": check_fault,
-    "unshared": check_unshared,
-    "evidence": check_evidence,
-    "path": check_path,
-    "both_ways": check_both_paths,
+    check.__name__.removeprefix("check_"): check
+    for check in (
+        check_halos,
+        check_two_at_once,
+        check_consecutive,
+        check_opened_during_exchange,
+        check_used_memory,
+        check_auto,
+        check_auto_without_packed,
+        check_disagreement,
+        check_unfit,
+        check_gpus_of_ranks,
+        check_one_group,
+        check_rank_that_cannot_join,
+        check_fault,
+        check_unshared,
+        check_cuda_awareness,
+        check_path,
+        check_both_paths,
+    )
 }
 
 
