@@ -171,6 +171,18 @@ def packs_assignments(node: ast.Assign) -> bool:
     return not assigned & read
 
 
+def list_checked_paths() -> list[Path]:
+    """Return the sources in the trees of families.toml, except excluded ones."""
+    config = tomllib.loads((HERE / "families.toml").read_text())
+    excluded = [ROOT / path for path in config["excluded"]]
+    return [
+        source
+        for path in config["paths"]
+        for source in list_sources(ROOT / path)
+        if not any(source.is_relative_to(folder) for folder in excluded)
+    ]
+
+
 def list_sources(folder: Path) -> list[Path]:
     """Return the modules in a folder, and the scripts in Python without a suffix."""
     return sorted(path for path in folder.rglob("*") if path.suffix == ".py" or is_script(path))
@@ -247,12 +259,11 @@ def main() -> int:
     parser.add_argument("--count", action="store_true", help="print the hits of each family")
     options = parser.parse_args()
     families = load_families()
-    default = tomllib.loads((HERE / "families.toml").read_text())["paths"]
-    folders = [path.resolve() for path in options.paths] or [ROOT / path for path in default]
+    paths = [path.resolve() for path in options.paths] or list_checked_paths()
     hits: list[Hit] = []
-    for folder in folders:
-        for path in list_sources(folder) if folder.is_dir() else [folder]:
-            hits.extend(check_module(path, families))
+    for path in paths:
+        for source in list_sources(path) if path.is_dir() else [path]:
+            hits.extend(check_module(source, families))
     if not options.paths:
         hits.extend(check_commits(families))
     exceptions = load_exceptions()
