@@ -22,12 +22,12 @@ def write_kernel_files(tmp_path, monkeypatch):
     monkeypatch.setattr("spbench_workers.host_load.time.monotonic", lambda: float(next(clock)))
     (tmp_path / "net").mkdir()
 
-    def write_files(busy, idle, received=0, sent=0):
+    def write_files(busy, idle, received=0, sent_bytes=0):
         (tmp_path / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 2 3\n")
         (tmp_path / "meminfo").write_text(
             "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n"
         )
-        (tmp_path / "net" / "dev").write_text(NET.format(received, sent))
+        (tmp_path / "net" / "dev").write_text(NET.format(received, sent_bytes))
         return tmp_path
 
     return write_files

@@ -99,7 +99,7 @@ LAUNCHER = FirstLauncher()
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Install a plug-in with one benchmark and one launcher for the test."""
     info = tmp_path / "spbench_first-0.1.dist-info"
     info.mkdir()
@@ -118,7 +118,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         sys.modules.pop(module, None)
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("installed_plugin")
 def test_a_benchmark_with_the_first_names_is_complete():
     entry = load_plugin_entries({})["first.sum"]
     assert plugins.list_warnings() == ()
@@ -133,7 +133,7 @@ def test_a_benchmark_with_the_first_names_is_complete():
     assert entry.metrics[0].help.startswith("one sum")
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("installed_plugin")
 def test_a_launcher_with_the_first_names_is_complete():
     assert "first" in load_plugin_launchers()
     assert plugins.list_warnings() == ()
@@ -148,14 +148,14 @@ def test_a_launcher_with_the_first_names_is_complete():
     )
 
 
-def test_a_launcher_may_have_the_current_name_of_its_parser(installed: Path):
-    module = installed / "spbench_first_launcher.py"
+def test_a_launcher_may_have_the_current_name_of_its_parser(installed_plugin: Path):
+    module = installed_plugin / "spbench_first_launcher.py"
     module.write_text(LAUNCHER.replace("def said(", "def parse_output("))
     assert load_launcher("first").parse_output("").ends[0].ranks == (2,)
 
 
-def test_a_launcher_without_a_parser_is_left_out(installed: Path):
-    module = installed / "spbench_first_launcher.py"
+def test_a_launcher_without_a_parser_is_left_out(installed_plugin: Path):
+    module = installed_plugin / "spbench_first_launcher.py"
     module.write_text(LAUNCHER.replace("def said(", "def other("))
     assert "first" not in load_plugin_launchers()
     (warning,) = plugins.list_warnings()
