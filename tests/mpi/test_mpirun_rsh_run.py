@@ -39,7 +39,7 @@ def build_path(program: str, folder: Path, script: str) -> str:
     return f"{folder}:{STANDINS}:{os.environ['PATH']}"
 
 
-def test_run_passes(start) -> None:
+def test_run_with_blocked_signals_passes(start) -> None:
     result = start(FAULTS).wait()
     assert result.code == 0, result.stdout + result.stderr
     assert set(result.statuses.values()) == {"passed"}

@@ -407,7 +407,7 @@ WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("image", ["65x65", "62x62", "37x53"])
 @pytest.mark.parametrize("grid", [(2, 3), (5, 1)], ids=["2x3", "5x1"])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_image_that_the_grid_does_not_divide_evenly(server, image, grid, window):
+def test_uneven_tiles_equal_the_reference(server, image, grid, window):
     operator, arguments = WINDOWS[window]
     if operator == "conv":
         arguments = {"out_channels": 4, **arguments}

@@ -55,7 +55,7 @@ def test_gradients_are_uniform_and_different(gradients):
     assert (gradients.make_gradient(1, 2, 1) == gradients.make_gradient(1, 2, 1)).all()
 
 
-def test_order_merge_devices_and_slots(make_case):
+def test_sums_devices_in_slot_order(make_case):
     case = make_case(
         kv_store="dist_device_sync", num_workers=2, gpus=2, num_servers=2, bigarray_bound=40
     )

@@ -131,11 +131,11 @@ def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
         ({"scheme": "sp", "num_spatial_parts": [4, 9], "spatial_size": 2}, "grid", "2x2,3x3"),
     ],
 )
-def test_spellings_and_defaults(params, name, value):
+def test_parses_each_spelling_of_a_parameter(params, name, value):
     assert RESNET.complete(SMALL | params)[name] == value
 
 
-def test_defaults_of_a_model():
+def test_model_parameters_have_defaults():
     params = RESNET.complete(SMALL)
     assert (params["version"], params["depth"]) == (2, 110)
     params = RESNET.complete(SMALL | {"arch": "resnet50"})

@@ -77,7 +77,7 @@ SNAPSHOTS = {
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_directives_with_all_settings(scheduler):
+def test_directives_contain_all_settings(scheduler):
     assert list_directives(scheduler, **FULL) == [
         line.strip() for line in SNAPSHOTS[scheduler].strip().splitlines()
     ]
@@ -134,7 +134,7 @@ def test_scheduler_is_from_option_settings_or_path(tmp_path, messages):
         choose_scheduler("sge", BatchSettings(), "")
 
 
-def test_flux_run_command():
+def test_flux_binds_ranks_and_uses_pmix():
     settings = LaunchSettings.model_validate(
         {"ranks_per_host": 2, "bind": "core", "env": {"A": "1"}, "args": ["-o", "x"]}
     )

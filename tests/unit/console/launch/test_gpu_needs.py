@@ -65,7 +65,7 @@ NCCL = build_case("nccl", "allreduce.sweep", 2, algorithm=["native", "nccl"])
         (replace(HOST, params={"device": "cuda", "path": "nccl"}), True, True),
     ],
 )
-def test_cases_that_need_gpus(case, gpu, exclusive):
+def test_detects_cases_that_need_gpus(case, gpu, exclusive):
     assert (needs_gpu(case), needs_exclusive_gpu(case)) == (gpu, exclusive)
 
 

@@ -82,7 +82,7 @@ def join_argv(command: Command) -> str:
     return shlex.join(command.argv)
 
 
-def test_mpirun_rsh_across_hosts():
+def test_mpirun_rsh_starts_ranks_on_each_host():
     command = launch("mpirun_rsh")
     assert join_argv(command) == (
         f"/mpi/mpirun_rsh --export-all -np 4 -hostfile {HOSTFILE} MV2_HYBRID_BINDING_POLICY=spread "
@@ -92,7 +92,7 @@ def test_mpirun_rsh_across_hosts():
     assert command.env == {"HOME": "/home/u", "MV2_MPIRUN_TIMEOUT": "60", **NO_FAST_SSH, **PRIVATE}
 
 
-def test_mpirun_rsh_with_gpu_preload_and_own_values(monkeypatch, tmp_path):
+def test_mpirun_rsh_preloads_its_library_for_gpus(monkeypatch, tmp_path):
     monkeypatch.setattr(mpirun_rsh, "NVIDIA_DEVICE", Path("/dev/null"))
     library = tmp_path / "mv2/lib/libmpi.so"
     library.parent.mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_mpirun_rsh_settings_override_its_defaults():
         ),
     ],
 )
-def test_mpirun_rsh_binding(bind, oversubscribed, assignments):
+def test_mpirun_rsh_binds_to_the_assigned_cores(bind, oversubscribed, assignments):
     command = launch("mpirun_rsh", bind=bind, oversubscribed=oversubscribed)
     assert f"{HOSTFILE} {assignments} PYTHONNOUSERSITE=true" in join_argv(command)
 
@@ -216,7 +216,7 @@ def test_mpirun_rsh_keeps_its_path():
     assert command.env == {**expected, **NO_FAST_SSH, **PRIVATE}
 
 
-def test_mpirun_rsh_hostfile():
+def test_mpirun_rsh_writes_a_hostfile():
     write = load_launcher("mpirun_rsh").hostfile
     assert write((RankBlock("n1", 2, "mlx5_0"), RankBlock("n2", 1))) == "n1:2:mlx5_0\nn2:1\n"
     hostname = socket.gethostname()
@@ -321,7 +321,7 @@ def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):
     assert env == "".join(f"{name}={value}\0" for name, value in zip(names, values, strict=True))
 
 
-def test_hydra_across_hosts():
+def test_hydra_starts_ranks_on_each_host():
     command = launch("hydra", library="mpich", ranks_per_host=2, threads=1, args=("-prepend-rank",))
     assert join_argv(command) == (
         f"/mpi/hydra -n 4 -f {HOSTFILE} -ppn 2 -genvall -bind-to core -prepend-rank {TAIL}"
@@ -330,7 +330,7 @@ def test_hydra_across_hosts():
     assert load_launcher("hydra").hostfile(FOUR) == "node01:2\nnode02:2\n"
 
 
-def test_hydra_on_this_machine():
+def test_hydra_needs_no_hostfile_on_this_machine():
     rank_env = {"NOTE": "a 'b' $c", "LD_PRELOAD": "/a b.so"}
     command = launch("hydra", placement=(), hostfile=None, rank_env=rank_env)
     assert command.argv == (
@@ -369,7 +369,7 @@ KEEPALIVE = " ".join(
 )
 
 
-def test_openmpi_across_hosts():
+def test_openmpi_starts_ranks_on_each_host():
     env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "/venv", "LANG": "C"}
     command = launch("openmpi", env=env, rank_env={"NOTE": "a b", "PATH": "/x"})
     assert command.argv == (
@@ -393,7 +393,7 @@ def test_openmpi_accepts_non_ascii_paths():
     assert launch("openmpi", executable=Path("/opt/é/mpirun")).argv[0] == "/opt/é/mpirun"
 
 
-def test_openmpi_oversubscribed_on_this_machine():
+def test_openmpi_oversubscribes_this_machine():
     command = launch(
         "openmpi", placement=(), hostfile=None, oversubscribed=True, args=("--report-bindings",)
     )
@@ -422,7 +422,7 @@ def test_openmpi_exports_variables_if_ranks_may_be_remote():
     assert "-x SPBENCH_TOKEN" not in join_argv(launch("openmpi", placement=()))
 
 
-def test_openmpi_ranks_per_host():
+def test_openmpi_maps_ranks_per_host():
     command = join_argv(launch("openmpi", ranks_per_host=2, bind="numa"))
     assert f"--map-by ppr:2:node {KEEPALIVE} --bind-to numa -x SPBENCH_TOKEN" in command
 
@@ -442,7 +442,7 @@ def test_openmpi_allows_root_and_keeps_user_choices(monkeypatch):
     assert env["OMPI_MCA_osc"] == "rdma"
 
 
-def test_srun_with_a_list_of_nodes():
+def test_srun_lists_its_nodes():
     command = launch("srun", hostfile=None, library="mpich", rank_env={"LIST": "a,b"}, bind="numa")
     assert join_argv(command) == (
         "/mpi/srun -n 4 --nodelist=node01,node02 -N 2 --ntasks-per-node=2 --cpu-bind=ldoms "
@@ -467,7 +467,7 @@ def test_srun_keeps_the_order_of_the_hosts():
     assert load_launcher("srun").hostfile((RankBlock("n2", 1), RankBlock("n1", 1))) == "n2\nn1\n"
 
 
-def test_srun_without_hosts():
+def test_srun_uses_its_allocation_without_hosts():
     command = launch(
         "srun",
         placement=(),

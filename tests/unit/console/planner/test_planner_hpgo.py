@@ -83,7 +83,7 @@ def test_plan_matches_hpgo_or_is_better(row):
         ("bert-48-pbs-2", 2, 64, [8, 16], [(0, 30, 8), (30, 54, 8)]),
     ],
 )
-def test_plans_of_two_machines_with_eight_devices(name, batch, total, ends, stages):
+def test_plans_two_machines_like_hpgo(name, batch, total, ends, stages):
     profile = load_profile(find_shared_file(f"profiles/dapple/{name}.txt"), batch)
     plan = plan_hpgo(profile, make_cluster_from_ends(ends), Training(total))
     assert [(a, b, len(devices)) for a, b, _, devices in plan.list_hpgo_stages()] == stages

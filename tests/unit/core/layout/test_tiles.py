@@ -21,12 +21,12 @@ def test_bounds_are_balanced_and_contiguous(parts, length):
     ("text", "pair"),
     [("7", (7, 7)), (7, (7, 7)), ("2x3", (2, 3)), (" 2 X 3 ", (2, 3)), ("1024x512", (1024, 512))],
 )
-def test_parse_pair(text, pair):
+def test_parses_one_or_two_numbers(text, pair):
     assert parse_pair(text) == pair
 
 
 @pytest.mark.parametrize("text", ["", "x", "2x", "x3", "2x3x4", "a", "2,3", "1.5", None])
-def test_parse_pair_rejects_other_text(text, messages):
+def test_rejects_a_pair_of_other_text(text, messages):
     with messages.raises(ValueError):
         parse_pair(text)
 
@@ -46,7 +46,7 @@ def test_parse_pair_rejects_numbers_below_one(text):
         ("square", 1, Grid(1, 1)),
     ],
 )
-def test_make_grid(method, parts, grid):
+def test_grid_covers_all_parts(method, parts, grid):
     assert make_grid(method, parts) == grid
 
 
