@@ -40,7 +40,7 @@ from benchmarks.trial_log import Line, TrialLog
 from spbench.record.runs.folder import list_runs
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.conditions import PastLaunches, no_past_launches
-from spbench.report.comparison.deciding_factor import LEAST_RECORDED
+from spbench.report.comparison.deciding_factor import MIN_RECORDED_LAUNCHES
 from spbench.report.comparison.model import HEADLINE, OUTCOMES, MetricRow
 from spbench.report.gate.check import POWER
 from spbench.report.model import CasePart
@@ -251,7 +251,7 @@ def _judge_pair(a: RecordedRun, b: RecordedRun, earlier: list[list[float]]) -> L
     noisy = any(side.cases["both"].noisy for side in (a, b))
     without = _compare_sides(a, b)
     outcome_with_history = None
-    if sum(map(len, earlier)) >= LEAST_RECORDED:
+    if sum(map(len, earlier)) >= MIN_RECORDED_LAUNCHES:
         outcome_with_history = _compare_sides(a, b, lambda case, metric: earlier).outcome
     plain = a.cases["both"].medians[HEADLINE]
     line = {"noisy": noisy, "ratio": without.ratio, "plain": plain}

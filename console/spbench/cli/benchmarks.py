@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spbench_core.catalog.benchmark import Benchmark, Metric
     from spbench_core.catalog.parameters import Param
 
-MOST_COLUMNS = 100
+MAX_COLUMNS = 100
 AUTO = "auto"
 """The default of a parameter that depends on others, on the hosts or on measurements."""
 _DEFAULTS_IN_HELP = (
@@ -47,7 +47,7 @@ def benchmarks(
     """List the benchmarks, or the parameters and metrics of one."""
     from spbench_core.catalog import BENCHMARKS
 
-    width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    width = min(shutil.get_terminal_size().columns, MAX_COLUMNS)
     if name is None:
         rows = [(entry.name, entry.summary) for entry in BENCHMARKS.values()]
         print("\n".join(format_definitions(rows, width, indent=0)))

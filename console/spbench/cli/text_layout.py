@@ -61,11 +61,11 @@ def output_width(stream: TextIO | None = None) -> int:
     Args:
         stream: The stream of the output; None for stdout.
     """
-    from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH
+    from spbench.report.text_tables import MIN_WIDTH, PIPE_WIDTH
 
     if not (stream or sys.stdout).isatty():
         return PIPE_WIDTH
-    return max(LEAST_WIDTH, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
+    return max(MIN_WIDTH, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
 
 
 def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:

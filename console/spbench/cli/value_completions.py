@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spbench.suites.case import Case
 
 Completion = Callable[[typer.Context, str], list[str]]
-MOST_RUNS = 50
+MAX_RUNS = 50
 """The number of newest runs that are offered."""
 
 
@@ -42,7 +42,7 @@ def _home(context: typer.Context) -> Path:
 def _list_runs(context: typer.Context) -> Iterable[str]:
     from spbench.record.runs.folder import list_runs
 
-    newest = list_runs(_home(context))[-MOST_RUNS:]
+    newest = list_runs(_home(context))[-MAX_RUNS:]
     return ["last", *(["last~1"] if len(newest) > 1 else []), *(run.id for run in newest[::-1])]
 
 

@@ -18,7 +18,7 @@ from spbench.stats.summary import median
 
 DEFAULT_RUNS = 200
 """The default number of newest runs in a history."""
-MOST_RUNS = 500
+MAX_RUNS = 500
 """The largest number of runs, because the time to find steps grows faster than their number."""
 
 

@@ -11,12 +11,12 @@ from spbench.record.number_formatting import replace_controls
 
 PIPE_WIDTH = 120
 """Columns of output that is not written to a terminal."""
-LEAST_WIDTH = 60
+MIN_WIDTH = 60
 """Narrower terminals wrap the lines."""
 _GAP = 2
-_LEAST_TEXT = 24
+_MIN_TEXT = 24
 """The least width of paragraphs, in columns."""
-_LEAST_ID = 12
+_MIN_ID = 12
 """The least width of shortened ids, in columns."""
 _NO_BREAK = "\u00a0"
 _BEFORE_UNIT = re.compile(
@@ -64,7 +64,7 @@ def align_and_wrap(
 ) -> list[str]:
     """Return rows like `align_columns`, with their last cells wrapped at ``width``."""
     first_widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    last_width = max(width - sum(first_widths) - _GAP * len(first_widths), _LEAST_ID)
+    last_width = max(width - sum(first_widths) - _GAP * len(first_widths), _MIN_ID)
     wrapped_rows: list[Sequence[str]] = []
     for *cells, last in rows:
         first_line, *other_lines = list(_wrap(last, last_width)) or [""]
@@ -100,7 +100,7 @@ def render_table(
             break
         shown_indices.remove(index)
         id_width = _compute_id_width(columns, cells, shown_indices, width)
-    for row, short_id in zip(cells, shorten_ids(case_ids, max(id_width, _LEAST_ID)), strict=True):
+    for row, short_id in zip(cells, shorten_ids(case_ids, max(id_width, _MIN_ID)), strict=True):
         row[id_index] = short_id
     table = [[columns[index].title for index in shown_indices]]
     table += [[row[index] for index in shown_indices] for row in cells]
@@ -112,7 +112,7 @@ def render_table(
 
 def _are_distinct(ids: Sequence[str], id_width: int) -> bool:
     """Return whether shortened ids are still distinct."""
-    if id_width < _LEAST_ID:
+    if id_width < _MIN_ID:
         return False
     return len(set(shorten_ids(ids, id_width))) == len(set(ids))
 
@@ -141,7 +141,7 @@ def fits_table(columns: Sequence[TextColumn], rows: Sequence[Sequence[str]], wid
 
 def wrap_text(text: str, width: int, indent: str = "  ") -> Iterator[str]:
     """Yield a text in lines of at most ``width``; later lines are indented."""
-    return _wrap(text, max(width, _LEAST_TEXT), indent)
+    return _wrap(text, max(width, _MIN_TEXT), indent)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> Iterator[str]:

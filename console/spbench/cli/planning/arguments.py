@@ -11,8 +11,8 @@ from spbench.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from spbench.planner.cluster.machines import Cluster
 
-MOST_BATCHES = 10_000
-MOST_DIGITS = 100
+MAX_BATCHES = 10_000
+MAX_DIGITS = 100
 
 
 def check_choice(option: str, given_value: str, choices: Sequence[str]) -> None:
@@ -39,8 +39,8 @@ def parse_counts(option: str, text: str) -> list[int]:
 
 def _parse_numbers(option: str, text: str, parts: Sequence[str]) -> list[int]:
     parts = [part.strip() for part in parts]
-    if max(map(len, parts)) > MOST_DIGITS:
-        raise UsageError(f"{option} has a number of over {MOST_DIGITS} digits; give a smaller one")
+    if max(map(len, parts)) > MAX_DIGITS:
+        raise UsageError(f"{option} has a number of over {MAX_DIGITS} digits; give a smaller one")
     if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
         raise UsageError(f"{option} {text}: write whole numbers above 0, as in 1,2,4")
     return [int(part) for part in parts]
@@ -59,8 +59,8 @@ def parse_batch_sizes(text: str) -> list[int]:
         if len(parts) not in (1, 3) or (len(parts) == 3 and parts[1] < parts[0]):
             raise UsageError(f"{option} {text}: write numbers, or first:last:step as 64:4096:64")
         first, last, step = parts if len(parts) == 3 else (parts[0], parts[0], 1)
-        if (last - first) // step >= MOST_BATCHES - len(sizes):
-            raise UsageError(f"{option} {text}: these are more than {MOST_BATCHES} batch sizes")
+        if (last - first) // step >= MAX_BATCHES - len(sizes):
+            raise UsageError(f"{option} {text}: these are more than {MAX_BATCHES} batch sizes")
         sizes.update(dict.fromkeys(range(first, last + 1, step)))
     return list(sizes)
 

@@ -54,7 +54,7 @@ _STAGES = (
 )
 _DEVICES = 3
 """The column of the devices, which is long for scattered devices."""
-_LEAST_DEVICES = 7
+_MIN_DEVICES = 7
 _VERIFIED = (
     TextColumn("stage"),
     TextColumn("up to", ids=True),
@@ -201,11 +201,11 @@ def render_verification(plan: Plan, verified: Verification, width: int) -> Itera
 def _render_stage_table(plan: Plan, width: int) -> list[str]:
     rows = [list(format_stage_cells(plan, stage)) for stage in range(len(plan.stages))]
     longest_width = max(len(row[_DEVICES]) for row in rows)
-    max_width = min(longest_width, max(width // 4, _LEAST_DEVICES))
+    max_width = min(longest_width, max(width // 4, _MIN_DEVICES))
     table = _shorten_devices(rows, max_width, width)
     excess_width = max(map(len, table)) - width
     if excess_width > 0:
-        table = _shorten_devices(rows, max(max_width - excess_width, _LEAST_DEVICES), width)
+        table = _shorten_devices(rows, max(max_width - excess_width, _MIN_DEVICES), width)
     return table
 
 

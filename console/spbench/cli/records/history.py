@@ -69,12 +69,12 @@ def history(
     """Print a metric over runs on the same machines, and its changes."""
     from spbench.record.number_formatting import replace_controls
     from spbench.record.runs.folder import find_home
-    from spbench.report.metric_history import DEFAULT_RUNS, MOST_RUNS, load_history
+    from spbench.report.metric_history import DEFAULT_RUNS, MAX_RUNS, load_history
 
     count = DEFAULT_RUNS if newest is None else newest
-    if count > MOST_RUNS:
+    if count > MAX_RUNS:
         use = "spbench results series prints any number"
-        raise UsageError(f"--newest {count}: a history is of {MOST_RUNS} runs at most; {use}")
+        raise UsageError(f"--newest {count}: a history is of {MAX_RUNS} runs at most; {use}")
     metric_history = load_history(find_home(home, os.environ), case, metric, machines, count)
     if format_ is Format.JSON:
         print(json.dumps(_build_document(metric_history), indent=1))

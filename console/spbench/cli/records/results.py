@@ -50,7 +50,7 @@ _WIDE = 120
 _RUN_COLUMNS = ("run", "started", "status", "passed", "took", "suite", "host", "note")
 _DISPENSABLE = ("host", "took")
 """The columns that a narrow terminal leaves out of a list of runs, in this order."""
-_LEAST_NOTE = 16
+_MIN_NOTE = 16
 """The least columns of a note; other columns are left out for them."""
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases for which the output of the job is shown."""
@@ -145,7 +145,7 @@ def _compute_needed_width(cells_by_title: Mapping[str, Sequence[str]]) -> int:
     width_by_title = {
         title: max(map(len, (title, *cells))) for title, cells in cells_by_title.items()
     }
-    width_by_title["note"] = min(width_by_title["note"], _LEAST_NOTE)
+    width_by_title["note"] = min(width_by_title["note"], _MIN_NOTE)
     return sum(width_by_title.values()) + 2 * (len(width_by_title) - 1)
 
 

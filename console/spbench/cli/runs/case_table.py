@@ -35,7 +35,7 @@ _EFFICIENCY_LEGEND = (
     "single rank, layers one by one) need for the same work in the same job."
 )
 _CHECKS_LEGEND = "checks: passed / made, one per check and rank."
-MOST_EXPLAINED = 3
+MAX_EXPLAINED = 3
 """The most benchmarks for which the legend of a run explains an iteration."""
 _EXPLANATIONS = "`spbench results show` explains an iteration and the rate of each benchmark."
 _REFERENCES = "`spbench results show` has the origin of each reference."
@@ -148,7 +148,7 @@ class CaseTable:
         if self._has_sweeps:
             yield _SWEEP_LEGEND
         others = {name: case for name, case in self._benchmarks.items() if not is_collective(case)}
-        if len(others) > MOST_EXPLAINED and not self._detailed:
+        if len(others) > MAX_EXPLAINED and not self._detailed:
             yield _EXPLANATIONS
         else:
             yield from (

@@ -41,7 +41,7 @@ FIRST_PHASE_DELAY = 2.0
 """Seconds without output before the phase of a case is printed."""
 PHASE_INTERVAL = 10.0
 """Seconds without output before the phase of a case is printed again."""
-MOST_FAILURES = 12
+MAX_FAILURES = 12
 """The most failed cases with a reason in a quiet run."""
 
 
@@ -157,10 +157,10 @@ class LineView:
     def _report_failures(self) -> None:
         """Print why cases did not pass, for a run without a table."""
         failed = [case for case in self._state.cases.values() if case.execution.reason]
-        for case in failed[:MOST_FAILURES]:
+        for case in failed[:MAX_FAILURES]:
             self._write_wrapped(f"{case.id}: {case.status}, {case.execution.reason}")
-        if len(failed) > MOST_FAILURES:
-            self._write(f"{format_quantity(len(failed) - MOST_FAILURES, 'more case')} did not pass")
+        if len(failed) > MAX_FAILURES:
+            self._write(f"{format_quantity(len(failed) - MAX_FAILURES, 'more case')} did not pass")
 
     def _report_stragglers(self) -> None:
         """Report each rank or host that lags, once per case."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.2
 """The least seconds between two frames: this process may share cores with the ranks."""
-MOST_ROWS = 16
+MAX_ROWS = 16
 _OWN_LEGEND = (
     "own: the median without waits for other ranks; skew: own and the shortest wait of ranks with "
     "the same work"
@@ -128,7 +128,7 @@ class LiveView:
             if coordinate.differs or not narrow
         ]
         rank_count = len(rows.ranks())
-        shown = rows.slowest(MOST_ROWS) if rank_count > MOST_ROWS else rows.rows()
+        shown = rows.slowest(MAX_ROWS) if rank_count > MAX_ROWS else rows.rows()
         hidden_columns = {*_WIDE_COLUMNS} if narrow else set()
         if all(row.active is None for row in shown):
             hidden_columns.add("own")
@@ -146,7 +146,7 @@ class LiveView:
             )
             table.add_row(*map(cells.get, _LEADING_COLUMNS), *coordinates, *map(cells.get, columns))
         captions = (
-            [f"the slowest {MOST_ROWS} of {rank_count} ranks"] if rank_count > MOST_ROWS else []
+            [f"the slowest {MAX_ROWS} of {rank_count} ranks"] if rank_count > MAX_ROWS else []
         )
         if "own" in columns:
             captions.append(_OWN_LEGEND)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import stdev
 
-LEAST_RECORDED = 5
+MIN_RECORDED_LAUNCHES = 5
 """The fewest recorded launches from which their spread is estimated."""
 DEFAULT_FACTOR = 3.0
 """The factor with fewer recorded launches."""
-LEAST_FACTOR = 1.5
+MIN_FACTOR = 1.5
 """The smallest factor, because launches of one day do not show how days differ."""
 _QUANTILES = {
     **{4: 8.610, 5: 6.869, 6: 5.959, 7: 5.408, 8: 5.041, 9: 4.781, 10: 4.587, 12: 4.318},
@@ -35,8 +35,8 @@ class DecidingFactor:
     @property
     def source(self) -> str:
         """The origin of the factor, as text for a note."""
-        if self.num_recorded < LEAST_RECORDED:
-            return f"fewer than {LEAST_RECORDED} recorded launches"
+        if self.num_recorded < MIN_RECORDED_LAUNCHES:
+            return f"fewer than {MIN_RECORDED_LAUNCHES} recorded launches"
         return f"from {self.num_recorded} recorded launches"
 
 
@@ -53,13 +53,11 @@ def estimate_deciding_factor(recorded_times: Sequence[float]) -> DecidingFactor:
     log_times = list(map(math.log, recorded_times))
     count = len(log_times)
     log_range = max(log_times, default=0.0) - min(log_times, default=0.0)
-    if count < LEAST_RECORDED:
+    if count < MIN_RECORDED_LAUNCHES:
         return DecidingFactor(max(DEFAULT_FACTOR, _finite_exp(log_range)), count)
     quantile = next(_QUANTILES[n] for n in reversed(_QUANTILES) if n < count)
     log_prediction_range = quantile * math.sqrt(2) * stdev(log_times)
-    return DecidingFactor(
-        max(LEAST_FACTOR, _finite_exp(max(log_range, log_prediction_range))), count
-    )
+    return DecidingFactor(max(MIN_FACTOR, _finite_exp(max(log_range, log_prediction_range))), count)
 
 
 def _finite_exp(logarithm: float) -> float:

@@ -198,7 +198,7 @@ class RunComparison:
             word: One of `ONLY_WORDS`.
         """
         if (judgement := _JUDGEMENTS.get(word)) is not None:
-            ids = {case.case for case in self.list_judged(judgement)}
+            ids = {judgement.case for judgement in self.list_judged(judgement)}
             return replace(self, cases=tuple(pair for pair in self.cases if pair.id in ids))
         pairs = (
             replace(pair, rows=tuple(row for row in pair.rows if row.outcome == word))
@@ -209,7 +209,7 @@ class RunComparison:
     @property
     def tally(self) -> str:
         """The numbers of cases: ``3 of 5 cases judged (1 worse, 2 same), 2 unjudged``."""
-        counts = Counter(case.outcome for case in self.list_judged(JudgementKind.JUDGED))
+        counts = Counter(judgement.outcome for judgement in self.list_judged(JudgementKind.JUDGED))
         outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
         detail = f" ({', '.join(outcomes)})" if outcomes else ""
         judged = (

@@ -35,7 +35,7 @@ from spbench.stats.difference import MIN_PAST_RUNS
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
-MOST_BROKEN = 8
+MAX_BROKEN = 8
 """The largest number of reasons of broken cases that are printed."""
 _TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster."
 _INTERVALS = "95 % interval: the range of b/a that differences between launches allow."
@@ -136,9 +136,9 @@ def broken_notes(comparison: RunComparison) -> Iterator[str]:
     cases_by_reason: dict[str, list[str]] = {}
     for case in comparison.list_judged(JudgementKind.BROKEN):
         cases_by_reason.setdefault(str(case.reason).rstrip("."), []).append(case.case)
-    for reason, cases in list(cases_by_reason.items())[:MOST_BROKEN]:
+    for reason, cases in list(cases_by_reason.items())[:MAX_BROKEN]:
         yield f"Broken in b, {reason}: {join_case_ids(cases)}."
-    hidden_cases = list(cases_by_reason.values())[MOST_BROKEN:]
+    hidden_cases = list(cases_by_reason.values())[MAX_BROKEN:]
     if count := sum(map(len, hidden_cases)):
         yield f"Broken in b, too: {format_quantity(count, 'more case')}."
     if cases_by_reason:

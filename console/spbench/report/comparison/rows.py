@@ -169,14 +169,14 @@ def _get_sort_position(row: ComparedRow) -> int:
 
 
 def _label_cases(comparison: RunComparison) -> dict[str, OutcomeLabel]:
-    labels = {case.case: _label_case(case) for case in comparison.judgements}
+    labels = {judgement.case: _label_case(judgement) for judgement in comparison.judgements}
     return {pair.id: labels.get(pair.id, OutcomeLabel.NOT_JUDGED) for pair in comparison.cases}
 
 
-def _label_case(case: CaseJudgement) -> OutcomeLabel:
-    if case.judgement is JudgementKind.BROKEN:
+def _label_case(judgement: CaseJudgement) -> OutcomeLabel:
+    if judgement.judgement is JudgementKind.BROKEN:
         return OutcomeLabel.BROKEN
-    return _LABELS.get(case.outcome, OutcomeLabel.NOT_JUDGED)
+    return _LABELS.get(judgement.outcome, OutcomeLabel.NOT_JUDGED)
 
 
 def _label_metric(row: MetricRow, case_label: OutcomeLabel) -> OutcomeLabel | None:

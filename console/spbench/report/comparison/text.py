@@ -33,7 +33,7 @@ from spbench.report.times import format_day_and_time
 from spbench_core.events.statuses import RunStatus
 
 _INDENT = "  "
-_MOST_ROWS = 20
+_MAX_ROWS = 20
 """The number of cases up to which a gate has a row for each."""
 
 
@@ -70,13 +70,13 @@ def comparison_lines(
 def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
     """Yield the findings of a gate: rows of cases, and notes.
 
-    With more than `_MOST_ROWS` cases, only those that differ or are broken have a row. The others
+    With more than `_MAX_ROWS` cases, only those that differ or are broken have a row. The others
     are counted. The summary is not included.
     """
     yield from warning_lines(comparison, width)
     yield from wrap_text(f"a: baseline {comparison.a.id}, b: run {comparison.b.id}", width)
     rows = case_rows(comparison)
-    shown = [row for row in rows if row.label in DIFFERENT or len(rows) <= _MOST_ROWS]
+    shown = [row for row in rows if row.label in DIFFERENT or len(rows) <= _MAX_ROWS]
     hidden_counts = Counter(row.label.word for row in rows if row.label and row not in shown)
     notes = comparison_notes(comparison)
     if shown:

@@ -41,7 +41,7 @@ def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
         printed.update(new_advice)
         yield " ".join([f"Not judged, {reason}: {join_case_ids(cases)}.", *new_advice])
     yield from _generate_few_launches_notes(comparison)
-    judged = {case.case for case in comparison.judgements}
+    judged = {judgement.case for judgement in comparison.judgements}
     if unselected := [id_ for id_ in comparison.only_a if id_ not in judged]:
         yield f"Not selected in b: {join_case_ids(unselected)}."
 

@@ -13,7 +13,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.suites.loader import MAX_BYTES
 from spbench.suites.yaml_nodes import YamlError, parse_yaml
 
-MOST_ANNOTATIONS = 10
+MAX_ANNOTATIONS = 10
 """The number of annotations of a kind that GitHub shows per step; it drops others silently."""
 
 
@@ -28,9 +28,9 @@ def render_annotations(run: RecordedRun) -> str:
     commands += [
         _render_command(file, None, "spbench", error) for error in list_unexplained_errors(run)
     ]
-    if len(commands) > MOST_ANNOTATIONS:
-        hidden_count = len(commands) - MOST_ANNOTATIONS + 1
-        commands[MOST_ANNOTATIONS - 1 :] = [
+    if len(commands) > MAX_ANNOTATIONS:
+        hidden_count = len(commands) - MAX_ANNOTATIONS + 1
+        commands[MAX_ANNOTATIONS - 1 :] = [
             _render_command(file, None, "spbench", f"and {hidden_count} more did not pass")
         ]
     return "".join(f"{command}\n" for command in commands)

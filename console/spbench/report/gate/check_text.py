@@ -26,7 +26,7 @@ _COLUMNS = (
     TextColumn("needed", right=True),
     TextColumn("false alarms", right=True),
 )
-MOST_ALARMS = 0.1
+MAX_ALARMS = 0.1
 """The share of false alarms above which a gate is not usable: twice the level of the test."""
 NONE_FOUND = "? none found"
 NO_TIME = "✗ no time"
@@ -81,11 +81,11 @@ def _generate_method_notes(check: GateCheck) -> Iterator[str]:
             "false alarms: the share of resamples that call the case worse with nothing planted; "
             f"{format_percent(check.alarms)} call some case worse."
         )
-        if check.alarms > MOST_ALARMS:
+        if check.alarms > MAX_ALARMS:
             has_few_past_runs = any(0 < case.past < MIN_PAST_RUNS for case in check.cases)
             advice = f", or make {MIN_PAST_RUNS} runs, after which comparisons allow for it"
             yield (
-                f"That is more than {format_percent(MOST_ALARMS)}: these launches and earlier runs "
+                f"That is more than {format_percent(MAX_ALARMS)}: these launches and earlier runs "
                 "differ too much for a gate; measure on a quieter machine"
                 f"{advice if has_few_past_runs else ''}."
             )

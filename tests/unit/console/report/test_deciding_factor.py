@@ -11,7 +11,7 @@ from scipy.stats import t
 from spbench.report.comparison import deciding_factor as module
 from spbench.report.comparison.deciding_factor import (
     DEFAULT_FACTOR,
-    LEAST_FACTOR,
+    MIN_FACTOR,
     estimate_deciding_factor,
 )
 
@@ -29,8 +29,8 @@ def test_few_recorded_launches_give_a_constant_of_at_least_3() -> None:
 
 
 def test_steady_launches_give_the_least_factor() -> None:
-    assert estimate_deciding_factor([1.0] * 5).value == LEAST_FACTOR
-    assert estimate_deciding_factor([1.0 + n / 1000 for n in range(30)]).value == LEAST_FACTOR
+    assert estimate_deciding_factor([1.0] * 5).value == MIN_FACTOR
+    assert estimate_deciding_factor([1.0 + n / 1000 for n in range(30)]).value == MIN_FACTOR
 
 
 def test_factor_covers_the_range_of_recorded_launches() -> None:

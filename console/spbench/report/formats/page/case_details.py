@@ -44,9 +44,9 @@ from spbench.report.model import CasePart, ExpectationPart
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.number_text import format_quantity
 
-MOST_TRACEBACK = 4000
+MAX_TRACEBACK_CHARACTERS = 4000
 """The length of the shown end of a traceback, in characters."""
-FEWEST_SAMPLES = 20
+MIN_SAMPLES = 20
 """The samples from which on percentiles are shown; with fewer, p95 is the largest sample."""
 
 
@@ -96,7 +96,7 @@ def _render_reason(case: CasePart) -> Iterator[Markup]:
     if case.shown_status != CaseStatus.PASSED:
         yield tag("p", explain_status(case), class_="note error")
     if case.traceback:
-        yield tag("pre", case.traceback[-MOST_TRACEBACK:])
+        yield tag("pre", case.traceback[-MAX_TRACEBACK_CHARACTERS:])
 
 
 def _render_charts(case: CasePart) -> Iterator[Markup]:
@@ -215,7 +215,7 @@ def _make_metric_cells(case: CasePart, name: str) -> tuple[str, ...]:
     notes = (find_metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
     note = "; ".join(filter(None, notes))
     title_with_note = join_markup([title, tag("br"), tag("span", note, class_="help")])
-    percentiles = (metric.p95, metric.p99) if metric.n >= FEWEST_SAMPLES else (None, None)
+    percentiles = (metric.p95, metric.p99) if metric.n >= MIN_SAMPLES else (None, None)
     median_and_percentiles = (metric.value, *percentiles)
     return (
         title_with_note if note else title,

@@ -23,9 +23,9 @@ COLUMNS = (
     *("samples", "why"),
 )
 NUMBER_INDICES = (3, 4, 5, 6, 7)
-MOST_CHARACTERS = 300
+MAX_CHARACTERS = 300
 """The length of a reason in the table, in characters; the case's details have all of it."""
-MOST_ROWS_BYTES = 1_400_000
+MAX_ROWS_BYTES = 1_400_000
 """The size of all rows, in bytes of HTML."""
 
 
@@ -33,9 +33,9 @@ Row = tuple[Markup, ...]
 
 
 def render_case_rows(cases: Sequence[CasePart]) -> list[Row]:
-    """Return a row of `COLUMNS` for each case, up to `MOST_ROWS_BYTES`."""
+    """Return a row of `COLUMNS` for each case, up to `MAX_ROWS_BYTES`."""
     rows = []
-    free_bytes = MOST_ROWS_BYTES
+    free_bytes = MAX_ROWS_BYTES
     for case in cases:
         row = _make_row(case)
         free_bytes -= sum(len(cell.encode()) + 20 for cell in row)
@@ -98,4 +98,4 @@ def _make_row(case: CasePart) -> Row:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} ..."

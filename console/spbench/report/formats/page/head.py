@@ -15,7 +15,7 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import format_day_and_time
 
-MOST_NOTES = 20
+MAX_NOTES = 20
 """The number of errors, and of findings, that are shown."""
 
 
@@ -105,9 +105,9 @@ def _render_status_bar(run: RecordedRun) -> Markup:
 
 def _render_notes(lines: Iterable[str], css_class: str = "") -> Iterator[Markup]:
     notes = list(lines)
-    for note in notes[:MOST_NOTES]:
+    for note in notes[:MAX_NOTES]:
         yield tag("p", note, class_=f"note {css_class}".strip())
-    if len(notes) > MOST_NOTES:
+    if len(notes) > MAX_NOTES:
         yield tag(
-            "p", join_markup([f"and {len(notes) - MOST_NOTES} more"]), class_=f"note {css_class}"
+            "p", join_markup([f"and {len(notes) - MAX_NOTES} more"]), class_=f"note {css_class}"
         )

@@ -24,7 +24,7 @@ from spbench.report.comparison.rows import (
     case_rows,
     metric_rows,
 )
-from spbench.report.formats.page.charts.heat_map import MOST_RANKS, draw_heat_map
+from spbench.report.formats.page.charts.heat_map import MAX_RANKS, draw_heat_map
 from spbench.report.formats.page.charts.plots import (
     PlottedLine,
     PlottedPoint,
@@ -54,11 +54,11 @@ from spbench.report.scaling import (
 )
 from spbench.report.text_tables import TextColumn
 
-MOST_MAPS = 12
+MAX_MAPS = 12
 """The largest number of heat maps."""
-MOST_JOBS = 12
+MAX_JOBS = 12
 """The largest number of jobs with their launch."""
-MOST_ROWS = 500
+MAX_ROWS = 500
 """The largest number of rows of a table."""
 
 
@@ -66,7 +66,7 @@ def comparison_part(comparison: RunComparison | None) -> Markup:
     """Return a comparison as a table: run b is this one, run a its baseline."""
     if comparison is None:
         return NOTHING
-    rows = islice(case_rows(comparison), MOST_ROWS)
+    rows = islice(case_rows(comparison), MAX_ROWS)
     warnings = comparison_warnings(comparison)
     sides_text = f"a: {comparison.a.id}; b: {comparison.b.id}. {comparison_summary(comparison)}."
     return join_markup(
@@ -82,7 +82,7 @@ def comparison_part(comparison: RunComparison | None) -> Markup:
 
 
 def _render_all_metrics(comparison: RunComparison) -> Markup:
-    rows = list(islice(metric_rows(comparison), MOST_ROWS))
+    rows = list(islice(metric_rows(comparison), MAX_ROWS))
     if not rows:
         return NOTHING
     metrics = _render_columns_table(METRIC_COLUMNS, (row.metric_cells() for row in rows))
@@ -117,7 +117,7 @@ def links_part(run: RecordedRun) -> Markup:
         f"hosts; the deepest red is {NOTABLE_LINK} times slower, or more."
     )
     map_tiles = tile_grid(
-        _render_maps(cases_and_tables[:MOST_MAPS]), len(cases_and_tables) - MOST_MAPS, "maps"
+        _render_maps(cases_and_tables[:MAX_MAPS]), len(cases_and_tables) - MAX_MAPS, "maps"
     )
     return join_markup([tag("p", explanation, class_="soft"), map_tiles])
 
@@ -130,7 +130,7 @@ def _render_maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
         )[:5]
         slow_text = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow_pairs)
         note = tag("p", f"Slow: ranks {slow_text}", class_="note") if slow_text else NOTHING
-        hosts = f" ({len(table.ranks)} ranks, by host)" if len(table.ranks) > MOST_RANKS else ""
+        hosts = f" ({len(table.ranks)} ranks, by host)" if len(table.ranks) > MAX_RANKS else ""
         heading = tag("h3", f"{case}: {table.title}{hosts}")
         yield tag("figure", heading, draw_heat_map(table), note, class_="tile")
 
@@ -141,7 +141,7 @@ def predictions_part(run: RecordedRun) -> Markup:
     if not predictions:
         return NOTHING
     columns = ("case", "predicted by", "predicted", "measured", "error")
-    table = html_table(columns, map(_make_prediction_cells, predictions[:MOST_ROWS]), (2, 3, 4))
+    table = html_table(columns, map(_make_prediction_cells, predictions[:MAX_ROWS]), (2, 3, 4))
     caption = (
         "On the dashed line a prediction is right; above it the case took longer. "
         "error: predicted over measured time, minus 1."
@@ -168,7 +168,7 @@ def scaling_part(run: RecordedRun) -> Markup:
     lines = [line for line in map(_make_efficiency_line, scalings) if line.points]
     plot = draw_lines("Efficiency over ranks", lines, "ranks", "efficiency") if lines else NOTHING
     table = html_table(
-        SCALING_COLUMNS, islice(scaling_rows(scalings), MOST_ROWS), SCALING_NUMBER_COLUMNS
+        SCALING_COLUMNS, islice(scaling_rows(scalings), MAX_ROWS), SCALING_NUMBER_COLUMNS
     )
     remarks = (tag("p", remark) for remark in scaling_remarks(scalings))
     return join_markup(
@@ -193,13 +193,13 @@ def provenance_part(run: RecordedRun) -> Markup:
     rows = list(_flatten_facts(environment))
     command = shlex.join(["spbench", *run.summary.argv])
     launch_by_job = {case.launch.job: case.launch for case in run.cases.values() if case.launch}
-    hidden_jobs = len(launch_by_job) - MOST_JOBS
+    hidden_jobs = len(launch_by_job) - MAX_JOBS
     return join_markup(
         [
             tag("pre", command) if run.summary.argv else NOTHING,
             html_table(("what", "value"), rows) if rows else NOTHING,
             *_render_variables(variables),
-            *chain.from_iterable(map(_render_launch, islice(launch_by_job.values(), MOST_JOBS))),
+            *chain.from_iterable(map(_render_launch, islice(launch_by_job.values(), MAX_JOBS))),
             tag("p", f"and {hidden_jobs} more jobs", class_="soft") if hidden_jobs > 0 else NOTHING,
         ]
     )

@@ -15,7 +15,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.series import Series, build_parameter_series, find_swept_parameters
 from spbench.stats.summary import median
 
-MOST_PLOTS = 24
+MAX_PLOTS = 24
 """The largest number of plots."""
 _SIZE_LABEL = "bytes"
 
@@ -34,7 +34,7 @@ class SweepPlot:
 def sweeps_part(run: RecordedRun) -> Markup:
     """Return a plot for each sweep of a number, and for links over message sizes."""
     sweeps = list(collect_sweeps(run))
-    return tile_grid(map(_draw_sweep, sweeps[:MOST_PLOTS]), len(sweeps) - MOST_PLOTS, "sweeps")
+    return tile_grid(map(_draw_sweep, sweeps[:MAX_PLOTS]), len(sweeps) - MAX_PLOTS, "sweeps")
 
 
 def _draw_sweep(sweep: SweepPlot) -> Markup:

@@ -1,7 +1,7 @@
 """Annotations of failed cases for GitHub."""
 
 from spbench.record.runs.folder import RunFolder
-from spbench.report.formats.annotations import MOST_ANNOTATIONS, find_case_lines, render_annotations
+from spbench.report.formats.annotations import MAX_ANNOTATIONS, find_case_lines, render_annotations
 from support.sample_runs import make_case, make_run
 
 SUITE = """\
@@ -40,7 +40,7 @@ def test_passed_run_has_no_annotations(tmp_path):
 def test_last_annotation_counts_the_rest(tmp_path):
     lost = [make_case(f"first[n={n}]", status="error", reason="died") for n in range(25)]
     lines = render_annotations(make_recorded_run(tmp_path, *lost)).splitlines()
-    assert len(lines) == MOST_ANNOTATIONS
+    assert len(lines) == MAX_ANNOTATIONS
     assert lines[-1].endswith("::and 16 more did not pass")
 
 

@@ -16,8 +16,8 @@ from spbench.stats.histogram import find_axis_end
 from spbench.stats.sorted_samples import SortedSamples
 from spbench.stats.summary import percentile
 
-LEAST_BINS = 10
-MOST_BINS = 48
+MIN_BINS = 10
+MAX_BINS = 48
 SMALL_BINS = 24
 HEADROOM = 1.05
 """The height of the axis as a multiple of that of the highest bin."""
@@ -51,7 +51,7 @@ def draw_histogram(
     if converted_reference is not None and axis_low / 2 <= converted_reference <= axis_high * 2:
         axis_low = min(axis_low, converted_reference)
         axis_high = max(axis_high, converted_reference)
-    bin_count = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(sorted_samples)))))
+    bin_count = max(MIN_BINS, min(MAX_BINS, round(3 * math.sqrt(len(sorted_samples)))))
     count_by_bin, above_count = _count_samples_by_bin(
         sorted_samples, axis_low, axis_high, bin_count
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spbench.report.formats.page.markup import Markup, join_markup, tag
 from spbench.report.scale import Scale, format_ticks
 
-MOST_TICKS = 6
+MAX_TICKS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ def choose_ticks(scale: Scale) -> list[float]:
     """
     if scale.log and scale.low > 0 and scale.high / scale.low < 1000:
         ticks = list(_split_decades(scale.low, scale.high))
-        if len(ticks) > MOST_TICKS:
+        if len(ticks) > MAX_TICKS:
             ticks = [tick for tick in ticks if f"{tick:e}"[0] == "1"]
         if len(ticks) > 1:
             return ticks
-    return scale.ticks(MOST_TICKS)
+    return scale.ticks(MAX_TICKS)
 
 
 def _split_decades(low: float, high: float) -> Iterator[float]:

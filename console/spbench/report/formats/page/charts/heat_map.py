@@ -10,9 +10,9 @@ from spbench.report.formats.page.charts.frame import svg_drawing, svg_text
 from spbench.report.formats.page.markup import NOTHING, Markup, svg_number, tag
 from spbench.report.links import LinkTable
 
-MOST_RANKS = 64
+MAX_RANKS = 64
 """With more ranks, the map shows hosts instead of ranks."""
-MOST_HOSTS = 64
+MAX_HOSTS = 64
 """The largest number of hosts in a map."""
 LEVELS = 6
 _LEFT = 90.0
@@ -22,11 +22,11 @@ _LETTERS = 13
 
 
 def draw_heat_map(table: LinkTable) -> Markup:
-    """Return the map of ranks, or that of hosts with more than `MOST_RANKS` ranks.
+    """Return the map of ranks, or that of hosts with more than `MAX_RANKS` ranks.
 
     It is empty if it shows hosts and no rank's host is known.
     """
-    if len(table.ranks) <= MOST_RANKS:
+    if len(table.ranks) <= MAX_RANKS:
         slowness = table.compute_slowness()
         return _draw_map(
             [str(rank) for rank in table.ranks],
@@ -38,7 +38,7 @@ def draw_heat_map(table: LinkTable) -> Markup:
     if not value_by_hosts:
         return NOTHING
     slowness_by_hosts = table.compute_host_slowness()
-    hosts = sorted({host for host_pair in value_by_hosts for host in host_pair})[:MOST_HOSTS]
+    hosts = sorted({host for host_pair in value_by_hosts for host in host_pair})[:MAX_HOSTS]
     return _draw_map(
         hosts,
         lambda a, b: value_by_hosts.get((hosts[a], hosts[b])),

@@ -13,9 +13,9 @@ from spbench.report.predictions import PredictedTime
 from spbench.report.scale import Scale
 
 COLOURS = 8
-MOST_LINES = 12
+MAX_LINES = 12
 """The largest number of lines in one plot; more cannot be distinguished."""
-_MOST_LABELS = 12
+_MAX_LABELS = 12
 _LEGEND = 15.0
 
 
@@ -53,7 +53,7 @@ def _scale_point(point: PlottedPoint, factor: float) -> PlottedPoint:
 
 def draw_lines(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: str) -> Markup:
     """Return a plot of lines, dashed references in the same colour, and a legend."""
-    shown_lines = lines[:MOST_LINES]
+    shown_lines = lines[:MAX_LINES]
     points = [point for line in shown_lines for point in line.points]
     legend_rows = [*_generate_legend_rows(shown_lines, len(lines))]
     frame = Frame(
@@ -90,9 +90,9 @@ def _make_scale(coordinates: Sequence[float], margin: float) -> Scale:
 
 
 def _draw_x_axis(frame: Frame, points: Iterable[PlottedPoint], name: str, rows: int) -> Markup:
-    """Return the axis with the labels of points, up to `_MOST_LABELS`."""
+    """Return the axis with the labels of points, up to `_MAX_LABELS`."""
     labels = sorted({(point.x, point.label) for point in points})
-    stride = max(1, -(-len(labels) // _MOST_LABELS))
+    stride = max(1, -(-len(labels) // _MAX_LABELS))
     axis = frame.draw_x_axis("", labels[::stride])
     x_middle = (frame.left + frame.data_right) / 2
     y = frame.height - _LEGEND * rows - 8

@@ -14,10 +14,10 @@ from spbench.report.scale import Scale
 from spbench.stats.summary import lower_median
 from spbench_core.number_text import format_quantity
 
-MOST_BARS = 128
+MAX_BARS = 128
 """With more ranks than this, each bar is a host with the time of its slowest rank."""
-_MOST_LABELS = 16
-_MOST_WHISKER = 3.0
+_MAX_LABELS = 16
+_MAX_AXIS_FACTOR = 3.0
 """The limit of the axis as a multiple of the highest bar, so that outliers do not hide bars."""
 
 
@@ -44,20 +44,20 @@ class RankBars:
 
 
 def make_rank_bars(ranks: Sequence[RankPart]) -> RankBars:
-    """Return a bar per rank with times, or a bar per host with more than `MOST_BARS`."""
+    """Return a bar per rank with times, or a bar per host with more than `MAX_BARS`."""
     hosts_and_bars = [
         (rank.host, RankBar(str(rank.rank), time.min, time.p50, time.p95, _is_slow(rank)))
         for rank in ranks
         if (time := rank.time_ms) is not None
     ]
-    if len(hosts_and_bars) <= MOST_BARS:
+    if len(hosts_and_bars) <= MAX_BARS:
         return RankBars([bar for _, bar in hosts_and_bars], by_host=False)
     slowest_by_host: dict[str, RankBar] = {}
     for host, bar in hosts_and_bars:
         if host not in slowest_by_host or bar.median > slowest_by_host[host].median:
             slowest_by_host[host] = replace(bar, name=f"{host} ({bar.name})")
     slowest_first = sorted(slowest_by_host.values(), key=lambda bar: -bar.median)
-    return RankBars(slowest_first[:MOST_BARS], by_host=True)
+    return RankBars(slowest_first[:MAX_BARS], by_host=True)
 
 
 def _is_slow(rank: RankPart) -> bool:
@@ -72,11 +72,13 @@ def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
         return Markup("")
     median_ms = lower_median(bar.median for bar in bars)
     unit = choose_unit([median_ms], "ms")
-    highest_ms = min(max(bar.p95 for bar in bars), _MOST_WHISKER * max(bar.median for bar in bars))
+    highest_ms = min(
+        max(bar.p95 for bar in bars), _MAX_AXIS_FACTOR * max(bar.median for bar in bars)
+    )
     y_scale = Scale(0.0, highest_ms * 1.05 * unit.factor)
     frame = Frame(Scale(-0.5, len(bars) - 0.5), y_scale, height=190.0)
     bar_spacing = (frame.data_right - frame.left) / len(bars)
-    labelled_indices = range(0, len(bars), max(1, -(-len(bars) // _MOST_LABELS)))
+    labelled_indices = range(0, len(bars), max(1, -(-len(bars) // _MAX_LABELS)))
     if rank_bars.by_host:
         bar_kind = "host"
         x_title = "hosts, the slowest first (and their slowest rank)"

@@ -10,12 +10,12 @@ from spbench.report.formats.page.charts.distribution import draw_histogram, draw
 from spbench.report.formats.page.charts.frame import choose_ticks
 from spbench.report.formats.page.charts.heat_map import LEVELS, draw_heat_map
 from spbench.report.formats.page.charts.plots import (
-    MOST_LINES,
+    MAX_LINES,
     PlottedLine,
     PlottedPoint,
     draw_lines,
 )
-from spbench.report.formats.page.charts.rank_bars import MOST_BARS, draw_rank_bars, make_rank_bars
+from spbench.report.formats.page.charts.rank_bars import MAX_BARS, draw_rank_bars, make_rank_bars
 from spbench.report.links import LinkTable
 from spbench.report.model import RankPart, TimePart
 from spbench.report.scale import Scale
@@ -130,22 +130,22 @@ def test_does_not_mark_a_waiting_rank():
 
 
 def test_many_ranks_are_grouped_by_host():
-    many = build_ranks(*[1.0] * (MOST_BARS * 2), 9.0, hosts=8)
+    many = build_ranks(*[1.0] * (MAX_BARS * 2), 9.0, hosts=8)
     rank_bars = make_rank_bars(many)
     assert rank_bars.by_host
     assert len(rank_bars.bars) == 8
-    assert rank_bars.bars[0].name == f"node0 ({MOST_BARS * 2})"
+    assert rank_bars.bars[0].name == f"node0 ({MAX_BARS * 2})"
     svg = draw_rank_bars(many)
     assert "hosts, the slowest first" in svg
     assert "Times of 8 hosts" in svg
 
 
 def test_ranks_without_times_do_not_group_bars_by_host():
-    ranks = build_ranks(*[1.0] * (MOST_BARS + 1), hosts=8)
+    ranks = build_ranks(*[1.0] * (MAX_BARS + 1), hosts=8)
     timed = [*ranks[:-1], ranks[-1].model_copy(update={"time_ms": None})]
     svg = draw_rank_bars(timed)
     assert "hosts, the slowest first" not in svg
-    assert f"Times of {MOST_BARS} ranks" in svg
+    assert f"Times of {MAX_BARS} ranks" in svg
 
 
 def link_table(values, better="lower", ranks=4, host="h"):
@@ -241,7 +241,7 @@ def test_limit_is_dashed_in_the_color_of_its_line():
 
 
 def test_counts_lines_above_the_maximum():
-    lines = [line(f"way={number}", (1.0, 1.0), (2.0, 2.0)) for number in range(MOST_LINES + 3)]
+    lines = [line(f"way={number}", (1.0, 1.0), (2.0, 2.0)) for number in range(MAX_LINES + 3)]
     svg = draw_lines("t", lines, "n", "ms")
     assert "and 3 more lines" in svg
 
