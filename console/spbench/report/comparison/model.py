@@ -187,9 +187,9 @@ class RunComparison:
         """The rows of all cases."""
         return (row for pair in self.cases for row in pair.rows)
 
-    def list_judged(self, judgement: JudgementKind) -> list[CaseJudgement]:
-        """Return the cases with this judgement."""
-        return [case for case in self.judgements if case.judgement is judgement]
+    def list_judged(self, kind: JudgementKind) -> list[CaseJudgement]:
+        """Return the judgements of this kind."""
+        return [judgement for judgement in self.judgements if judgement.judgement is kind]
 
     def select_rows(self, word: str) -> RunComparison:
         """Return the comparison with the rows of one outcome or judgement.
@@ -197,8 +197,8 @@ class RunComparison:
         Args:
             word: One of `ONLY_WORDS`.
         """
-        if (judgement := _JUDGEMENTS.get(word)) is not None:
-            ids = {judgement.case for judgement in self.list_judged(judgement)}
+        if (kind := _JUDGEMENTS.get(word)) is not None:
+            ids = {judgement.case for judgement in self.list_judged(kind)}
             return replace(self, cases=tuple(pair for pair in self.cases if pair.id in ids))
         pairs = (
             replace(pair, rows=tuple(row for row in pair.rows if row.outcome == word))
@@ -216,9 +216,9 @@ class RunComparison:
             f"{counts.total()} of {format_quantity(len(self.judgements), 'case')} judged{detail}"
         )
         others = (
-            f"{len(cases)} {judgement}"
-            for judgement in (JudgementKind.UNJUDGED, JudgementKind.BROKEN)
-            if (cases := self.list_judged(judgement))
+            f"{len(judgements)} {kind}"
+            for kind in (JudgementKind.UNJUDGED, JudgementKind.BROKEN)
+            if (judgements := self.list_judged(kind))
         )
         return ", ".join((judged, *others))
 

@@ -84,7 +84,7 @@ def _render_choices(case: CasePart) -> Iterator[Markup]:
     """Yield the choices of the ranks, with reasons."""
     if case.choices:
         choices = (
-            tag("li", f"{name} {choice.value}", f": {choice.reason}" * bool(choice.reason))
+            tag("li", f"{name} {choice.value}", f": {choice.reason}" if choice.reason else "")
             for name, choice in case.choices.items()
         )
         if any(len(repeats) > 1 for repeats in case.samples.values()):
