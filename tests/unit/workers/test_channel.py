@@ -606,6 +606,18 @@ def test_missing_batch_cases_are_an_error_with_the_variable(tmp_path, monkeypatc
         ({"OMPI_COMM_WORLD_SIZE": "8"}, (None, None)),
         ({}, (None, None)),
     ],
+    ids=[
+        "MVAPICH2",
+        "MVAPICH 3",
+        "Open MPI",
+        "PMI",
+        "PMI without size",
+        "Slurm",
+        "mpirun_rsh",
+        "PMI inside Slurm",
+        "size without rank",
+        "no launcher",
+    ],
 )
 def test_reads_rank_and_size_of_the_launcher(environ, expected):
     assert read_launcher_rank(environ) == expected

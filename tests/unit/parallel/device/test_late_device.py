@@ -144,6 +144,21 @@ def make_on_device(count=3):
         lambda: make_on_device().index_put_((torch.tensor([0, 1]),), make_on_host(2)),
         lambda: functional.conv1d(make_on_device()[None], make_on_host()[None, None]),
     ],
+    ids=[
+        "device + host",
+        "host * device",
+        "device.add_(host)",
+        "host.add_(device)",
+        "number on host.add_(device)",
+        "add with out on host",
+        "cat",
+        "where with condition on host",
+        "masked_fill with mask on host",
+        "index_select with index on host",
+        "host[index on device]",
+        "index_put_ with values on host",
+        "conv1d with weight on host",
+    ],
 )
 def test_an_operation_on_tensors_of_host_and_device_raises_an_error(operation):
     with pytest.raises(RuntimeError, match=r"same device, .* cpu and late:0!"):
@@ -166,6 +181,18 @@ def test_an_operation_on_tensors_of_host_and_device_raises_an_error(operation):
             lambda: make_on_device().index_put_((torch.tensor([0]),), make_on_device(1) + 7),
             [7, 1, 2],
         ),
+    ],
+    ids=[
+        "copy to host",
+        "copy to device",
+        "device * number on host",
+        "number on host * device",
+        "mul_ by number on host",
+        "masked_fill with number on host",
+        "device[index on host]",
+        "device[mask on host]",
+        "index_put_ with number on host",
+        "index_put_ with index on host",
     ],
 )
 def test_copies_numbers_and_indices_may_be_on_the_host(operation, expected):
