@@ -64,13 +64,15 @@ class BruteForceSearch:
                 continue
             sends = self.compute_send_times(spans, size)
             for name in ("gpipe", "1f1b", "1f1b-deep", "zb-h1"):
-                flight = [
+                in_flight_counts = [
                     self.count_in_flight(name, stage, len(spans), count)
                     for stage in range(len(spans))
                 ]
                 splits_backward = name == "zb-h1"
-                if self.fits(spans, size, flags, flight) and not (splits_backward and any(flags)):
-                    orders = [build_order(in_flight, count) for in_flight in flight]
+                if self.stages_fit(spans, size, flags, in_flight_counts) and not (
+                    splits_backward and any(flags)
+                ):
+                    orders = [build_order(in_flight, count) for in_flight in in_flight_counts]
                     if splits_backward:
                         orders = [
                             build_split_order(stage, len(spans), count)
@@ -95,15 +97,16 @@ class BruteForceSearch:
             ]
             busy = [sum(f + b for f, b, _ in times[index::groups]) for index in range(groups)]
             if max(busy) * count < limit and all(
-                self.group_fits(
-                    spans[index::groups], size, group_flags[index], (index, groups, count)
+                self.device_fits(
+                    spans[index::groups], size, group_flags[index], index, groups, count
                 )
                 for index in range(groups)
             ):
                 fastest = min(fastest, compute_interleaved_step(times, sends, groups, count))
         return fastest
 
-    def group_fits(self, spans, size, flag, position):
+    def device_fits(self, spans, size, recomputes, group, groups, count):
+        """Return whether the stages of a device fit into its memory."""
         memory = self.cluster.kinds[0].memory_bytes
         if memory is None:
             return True
@@ -116,10 +119,9 @@ class BruteForceSearch:
             activation_bytes = self.sum_range(states.kept_bytes, start, end)
             working = max(layer.working_bytes for layer in states.profile.layers[start:end])
             arriving = states.crossing_bytes[start - 1] if start else 0.0
-            held_bytes.append(share * (arriving if flag else activation_bytes))
-            transient_bytes.append(share * (working + activation_bytes if flag else working))
+            held_bytes.append(share * (arriving if recomputes else activation_bytes))
+            transient_bytes.append(share * (working + activation_bytes if recomputes else working))
             fixed += self.scaling * self.sum_range(states.parameter_bytes, start, end)
-        group, groups, count = position
         kept_bytes = peak_bytes = 0.0
         for kind, stage, _ in build_rounds_order(group, groups, len(spans), count):
             kept_bytes += held_bytes[stage // groups] * (1 if kind == "F" else -1)
@@ -144,12 +146,14 @@ class BruteForceSearch:
     def compute_share(self, group, size):
         return ceil(size / (sum(group[1]) - sum(group[0]))) / self.states.profile.batch_size
 
-    def fits(self, spans, size, flags, flight):
+    def stages_fit(self, spans, size, flags, in_flight_counts):
         memory = self.cluster.kinds[0].memory_bytes
         if memory is None:
             return True
         states = self.states
-        for (start, end, group), flag, in_flight in zip(spans, flags, flight, strict=True):
+        for (start, end, group), flag, in_flight in zip(
+            spans, flags, in_flight_counts, strict=True
+        ):
             activation_bytes = self.sum_range(states.kept_bytes, start, end)
             arriving = states.crossing_bytes[start - 1] if start else 0.0
             held_bytes = (
@@ -215,9 +219,9 @@ class BruteForceSearch:
         layers = self.states.profile.layers
         edges = self.states.profile.edges
         scale = size / self.states.profile.batch_size
-        along = []
-        straight = []
-        spared = 0.0
+        forwarded_s = []
+        direct_s = []
+        saved_s = 0.0
         for source, target in pairwise(spans):
             start, end, _ = target
             alive = {a for a, b in edges if a < start <= b}
@@ -227,9 +231,9 @@ class BruteForceSearch:
                 for outputs in (alive, read)
             )
             rate, latency = self.compute_rate(source, target)
-            along.append(latency + crossing * rate if crossing else 0.0)
-            straight.append(latency + read_bytes * rate if read_bytes else 0.0)
-            spared += (crossing - read_bytes) * rate
+            forwarded_s.append(latency + crossing * rate if crossing else 0.0)
+            direct_s.append(latency + read_bytes * rate if read_bytes else 0.0)
+            saved_s += (crossing - read_bytes) * rate
         skips = set()
         for index, layer in enumerate(layers):
             readers = {b for a, b in edges if a == index}
@@ -241,7 +245,7 @@ class BruteForceSearch:
             ]
             skips |= {(a, b) for a, b in pairwise(holders) if b - a > 1}
         extra_latency = sum(self.compute_rate(spans[a], spans[b])[1] for a, b in skips)
-        return straight if skips and extra_latency <= spared else along
+        return direct_s if skips and extra_latency <= saved_s else forwarded_s
 
     def compute_rate(self, source, target):
         """Return seconds per byte and latency; both ends split the batch in device order."""

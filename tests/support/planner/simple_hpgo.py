@@ -1,4 +1,7 @@
-"""HPGO's search as described, in plain and slow Python on sets of devices."""
+"""HPGO's search in plain and slow Python, on sets of devices.
+
+Source: HPGO, src/layerwise/orchestration/orchestrate_async.rs (``orchestrate``).
+"""
 
 from __future__ import annotations
 
@@ -24,26 +27,26 @@ class ReferenceSearch:
         self.total = compute[-1]
         self.last = len(compute) - 1
 
-    def span(self, start, end, sums):
+    def sum_span(self, start, end, sums):
         return sums[end] - (sums[start - 1] if start else 0.0)
 
-    def crosses(self, group):
+    def spans_machines(self, group):
         return not any({min(group), max(group)} <= machine for machine in self.machines)
 
-    def all_reduce(self, group, size):
+    def compute_all_reduce(self, group, size):
         count = len(group)
         if count == 1:
             return 0.0
         share = 2.0 * size * (count - 1) / count
-        return share / COLLECTIVE if self.crosses(group) else share / WITHIN / (count // 2)
+        return share / COLLECTIVE if self.spans_machines(group) else share / WITHIN / (count // 2)
 
-    def transfer(self, source, target, size):
-        if self.crosses(target):
+    def compute_transfer(self, source, target, size):
+        if self.spans_machines(target):
             return size / COLLECTIVE
-        far = sum(self.crosses(target | {device}) for device in source)
+        far = sum(self.spans_machines(target | {device}) for device in source)
         return size * far / len(source) / BETWEEN if far else size / WITHIN
 
-    def groups(self, used, need):
+    def list_group_shapes(self, used, need):
         """Return the groups by the policies fresh, append and scatter, each group once."""
         groups = []
         for policy in ("fresh", "append"):
@@ -66,7 +69,7 @@ class ReferenceSearch:
             states = [
                 (used_before | group, devices | group)
                 for used_before, devices in states
-                for group in self.groups(used_before, need)
+                for group in self.list_group_shapes(used_before, need)
             ]
         return list(dict.fromkeys(devices for _, devices in states))
 
@@ -95,8 +98,8 @@ class ReferenceSearch:
                 for group in self.list_groups(used, more, pipelines):
                     block = max(
                         before,
-                        self.span(cut + 1, end, self.compute) / (more * pipelines),
-                        self.transfer(stages[-1][2], group, 2.0 * self.crossing[cut]),
+                        self.sum_span(cut + 1, end, self.compute) / (more * pipelines),
+                        self.compute_transfer(stages[-1][2], group, 2.0 * self.crossing[cut]),
                     )
                     after = used | group
                     if after not in cell or block < cell[after][0]:
@@ -105,12 +108,12 @@ class ReferenceSearch:
     def list_halves(self):
         """Yield every split in two."""
         for cut, first in product(range(self.last), range(1, self.devices)):
-            for group in self.groups(frozenset(), first):
-                for second in self.groups(group, self.devices - first):
+            for group in self.list_group_shapes(frozenset(), first):
+                for second in self.list_group_shapes(group, self.devices - first):
                     block = max(
                         self.compute[cut] / first,
-                        self.span(cut + 1, self.last, self.compute) / len(second),
-                        self.transfer(group, second, self.crossing[cut]),
+                        self.sum_span(cut + 1, self.last, self.compute) / len(second),
+                        self.compute_transfer(group, second, self.crossing[cut]),
                     )
                     yield block, [(0, cut, group), (cut + 1, self.last, second)], 1
 
@@ -121,11 +124,13 @@ class ReferenceSearch:
         length = block / count * (count - 1) + self.total / (pipelines * count)
         exposed = 0.0
         for index, (start, end, group) in enumerate(stages):
-            size_bytes = self.span(start, min(end + 1, self.last), self.parameters)
-            exposed = max(exposed, self.all_reduce(group, size_bytes) - index * block / count)
+            size_bytes = self.sum_span(start, min(end + 1, self.last), self.parameters)
+            exposed = max(
+                exposed, self.compute_all_reduce(group, size_bytes) - index * block / count
+            )
             if end < self.last:
                 size = self.crossing[end] / (pipelines * count)
-                length += self.transfer(group, stages[index + 1][2], size)
+                length += self.compute_transfer(group, stages[index + 1][2], size)
         return length + exposed
 
     def find_best_speedup(self):

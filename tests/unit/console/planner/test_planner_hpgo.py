@@ -151,13 +151,13 @@ def test_plan_is_never_worse_than_the_reference_search(problem):
     stages = [(stage.start, stage.end - 1, frozenset(stage.devices)) for stage in plan.stages]
     assert {stage.end for stage in plan.stages} >= {len(times)}
     blocks = [
-        reference.span(start, end, reference.compute) / len(devices)
+        reference.sum_span(start, end, reference.compute) / len(devices)
         for start, end, devices in stages
     ]
     # The step of the plan is at most the reference estimate of its stages.
     factor = 1.0 if plan.pipelines == 1 and len(stages) == 2 else 2.0
     blocks += [
-        reference.transfer(a[2], b[2], factor * reference.crossing[a[1]])
+        reference.compute_transfer(a[2], b[2], factor * reference.crossing[a[1]])
         for a, b in pairwise(stages)
     ]
     estimated = reference.estimate_step(max(blocks), stages, plan.pipelines)
