@@ -68,7 +68,7 @@ def _tui(open_tui: OpenTui) -> Callable[..., None]:
             suite=suite,
             recorded=recorded,
             readonly=readonly,
-            chosen=chosen,
+            launch_choice=chosen,
         )
         raise typer.Exit(code)
 
