@@ -90,8 +90,8 @@ class DropPath(nn.Module):
             return maps
         keep = 1.0 - self.drop_prob
         images = 1 if self.mode == "batch" else maps.shape[0]
-        kept = maps.new_empty((images,) + (1,) * (maps.ndim - 1)).bernoulli_(keep)
-        return maps * kept.div_(keep)
+        mask = maps.new_empty((images,) + (1,) * (maps.ndim - 1)).bernoulli_(keep)
+        return maps * mask.div_(keep)
 
 
 class Chance(nn.Module):
@@ -123,7 +123,7 @@ class Dense(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(3, growth, 3, stride=2, padding=1)
         self.convs = nn.ModuleList(
-            nn.Conv2d(growth * (at + 1), growth, 3, padding=1) for at in range(layers)
+            nn.Conv2d(growth * (index + 1), growth, 3, padding=1) for index in range(layers)
         )
         self.norms = nn.ModuleList(nn.GroupNorm(2, growth) for _ in range(layers))
         self.excites = nn.ModuleList(nn.Conv2d(growth, growth, 1) for _ in range(layers))
@@ -188,7 +188,7 @@ class ManyOperators(nn.Module):
         self.grouped = nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=4, bias=False)
         self.norm = nn.BatchNorm2d(8, eps=1e-3, momentum=0.2)
         self.groups = nn.GroupNorm(2, 8)
-        self.each = nn.InstanceNorm2d(8, affine=True)
+        self.per_image = nn.InstanceNorm2d(8, affine=True)
         self.layer = nn.LayerNorm(8)
         self.mirrored = nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect")
         self.larger = nn.ConvTranspose2d(8, 16, 2, stride=2)
@@ -204,7 +204,7 @@ class ManyOperators(nn.Module):
         maps = functional.hardswish(self.norm(self.grouped(self.stem(image))))
         maps = functional.max_pool2d(maps, 3, stride=1, padding=1) + self.groups(maps)
         maps = functional.avg_pool2d(
-            self.each(maps), 3, stride=1, padding=1, count_include_pad=False
+            self.per_image(maps), 3, stride=1, padding=1, count_include_pad=False
         )
         maps = self.layer(maps.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         skip = maps * self.share
@@ -224,7 +224,7 @@ class Resizing(nn.Module):
     def __init__(self, width: int = 4, classes: int = 5) -> None:
         super().__init__()
         self.convs = nn.ModuleList(
-            nn.Conv2d(3 if at == 0 else width, width, 3, padding=1) for at in range(9)
+            nn.Conv2d(3 if index == 0 else width, width, 3, padding=1) for index in range(9)
         )
         self.wider = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
         self.grouped = nn.ConvTranspose2d(width, width, (4, 2), stride=2, groups=2, bias=False)
@@ -279,7 +279,7 @@ class Padding(nn.Module):
         cut = maps[:, :, 1:-1, 2:]
         wide = functional.pad(maps, (2, 1, 1, 1), mode="circular")
         wide = functional.pad(wide, (0, 2, 0, 0), mode="replicate")
-        pooled = [functional.adaptive_avg_pool2d(one, 1).flatten(1) for one in (cut, wide)]
+        pooled = [functional.adaptive_avg_pool2d(branch, 1).flatten(1) for branch in (cut, wide)]
         return self.head(torch.cat(pooled, 1))
 
 
@@ -330,7 +330,7 @@ class Attention(nn.Module):
     def __init__(self, width: int = 8, layers: int = 3, classes: int = 5) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, 8, stride=8)
-        self.place = nn.Parameter(torch.zeros(1, 1, width))
+        self.position = nn.Parameter(torch.zeros(1, 1, width))
         self.layers = nn.Sequential(
             *(
                 nn.TransformerEncoderLayer(width, 2, 16, dropout=0.0, batch_first=True)
@@ -340,7 +340,7 @@ class Attention(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, image: Any) -> Any:
-        rows = self.patches(image).flatten(2).transpose(1, 2) + self.place
+        rows = self.patches(image).flatten(2).transpose(1, 2) + self.position
         layers: Any = self.layers
         for layer in layers:
             attended, _ = layer.self_attn(rows, rows, rows)
@@ -365,8 +365,8 @@ class Windows(nn.Module):
         tokens = parts.reshape(count, 4, rows * cols // 4, width)
         shares = torch.softmax(tokens @ tokens.transpose(-1, -2), -1)
         mixed = (shares @ self.value(tokens)).reshape(count, 2, 2, rows // 2, cols // 2, width)
-        whole = mixed.permute(0, 5, 1, 3, 2, 4).reshape(count, width, rows, cols)
-        return self.head(maps + whole).mean((2, 3))
+        windows = mixed.permute(0, 5, 1, 3, 2, 4).reshape(count, width, rows, cols)
+        return self.head(maps + windows).mean((2, 3))
 
 
 class ValueBranch(nn.Module):

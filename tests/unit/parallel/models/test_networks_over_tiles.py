@@ -50,7 +50,7 @@ def test_chooses_strategies_by_the_kind_of_operators():
     }
     expected = {
         TileStrategy.TILES: [
-            *("stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"),
+            *("stem", "grouped", "norm", "max_pool2d", "groups", "per_image", "avg_pool2d"),
             *("layer", "mirrored", "larger", "interpolate"),
         ],
         TileStrategy.PIXELS: [
