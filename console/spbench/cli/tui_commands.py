@@ -130,7 +130,9 @@ def _serve(serve_tui: ServeTui) -> Callable[..., None]:
         """Show the screens of `spbench tui` in a browser."""
         from spbench.record.runs.folder import find_home
 
-        arguments = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
+        arguments = [] if suite is None else [str(suite)]
+        if readonly:
+            arguments.append("--readonly")
         arguments += ["--home", str(find_home(home, os.environ)), *chosen.to_args()]
 
         def print_address(address: str) -> None:

@@ -26,6 +26,8 @@ NOISY = "≈"
 """The sign of times that other work has disturbed."""
 DISTURBED = "~"
 """The sign of an efficiency or speed-up that is not that of the hardware."""
+YEAR_10000 = 253402300800.0
+"""Seconds since the epoch at which calendars end. A wrong clock may be beyond it."""
 
 
 @dataclass(frozen=True, slots=True)

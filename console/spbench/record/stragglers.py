@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, compute_active_times
-from spbench.record.number_formatting import format_duration, format_factor, format_time
+from spbench.record.number_formatting import YEAR_10000, format_duration, format_factor, format_time
 from spbench.stats.summary import clamp_to_floats, lower_median, median
 from spbench_core.catalog import FACTOR_FAULT
 
@@ -38,8 +38,6 @@ MAX_IN_BLOCK = 64
 """Evenly spaced iterations of a block that are compared, which is enough for its median."""
 _MARGIN = 2.0
 """The factor by which an advised number of iterations exceeds the smallest sufficient one."""
-YEAR_10000 = 253402300800.0
-"""Seconds since the epoch at which calendars end."""
 SINCE_FROM = 60.0
 """The shortest lag in seconds for which the time of day is shown."""
 

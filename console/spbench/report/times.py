@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-YEAR_10000 = 253402300800.0
-"""Seconds since the epoch at which RFC 3339 ends."""
+from spbench.record.number_formatting import YEAR_10000
 
 
 def format_timestamp(seconds: float | None) -> str | None:

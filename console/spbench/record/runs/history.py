@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
+from spbench.record.number_formatting import YEAR_10000
 from spbench.record.runs.folder import FileStamp, RunFolder, explain_unreadable, list_stamped_runs
 from spbench.record.runs.notes import NO_NOTE, RunNote, has_note, read_note
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, RunStatus
@@ -17,8 +18,6 @@ from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, RunStatus
 RUN_STATUSES = tuple(status for status in RunStatus if status is not RunStatus.BASELINE)
 """The statuses of runs in a list."""
 UNKNOWN = "?"
-
-_YEAR_10000 = 253402300800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +218,7 @@ def _read_text(value: Any) -> str | None:
 
 
 def _read_time(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and 0 <= value < _YEAR_10000 else None
+    return float(value) if type(value) in (int, float) and 0 <= value < YEAR_10000 else None
 
 
 def format_passed(counts: tuple[int, int] | None) -> str:
