@@ -236,17 +236,17 @@ def check_commits(families: Sequence[Family]) -> Iterator[Hit]:
                 yield Hit(commit, 0, family.name, subject)
 
 
-def load_exceptions() -> list[dict[str, str]]:
+def load_exceptions() -> list[dict[str, Any]]:
     """Return tables with path, family, text and reason."""
     document = tomllib.loads((HERE / "exceptions.toml").read_text())
-    exceptions: list[dict[str, str]] = document.get("exception", [])
+    exceptions: list[dict[str, Any]] = document.get("exception", [])
     return exceptions
 
 
-def is_excepted(hit: Hit, exception: dict[str, str]) -> bool:
-    """Whether an exception is about a hit: same file or folder, family, and text."""
+def is_excepted(hit: Hit, exception: dict[str, Any]) -> bool:
+    """Whether an exception is about a hit: same files or folders, family, and text."""
     return (
-        hit.path.startswith(exception["path"])
+        hit.path.startswith(tuple(exception["paths"]))
         and exception["family"] == hit.family
         and exception["text"] in hit.text
     )

@@ -193,7 +193,7 @@ def can_interleave(micro_batches: int, stages: int) -> bool:
 def list_in_flight_combinations(
     position: int, stages: int, rounds: int, micro_batches: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the micro-batches in flight on a rank of `list_interleaved_tasks`, by round.
+    """Return the micro-batches in flight on a rank, by round.
 
     The result has the maximal combinations of a step: no other one is as large in every round.
     """
