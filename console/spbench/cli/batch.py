@@ -117,11 +117,11 @@ def _write_job(suite: Path, batch: BatchChoice) -> BatchJob:
     from spbench.batch.launches import BatchRequest
     from spbench.cli.error_reporting import print_to_stderr
 
-    chosen = LaunchChoice(launcher=batch.launcher)
+    launch_choice = LaunchChoice(launcher=batch.launcher)
     run_request = build_request(
         suite,
-        chosen=chosen,
-        selected=batch,
+        launch_choice=launch_choice,
+        case_selection=batch,
         home=batch.home,
         system=batch.system,
         argv=sys.argv[1:],

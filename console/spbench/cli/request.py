@@ -278,16 +278,14 @@ ALL_CASES = CaseSelection()
 
 
 def launch_options(*left_out: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds launch options to a command as ``chosen``."""
-    options = {
-        name: annotation for name, annotation in _LAUNCH_OPTIONS.items() if name not in left_out
-    }
-    return group_options("chosen", LaunchChoice, options)
+    """Return a decorator that adds launch options to a command as ``launch_choice``."""
+    options = {name: hint for name, hint in _LAUNCH_OPTIONS.items() if name not in left_out}
+    return group_options("launch_choice", LaunchChoice, options)
 
 
 def case_options(command: Command) -> Command:
-    """Add the options that select cases to a command as ``selected``."""
-    return group_options("selected", CaseSelection, CASE_OPTIONS)(command)
+    """Add the options that select cases to a command as ``case_selection``."""
+    return group_options("case_selection", CaseSelection, CASE_OPTIONS)(command)
 
 
 def group_options(
@@ -324,9 +322,9 @@ def group_options(
 def build_request(
     suite: Path,
     *,
-    chosen: LaunchChoice,
+    launch_choice: LaunchChoice,
     home: Path | None,
-    selected: CaseSelection = ALL_CASES,
+    case_selection: CaseSelection = ALL_CASES,
     system: str | None = None,
     argv: Sequence[str] = (),
 ) -> Request:
@@ -343,9 +341,9 @@ def build_request(
         home=find_home(home, os.environ),
         environ=dict(os.environ),
         argv=tuple(argv),
-        overrides=tuple(selected.overrides or ()),
-        keyword=selected.keyword,
-        cases=tuple(selected.cases or ()),
-        launch_choice=chosen,
+        overrides=tuple(case_selection.overrides or ()),
+        keyword=case_selection.keyword,
+        cases=tuple(case_selection.cases or ()),
+        launch_choice=launch_choice,
         system=system,
     )

@@ -139,14 +139,20 @@ def _published_schema(kind: str) -> Path:
 @case_options
 def command_(
     suite: SuiteArgument,
-    chosen: LaunchChoice = DEFAULT_CHOICE,
-    selected: CaseSelection = ALL_CASES,
+    launch_choice: LaunchChoice = DEFAULT_CHOICE,
+    case_selection: CaseSelection = ALL_CASES,
     home: HomeOption = None,
 ) -> None:
     """Print the launch commands of a suite, exactly as run uses them."""
     from spbench.engine.plan import plan_run
 
-    print_commands(plan_run(build_request(suite, chosen=chosen, selected=selected, home=home)))
+    print_commands(
+        plan_run(
+            build_request(
+                suite, launch_choice=launch_choice, case_selection=case_selection, home=home
+            )
+        )
+    )
 
 
 def print_commands(planned: RunPlan) -> None:

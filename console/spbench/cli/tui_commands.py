@@ -50,7 +50,7 @@ def _tui(open_tui: OpenTui) -> Callable[..., None]:
         suite: OptionalSuiteArgument = None,
         demo: Annotated[bool, typer.Option("--demo", help="Play a recorded run")] = False,
         readonly: ReadonlyOption = False,
-        chosen: LaunchChoice = DEFAULT_CHOICE,
+        launch_choice: LaunchChoice = DEFAULT_CHOICE,
         home: HomeOption = None,
     ) -> None:
         """Open screens to compose suites, watch runs and compare results."""
@@ -68,7 +68,7 @@ def _tui(open_tui: OpenTui) -> Callable[..., None]:
             suite=suite,
             recorded=recorded,
             readonly=readonly,
-            launch_choice=chosen,
+            launch_choice=launch_choice,
         )
         raise typer.Exit(code)
 
@@ -124,7 +124,7 @@ def _serve(serve_tui: ServeTui) -> Callable[..., None]:
             bool, typer.Option("--no-token", help="Accept connections without a token")
         ] = False,
         readonly: ReadonlyOption = False,
-        chosen: LaunchChoice = DEFAULT_CHOICE,
+        launch_choice: LaunchChoice = DEFAULT_CHOICE,
         home: HomeOption = None,
     ) -> None:
         """Show the screens of `spbench tui` in a browser."""
@@ -133,7 +133,7 @@ def _serve(serve_tui: ServeTui) -> Callable[..., None]:
         arguments = [] if suite is None else [str(suite)]
         if readonly:
             arguments.append("--readonly")
-        arguments += ["--home", str(find_home(home, os.environ)), *chosen.to_args()]
+        arguments += ["--home", str(find_home(home, os.environ)), *launch_choice.to_args()]
 
         def print_address(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)

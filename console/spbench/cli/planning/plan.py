@@ -158,7 +158,7 @@ def plan(
         bool,
         typer.Option("--verify", help="Run the plan, and compare predicted with measured times"),
     ] = False,
-    chosen: LaunchChoice = DEFAULT_CHOICE,
+    launch_choice: LaunchChoice = DEFAULT_CHOICE,
     home: HomeOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -170,7 +170,7 @@ def plan(
     from spbench.record.runs.folder import find_home
 
     format_ = _check_choices(format_, mode, timeline)
-    _check_run_options(chosen, verify=verify, quiet=quiet, verbose=verbose)
+    _check_run_options(launch_choice, verify=verify, quiet=quiet, verbose=verbose)
     reject_folder("--output", output)
     reject_folder("--emit", emit)
     batches = parse_batch_sizes(global_batch_size)
@@ -209,7 +209,9 @@ def plan(
     if (emit is not None or verify) and not isinstance(first, PlannerError):
         suite = _emit_suite(first, model, devices, emit)
         if verify:
-            request = build_request(suite.suite.path, chosen=chosen, home=home, argv=sys.argv[1:])
+            request = build_request(
+                suite.suite.path, launch_choice=launch_choice, home=home, argv=sys.argv[1:]
+            )
             _run_and_compare(first, suite, request, quiet=quiet, verbose=verbose)
 
 
@@ -227,15 +229,17 @@ def _check_choices(format_: str | None, mode: str, timeline: str | None) -> str 
     return format_
 
 
-def _check_run_options(chosen: LaunchChoice, *, verify: bool, quiet: bool, verbose: bool) -> None:
+def _check_run_options(
+    launch_choice: LaunchChoice, *, verify: bool, quiet: bool, verbose: bool
+) -> None:
     """Reject options for running the plan if it is not run."""
     options = {
-        "--hosts": chosen.hosts,
-        "--hostfile": chosen.hostfile,
-        "--launcher": chosen.launcher,
-        "--console-address": chosen.console_address,
-        "--port-range": chosen.port_range,
-        "--oversubscribe": chosen.oversubscribe,
+        "--hosts": launch_choice.hosts,
+        "--hostfile": launch_choice.hostfile,
+        "--launcher": launch_choice.launcher,
+        "--console-address": launch_choice.console_address,
+        "--port-range": launch_choice.port_range,
+        "--oversubscribe": launch_choice.oversubscribe,
         "--quiet": quiet,
         "--verbose": verbose,
     }

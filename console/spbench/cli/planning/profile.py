@@ -55,7 +55,7 @@ def profile(
         ),
     ] = None,
     overrides: SetOption = None,
-    chosen: LaunchChoice = DEFAULT_CHOICE,
+    launch_choice: LaunchChoice = DEFAULT_CHOICE,
     home: HomeOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -75,8 +75,8 @@ def profile(
     path = Path(f"profile of {model}")
     request = build_request(
         path,
-        chosen=chosen,
-        selected=CaseSelection(overrides=overrides),
+        launch_choice=launch_choice,
+        case_selection=CaseSelection(overrides=overrides),
         home=home,
         argv=sys.argv[1:],
     )

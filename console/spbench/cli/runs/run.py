@@ -58,8 +58,8 @@ def register(app: typer.Typer) -> None:
 @case_options
 def run(
     suite: OptionalSuiteArgument = None,
-    chosen: LaunchChoice = DEFAULT_CHOICE,
-    selected: CaseSelection = ALL_CASES,
+    launch_choice: LaunchChoice = DEFAULT_CHOICE,
+    case_selection: CaseSelection = ALL_CASES,
     inject: Annotated[
         list[str] | None,
         typer.Option(
@@ -151,8 +151,8 @@ def run(
         request = replace(
             build_request(
                 suite or Path(),
-                chosen=chosen,
-                selected=selected,
+                launch_choice=launch_choice,
+                case_selection=case_selection,
                 home=home,
                 system=system,
                 argv=sys.argv[1:],
@@ -165,7 +165,7 @@ def run(
             retries=retries,
             fail_on_flaky=fail_on_flaky,
         )
-        _check_dry_run(dry_run, chosen, (json_target, junit, html))
+        _check_dry_run(dry_run, launch_choice, (json_target, junit, html))
         gate = load_gate(home, baseline, fail_on, max_unjudged)
         planned = _plan_run(request, resume, failed)
         if dry_run:
@@ -189,7 +189,7 @@ def run(
 
 
 def _check_dry_run(
-    dry_run: bool, chosen: LaunchChoice, report_paths: tuple[str | None, ...]
+    dry_run: bool, launch_choice: LaunchChoice, report_paths: tuple[str | None, ...]
 ) -> None:
     """Reject options that need a run if there is none, and the other way round."""
     reports = zip(REPORT_OPTIONS, report_paths, strict=True)
@@ -198,10 +198,10 @@ def _check_dry_run(
         raise UsageError(
             f"--dry-run runs nothing that {report_options[0]} could report; give one of the two"
         )
-    if chosen.assume and not dry_run:
+    if launch_choice.assume and not dry_run:
         raise UsageError(
-            f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
-            "here: use it with --dry-run or spbench command"
+            f"--assume {launch_choice.assume} shows launch lines of an MPI library that need not "
+            "be here: use it with --dry-run or spbench command"
         )
 
 

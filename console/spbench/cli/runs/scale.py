@@ -72,8 +72,8 @@ def scale(
             max=1.0,
         ),
     ] = 0.5,
-    chosen: LaunchChoice = DEFAULT_CHOICE,
-    selected: CaseSelection = ALL_CASES,
+    launch_choice: LaunchChoice = DEFAULT_CHOICE,
+    case_selection: CaseSelection = ALL_CASES,
     headless: Annotated[
         bool, typer.Option("--headless", help="Print plain lines, also in a terminal")
     ] = False,
@@ -92,7 +92,12 @@ def scale(
     """
     reject_folder("--json", json_target)
     request = build_request(
-        suite, chosen=chosen, selected=selected, home=home, system=system, argv=sys.argv[1:]
+        suite,
+        launch_choice=launch_choice,
+        case_selection=case_selection,
+        home=home,
+        system=system,
+        argv=sys.argv[1:],
     )
     scaling_key = _make_scaling_key(np, strong, by)
     if scaling_key is not None:
