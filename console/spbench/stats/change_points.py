@@ -3,8 +3,8 @@
 The test compares the ranks of the runs before and after each position (Pettitt 1979). It does so in
 all runs and in windows of them. Differences are in standard deviations, so that a step near either
 end counts as much as one in the middle, and one slow run has little influence. The largest
-difference is a step if at most `LEVEL` of random orders of the same runs have one as large. The
-runs before it and after it are then searched in the same way.
+difference is a step if at most `SIGNIFICANCE_LEVEL` of random orders of the same runs have one as
+large. The runs before it and after it are then searched in the same way.
 """
 
 from __future__ import annotations

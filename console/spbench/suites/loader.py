@@ -81,7 +81,7 @@ def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None)
 
     Args:
         path: The file.
-        open_: Opens the file; None: `read_start` is used.
+        open_: Opens the file; None: `read_first_bytes` is used.
 
     Raises:
         UsageError: It cannot be read, or is not a text file.

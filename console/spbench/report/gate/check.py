@@ -287,7 +287,7 @@ class _Trials:
     def _compute_power(self, case: str, slowdown: float) -> float:
         """Return the share of resamples that find a slowdown.
 
-        If the first `FIRST` resamples give a clear result, only they count.
+        If the first `FIRST_RESAMPLES` resamples give a clear result, only they count.
         """
         first_found = [
             self._is_worse(case, resample, slowdown)

@@ -48,7 +48,7 @@ class PlanPage(Page):
     """The fields, and the plan below them.
 
     Attributes:
-        planned: The plan that is shown; None before the first one.
+        details: The plan that is shown; None before the first one.
         suite: The file of its suite; None if it is not written.
     """
 
