@@ -2,7 +2,7 @@
 
     python -m benchmarks.new_benchmark [TREE ...]
 
-Each TREE is a checkout; without one, this checkout is used. The benchmark is `link.jitter`: the
+Each TREE is a checkout; without one, this checkout is used. The benchmark is ``link.jitter``: the
 percentiles of a ping-pong's round trips, with a check, a fault, a test and documentation. Files
 that `make generate` writes are marked. The test runs two ranks with the sources of the copy.
 """
@@ -105,7 +105,7 @@ def test_jitter_passes_and_its_fault_is_found(tmp_path, fault, code):
     assert case["metrics"]["p99_us"]["value"] > 0
 '''
 DOCS = (
-    "| `link.jitter` | percentiles of the round trips of pairs of ranks | random bytes, compared "
+    "| ``link.jitter`` | percentiles of the round trips of pairs of ranks | random bytes, compared "
     "on both sides | none |\n"
 )
 

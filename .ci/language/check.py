@@ -8,12 +8,14 @@ printed as `file:line: family: text`, and the exit code is 1. --count prints the
 instead. exceptions.toml lists hits that stay, each with its reason; an exception without a hit is
 an error, too.
 
-In addition to the families, three rules:
+In addition to the families, four rules:
 
 - The first line of a docstring has at most 80 characters.
 - No assignment of a tuple display to a tuple display, `a, b = x, y`, unless a target is read on the
   right side, like in `a, b = b, a`. Write one statement per line.
 - No conditional expression inside another one. Write an if statement, or a function.
+- A name in single backquotes in a docstring or comment exists in the sources, so that a rename
+  changes it everywhere. Other code has double backquotes. Checked only without PATH.
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ FIRST_CHECKED_COMMIT = "acca5e0a"
 TUPLES = "tuple assigned to a tuple"
 CONDITIONALS = "nested conditional expression"
 SUMMARIES = "first line of a docstring above 80 characters"
+REFERENCES = "reference to an unknown name"
 LONGEST_SUMMARY = 80
 LONGEST_FIRST_LINE = 200
 CODE = re.compile(r"`[^`]*`")
+REFERENCE = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +214,39 @@ def check_module(path: Path, families: Sequence[Family]) -> Iterator[Hit]:
         yield Hit(name, line, rule, statement[:100])
 
 
+def check_references(paths: Sequence[Path]) -> Iterator[Hit]:
+    """Yield the references of files to names that none of the files has."""
+    known_names: set[str] = set()
+    references: list[tuple[Path, int, str]] = []
+    for path in paths:
+        source = path.read_text()
+        known_names.update(path.relative_to(ROOT).with_suffix("").parts)
+        known_names.update(list_names(source))
+        references += [(path, line, reference) for line, reference in list_references(source)]
+    for path, line, reference in references:
+        if not known_names.issuperset(reference.split(".")):
+            yield Hit(str(path.relative_to(ROOT)), line, REFERENCES, reference)
+
+
+def list_names(source: str) -> Iterator[str]:
+    """Yield all names and keywords in the code of a module."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME:
+            yield token.string
+
+
+def list_references(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of the references in docstrings and comments."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            for match in REFERENCE.finditer(str(node.value.value)):
+                yield node.lineno, match[1]
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            for match in REFERENCE.finditer(token.string):
+                yield token.start[0], match[1]
+
+
 def shorten(text: str, part: str) -> str:
     """Return a part of a text with its surroundings."""
     start = text.find(part)
@@ -266,6 +303,7 @@ def main() -> int:
             hits.extend(check_module(source, families))
     if not options.paths:
         hits.extend(check_commits(families))
+        hits.extend(check_references(paths))
     exceptions = load_exceptions()
     unused = [
         exception

@@ -9,9 +9,9 @@ On the machine with a GPU, in the project's root, run all steps or those that yo
     python3 -m benchmarks.gpu_once [--seconds 490] [--output FOLDER] [STEP ...]
 
 The most useful steps run first. Each step has a time limit, and a failed step does not end the
-command. The output folder receives `log.txt`, `summary.txt`, `results.json` and `reports.tar.gz`,
-also if you interrupt the command. It exits with 1 if a step failed or was stopped, and with 0
-otherwise.
+command. The output folder receives ``log.txt``, ``summary.txt``, ``results.json`` and
+``reports.tar.gz``, also if you interrupt the command. It exits with 1 if a step failed or was
+stopped, and with 0 otherwise.
 
 `--list` prints the steps. `--rehearse` runs them without a GPU: ranks then use a stand-in that does
 its work late, and sizes are small. `--page FILE ...` prints docs/gpu_results.md from the

@@ -36,7 +36,7 @@ def delay_copies(streams: Any) -> None:
 
 
 def show_sanitizer(streams: Any) -> None:
-    """Print whether torch's stream sanitizer is on (`TORCH_CUDA_SANITIZER`)."""
+    """Print whether torch's stream sanitizer is on (``TORCH_CUDA_SANITIZER``)."""
     from torch.cuda import _sanitizer
 
     if _sanitizer.cuda_sanitizer.enabled:

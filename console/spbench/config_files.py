@@ -20,7 +20,7 @@ _WORLD_WRITABLE = stat.S_IWOTH
 Group-writable files are trusted: sites where each user has a private group set a umask of 002.
 """
 _FALLBACK_OVERFLOW = 65534
-"""The usual user id of `nobody`, if the kernel's setting cannot be read."""
+"""The usual user id of ``nobody``, if the kernel's setting cannot be read."""
 
 
 class UntrustedFileError(Exception):
@@ -86,7 +86,7 @@ def _is_trusted(owner: int) -> bool:
     """Return whether an owner's files are trusted: those of this user and of root.
 
     In a user namespace, such as a rootless container, and on file systems that squash root, files
-    of all unknown users seem to belong to `nobody`. So files of `nobody` are never trusted, not
+    of all unknown users seem to belong to ``nobody``. So files of ``nobody`` are never trusted, not
     even by a process of that user.
     """
     return owner in (0, os.geteuid()) and owner != _overflow_user()

@@ -1,7 +1,7 @@
 """A pytest plugin: the expected texts of messages, in one file per area.
 
 A test passes a message to `messages.check`, or expects an error by `messages.raises`. The expected
-text is in the `messages.txt` of the closest folder that has one, under the name of the test. To
+text is in the ``messages.txt`` of the closest folder that has one, under the name of the test. To
 accept a change of messages, write these files again and look at their difference:
 
     SPBENCH_MESSAGES=write python -m pytest tests/unit/console/suites

@@ -98,6 +98,17 @@ def test_lists_modules_and_scripts_in_python(tmp_path):
     assert [path.name for path in check.list_sources(tmp_path)] == ["module.py", "script"]
 
 
+def test_finds_references_to_names_that_no_source_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    present = tmp_path / "present.py"
+    present.write_text('def read():\n    """See `Reader.close`, `present` and ``other``."""\n')
+    outdated = tmp_path / "outdated.py"
+    outdated.write_text("class Reader:\n    close = 1  # like `read`, unlike `former`\n")
+    assert list(check.check_references([present, outdated])) == [
+        check.Hit("outdated.py", 2, check.REFERENCES, "former")
+    ]
+
+
 def test_checked_trees_have_no_excluded_sources():
     names = {str(path.relative_to(ROOT)) for path in check.list_checked_paths()}
     assert {"tests/standins/srun", "tests/unit/test_language.py", ".ci/language/check.py"} <= names

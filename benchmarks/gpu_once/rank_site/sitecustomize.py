@@ -1,6 +1,6 @@
 """Changes modules on import, in Python processes with this folder in PYTHONPATH.
 
-`GPU_ONCE_CHANGES` has items `MODULE=CHANGER:FUNCTION`, separated by spaces. After MODULE has been
+``GPU_ONCE_CHANGES`` has items `MODULE=CHANGER:FUNCTION`, separated by spaces. After MODULE has been
 imported, FUNCTION of the module CHANGER is called with it. Processes that never import MODULE are
 unchanged.
 """

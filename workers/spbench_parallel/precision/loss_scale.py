@@ -3,7 +3,7 @@
 The loss is multiplied by a scale, and so are all gradients. Before the update, those of the weights
 are divided by it. If a rank's gradients were too large for fp16, all ranks skip the step and halve
 the scale. After many good steps they double it (Micikevicius et al., "Mixed Precision Training",
-2018). The numbers are those of `torch.amp.GradScaler`.
+2018). The numbers are those of ``torch.amp.GradScaler``.
 """
 
 from __future__ import annotations

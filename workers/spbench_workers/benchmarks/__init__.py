@@ -1,1 +1,1 @@
-"""Benchmarks: one folder per family with its catalog `entry.py` and its code."""
+"""Benchmarks: one folder per family with its catalog ``entry.py`` and its code."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StageTables:
-    """Costs of stages by table, as arrays of ``(tables, L, L)`` for `L` ends.
+    """Costs of stages by table, as arrays of ``(tables, L, L)`` for ``L`` ends.
 
     A row is the first state of a stage. Column ``x`` is the stage that ends before state ``x + 1``.
     Groups with the same kinds of devices and the same all-reduce cost share a table.
@@ -65,7 +65,7 @@ def compute_stage_tables(
         cost_model: The costs.
         groups: The groups that stages can have.
         micro_batch_size: Samples of a micro-batch.
-        ends: The states before which a stage may end, rising; `L` of them.
+        ends: The states before which a stage may end, rising; ``L`` of them.
     """
     import numpy as np
 

@@ -153,7 +153,7 @@ def test_run_start_has_the_reason_of_an_unknown_system(make_request):
 
 @pytest.fixture
 def record_interrupted(make_request, home):
-    """Return a function that records a run of `SUITE` for the system `vm`."""
+    """Return a function that records a run of `SUITE` for the system ``vm``."""
 
     def record(*events, **changes):
         run_plan = plan_run(make_request(system="vm"))
