@@ -33,7 +33,7 @@ class LogView(Widget, can_focus=True):
     """
 
     HELP = """\
-What the ranks have said: those of the chosen rank, or of all (Escape in the table).
+The lines of the selected rank, or of all ranks (Escape in the table). Times are UTC.
 Up, down, page up and page down scroll; End goes back to the newest lines and stays there."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
