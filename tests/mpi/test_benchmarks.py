@@ -557,9 +557,10 @@ def test_wrong_arguments_are_reported_once_and_exit_with_2(arguments):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_comparison_with_c_runs():
-    program = ROOT / "benchmarks" / "pingpong.py"
-    command = [sys.executable, str(program), "--rounds", "1", "--iterations", "2"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    command = [sys.executable, "-m", "benchmarks.pingpong", "--rounds", "1", "--iterations", "2"]
+    process = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False
+    )
     if "not enough slots" in process.stderr:
         pytest.skip("fewer than two cores")
     assert process.returncode == 0, process.stderr

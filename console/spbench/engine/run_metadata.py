@@ -85,7 +85,13 @@ def describe_case(case: Case, ranks_per_job: Sequence[int]) -> dict[str, Any]:
     """
     until = {} if case.until is None else {"until": asdict(case.until)}
     shares = {"shares": list(ranks_per_job)} if len(ranks_per_job) > 1 else {}
-    scaled = {} if case.scaling_series is None else {"scaled": asdict(case.scaling_series)}
+    scaled: dict[str, Any] = {}
+    if (series := case.scaling_series) is not None:
+        scaled["scaled"] = {
+            "of": series.case_id,
+            "work": series.work,
+            "throughput": series.throughput,
+        }
     return _describe_identity(case, ranks_per_job) | until | shares | scaled
 
 
