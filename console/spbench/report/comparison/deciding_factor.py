@@ -26,18 +26,18 @@ class DecidingFactor:
 
     Attributes:
         value: The factor, above 1.
-        num_recorded: The number of recorded launches that it follows from.
+        recorded: The number of recorded launches that it follows from.
     """
 
     value: float
-    num_recorded: int
+    recorded: int
 
     @property
     def source(self) -> str:
         """The origin of the factor, as text for a note."""
-        if self.num_recorded < MIN_RECORDED_LAUNCHES:
+        if self.recorded < MIN_RECORDED_LAUNCHES:
             return f"fewer than {MIN_RECORDED_LAUNCHES} recorded launches"
-        return f"from {self.num_recorded} recorded launches"
+        return f"from {self.recorded} recorded launches"
 
 
 def estimate_deciding_factor(recorded_times: Sequence[float]) -> DecidingFactor:
