@@ -31,6 +31,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def list_texts(source: str) -> Iterator[Text]:
 
     Code in backquotes is left out.
     """
-    tree = ast.parse(source)
+    tree = parse(source)
     docstrings = {
         id(node.value)
         for node in ast.walk(tree)
@@ -123,9 +124,21 @@ def list_texts(source: str) -> Iterator[Text]:
             case ast.Constant(value=str(text)):
                 kind = "docstring" if id(node) in docstrings else "string"
                 yield Text(kind, node.lineno, strip_code(text))
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in list_tokens(source):
         if token.type == tokenize.COMMENT:
             yield Text("comment", token.start[0], strip_code(token.string))
+
+
+@lru_cache(maxsize=1)
+def parse(source: str) -> ast.Module:
+    """Return the syntax tree of a module; several checks of one module share it."""
+    return ast.parse(source)
+
+
+@lru_cache(maxsize=1)
+def list_tokens(source: str) -> list[tokenize.TokenInfo]:
+    """Return the tokens of a module; several checks of one module share them."""
+    return list(tokenize.generate_tokens(io.StringIO(source).readline))
 
 
 def describes_state(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -143,7 +156,7 @@ def strip_code(text: str) -> str:
 
 def list_rule_hits(source: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, rule and text of packed statements and of long summaries."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             summary = (ast.get_docstring(node) or "").partition("\n")[0]
             if len(summary) > LONGEST_SUMMARY:
@@ -214,34 +227,41 @@ def check_module(path: Path, families: Sequence[Family]) -> Iterator[Hit]:
         yield Hit(name, line, rule, statement[:100])
 
 
-def check_references(paths: Sequence[Path]) -> Iterator[Hit]:
-    """Yield the references of files to names that none of the files has."""
-    known_names: set[str] = set()
-    references: list[tuple[Path, int, str]] = []
-    for path in paths:
+class ReferenceCheck:
+    """The references of sources to names that none of the sources has."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._references: list[Hit] = []
+
+    def add(self, path: Path) -> None:
+        """Add the names and references of a file in the project."""
         source = path.read_text()
-        known_names.update(path.relative_to(ROOT).with_suffix("").parts)
-        known_names.update(list_names(source))
-        references += [(path, line, reference) for line, reference in list_references(source)]
-    for path, line, reference in references:
-        if not known_names.issuperset(reference.split(".")):
-            yield Hit(str(path.relative_to(ROOT)), line, REFERENCES, reference)
+        relative_path = path.relative_to(ROOT)
+        self._names.update(relative_path.with_suffix("").parts)
+        self._names.update(list_names(source))
+        for line, name in list_references(source):
+            self._references.append(Hit(str(relative_path), line, REFERENCES, name))
+
+    def list_hits(self) -> list[Hit]:
+        """Return the references to names that no added file has."""
+        return [hit for hit in self._references if not self._names.issuperset(hit.text.split("."))]
 
 
 def list_names(source: str) -> Iterator[str]:
     """Yield all names and keywords in the code of a module."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in list_tokens(source):
         if token.type == tokenize.NAME:
             yield token.string
 
 
 def list_references(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and name of the references in docstrings and comments."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             for match in REFERENCE.finditer(str(node.value.value)):
                 yield node.lineno, match[1]
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in list_tokens(source):
         if token.type == tokenize.COMMENT:
             for match in REFERENCE.finditer(token.string):
                 yield token.start[0], match[1]
@@ -298,12 +318,15 @@ def main() -> int:
     families = load_families()
     paths = [path.resolve() for path in options.paths] or list_checked_paths()
     hits: list[Hit] = []
+    references = ReferenceCheck()
     for path in paths:
         for source in list_sources(path) if path.is_dir() else [path]:
             hits.extend(check_module(source, families))
+            if not options.paths:
+                references.add(source)
     if not options.paths:
         hits.extend(check_commits(families))
-        hits.extend(check_references(paths))
+        hits.extend(references.list_hits())
     exceptions = load_exceptions()
     unused = [
         exception

@@ -104,9 +104,10 @@ def test_finds_references_to_names_that_no_source_has(tmp_path, monkeypatch):
     present.write_text('def read():\n    """See `Reader.close`, `present` and ``other``."""\n')
     outdated = tmp_path / "outdated.py"
     outdated.write_text("class Reader:\n    close = 1  # like `read`, unlike `former`\n")
-    assert list(check.check_references([present, outdated])) == [
-        check.Hit("outdated.py", 2, check.REFERENCES, "former")
-    ]
+    references = check.ReferenceCheck()
+    references.add(present)
+    references.add(outdated)
+    assert references.list_hits() == [check.Hit("outdated.py", 2, check.REFERENCES, "former")]
 
 
 def test_checked_trees_have_no_excluded_sources():
