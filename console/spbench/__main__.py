@@ -4,9 +4,12 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from spbench import __version__
+
+if TYPE_CHECKING:
+    from spbench.cli.tui_commands import TuiOptions
 
 _ENV_PRIVATE_HOME = "SPBENCH_PRIVATE_HOME"
 """The folder that replaces a missing home, for processes that inherit it as HOME."""
@@ -101,7 +104,7 @@ def _make_private_home() -> str:
     return home
 
 
-def _open_tui(**options: Any) -> int:
+def _open_tui(**options: "Unpack[TuiOptions]") -> int:
     from spbench.tui.start import open_tui
 
     return open_tui(**options)

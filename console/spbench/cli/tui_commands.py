@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol, Required, TypedDict, Unpack
 
 import typer
 
@@ -15,12 +15,31 @@ from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, 
 from spbench.errors import UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from spbench.record.runs.folder import RunFolder
+
 LOOPBACK = "127.0.0.1"
 MAX_SPEED = "max"
 ReadonlyOption = Annotated[bool, typer.Option("--readonly", help="Start, cancel and write nothing")]
 
-OpenTui = Callable[..., int]
-"""`spbench.tui.start.open_tui`, which this package may not import."""
+
+class TuiOptions(TypedDict, total=False):
+    """The arguments of `spbench.tui.start.open_tui`, which `cli` may not import."""
+
+    home: Required[Path]
+    suite: Path | None
+    recorded: RunFolder | None
+    speed: float | None
+    readonly: bool
+    launch_choice: LaunchChoice
+
+
+class OpenTui(Protocol):
+    """A function that shows the TUI until it is closed, and returns its exit code."""
+
+    def __call__(self, **options: Unpack[TuiOptions]) -> int: ...
 
 
 class ServeTui(Protocol):
