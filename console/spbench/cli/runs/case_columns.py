@@ -23,7 +23,7 @@ _SIZE_KEY = re.compile(r"(?<=[\[,])size=[^,\]]*,?")
 
 
 @dataclass(frozen=True, slots=True)
-class CaseRow:
+class CaseCells:
     """A case with values that several cells need, computed once.
 
     Attributes:
@@ -71,7 +71,7 @@ class CaseColumn:
     title: str
     width: int
     importance: int
-    cell: Callable[[CaseRow], str]
+    cell: Callable[[CaseCells], str]
     metric: str = ""
 
 
@@ -130,19 +130,19 @@ def _id_without_size(case: CaseState) -> str:
     return name.removesuffix("[]")
 
 
-def _time_cell(row: CaseRow) -> str:
+def _time_cell(row: CaseCells) -> str:
     return "-" if row.time is None else format_time(row.time)
 
 
-def _reference_cell(row: CaseRow) -> str:
+def _reference_cell(row: CaseCells) -> str:
     return "-" if row.reference is None else format_time(row.reference)
 
 
-def _efficiency_cell(row: CaseRow) -> str:
+def _efficiency_cell(row: CaseCells) -> str:
     return format_efficiency(row.efficiency, disturbed=row.disturbed) or "-"
 
 
-def _checks_cell(row: CaseRow) -> str:
+def _checks_cell(row: CaseCells) -> str:
     passed, total = row.case.check_counts
     return f"{passed}/{total}" if total else "-"
 
@@ -158,7 +158,7 @@ def find_rate_metric(case: CaseState) -> MetricDescription | None:
     return next(rates, None)
 
 
-def rate_cell(row: CaseRow) -> str:
+def rate_cell(row: CaseCells) -> str:
     """Return the rate of a row; this function marks the column of rates."""
     rate = find_rate_metric(row.case)
     return "-" if rate is None else _median_cell(row.case, rate.name)
@@ -171,17 +171,17 @@ def _median_cell(case: CaseState, metric: str) -> str:
     return format_value(summary.p50, case.identity.metrics[metric].unit, metric)
 
 
-def _message_size_cell(row: CaseRow) -> str:
+def _message_size_cell(row: CaseCells) -> str:
     message_bytes = row.case.identity.params.get("size")
     return format_size(message_bytes) if isinstance(message_bytes, int) else "-"
 
 
-def _wrong_elements_cell(row: CaseRow) -> str:
+def _wrong_elements_cell(row: CaseCells) -> str:
     summary = row.case.summary("wrong")
     # The worst repeat: a median would hide wrong elements of a few repeats.
     return "-" if summary is None else format_count(math.ceil(summary.max))
 
 
-def _element_count_cell(row: CaseRow) -> str:
+def _element_count_cell(row: CaseCells) -> str:
     summary = row.case.summary("count")
     return "-" if summary is None else format_count(summary.p50)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from spbench.cli.runs.case_columns import (
+    CaseCells,
     CaseColumn,
-    CaseRow,
     find_rate_metric,
     is_collective,
     make_case_columns,
@@ -105,7 +105,7 @@ class CaseTable:
         """Return the row of a judged case, below a header if the columns change with it."""
         header = self.render_new_header(case)
         time_summary = case.summary("time_ms")
-        row = CaseRow(
+        row = CaseCells(
             case,
             None if time_summary is None else time_summary.p50,
             case.measured.median_references.get("time_ms", {}).get("value"),
@@ -254,7 +254,7 @@ class _Layout:
         lead = f"{'':{self.counter}}{'status':<{self.STATUS}}"
         return f"{lead}{_GAP}{'case':<{self.id_width}}{_GAP}{titles}".rstrip()
 
-    def render_row(self, row: CaseRow, number: int, total: int) -> str:
+    def render_row(self, row: CaseCells, number: int, total: int) -> str:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
         noisy_sign = f" {NOISY}" if row.noisy else ""
         shown_status = row.case.execution.shown_status

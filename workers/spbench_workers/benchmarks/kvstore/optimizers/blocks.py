@@ -20,7 +20,7 @@ BLOCK_ELEMENTS = 1 << 15
 """Elements processed by all steps of an update together, which fit in a core's cache."""
 
 
-class Optimizer(Protocol):
+class StoreOptimizer(Protocol):
     """An optimizer with the state of one key, or of one shard of it."""
 
     def update(self, weight: Float32Array, gradient: Float32Array) -> None:

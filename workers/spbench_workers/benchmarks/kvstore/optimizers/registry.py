@@ -18,7 +18,7 @@ from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
     LEARNING_RATE,
     MOMENTUM,
     BlockwiseOptimizer,
-    Optimizer,
+    StoreOptimizer,
     update_mean,
 )
 
@@ -118,7 +118,7 @@ class Signum(BlockwiseOptimizer):
         np.subtract(weight, step, out=weight)
 
 
-OPTIMIZERS: dict[str, Callable[[int], Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[[int], StoreOptimizer]] = {
     "none": Overwrite,
     "sgd": Sgd,
     "momentum": Momentum,
@@ -133,7 +133,7 @@ OPTIMIZERS: dict[str, Callable[[int], Optimizer]] = {
 """Constructors by name. With ``none``, the pushed sum replaces the value."""
 
 
-def create_optimizer(name: str, elements: int) -> Optimizer:
+def create_optimizer(name: str, elements: int) -> StoreOptimizer:
     """Return an optimizer for a key or shard of ``elements``, with zero state.
 
     Raises:
