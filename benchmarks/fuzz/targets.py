@@ -32,7 +32,8 @@ from spbench.record.findings import collect_findings
 from spbench.record.number_formatting import replace_controls
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import read_summary_with_note, select_runs
+from spbench.record.runs.history import read_summary_with_note
+from spbench.record.runs.selection import select_runs
 from spbench.record.state import RunState
 from spbench.report.baselines.creation import make_baseline, make_baseline_run, update_baseline
 from spbench.report.baselines.files import load_baseline

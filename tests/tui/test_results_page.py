@@ -208,9 +208,7 @@ async def test_filter_selects_runs_and_reports_errors(tmp_path, home):
         page = await wait_for_run(pilot)
         await pilot.press("slash")
         app.focused.value = "suite:made verdict:faile"
-        await wait_until(
-            pilot, lambda: "no verdict is called 'faile'" in read_widget(app, "#message")
-        )
+        await wait_until(pilot, lambda: "unknown status 'faile'" in read_widget(app, "#message"))
         assert len(page._pane.shown) == 4, "until it is right, the last filter stays"
         await pilot.press("d")
         await wait_until(pilot, lambda: len(page._pane.shown) == 1)

@@ -174,7 +174,8 @@ def series(
     """Print a metric over all runs, or over a parameter of one run."""
     from spbench.cli.records.recorded import read_run
     from spbench.record.runs.folder import find_home, find_run
-    from spbench.record.runs.history import list_summaries, select_runs
+    from spbench.record.runs.history import list_summaries
+    from spbench.record.runs.selection import select_runs
     from spbench.report.series import build_run_series
 
     root = find_home(home, os.environ)

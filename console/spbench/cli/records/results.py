@@ -87,7 +87,8 @@ def list_(
     """List runs, the newest first."""
     from spbench.record.number_formatting import replace_controls
     from spbench.record.runs.folder import find_home
-    from spbench.record.runs.history import list_summaries, select_runs
+    from spbench.record.runs.history import list_summaries
+    from spbench.record.runs.selection import select_runs
 
     runs = list_summaries(find_home(home, os.environ))
     text = " ".join(words or ())

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench_core.events.rank_events import RankFacts
 
 FINGERPRINT_LENGTH = 12
 """The number of hexadecimal digits of a fingerprint."""
+_HARDWARE = ("hosts", "processors", "cores")
+_VERSIONS = ("mpi", "torch")
+
+
+class ComparedMachine(NamedTuple):
+    """Hashes of the hardware and of the library versions of a run."""
+
+    hardware: str
+    versions: str
 
 
 @dataclass(slots=True)
@@ -44,5 +54,25 @@ class MachineParts:
             name: sorted(self.parts.get(name, ()), key=lambda part: (str(type(part)), part))
             for name in ("hosts", "processors", "cores", "mpi", "torch")
         }
-        text = json.dumps(parts, sort_keys=True)
-        return {"id": hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH], **parts}
+        return {"id": _hash_parts(parts), **parts}
+
+
+def condense_fingerprint(fingerprint: Any) -> ComparedMachine | None:
+    """Return the two hashes of a fingerprint; None if it has other content.
+
+    The condensed form in the index, a list of the two hashes, gives the same result.
+    """
+    if isinstance(fingerprint, list) and len(fingerprint) == len(ComparedMachine._fields):
+        return ComparedMachine(*map(str, fingerprint))
+    if not isinstance(fingerprint, Mapping) or not isinstance(fingerprint.get("id"), str):
+        return None
+    hardware, versions = (
+        _hash_parts({name: fingerprint.get(name) for name in names})
+        for names in (_HARDWARE, _VERSIONS)
+    )
+    return ComparedMachine(hardware, versions)
+
+
+def _hash_parts(parts: Mapping[str, Any]) -> str:
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH]

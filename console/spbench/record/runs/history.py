@@ -1,16 +1,16 @@
-"""Summaries of the runs of a home, from their run.json, and a filter for them."""
+"""Summaries of the runs of a home, from their run.json."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spbench.errors import UsageError, did_you_mean
+from spbench.record.machine.fingerprint import ComparedMachine, condense_fingerprint
 from spbench.record.number_formatting import YEAR_10000
+from spbench.record.runs.case_durations import parse_planted_faults
 from spbench.record.runs.folder import FileStamp, RunFolder, explain_unreadable, list_stamped_runs
 from spbench.record.runs.notes import NO_NOTE, RunNote, has_note, read_note
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, RunStatus
@@ -30,6 +30,8 @@ class RunSummary:
         status: One of `RUN_STATUSES`.
         host: The host of its console.
         counts: Its cases by status; None while it runs, or in an older run.
+        faults: Its planted faults, such as ``slow@exchange``.
+        machine: Its machines and versions; None if the ranks have not reported them.
         note: The user's note.
         unreadable: The reason if it cannot be read; None if it can.
     """
@@ -46,6 +48,8 @@ class RunSummary:
     duration_s: float | None
     host: str | None
     counts: Mapping[str, int] | None = field(default=None, hash=False)
+    faults: tuple[str, ...] = ()
+    machine: ComparedMachine | None = None
     note: RunNote = NO_NOTE
     unreadable: str | None = None
 
@@ -180,6 +184,7 @@ def make_summary(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
     finished = _read_time(run.get("finished"))
     code = run.get("exit_code")
     argv = run.get("argv")
+    arguments = tuple(map(str, argv)) if isinstance(argv, list) else ()
     return RunSummary(
         folder=folder,
         id=folder.id,
@@ -189,11 +194,23 @@ def make_summary(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
         finished=finished,
         status=_read_status(folder, run.get("verdict")),
         exit_code=code if type(code) is int else None,
-        argv=tuple(map(str, argv)) if isinstance(argv, list) else (),
+        argv=arguments,
         duration_s=_compute_duration(started, finished),
         host=_read_text(console.get("host")),
         counts=_read_counts(run.get("counts")),
+        faults=_read_faults(run.get("request"), arguments),
+        machine=condense_fingerprint(run.get("fingerprint")),
     )
+
+
+def _read_faults(request: Any, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the planted faults of a request; without one, those of the command line.
+
+    ``run --failed`` repeats faults that its command line does not have.
+    """
+    faults = request.get("inject") if isinstance(request, dict) else None
+    recorded = faults if isinstance(faults, list) else parse_planted_faults(argv)
+    return tuple(map(str, recorded))
 
 
 def _read_counts(value: Any) -> Mapping[str, int] | None:
@@ -227,86 +244,3 @@ def format_passed(counts: tuple[int, int] | None) -> str:
         return ""
     passed, total = counts
     return f"{passed}/{total}"
-
-
-_Test = Callable[[RunSummary], bool]
-
-
-def select_runs(runs: Iterable[RunSummary], text: str) -> list[RunSummary]:
-    """Return the runs that match every term of a filter; an empty filter matches all.
-
-    A term must be in the id, the suite's name, the status, the host or the note, in any case.
-    ``suite:halo`` and ``host:node`` search only there. ``verdict:failed`` and ``tag:rack2`` match
-    exactly. ``since:2026-11-01`` matches runs that started then or later (UTC, and a time may
-    follow the day: ``since:2026-11-01T08:30``).
-
-    Raises:
-        UsageError: A term with a colon is invalid.
-    """
-    tests = [_parse_filter(word) for word in text.split()]
-    return [run for run in runs if all(test(run) for test in tests)]
-
-
-def _parse_filter(word: str) -> _Test:
-    key, colon, searched = word.partition(":")
-    if not colon:
-        return lambda run: any(
-            _contains(word, text)
-            for text in (run.id, run.suite, run.status, run.host, str(run.note))
-        )
-    if key not in _FILTERS:
-        suggestion = did_you_mean(key, _FILTERS)
-        raise UsageError(f"no filter is called {key}:{suggestion}; there are {_list_filters()}")
-    if not searched:
-        raise UsageError(f"the filter {key}: has no value; write it behind the colon")
-    return _FILTERS[key](searched)
-
-
-def _contains(word: str, text: str | None) -> bool:
-    return text is not None and word.lower() in text.lower()
-
-
-def _match_suite(value: str) -> _Test:
-    return lambda run: _contains(value, run.suite)
-
-
-def _match_host(value: str) -> _Test:
-    return lambda run: _contains(value, run.host)
-
-
-def _match_status(value: str) -> _Test:
-    status = value.lower()
-    if status not in RUN_STATUSES:
-        suggestion = did_you_mean(status, RUN_STATUSES)
-        raise UsageError(
-            f"no verdict is called {value!r}{suggestion}; there are {', '.join(RUN_STATUSES)}"
-        )
-    return lambda run: run.status == status
-
-
-def _match_tag(value: str) -> _Test:
-    return lambda run: value.lower() in map(str.lower, run.note.tags)
-
-
-def _match_since(value: str) -> _Test:
-    try:
-        since = datetime.fromisoformat(value)
-    except ValueError:
-        raise UsageError(
-            f"since:{value} names no day; write it as since:2026-11-01 or since:2026-11-01T08:30"
-        ) from None
-    earliest = (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp()
-    return lambda run: run.started is not None and run.started >= earliest
-
-
-_FILTERS: dict[str, Callable[[str], _Test]] = {
-    "suite": _match_suite,
-    "verdict": _match_status,
-    "host": _match_host,
-    "tag": _match_tag,
-    "since": _match_since,
-}
-
-
-def _list_filters() -> str:
-    return ", ".join(f"{key}:" for key in _FILTERS)

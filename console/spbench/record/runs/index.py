@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spbench.record.machine.fingerprint import condense_fingerprint
 from spbench.record.runs.case_durations import hash_work, measure_durations
 from spbench.record.runs.files import may_have_controls
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp, list_runs
@@ -87,7 +88,13 @@ def make_head(run: Mapping[str, Any]) -> Head:
     console = run.get("console")
     console = console if isinstance(console, dict) else {}
     console_fields = {name: console[name] for name in ("host", "started") if name in console}
-    return {name: run[name] for name in _HEAD if name in run} | {"console": console_fields}
+    head = {name: run[name] for name in _HEAD if name in run} | {"console": console_fields}
+    request = run.get("request")
+    if isinstance(request, dict) and "inject" in request:
+        head["request"] = {"inject": request["inject"]}
+    if machine := condense_fingerprint(run.get("fingerprint")):
+        head["fingerprint"] = list(machine)  # the full one has the names of all hosts
+    return head
 
 
 def read_heads(home: Path) -> dict[str, tuple[FileStamp, Head]]:

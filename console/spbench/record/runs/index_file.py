@@ -12,7 +12,7 @@ from spbench.record.runs.files import PRIVATE, TooLargeError
 from spbench.safe_files import open_regular
 
 NAME = "index.sqlite"
-VERSION = 3
+VERSION = 4
 """The version of `_TABLES`. An older index is rebuilt, and a newer one is not used."""
 MAX_BYTES = 1 << 30
 """The largest size of an index that is used. One of 10,000 runs has some tens of MB.

@@ -13,7 +13,8 @@ from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
 from spbench.record.number_formatting import format_duration
-from spbench.record.runs.history import RunSummary, format_passed, select_runs
+from spbench.record.runs.history import RunSummary, format_passed
+from spbench.record.runs.selection import select_runs
 from spbench.report.times import format_day_and_time
 from spbench.tui.cells import format_moment, make_status_cell
 from spbench.tui.panes import FilterPane, make_leave_filter_binding

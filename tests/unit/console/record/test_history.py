@@ -12,8 +12,8 @@ from spbench.record.runs.history import (
     RUN_STATUSES,
     list_summaries,
     read_summary_with_note,
-    select_runs,
 )
+from spbench.record.runs.selection import select_runs
 from spbench.report.build import build_report
 from spbench.report.recorded import load_run
 from support.sample_events import (
@@ -159,6 +159,7 @@ RUNS = [
         ("host:node", [0]),
         ("host:login", [1, 2]),
         ("verdict:failed", [1]),
+        ("status:failed", [1]),
         ("verdict:UNFINISHED", [3]),
         ("since:2026-11-01", [1, 2]),
         ("since:2026-11-02T12:00", [2]),
@@ -180,12 +181,13 @@ def test_filters_by_each_verdict(verdict):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("suit:halo", "no filter is called suit: (did you mean suite?)"),
-        ("halo :x", "no filter is called :"),
-        ("verdict:faild", "did you mean failed?"),
+        ("suit:halo", "unknown filter suit: (did you mean suite?)"),
+        ("halo :x", "unknown filter :"),
+        ("status:faild", "did you mean failed?"),
+        ("mark:machin", "did you mean machine?"),
         ("host:", "host: has no value"),
-        ("since:yesterday", "since:yesterday names no day"),
-        ("since:2026-13-01", "since:2026-13-01 names no day"),
+        ("since:yesterday", "since:yesterday: invalid day"),
+        ("since:2026-13-01", "since:2026-13-01: invalid day"),
     ],
 )
 def test_invalid_filter_is_reported_in_one_line(text, expected):

@@ -7,7 +7,6 @@ from spbench.record.runs import history, notes
 from spbench.record.runs.history import (
     list_summaries,
     read_summary_with_note,
-    select_runs,
     update_known_runs,
 )
 from spbench.record.runs.notes import (
@@ -21,6 +20,7 @@ from spbench.record.runs.notes import (
     read_note,
     write_note,
 )
+from spbench.record.runs.selection import select_runs
 from support.sample_events import make_complete_run, record_run
 
 

@@ -1,0 +1,64 @@
+"""Marks of runs that differ from others by a planted fault, machine or version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from spbench.record.machine.fingerprint import ComparedMachine
+from spbench.record.runs.history import RunSummary
+
+
+class RunMark(StrEnum):
+    """A reason why the times of a run differ from those of others: a sign and words."""
+
+    FAULT = "! fault"
+    OTHER_MACHINE = "≠ other machine"
+    OTHER_VERSIONS = "≠ other versions"
+
+
+MARK_WORDS: Mapping[str, RunMark] = {
+    "fault": RunMark.FAULT,
+    "machine": RunMark.OTHER_MACHINE,
+    "versions": RunMark.OTHER_VERSIONS,
+}
+"""The marks by the words of a filter."""
+
+
+def find_marks(runs: Iterable[RunSummary]) -> dict[str, tuple[RunMark, ...]]:
+    """Return the marks of each run that has any, by its id.
+
+    A run was made with a planted fault, or on other hosts, processors or numbers of cores than the
+    newest run of its suite, or on the same with another MPI library or torch. A run without
+    recorded machines is compared with none.
+
+    Args:
+        runs: All runs of the home, in any order.
+    """
+    runs = list(runs)
+    newest_by_suite: dict[str, tuple[str, ComparedMachine]] = {}
+    for run in runs:
+        if run.machine is None:
+            continue
+        newest = newest_by_suite.get(run.suite)
+        if newest is None or run.id > newest[0]:  # ids begin with the time
+            newest_by_suite[run.suite] = run.id, run.machine
+    marks_by_run = {}
+    for run in runs:
+        marks = [RunMark.FAULT] if run.faults else []
+        if run.machine is not None:
+            marks += _compare_machines(run.machine, newest_by_suite[run.suite][1])
+        if marks:
+            marks_by_run[run.id] = tuple(marks)
+    return marks_by_run
+
+
+def _compare_machines(machine: ComparedMachine, other: ComparedMachine) -> list[RunMark]:
+    if machine.hardware != other.hardware:
+        return [RunMark.OTHER_MACHINE]
+    return [RunMark.OTHER_VERSIONS] if machine.versions != other.versions else []
+
+
+def format_marks(marks: Iterable[RunMark]) -> str:
+    """Return ``! fault, ≠ other machine``; empty without marks."""
+    return ", ".join(marks)
