@@ -53,6 +53,12 @@ class Sweep:
         zipped_rows = min(map(len, self.zipped.values()), default=1)
         return math.prod(map(len, self.matrix.values())) * zipped_rows
 
+    @property
+    def first_values(self) -> dict[str, Any]:
+        """The swept parameters with their values at the first point."""
+        first_point = next(self.iterate_points(), {})
+        return {key: swept.value for key, swept in first_point.items() if key != "np"}
+
     def iterate_points(self) -> Iterator[Point]:
         """Yield the points; the first key changes slowest, the zipped keys fastest."""
         zipped_lists = self.zipped.values()
@@ -224,9 +230,12 @@ def _report_param_error(
     """Add an error at its parameter, or at the entry if it is not in the file."""
     cases_text = f"{case_ids[0]}{_count_more(case_ids)}"
     sections = ("params", "matrix", "zip") if param else ()
-    candidate_paths = ((*entry.path, section, str(param)) for section in sections)
+    candidate_paths = [(*entry.path, section, str(param)) for section in sections]
+    candidate_paths += [(*entry.path, "scale")] if param == "scale" else []
     path = next(filter(errors.has_value, candidate_paths), entry.path)
-    errors.add_at_value(path, f"{cases_text}: {message}{_format_options(entry, errors)}")
+    if errors.find_default(path) is None:  # otherwise the message of a default names a case
+        message = f"{cases_text}: {message}"
+    errors.add_at_value(path, f"{message}{_format_options(entry, errors)}")
 
 
 def _report_ranks_error(

@@ -13,15 +13,19 @@ class FileErrors:
 
     A value from ``--set`` is not in the file. Its errors have the position of the value that it
     replaces and name the option. Each is reported once, independently of the number of cases.
+
+    A value that a case inherits is not in the case. Its errors have the position of the default and
+    name one case that inherits it.
     """
 
     def __init__(self, file: str, document: Document) -> None:
         self._file = file
         self._document = document
         self._count = 0
-        self._diagnostics: dict[tuple[str, ...] | Diagnostic, Diagnostic] = {}
+        self._diagnostics: dict[tuple[object, ...] | Diagnostic, Diagnostic] = {}
         self._options: dict[KeyPath, str] = {}
         self._kept_items: dict[KeyPath, Sequence[int]] = {}
+        self._defaults: dict[KeyPath, KeyPath] = {}
         self._unreadable = {problem.mark for problem in document.problems}
         for mark, message in document.problems:
             self._add(mark, message)
@@ -39,6 +43,17 @@ class FileErrors:
     def mark_option(self, path: KeyPath, option: str) -> None:
         """Record that the value at a path came from a command-line option."""
         self._options[path] = option
+
+    def record_inherited(self, path: KeyPath, default_path: KeyPath) -> None:
+        """Record that the value at a path of a case is the default at another path."""
+        self._defaults[path] = default_path
+
+    def find_default(self, path: KeyPath) -> KeyPath | None:
+        """Return the path of the default of an inherited value; otherwise None."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._defaults:
+                return (*self._defaults[path[:length]], *path[length:])
+        return None
 
     def record_kept_items(self, path: KeyPath, indices: Sequence[int]) -> None:
         """Record the indices of the remaining items of the list at a path."""
@@ -67,7 +82,7 @@ class FileErrors:
 
     def has_value(self, path: KeyPath) -> bool:
         """Return whether the file has a value at a path."""
-        return self._document.root.find_node(path) is not None
+        return self._document.root.find_node(self._find_file_path(path)) is not None
 
     def find_line(self, path: KeyPath) -> int:
         """Return the line on which the value at a path begins."""
@@ -123,22 +138,50 @@ class FileErrors:
         return self._document.find_marks(self._find_file_path(path))
 
     def _find_file_path(self, path: KeyPath) -> KeyPath:
-        """Return the path in the file for a path of the data, with removed items of lists."""
+        """Return the path in the file for a path of the data.
+
+        Items of lists may have been removed, and inherited values are those of the defaults.
+        """
         for length in range(1, len(path)):
             index = path[length]
             kept_items = self._kept_items.get(path[:length])
             if isinstance(index, int) and kept_items is not None:
                 path = (*path[:length], kept_items[index], *path[length + 1 :])
-        return path
+        return self.find_default(path) or path
 
     def _add_at_mark(self, path: KeyPath, mark: Mark, message: str) -> None:
         option = self.find_option(path)
-        if option is None:
-            self.add(mark, message)
+        heir = self._find_heir(path)
+        if option is not None:
+            self._add_once((option, message), mark, f"{option}: {message}")
+        elif heir is not None and mark not in self._unreadable:
+            self._add_once((mark, message), mark, f"{message} (case {heir} inherits it)")
         else:
-            self._count += 1
-            diagnostic = Diagnostic(self._file, mark.line, mark.column, f"{option}: {message}")
-            self._diagnostics.setdefault((option, message), diagnostic)
+            self.add(mark, message)
+
+    def _add_once(self, key: tuple[object, ...], mark: Mark, message: str) -> None:
+        self._count += 1
+        diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
+        self._diagnostics.setdefault(key, diagnostic)
+
+    def _find_heir(self, path: KeyPath) -> str | None:
+        """Return the name of a case that inherits the value at a path, or None.
+
+        The path is that of a default, or of the value in the case that inherited it.
+        """
+        if path[:1] == ("defaults",):
+            heirs = (
+                case_path
+                for case_path, default_path in self._defaults.items()
+                if default_path == path[: len(default_path)]
+            )
+            heir_path = next(heirs, None)
+        else:
+            heir_path = path if self.find_default(path) is not None else None
+        if heir_path is None:
+            return None
+        name = self._document.root.find_node((*heir_path[:2], "name"))
+        return str(name.data) if name is not None else f"on line {self.find_line(heir_path[:2])}"
 
     def raise_if_any(self) -> None:
         """Raise all errors, if there are any.

@@ -44,6 +44,7 @@ def build_suite_schema() -> dict[str, Any]:
     ]
     for benchmark in BENCHMARKS.values():
         definitions |= _build_definitions(benchmark)
+    definitions["CaseDefaults"]["properties"]["params"] |= _build_default_params(definitions)
     return {"$schema": schema.pop("$schema"), "$id": SCHEMA_ID, **schema, "title": SCHEMA}
 
 
@@ -75,6 +76,25 @@ def _build_definitions(benchmark: Benchmark) -> dict[str, Any]:
         f"{benchmark.name}.lists": _build_object(lists),
         f"{benchmark.name}.points": _build_object(with_np) | {"minProperties": 1},
     }
+
+
+def _build_default_params(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of ``defaults.params``, with the parameters of all benchmarks."""
+    schemas_by_name: dict[str, list[dict[str, Any]]] = {}
+    references_by_name: dict[str, list[dict[str, str]]] = {}
+    for benchmark in BENCHMARKS.values():
+        for name, schema in definitions[f"{benchmark.name}.params"]["properties"].items():
+            if schema in schemas_by_name.setdefault(name, []):
+                continue
+            schemas_by_name[name].append(schema)
+            reference = {"$ref": f"#/$defs/{benchmark.name}.params/properties/{name}"}
+            references_by_name.setdefault(name, []).append(reference)
+    return _build_object(
+        {
+            name: references[0] if len(references) == 1 else {"anyOf": references}
+            for name, references in references_by_name.items()
+        }
+    )
 
 
 def _build_list(schema: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
 from spbench.suites.case import MAX_HOSTS_AT_ONCE, Case, RepeatPolicy, Suite
+from spbench.suites.defaults import apply_defaults
 from spbench.suites.expand import ParsedEntry, Sweep, expand_entry
 from spbench.suites.expectations import parse_expectations
 from spbench.suites.file_errors import FileErrors
@@ -65,6 +66,7 @@ def load_suite_text(
         errors.raise_if_any()
     _keep_env_text(suite_data, document)
     unknown_key_messages = apply_overrides(suite_data, overrides, errors)
+    apply_defaults(suite_data, errors)
     file = validate_suite(suite_data, errors)
     cases = tuple(_EntryLoader(suite_data, file, errors).load_cases())
     errors.raise_if_any()
@@ -193,12 +195,9 @@ class _EntryLoader:
         has_errors = errors.count > errors_before
 
         # Metrics may depend on parameters; those of the first point count for all.
-        first_point = next(sweep.iterate_points(), {})
-        first_swept = {
-            key: swept_value.value for key, swept_value in first_point.items() if key != "np"
-        }
+        params = fixed | sweep.first_values
         expect = parse_expectations(
-            benchmark, fixed | first_swept, entry_data.get("expect"), (*path, "expect"), errors
+            benchmark, params, entry_data.get("expect"), (*path, "expect"), errors
         )
         if has_errors:
             return None

@@ -113,13 +113,45 @@ class ScaleEntry(StrictModel):
     )
 
 
+_Ranks = Annotated[int | None, Field(ge=1, description="ranks, where the benchmark cannot tell")]
+_Params = Annotated[dict[str, Any], Field(description="parameters with one value")]
+_PerHost = Annotated[
+    bool | Annotated[int, Field(ge=1, le=MAX_HOSTS_AT_ONCE)],
+    Field(description="a job of its own on each host, all at once; a number: at most so many"),
+]
+_Scale = Annotated[
+    ScaleEntry | SkipJsonSchema[None],
+    Field(description="the case on several numbers of ranks, with its efficiency"),
+]
+_Repeat = Annotated[int, Field(ge=1, le=MAX_REPEATS, description="how often each case runs")]
+_Until = Annotated[
+    UntilEntry | SkipJsonSchema[None],
+    Field(description="repeat on until the median is known well, or for some time"),
+]
+_Expect = Annotated[
+    dict[str, Bound], Field(description="metric or metric.statistic: what is expected of it")
+]
+
+
+class CaseDefaults(StrictModel):
+    """The key ``defaults:``; each case inherits these values unless it sets them."""
+
+    np: _Ranks = None
+    params: _Params = Field(default={})
+    per_host: _PerHost = False
+    scale: _Scale = None
+    repeat: _Repeat = 1
+    until: _Until = None
+    expect: _Expect = Field(default={})
+
+
 class CaseEntry(StrictModel):
     """One entry of ``cases:``; it makes one case, or one for each point of its sweep."""
 
     name: Name = Field(description="the case's name, unlike any other in the suite")
     benchmark: str = Field(description="a benchmark of the catalog, as `spbench benchmarks` lists")
-    np: int | None = Field(default=None, ge=1, description="ranks, where the benchmark cannot tell")
-    params: dict[str, Any] = Field(default={}, description="parameters with one value")
+    np: _Ranks = None
+    params: _Params = Field(default={})
     matrix: SweptLists = Field(
         default={}, description="parameters with lists of values: their product"
     )
@@ -129,20 +161,11 @@ class CaseEntry(StrictModel):
     exclude: list[dict[str, Any]] = Field(
         default=[], description="points to leave out: swept keys, each with one value"
     )
-    per_host: bool | Annotated[int, Field(ge=1, le=MAX_HOSTS_AT_ONCE)] = Field(
-        default=False,
-        description="a job of its own on each host, all at once; a number: at most so many",
-    )
-    scale: ScaleEntry | SkipJsonSchema[None] = Field(
-        default=None, description="the case on several numbers of ranks, with its efficiency"
-    )
-    repeat: int = Field(default=1, ge=1, le=MAX_REPEATS, description="how often each case runs")
-    until: UntilEntry | SkipJsonSchema[None] = Field(
-        default=None, description="repeat on until the median is known well, or for some time"
-    )
-    expect: dict[str, Bound] = Field(
-        default={}, description="metric or metric.statistic: what is expected of it"
-    )
+    per_host: _PerHost = False
+    scale: _Scale = None
+    repeat: _Repeat = 1
+    until: _Until = None
+    expect: _Expect = Field(default={})
     launch: LaunchSettings = Field(
         default=LaunchSettings(), description="launch settings that differ from the suite's"
     )
@@ -158,6 +181,9 @@ class SuiteFile(StrictModel):
     order: RepeatOrder = Field(
         default="interleaved",
         description="repeats: each a launch of its own, the jobs by turns, or together in one",
+    )
+    defaults: CaseDefaults = Field(
+        default=CaseDefaults(), description="values of every case that does not set them"
     )
     cases: list[CaseEntry] = Field(min_length=1, description="the benchmarks to run")
 

@@ -15,6 +15,7 @@ from spbench.errors import SuiteError, did_you_mean
 from spbench.suites.case import SCHEMA
 from spbench.suites.file_errors import FileErrors
 from spbench.suites.model import SuiteFile
+from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node
 
 _EXPECTED_BY_ERROR_TYPE = {
@@ -182,6 +183,9 @@ def _list_choices(detail: ErrorDetails) -> list[str]:
 
 def _describe_unknown_key(path: KeyPath, model: type[BaseModel]) -> str:
     keys = [field.alias or name for name, field in _find_fields(path[:-1], model).items()]
+    if path[:-1] == ("defaults",) and path[-1] in ("launch", *LaunchSettings.model_fields):
+        remedy = "launch settings of all cases are keys of the suite's launch"
+        return f"unknown key {path[-1]!r} in defaults ({remedy})"
     hint = did_you_mean(str(path[-1]), keys) or f" (known: {', '.join(keys)})"
     return f"unknown key {path[-1]!r} in {_name_container(path[:-1], model)}{hint}"
 
@@ -213,8 +217,12 @@ def _read_schema(model: type[BaseModel]) -> str:
 
 
 def format_path(path: KeyPath) -> str:
-    """Return a path for a message, relative to its case: ``launch.args[0]``."""
+    """Return a path for a message, relative to its case: ``launch.args[0]``.
+
+    A path in ``defaults`` is that of the value in a case that inherits it.
+    """
     path_in_case = path[2:] if len(path) > 2 and path[0] == "cases" else path
+    path_in_case = path[1:] if len(path) > 1 and path[0] == "defaults" else path_in_case
     text = ""
     for step in path_in_case:
         text += f"[{step}]" if isinstance(step, int) else f".{step}"

@@ -49,7 +49,7 @@ class ScalingError(ParamError):
     """A case that cannot be scaled to a number of ranks."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(None, message)
+        super().__init__("scale", message)
 
 
 def keep_params_weak_only(values: Params, _: Params, target: ScalingTarget) -> Params:

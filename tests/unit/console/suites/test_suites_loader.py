@@ -315,6 +315,7 @@ ENTRY = st.fixed_dictionaries(
     {"name": st.sampled_from(["a", "b"]), "benchmark": st.sampled_from(BENCHMARKS_OR_NOT)},
     optional=dict.fromkeys(CASE_KEYS[2:], ANYTHING),
 )
+DEFAULTS = ANYTHING | st.fixed_dictionaries({}, optional=dict.fromkeys(CASE_KEYS[2:], ANYTHING))
 OVERRIDES = st.lists(
     st.builds("{}={}".format, st.sampled_from([*KEYS, "launch.env.A", "launch.args"]), ANYTHING),
     max_size=2,
@@ -323,9 +324,10 @@ OVERRIDES = st.lists(
 
 @pytest.mark.slow
 @settings(max_examples=150)
-@given(st.lists(ENTRY | ANYTHING, max_size=3) | ANYTHING, ANYTHING, OVERRIDES)
-def test_any_data_gives_a_suite_or_a_usage_error(cases, launch, overrides):
+@given(st.lists(ENTRY | ANYTHING, max_size=3) | ANYTHING, ANYTHING, DEFAULTS, OVERRIDES)
+def test_any_data_gives_a_suite_or_a_usage_error(cases, launch, defaults, overrides):
     data = {"schema": "spbench.suite/1", "name": "s", "launch": launch, "cases": cases}
+    data |= {"defaults": defaults}
     message = ""
     try:
         cases = load_suite_text(yaml.safe_dump(data), Path("s.yaml"), overrides).cases
