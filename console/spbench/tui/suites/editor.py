@@ -137,6 +137,10 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         self.history.checkpoint()
         self.go_to(line)
 
+    def on_resize(self) -> None:
+        """Keep the line of the cursor in view, for example above an opened list of problems."""
+        self.call_after_refresh(self.scroll_cursor_visible)
+
     def go_to(self, line: int, column: int = 1) -> None:
         """Move the cursor to line and column, both counted from 1, and scroll to it."""
         self.move_cursor((line - 1, column - 1), center=True)
