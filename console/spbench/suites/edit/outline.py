@@ -7,6 +7,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from spbench.errors import UsageError
+from spbench.suites.case import SCHEMA
+from spbench.suites.loader import CheckedText
 from spbench.suites.yaml_nodes import Document, Mark, Node, YamlError, parse_yaml
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -173,3 +175,15 @@ def _parse_document(text: str) -> Document:
     except YamlError as error:
         problem = f"line {error.mark.line} cannot be read: {error}"
         raise UsageError(f"{problem}; fix it before the form changes the text") from None
+
+
+def lacks_only_cases(checked_text: CheckedText, text: str) -> bool:
+    """Return whether a text without errors but for its missing cases begins a suite."""
+    if len(checked_text.diagnostics) != 1:
+        return False
+    try:
+        outline = Outline(text)
+    except UsageError:
+        return False
+    keys = outline.document.root.data
+    return isinstance(keys, dict) and keys.get("schema") == SCHEMA and not keys.get("cases")

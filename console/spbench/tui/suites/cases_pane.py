@@ -24,16 +24,16 @@ from spbench.tui.widgets.line_table import LineTable
 
 COMMAND_DELAY = 0.1
 """Time from the selection of a case to the computation of its command, in seconds."""
-NO_CASE = "The launch command of the chosen case stands here."
+NO_CASE = "Select a case to see its launch command."
 
 
 class CommandPane(VerticalScroll):
     """The command of the selected case; y on the page copies its launch line."""
 
     HELP: ClassVar[str] = """\
-The launch line of the job that the chosen case runs in, exactly as it will be run on the chosen
-hosts, and its environment; below it the line that runs this case alone, without the console. y
-copies the launch line with its environment.
+The exact launch line of the job with the selected case, on the selected hosts, and its environment.
+Below it is the line that runs only this case, without spbench. y copies the launch line with its
+environment.
 """
     DEFAULT_CSS = "CommandPane { background: $surface; scrollbar-size: 0 1; }"
 
@@ -70,7 +70,7 @@ def _render_command(command: JobCommand) -> Text:
     if command.secrets:
         text.append("\nset and export first\n", quiet).append(" ".join(command.secrets))
     for _, line in command.standalone:
-        text.append("\nby hand, without the console\n", quiet).append(line)
+        text.append("\nstandalone, without spbench\n", quiet).append(line)
     return text
 
 

@@ -48,7 +48,7 @@ class CaseComposer:
         document = self._pane.document
         editor = self._pane.editor
         if document is None:
-            self._show_error("no suite is open: choose one of the files, or make one with Ctrl+N")
+            self._show_error("no suite is open: open a file (F2), or start a new suite (Ctrl+N)")
             return
         text = editor.text
         line = editor.cursor_line
@@ -109,9 +109,12 @@ class CaseComposer:
         except SpbenchError as error:
             self._show_error(str(error))
             return
-        name = Outline(text).items[index].list_children().get("name")
-        title = f"the case {name[1].text}" if name else f"case entry {index + 1}"
-        question = f"Delete {title} from the text? (Ctrl+Z undoes it.)"
+        outline = Outline(text)
+        name = outline.items[index].list_children().get("name")
+        title = name[1].text if name else f"case entry {index + 1}"
+        case_count = (await self._pane.parse()).count_cases(outline.spans[index])
+        cases = f" and its {case_count:,} cases" if case_count > 1 else ""
+        question = f"Delete {title}{cases}? (Ctrl+Z undoes it.)"
         if await self._pane.app.push_screen_wait(Confirm(question, "Delete", "Keep")):
             editor.replace_text(edited.text, edited.line)
 
@@ -129,7 +132,7 @@ class CaseComposer:
             index = find_entry(editor.text, selected_line)
         if index is None:
             raise UsageError(
-                "no case is at the cursor: go to a line of one, or choose it in the table"
+                "no case is at the cursor: move it to a line of a case, or select a case in the table"
             )
         return index
 

@@ -15,7 +15,7 @@ from spbench.launch.devices import find_shortage
 from spbench.launch.jobs import select_cases
 from spbench.record.runs.folder import find_working_folder
 from spbench.suites.case import Case, Suite
-from spbench.suites.edit.outline import EntryLines, Outline
+from spbench.suites.edit.outline import EntryLines, Outline, lacks_only_cases
 from spbench.suites.loader import CheckedText, check_text, load_suite_text
 
 
@@ -29,6 +29,7 @@ class ParsedSuite:
         spans: The lines of the case entries; empty for invalid YAML.
         plan: The planned jobs; None if they cannot be planned.
         plan_error: A message on why the jobs cannot be planned; empty if they can.
+        lacks_cases: Whether a suite was begun that only lacks cases, which is not an error.
     """
 
     text: str
@@ -36,16 +37,21 @@ class ParsedSuite:
     spans: Sequence[EntryLines] = ()
     plan: RunPlan | None = None
     plan_error: str = ""
+    lacks_cases: bool = False
 
     @property
     def problems(self) -> Sequence[Diagnostic]:
         """The errors of the text, in the order of their positions."""
-        return self.checked_text.diagnostics
+        return () if self.lacks_cases else self.checked_text.diagnostics
 
     @property
     def cases(self) -> Sequence[Case]:
         """The cases; empty if the text has errors."""
         return self.checked_text.suite.cases if self.checked_text.suite else ()
+
+    def count_cases(self, span: EntryLines) -> int:
+        """Return the number of cases of an entry; 0 if the text has errors."""
+        return sum(span.first <= case.line <= span.last for case in self.cases)
 
 
 def parse_text(text: str, request: Request) -> ParsedSuite:
@@ -53,7 +59,8 @@ def parse_text(text: str, request: Request) -> ParsedSuite:
     checked_text = check_text(text, request.suite)
     spans = _find_spans(text)
     if checked_text.suite is None:
-        return ParsedSuite(text, checked_text, spans)
+        lacks_cases = lacks_only_cases(checked_text, text)
+        return ParsedSuite(text, checked_text, spans, lacks_cases=lacks_cases)
     try:
         settings = build_settings(request)
         suite = load_suite_text(text, request.suite, settings) if settings else checked_text.suite

@@ -21,6 +21,7 @@ from textual.widgets.tree import TreeNode
 from spbench.errors import UsageError
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
+from spbench.suites.edit.outline import lacks_only_cases
 from spbench.suites.loader import check_text, read_suite_file
 from spbench.suites.shipped import list_shipped_suites, needs_copy
 from spbench.tui.widgets.keys import make_binding
@@ -95,19 +96,22 @@ def _has_suite_head(path: Path) -> bool:
 def check_file(path: Path) -> FileCheck:
     """Return the loader's result for a file; an unreadable file counts as one error."""
     try:
-        examined = check_text(read_suite_file(path), path)
+        text = read_suite_file(path)
     except UsageError:
         return FileCheck(0, 1)
-    cases = len(examined.suite.cases) if examined.suite else 0
-    return FileCheck(cases, len(examined.diagnostics))
+    checked_text = check_text(text, path)
+    if lacks_only_cases(checked_text, text):
+        return FileCheck(0, 0)
+    cases = len(checked_text.suite.cases) if checked_text.suite else 0
+    return FileCheck(cases, len(checked_text.diagnostics))
 
 
 class SuiteTree(Tree[Path]):
     """Suite files by folder, with the number of cases or errors of loaded files."""
 
     HELP: ClassVar[str] = """\
-The suites below this folder and beside the one that is open; where there are none, those that come
-with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
+The suites below this folder and next to the open one. If there are none, the suites that come with
+spbench are listed, which open as copies. Enter opens a suite; ✗ marks one with errors.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("files.down", "j", "cursor_down", "Down", "The file below"),
