@@ -160,7 +160,7 @@ async def test_recovery_text_is_kept_or_discarded_as_answered(tmp_path, suite, a
         await pilot.press(*answer, "enter")
         await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
         await wait_until(pilot, lambda: bool(list_recovery_files(tmp_path)) == is_kept)
-        await app.screen._offer_unsaved()  # the second search for unsaved text
+        await app.screen._file_actions.offer_unsaved()  # the second search for unsaved text
         await pilot.pause()
         assert isinstance(app.screen, SuitesPage), "it is not asked twice"
 

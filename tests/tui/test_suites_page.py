@@ -17,7 +17,7 @@ from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.document import open_document
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.parsed_suite import parse_text
-from spbench.tui.suites.text_pane import ProblemList
+from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.line_table import LineTable
 from support.tui.app_driver import DEADLINE, SIZES, read_screen, wait_until
@@ -42,7 +42,7 @@ from support.tui.suites_page import (
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_shows_suite_cases_and_errors_of_other_files(suite, size):
-    (suite.parent / "wrong.yaml").write_text("schema: spbench.suite/1\nname: wrong\n")
+    (suite.parent / "wrong.yaml").write_text("schema: spbench.suite/1\nname: wrong\ncases: 1\n")
     (suite.parent / "none.yaml").write_text("hosts: [a, b]\n")
     app = open_suite(suite)
     async with app.run_test(size=size) as pilot:

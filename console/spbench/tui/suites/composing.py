@@ -132,7 +132,7 @@ class CaseComposer:
             index = find_entry(editor.text, selected_line)
         if index is None:
             raise UsageError(
-                "no case is at the cursor: move it to a line of a case, or select a case in the table"
+                "no case is at the cursor: move it to a case, or select a case in the table"
             )
         return index
 

@@ -15,27 +15,17 @@ from textual.content import Content
 from textual.widgets import Tree
 
 from spbench.engine.plan import Request
-from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
-from spbench.report.times import format_day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import list_faults
-from spbench.suites.pipe_files import expand_suite_path
-from spbench.suites.shipped import (
-    copy_shipped,
-    is_installed,
-    is_shipped_name,
-    needs_copy,
-    require_suite_file,
-)
 from spbench.tui.chooser import Choice, Chooser
-from spbench.tui.dialogs import AskLine
+from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.composing import CaseComposer
-from spbench.tui.suites.document import SuiteDocument, copy_document, make_document, open_document
+from spbench.tui.suites.document import SuiteDocument
+from spbench.tui.suites.file_actions import FileActions
 from spbench.tui.suites.parsed_suite import find_rejection_reason
-from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.keys import make_binding
@@ -46,9 +36,6 @@ _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, 
 """With 100 columns the files are shown, with 160 the cases are next to the text."""
 SECOND_RECOVERY_DELAY = 3.0
 """Time after which the page looks for unsaved texts a second time, in seconds."""
-RECOVER = "Recover"
-LATER = "Later"
-DISCARD = "Discard"
 
 
 class SuitesPage(Page):
@@ -98,6 +85,9 @@ What starts a run at once has no letter: F5 and F6."""
         make_binding("suites.redo", "ctrl+y,super+y", "redo", "Redo", "Make it again", show=True),
         make_binding("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
         make_binding(
+            "suites.reload", "ctrl+r", "reload", "Reload", "Read the suite from its file again"
+        ),
+        make_binding(
             "suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"
         ),
         make_binding(
@@ -139,6 +129,10 @@ What starts a run at once has no letter: F5 and F6."""
     _requested_line = 0
     """The line that the editor moves to because of the table, until the editor reports it."""
 
+    def __init__(self, context: ConsoleContext) -> None:
+        super().__init__(context)
+        self._file_actions = FileActions(self, self.show_document, self.update_files)
+
     def compose_body(self) -> ComposeResult:
         """Yield files, text, cases and command."""
         context = self.context
@@ -151,11 +145,11 @@ What starts a run at once has no letter: F5 and F6."""
     def on_mount(self) -> None:
         """Open the suite of the command line, or show the files if there is none."""
         self._known_launch_settings = self._launch_settings
-        self._offered_files: set[RecoveryFile] = set()
         if not self.context.readonly:
-            self.start_action(self._offer_unsaved)
+            offer_unsaved = self._file_actions.offer_unsaved
+            self.start_action(offer_unsaved)
             # When a browser page is reloaded, the old console may end after this one has started.
-            self.set_timer(SECOND_RECOVERY_DELAY, partial(self.start_action, self._offer_unsaved))
+            self.set_timer(SECOND_RECOVERY_DELAY, partial(self.start_action, offer_unsaved))
         self.query_one("#files").border_title = Content("Files")
         if not self._open_requested():
             self.add_class("files")
@@ -207,42 +201,6 @@ What starts a run at once has no letter: F5 and F6."""
         for pane in self.query(TextPane):
             pane.delete_recovery_file()
 
-    async def _offer_unsaved(self) -> None:
-        """Ask whether to recover the unsaved texts of killed or crashed consoles."""
-        await self.wait_until_mounted()
-        for file, unsaved in await asyncio.to_thread(find_abandoned, self.context.options.home):
-            path = Path(unsaved.path)
-            if file in self._offered_files or file == self.text_pane.recovery_file:
-                continue
-            self._offered_files.add(file)
-            answer = await self.app.push_screen_wait(
-                Chooser(
-                    f"{path.name}, edited {format_day_and_time(unsaved.edited)}, was not saved",
-                    [
-                        Choice(RECOVER, f"open {path} with that text"),
-                        Choice(LATER, "ask again when the console opens"),
-                        Choice(DISCARD, "forget that text"),
-                    ],
-                )
-            )
-            if answer == RECOVER:
-                await self._recover(file, unsaved)
-                return
-            if answer == DISCARD:
-                await asyncio.to_thread(file.delete)
-
-    async def _recover(self, file: RecoveryFile, unsaved: UnsavedText) -> None:
-        await self.wait_until_mounted()
-        if not await self._confirm_discard():
-            return
-        path = Path(unsaved.path)
-        try:
-            document = await asyncio.to_thread(open_document, path)
-        except SpbenchError:  # the suite was new, or its file was deleted
-            document = SuiteDocument(path, None)
-        self.show_document(document)
-        await self.text_pane.restore(unsaved, file)
-
     def update_files(self) -> None:
         """Update the list of suite files."""
         document = self.text_pane.document
@@ -250,92 +208,23 @@ What starts a run at once has no letter: F5 and F6."""
 
     def open(self, path: Path) -> None:
         """Open a suite, after a question if the open one has unsaved changes."""
-        self.start_action(self._open, path)
-
-    async def _open(self, path: Path) -> None:
-        await self.wait_until_mounted()
-        document = self.text_pane.document
-        if document is not None and await asyncio.to_thread(document.is_current, path):
-            self.text_pane.editor.focus()
-        elif await self._confirm_discard():
-            listed = self.query_one(SuiteTree).lists_shipped(path)
-            try:
-                self.show_document(await asyncio.to_thread(self._load_document, path, listed))
-            except SpbenchError as error:
-                self.show_error(str(error))
-
-    def _load_document(self, path: Path, listed: bool) -> SuiteDocument:
-        """Return a file to edit; a shipped suite is copied into the console's folder."""
-        file = require_suite_file(path)
-        folder = self.context.options.folder
-        has_shipped_name = is_shipped_name(path) and needs_copy(file, folder)
-        if has_shipped_name or listed or is_installed(file):
-            return copy_document(file, folder)
-        return open_document(file)
+        self.start_action(self._file_actions.open, path)
 
     def action_init(self) -> None:
         """Write the shipped suites and hostfiles into the console's folder."""
-        self.start_action(self._init)
-
-    async def _init(self) -> None:
-        try:
-            copied = await asyncio.to_thread(copy_shipped, self.context.options.folder)
-        except SpbenchError as error:
-            self.show_error(str(error))
-            return
-        note = (
-            f"; {format_quantity(len(copied.existing), 'file')} stayed as before"
-            if copied.existing
-            else ""
-        )
-        self.app.notify(f"wrote {format_quantity(len(copied.copied), 'file')}{note}", timeout=6)
-        self.update_files()
+        self.start_action(self._file_actions.copy_shipped_suites)
 
     def action_new(self) -> None:
         """Ask for a file name and start a new suite."""
-        self.start_action(self._new)
-
-    async def _new(self) -> None:
-        if not await self._confirm_discard():
-            return
-        folder = self.context.options.folder
-        start = "suites/" if (folder / "suites").is_dir() else ""
-        name = await self.app.push_screen_wait(AskLine("File of the new suite:", start))
-        if name is None:
-            return
-        try:
-            path = expand_suite_path(folder, name)
-            self.show_document(await asyncio.to_thread(make_document, path))
-        except SpbenchError as error:
-            self.show_error(str(error))
-
-    async def _confirm_discard(self) -> bool:
-        unsaved = self.describe_unsaved()
-        return unsaved is None or await self.confirm(
-            f"{unsaved} Discard its changes?", "Discard", "Cancel"
-        )
+        self.start_action(self._file_actions.create)
 
     def action_save(self) -> None:
         """Write the text into its file."""
-        self.start_action(self._save)
+        self.start_action(self._file_actions.save)
 
-    async def _save(self) -> bool:
-        """Save the text, after a question if the file has changed; return whether saved."""
-        document = self.text_pane.document
-        text = self.text_pane.editor.text
-        if document is None:
-            return False
-        question = f"{document.path.name} has changed on disk since it was read. Overwrite it?"
-        stale = await asyncio.to_thread(document.is_stale)
-        if stale and not await self.confirm(question, "Overwrite", "Keep disk version"):
-            return False
-        try:
-            self.text_pane.mark_saved(await asyncio.to_thread(document.save, text))
-        except SpbenchError as error:
-            self.show_error(str(error))
-            return False
-        self.update_files()
-        return True
+    def action_reload(self) -> None:
+        """Read the file again."""
+        self.start_action(self._file_actions.reload)
 
     def show_document(self, document: SuiteDocument) -> None:
         """Show a file for editing."""
@@ -449,25 +338,28 @@ What starts a run at once has no letter: F5 and F6."""
         """Return the selected case; show an error if there is none."""
         case = self.cases_pane.case
         if case is None:
-            self.show_error("no case is chosen: open a suite, or fix its errors")
+            self.show_error("no case is selected: open a suite, or fix its errors")
         return case
 
     async def _prepare_run(self) -> bool:
         """Save the text and return whether it can be run; show an error if not."""
         pane = self.text_pane
         if pane.document is None:
-            self.show_error("no suite is open to be run")
+            self.show_error("not started: no suite is open")
             return False
-        problems = (await pane.parse()).problems
-        if problems:
-            errors = format_quantity(len(problems), "error")
+        parsed = await pane.parse()
+        if parsed.lacks_cases:
+            self.show_error("not started: the suite has no cases; F4 adds one")
+            return False
+        if parsed.problems:
+            errors = format_quantity(len(parsed.problems), "error")
             self.show_error(f"not started: {errors} to fix in the text first")
             return False
         if pane.has_changes or pane.document.stored is None:
-            return await self._save()
+            return await self._file_actions.save()
         if await asyncio.to_thread(pane.document.is_stale):
             self.show_error(
-                "not started: the file has changed on disk; open it again, or save over it"
+                "not started: the file has changed on disk; reload it (Ctrl+R) or save (Ctrl+S)"
             )
             return False
         return True

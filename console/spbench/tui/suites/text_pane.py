@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -14,66 +13,36 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
-from textual.widgets.option_list import Option
 
 from spbench.engine.plan import Request
 from spbench.engine.run_estimate import RunEstimate
-from spbench.errors import Diagnostic, SpbenchError
+from spbench.errors import SpbenchError
 from spbench.suites.case import Suite
+from spbench.tui.suites.disk_watch import CHECK_INTERVAL, DiskState, DiskWatch
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_suite, parse_text
+from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
 from spbench_core.number_text import format_quantity
 
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
 UNSAVED = "●"
+CHANGED_SIGN = "▲"
+NO_CASES = "The suite has no cases yet: F4 adds one."
 NO_SUITE = """\
-spbench measures what deep learning over many nodes asks of a cluster, and checks each number \
-against an independent reference.
+spbench measures the communication, computing and training steps of deep learning on a cluster. It \
+checks each result against an independent reference.
 
-No suite is open. Enter on one of the files opens it (F2 shows them), F5 runs it; Ctrl+N begins a \
-new one. `I`, or `spbench init`, writes the suites that come with spbench into this folder."""
+No suite is open. F2 shows the files, Enter opens one and F5 runs it. Ctrl+N starts a new suite. I \
+(or the command spbench init) writes the suites that come with spbench into this folder."""
 
-MAX_PROBLEMS = 200
-"""Largest number of listed problems."""
-
-
-class ProblemList(OptionList):
-    """The problems of the text; hidden if there are none."""
-
-    HELP: ClassVar[str] = "What the loader says is wrong, by line and column. Enter goes there."
-    DEFAULT_CSS = """
-    ProblemList {
-        height: auto; max-height: 5; border: none; padding: 0; background: $surface;
-        display: none;
-        &.some { display: block; }
-        &:focus { border: none; background-tint: $foreground 0%; }
-    }
-    """
-
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(id=id, markup=False)
-        self._shown: Sequence[Diagnostic] = ()
-
-    def show(self, problems: Sequence[Diagnostic]) -> None:
-        """List these problems."""
-        if problems == self._shown:
-            return
-        self._shown = problems
-        self.clear_options()
-        self.add_options(Option(_render_problem(problem)) for problem in problems[:MAX_PROBLEMS])
-        self.set_class(bool(problems), "some")
-
-    def get_problem(self, index: int) -> Diagnostic:
-        """Return a problem by its index in the list."""
-        return self._shown[index]
-
-
-def _render_problem(problem: Diagnostic) -> Content:
-    position = f"{PROBLEM_SIGN} {problem.line}:{problem.column}"
-    return Content.assemble((position, "$text-error"), "  ", problem.message)
+_DISK_NOTES = {
+    DiskState.CURRENT: "",
+    DiskState.CHANGED: f"  {CHANGED_SIGN} changed on disk (Ctrl+R)",
+    DiskState.DELETED: f"  {CHANGED_SIGN} deleted on disk",
+}
 
 
 class TextPane(Vertical):
@@ -120,6 +89,7 @@ class TextPane(Vertical):
         self._backup_timer: Timer | None = None
         self._reported_failure = False
         self._write_lock = asyncio.Lock()
+        self._disk_watch: DiskWatch | None = None
 
     def compose(self) -> ComposeResult:
         yield SuiteEditor(id="editor")
@@ -130,6 +100,7 @@ class TextPane(Vertical):
         self.editor.read_only = True
         self.editor.placeholder = NO_SUITE
         self._update_title()
+        self.set_interval(CHECK_INTERVAL, self._start_disk_check)
 
     @property
     def editor(self) -> SuiteEditor:
@@ -150,7 +121,7 @@ class TextPane(Vertical):
     def open(self, document: SuiteDocument) -> None:
         """Edit another file."""
         self.delete_recovery_file()
-        self.document = document
+        self._set_document(document)
         self.editor.read_only = self._readonly
         self.editor.placeholder = ""
         self.editor.load_text(document.text)
@@ -160,16 +131,40 @@ class TextPane(Vertical):
 
     def mark_saved(self, document: SuiteDocument) -> None:
         """Record that the text was saved."""
-        self.document = document
+        self._set_document(document)
         self._saved = document.text
         if not self.has_changes:  # the user may have typed in the meantime
             self.delete_recovery_file()
         self._update_title()
 
+    def reload(self, document: SuiteDocument) -> None:
+        """Replace the text by that of the file, in one step that can be undone."""
+        self._set_document(document)
+        self.editor.replace_text(document.text, self.editor.cursor_line)
+        self._saved = self.editor.text
+        self.delete_recovery_file()
+        self._update_title()
+
+    def _set_document(self, document: SuiteDocument) -> None:
+        self.document = document
+        self._disk_watch = DiskWatch(document)
+
+    def _start_disk_check(self) -> None:
+        if self._disk_watch is not None and self._is_composed:
+            self._check_disk(self._disk_watch)
+
+    @work(exclusive=True, group="disk")
+    async def _check_disk(self, watch: DiskWatch) -> None:
+        await asyncio.to_thread(watch.check)
+        if watch is self._disk_watch and self._is_composed:
+            self._update_title()
+
     def _update_title(self) -> None:
         title = "Suite" if self.document is None else self.document.path.name
         if self.has_changes:
             title = f"{UNSAVED} {title} not saved (Ctrl+S)"
+        if self._disk_watch is not None:
+            title += _DISK_NOTES[self._disk_watch.state]
         if self._error_count:
             title += f"  {PROBLEM_SIGN} {format_quantity(self._error_count, 'error')}"
         if title != self._title:  # a new title draws the whole pane again
@@ -185,7 +180,7 @@ class TextPane(Vertical):
         """
         assert self.document is not None  # the caller has opened the file
         # With the old content, saving asks before it overwrites later changes of the file.
-        self.document = SuiteDocument(self.document.path, unsaved.stored)
+        self._set_document(SuiteDocument(self.document.path, unsaved.stored))
         self.editor.replace_text(unsaved.text, 1)
         self._update_title()
         self.schedule_parse(0)
@@ -286,7 +281,7 @@ class TextPane(Vertical):
         problems = parsed.problems
         marks = {problem.line: problem.column for problem in reversed(problems)}
         self.editor.mark_problems(marks)
-        self.query_one(ProblemList).show(problems)
+        self.query_one(ProblemList).show(problems, NO_CASES if parsed.lacks_cases else "")
         self._error_count = len(problems)
         self._update_title()
         self.post_message(self.TextParsed(parsed))

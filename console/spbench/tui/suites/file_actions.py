@@ -1,0 +1,189 @@
+"""Opening, creating, saving, reloading and recovering suite files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from spbench.errors import SpbenchError
+from spbench.report.times import format_day_and_time
+from spbench.suites.pipe_files import expand_suite_path
+from spbench.suites.shipped import (
+    copy_shipped,
+    is_installed,
+    is_shipped_name,
+    needs_copy,
+    require_suite_file,
+)
+from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.dialogs import AskLine
+from spbench.tui.page import Page
+from spbench.tui.suites.document import SuiteDocument, copy_document, make_document, open_document
+from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
+from spbench.tui.suites.text_pane import TextPane
+from spbench.tui.suites.tree import SuiteTree
+from spbench_core.number_text import format_quantity
+
+RECOVER = "Recover"
+LATER = "Later"
+DISCARD = "Discard"
+
+
+class FileActions:
+    """Actions on suite files that may ask questions; each method runs in a worker.
+
+    Args:
+        page: The page, which shows dialogs and errors.
+        show_document: Shows a file for editing.
+        update_files: Updates the list of suite files.
+    """
+
+    def __init__(
+        self,
+        page: Page,
+        show_document: Callable[[SuiteDocument], None],
+        update_files: Callable[[], None],
+    ) -> None:
+        self._page = page
+        self._show_document = show_document
+        self._update_files = update_files
+        self._offered_files: set[RecoveryFile] = set()
+
+    @property
+    def _pane(self) -> TextPane:
+        return self._page.query_one(TextPane)
+
+    async def open(self, path: Path) -> None:
+        """Open a suite, after a question if the open one has unsaved changes."""
+        await self._page.wait_until_mounted()
+        document = self._pane.document
+        if document is not None and await asyncio.to_thread(document.is_current, path):
+            self._pane.editor.focus()
+        elif await self._confirm_discard():
+            listed = self._page.query_one(SuiteTree).lists_shipped(path)
+            try:
+                self._show_document(await asyncio.to_thread(self._load_document, path, listed))
+            except SpbenchError as error:
+                self._page.show_error(str(error))
+
+    def _load_document(self, path: Path, listed: bool) -> SuiteDocument:
+        """Return a file to edit; a shipped suite is copied into the console's folder."""
+        file = require_suite_file(path)
+        folder = self._page.context.options.folder
+        has_shipped_name = is_shipped_name(path) and needs_copy(file, folder)
+        if has_shipped_name or listed or is_installed(file):
+            return copy_document(file, folder)
+        return open_document(file)
+
+    async def create(self) -> None:
+        """Ask for a file name and start a new suite."""
+        if not await self._confirm_discard():
+            return
+        folder = self._page.context.options.folder
+        start = "suites/" if (folder / "suites").is_dir() else ""
+        name = await self._page.app.push_screen_wait(AskLine("File of the new suite:", start))
+        if name is None:
+            return
+        try:
+            path = expand_suite_path(folder, name)
+            self._show_document(await asyncio.to_thread(make_document, path))
+        except SpbenchError as error:
+            self._page.show_error(str(error))
+
+    async def copy_shipped_suites(self) -> None:
+        """Write the shipped suites and hostfiles into the console's folder."""
+        try:
+            copied = await asyncio.to_thread(copy_shipped, self._page.context.options.folder)
+        except SpbenchError as error:
+            self._page.show_error(str(error))
+            return
+        note = (
+            f"; kept {format_quantity(len(copied.existing), 'existing file')}"
+            if copied.existing
+            else ""
+        )
+        message = f"wrote {format_quantity(len(copied.copied), 'file')}{note}"
+        self._page.app.notify(message, timeout=6)
+        self._update_files()
+
+    async def save(self) -> bool:
+        """Save the text, after a question if the file has changed; return whether saved."""
+        document = self._pane.document
+        text = self._pane.editor.text
+        if document is None:
+            return False
+        question = f"{document.path.name} has changed on disk. Overwrite it?"
+        stale = await asyncio.to_thread(document.is_stale)
+        if stale and not await self._page.confirm(question, "Overwrite", "Keep disk version"):
+            return False
+        try:
+            self._pane.mark_saved(await asyncio.to_thread(document.save, text))
+        except SpbenchError as error:
+            self._page.show_error(str(error))
+            return False
+        self._update_files()
+        return True
+
+    async def reload(self) -> None:
+        """Read the open file again, after a question if there are unsaved changes."""
+        document = self._pane.document
+        if document is None:
+            self._page.show_error("no suite is open")
+            return
+        try:
+            on_disk = await asyncio.to_thread(open_document, document.path)
+        except SpbenchError as error:
+            self._page.show_error(f"not reloaded: {error}")
+            return
+        name = document.path.name
+        if not self._pane.has_changes and on_disk.stored == document.stored:
+            self._page.app.notify(f"{name} has not changed on disk", timeout=4, markup=False)
+            return
+        question = f"{name} is not saved. Reload it and replace your changes? (Ctrl+Z undoes it.)"
+        if not self._pane.has_changes or await self._page.confirm(question, "Reload", "Cancel"):
+            self._pane.reload(on_disk)
+            self._update_files()
+
+    async def _confirm_discard(self) -> bool:
+        unsaved = self._page.describe_unsaved()
+        return unsaved is None or await self._page.confirm(
+            f"{unsaved} Discard its changes?", "Discard", "Cancel"
+        )
+
+    async def offer_unsaved(self) -> None:
+        """Ask whether to recover the unsaved texts of killed or crashed consoles."""
+        await self._page.wait_until_mounted()
+        home = self._page.context.options.home
+        for file, unsaved in await asyncio.to_thread(find_abandoned, home):
+            path = Path(unsaved.path)
+            if file in self._offered_files or file == self._pane.recovery_file:
+                continue
+            self._offered_files.add(file)
+            answer = await self._page.app.push_screen_wait(
+                Chooser(
+                    f"{path.name}, edited {format_day_and_time(unsaved.edited)}, was not saved",
+                    [
+                        Choice(RECOVER, f"open {path} with the unsaved text"),
+                        Choice(LATER, "ask again when the console opens"),
+                        Choice(DISCARD, "delete the unsaved text"),
+                    ],
+                )
+            )
+            if answer == RECOVER:
+                await self._recover(file, unsaved)
+                return
+            if answer == DISCARD:
+                await asyncio.to_thread(file.delete)
+
+    async def _recover(self, file: RecoveryFile, unsaved: UnsavedText) -> None:
+        await self._page.wait_until_mounted()
+        if not await self._confirm_discard():
+            return
+        path = Path(unsaved.path)
+        try:
+            document = await asyncio.to_thread(open_document, path)
+        except SpbenchError:  # the suite was new, or its file was deleted
+            document = SuiteDocument(path, None)
+        self._show_document(document)
+        await self._pane.restore(unsaved, file)

@@ -1,0 +1,57 @@
+"""The problems of a suite's text, below the editor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from spbench.errors import Diagnostic
+from spbench.tui.suites.editor import PROBLEM_SIGN
+
+MAX_PROBLEMS = 200
+"""Largest number of listed problems."""
+
+
+class ProblemList(OptionList):
+    """The problems of the text; hidden if there are none."""
+
+    HELP: ClassVar[str] = """\
+The errors of the text, with line and column. Enter moves the cursor to one."""
+    DEFAULT_CSS = """
+    ProblemList {
+        height: auto; max-height: 5; border: none; padding: 0; background: $surface;
+        display: none;
+        &.some { display: block; }
+        &:focus { border: none; background-tint: $foreground 0%; }
+    }
+    """
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._shown: Sequence[Diagnostic] = ()
+        self._hint = ""
+
+    def show(self, problems: Sequence[Diagnostic], hint: str = "") -> None:
+        """List these problems; without any, show a hint."""
+        if problems == self._shown and hint == self._hint:
+            return
+        self._shown = problems
+        self._hint = hint
+        self.clear_options()
+        self.add_options(Option(_render_problem(problem)) for problem in problems[:MAX_PROBLEMS])
+        if hint and not problems:
+            self.add_option(Option(Content.styled(hint, "$text-muted"), disabled=True))
+        self.set_class(self.option_count > 0, "some")
+
+    def get_problem(self, index: int) -> Diagnostic:
+        """Return a problem by its index in the list."""
+        return self._shown[index]
+
+
+def _render_problem(problem: Diagnostic) -> Content:
+    position = f"{PROBLEM_SIGN} {problem.line}:{problem.column}"
+    return Content.assemble((position, "$text-error"), "  ", problem.message)

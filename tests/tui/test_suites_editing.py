@@ -1,0 +1,212 @@
+"""Editing on the Suites page: cursor, deletions, changes on disk, and new suites."""
+
+import pytest
+from textual.widgets import Input
+
+from spbench.errors import Diagnostic
+from spbench.suites.edit.outline import lacks_only_cases
+from spbench.suites.loader import CheckedText, check_text
+from spbench.tui.dialogs import AskLine
+from spbench.tui.suites.disk_watch import DiskState, DiskWatch
+from spbench.tui.suites.document import open_document
+from spbench.tui.suites.problem_list import ProblemList
+from spbench.tui.suites.tree import FileCheck, check_file
+from support.tui.app_driver import read_screen, wait_until
+from support.tui.suites_page import (
+    SECOND_CASE_LINE,
+    SIZE,
+    SUITE,
+    answer,
+    choose,
+    get_editor,
+    get_text_pane,
+    list_messages,
+    move_to_line,
+    open_suite,
+    replace_line,
+    wait_for_cases,
+    wait_for_form,
+)
+
+LONG = SUITE + "".join(
+    f"  - name: more-{number}\n    benchmark: link.barrier\n    np: 2\n" for number in range(9)
+)
+HEAD = "schema: spbench.suite/1\nname: fresh\n"
+
+
+def is_cursor_shown(editor):
+    first = editor.scroll_offset.y
+    return first <= editor.cursor_location[0] < first + editor.content_size.height
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_cursor_stays_in_view_when_problems_are_listed(suite, size):
+    suite.write_text(LONG)
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        await wait_for_cases(pilot, 12)
+        editor = get_editor(app)
+        editor.focus()
+        # The last line in view, which the problems would cover.
+        await move_to_line(pilot, editor.scroll_offset.y + editor.content_size.height)
+        editor.scroll_to(y=0, animate=False)
+        await pilot.pause()
+        await pilot.press("end", "enter", *"wrong", "enter", *"wrong")
+        await wait_until(pilot, lambda: app.screen.query_one(ProblemList).has_class("some"))
+        await wait_until(pilot, lambda: is_cursor_shown(editor))
+
+
+async def test_cursor_stays_in_view_when_the_terminal_shrinks(suite):
+    suite.write_text(LONG)
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot, 12)
+        editor = get_editor(app)
+        await move_to_line(pilot, 15)
+        editor.scroll_to(y=0, animate=False)
+        await pilot.resize_terminal(80, 24)
+        await wait_until(pilot, lambda: editor.content_size.height < 15)
+        await wait_until(pilot, lambda: is_cursor_shown(editor))
+
+
+def read_title(app):
+    return str(get_text_pane(app).border_title)
+
+
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [(SECOND_CASE_LINE, "Delete second and its 2 cases?"), (6, "Delete first?")],
+)
+async def test_deletion_names_the_number_of_cases_and_can_be_undone(suite, line, question):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await move_to_line(pilot, line)
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: f"{question} (Ctrl+Z" in read_screen(app))
+        await answer(pilot, "y")
+        await wait_until(pilot, lambda: get_editor(app).text != SUITE)
+        await pilot.press("ctrl+z")
+        await wait_for_cases(pilot, 3)
+        assert get_editor(app).text == SUITE
+
+
+async def test_redo_to_the_saved_text_removes_the_mark_of_changes(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await replace_line(pilot, 1, "# mine")
+        await pilot.press("ctrl+s")
+        await wait_until(pilot, lambda: "not saved" not in read_title(app))
+        await pilot.press("ctrl+z")
+        await wait_until(pilot, lambda: "not saved" in read_title(app))
+        await pilot.press("ctrl+y", "ctrl+y")
+        await wait_until(pilot, lambda: "not saved" not in read_title(app))
+        assert get_editor(app).text == suite.read_text()
+
+
+async def test_change_on_disk_is_shown_and_reloaded(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        theirs = SUITE + "# theirs\n"
+        suite.write_text(theirs)
+        await wait_until(pilot, lambda: "▲ changed on disk (Ctrl+R)" in read_title(app))
+        await pilot.press("ctrl+r")
+        await wait_until(pilot, lambda: get_editor(app).text == theirs)
+        await wait_until(pilot, lambda: read_title(app) == "made-up.yaml")
+        await pilot.press("ctrl+r")
+        await wait_until(pilot, lambda: "has not changed on disk" in "".join(list_messages(app)))
+        suite.unlink()
+        await wait_until(pilot, lambda: "▲ deleted on disk" in read_title(app))
+        await pilot.press("ctrl+r")
+        await wait_until(pilot, lambda: "not reloaded" in "".join(list_messages(app)))
+        assert get_editor(app).text == theirs
+
+
+async def test_reloading_asks_about_unsaved_changes(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await replace_line(pilot, 1, "# mine")
+        mine = get_editor(app).text
+        theirs = SUITE + "# theirs\n"
+        suite.write_text(theirs)
+        await wait_until(pilot, lambda: "changed on disk" in read_title(app))
+        await pilot.press("ctrl+r")
+        await answer(pilot, "n")
+        assert get_editor(app).text == mine
+        await pilot.press("ctrl+r")
+        await answer(pilot, "y")
+        await wait_until(pilot, lambda: get_editor(app).text == theirs)
+        await pilot.press("ctrl+z")
+        assert get_editor(app).text == mine
+        await wait_until(pilot, lambda: "not saved" in read_title(app))
+
+
+def test_watch_reads_a_file_only_if_its_stamp_differs(tmp_path, monkeypatch):
+    path = tmp_path / "a.yaml"
+    path.write_text(SUITE)
+    reads = []
+
+    def read(path):
+        reads.append(path)
+        return path.read_text()
+
+    watch = DiskWatch(open_document(path))
+    monkeypatch.setattr("spbench.tui.suites.document.read_suite_file", read)
+    assert [watch.check() for _ in range(3)] == [DiskState.CURRENT] * 3
+    assert len(reads) == 1
+    path.write_text(SUITE + "# theirs\n")
+    assert [watch.check() for _ in range(3)] == [DiskState.CHANGED] * 3
+    assert len(reads) == 2
+    path.write_text(SUITE)
+    assert watch.check() is DiskState.CURRENT
+
+
+async def test_new_suite_has_a_hint_and_no_error(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("n")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        app.screen.query_one(Input).value = "suites/fresh"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "no cases yet: F4 adds one" in read_screen(app))
+        assert "error" not in read_screen(app)
+        assert "✗" not in read_screen(app)
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: "the suite has no cases" in "".join(list_messages(app)))
+        await pilot.press("f4")
+        await choose(pilot, "gemm")
+        await wait_for_form(pilot)
+        await pilot.press("ctrl+s")
+        await wait_for_cases(pilot, 1)
+        await wait_until(pilot, lambda: "F4 adds one" not in read_screen(app))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (HEAD, True),
+        (HEAD + "cases:\n", True),
+        (HEAD + "cases: []\n", True),
+        (HEAD + "cases: 3\n", False),
+        (HEAD + "cases:\nunknown: 1\n", False),
+        ("name: fresh\ncases:\n", False),
+        ("", False),
+        ("name: [\n", False),
+        (SUITE, False),
+    ],
+)
+def test_suite_lacks_only_cases(tmp_path, text, expected):
+    path = tmp_path / "a.yaml"
+    assert lacks_only_cases(check_text(text, path), text) is expected
+    path.write_text(text)
+    if expected:
+        assert check_file(path) == FileCheck(0, 0)
+
+
+def test_other_single_error_is_an_error():
+    checked_text = CheckedText(None, (Diagnostic("a.yaml", 1, 1, "wrong"),))
+    assert not lacks_only_cases(checked_text, SUITE)
