@@ -109,11 +109,11 @@ async def test_change_on_disk_is_shown_and_reloaded(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
-        theirs = SUITE + "# theirs\n"
-        suite.write_text(theirs)
+        disk_text = SUITE + "# theirs\n"
+        suite.write_text(disk_text)
         await wait_until(pilot, lambda: "▲ changed on disk (Ctrl+R)" in read_title(app))
         await pilot.press("ctrl+r")
-        await wait_until(pilot, lambda: get_editor(app).text == theirs)
+        await wait_until(pilot, lambda: get_editor(app).text == disk_text)
         await wait_until(pilot, lambda: read_title(app) == "made-up.yaml")
         await pilot.press("ctrl+r")
         await wait_until(pilot, lambda: "has not changed on disk" in "".join(list_messages(app)))
@@ -121,7 +121,7 @@ async def test_change_on_disk_is_shown_and_reloaded(suite):
         await wait_until(pilot, lambda: "▲ deleted on disk" in read_title(app))
         await pilot.press("ctrl+r")
         await wait_until(pilot, lambda: "not reloaded" in "".join(list_messages(app)))
-        assert get_editor(app).text == theirs
+        assert get_editor(app).text == disk_text
 
 
 async def test_reloading_asks_about_unsaved_changes(suite):
@@ -129,18 +129,18 @@ async def test_reloading_asks_about_unsaved_changes(suite):
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
         await replace_line(pilot, 1, "# mine")
-        mine = get_editor(app).text
-        theirs = SUITE + "# theirs\n"
-        suite.write_text(theirs)
+        edited_text = get_editor(app).text
+        disk_text = SUITE + "# theirs\n"
+        suite.write_text(disk_text)
         await wait_until(pilot, lambda: "changed on disk" in read_title(app))
         await pilot.press("ctrl+r")
         await answer(pilot, "n")
-        assert get_editor(app).text == mine
+        assert get_editor(app).text == edited_text
         await pilot.press("ctrl+r")
         await answer(pilot, "y")
-        await wait_until(pilot, lambda: get_editor(app).text == theirs)
+        await wait_until(pilot, lambda: get_editor(app).text == disk_text)
         await pilot.press("ctrl+z")
-        assert get_editor(app).text == mine
+        assert get_editor(app).text == edited_text
         await wait_until(pilot, lambda: "not saved" in read_title(app))
 
 

@@ -178,7 +178,7 @@ def _parse_document(text: str) -> Document:
 
 
 def lacks_only_cases(checked_text: CheckedText, text: str) -> bool:
-    """Return whether a text without errors but for its missing cases begins a suite."""
+    """Return whether a text is a valid suite except for its missing cases."""
     if len(checked_text.diagnostics) != 1:
         return False
     try:

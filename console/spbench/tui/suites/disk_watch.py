@@ -12,7 +12,7 @@ CHECK_INTERVAL = 1.0
 
 
 class DiskState(Enum):
-    """The state of the open file, compared with the text that was last read or written."""
+    """The state of the open file since it was last read or written."""
 
     CURRENT = "current"
     CHANGED = "changed on disk"

@@ -138,7 +138,7 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         self.go_to(line)
 
     def on_resize(self) -> None:
-        """Keep the line of the cursor in view, for example above an opened list of problems."""
+        """Keep the cursor in view, for example above a list of problems."""
         self.call_after_refresh(self.scroll_cursor_visible)
 
     def go_to(self, line: int, column: int = 1) -> None:
