@@ -7,29 +7,44 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from spbench import __version__
+from spbench.cli.opening_line import COMMANDS, OpeningLine
 
 if TYPE_CHECKING:
-    from spbench.cli.tui_commands import TuiOptions
+    from spbench.cli.tui_opening import TuiOptions
 
 _ENV_PRIVATE_HOME = "SPBENCH_PRIVATE_HOME"
 """The folder that replaces a missing home, for processes that inherit it as HOME."""
 _NO_HOME = "/nonexistent"
 """The home of users without one in Debian's list of users; only root can create it."""
 
+_OPENING_LINE = OpeningLine()
+
 
 def main() -> None:
     """Run the command line, without an option parser for the simplest commands."""
-    if sys.argv[1:] == ["--version"]:
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
         print(f"spbench {__version__}")
         return
     _open_closed_streams()
+    _OPENING_LINE.show(arguments)
     _name_home()
     # Without this, pydantic searches all installed packages for plug-ins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    suites = plain_suites(sys.argv[1:])
-    code = _validate(suites) if suites else _run_command_line()
+    try:
+        code = _run(arguments)
+    finally:
+        _OPENING_LINE.erase()
     _flush()
     sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if suites := plain_suites(arguments):
+        return _validate(suites)
+    if arguments[:1] in COMMANDS:
+        return _run_tui_command(arguments)
+    return _run_command_line()
 
 
 def plain_suites(arguments: Sequence[str]) -> list[str]:
@@ -50,6 +65,14 @@ def _validate(suites: Sequence[str]) -> int:
     from spbench.cli.validate import validate
 
     return run_reporting_errors(lambda: validate([Path(suite) for suite in suites]))
+
+
+def _run_tui_command(arguments: Sequence[str]) -> int:
+    from spbench.cli.error_reporting import run_reporting_errors
+    from spbench.cli.tui_opening import find_plain_command
+
+    command = find_plain_command(arguments, _open_tui)
+    return _run_command_line() if command is None else run_reporting_errors(command)
 
 
 def _run_command_line() -> int:
@@ -105,8 +128,10 @@ def _make_private_home() -> str:
 
 
 def _open_tui(**options: "Unpack[TuiOptions]") -> int:
+    gc.disable()  # until a page is shown: collections would take 60 ms of 700
     from spbench.tui.start import open_tui
 
+    _OPENING_LINE.erase()
     return open_tui(**options)
 
 

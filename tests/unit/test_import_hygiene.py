@@ -142,6 +142,8 @@ def test_version_imports_only_the_standard_library():
     assert {name for name in modules if name.startswith("spbench")} == {
         "spbench",
         "spbench.__main__",
+        "spbench.cli",
+        "spbench.cli.opening_line",
     }
 
 

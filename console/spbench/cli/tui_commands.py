@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol, Required, TypedDict, Unpack
+from typing import Annotated, Protocol
 
 import typer
 
 from spbench.cli.help_pages import SingleUseCommand
 from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, launch_options
-from spbench.errors import UsageError
+from spbench.cli.tui_opening import DEFAULT_RUN, OpenTui, open_replay, open_suites
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from spbench.record.runs.folder import RunFolder
-
 LOOPBACK = "127.0.0.1"
-MAX_SPEED = "max"
 ReadonlyOption = Annotated[bool, typer.Option("--readonly", help="Start, cancel and write nothing")]
-
-
-class TuiOptions(TypedDict, total=False):
-    """The arguments of `spbench.tui.start.open_tui`, which `cli` may not import."""
-
-    home: Required[Path]
-    suite: Path | None
-    recorded: RunFolder | None
-    speed: float | None
-    readonly: bool
-    launch_choice: LaunchChoice
-
-
-class OpenTui(Protocol):
-    """A function that shows the TUI until it is closed, and returns its exit code."""
-
-    def __call__(self, **options: Unpack[TuiOptions]) -> int: ...
 
 
 class ServeTui(Protocol):
@@ -73,21 +48,13 @@ def _tui(open_tui: OpenTui) -> Callable[..., None]:
         home: HomeOption = None,
     ) -> None:
         """Open screens to compose suites, watch runs and compare results."""
-        from spbench.record.runs.folder import find_home
-
-        _need_terminal("spbench run SUITE --headless")
-        recorded = None
-        if demo:
-            from spbench.record.runs.playback import find_demo_run
-
-            recorded = find_demo_run()
-            suite = suite or recorded.path / "suite.yaml"
-        code = open_tui(
-            home=find_home(home, os.environ),
+        code = open_suites(
+            open_tui,
             suite=suite,
-            recorded=recorded,
+            demo=demo,
             readonly=readonly,
             launch_choice=launch_choice,
+            home=home,
         )
         raise typer.Exit(code)
 
@@ -96,7 +63,7 @@ def _tui(open_tui: OpenTui) -> Callable[..., None]:
 
 def _replay(open_tui: OpenTui) -> Callable[..., None]:
     def replay(
-        run: RunArgument = "last",
+        run: RunArgument = DEFAULT_RUN,
         speed: Annotated[
             str | None,
             typer.Option(
@@ -113,16 +80,9 @@ def _replay(open_tui: OpenTui) -> Callable[..., None]:
         verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print ranks, too")] = False,
     ) -> None:
         """Play a recorded run again, on screens or as lines."""
-        from spbench.record.runs.folder import find_home, find_run
-
-        root = find_home(home, os.environ)
-        folder = find_run(root, run)
-        if headless or not _in_terminal():
-            from spbench.cli.runs.lines import replay_lines
-
-            replay_lines(folder, parse_speed(speed or MAX_SPEED), print, int(verbose))
-            return
-        code = open_tui(home=root, recorded=folder, speed=parse_speed(speed or "1"), readonly=True)
+        code = open_replay(
+            open_tui, run=run, speed=speed, headless=headless, home=home, verbose=verbose
+        )
         raise typer.Exit(code)
 
     return replay
@@ -162,27 +122,3 @@ def _serve(serve_tui: ServeTui) -> Callable[..., None]:
         )
 
     return serve
-
-
-def parse_speed(text: str) -> float | None:
-    """Return a speed: a number above 0, or ``max`` (None).
-
-    Raises:
-        UsageError: The text is neither.
-    """
-    if text == MAX_SPEED:
-        return None
-    if re.fullmatch(r"\d+(\.\d+)?x?", text) and (speed := float(text.rstrip("x"))) > 0:
-        return speed
-    raise UsageError(f"--speed {text}: write a number above 0 such as 0.5, 1 or 20, or max")
-
-
-def _in_terminal() -> bool:
-    if "TEXTUAL_DRIVER" in os.environ:  # a browser, in a TUI that `serve` started
-        return True
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _need_terminal(instead: str) -> None:
-    if not _in_terminal():
-        raise UsageError(f"the console needs a terminal; without one use {instead}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,10 @@ SAVED_MARK = "\x1b]7077;saved\x07"
 
 class ConsoleApp(App[int]):
     """The console.
+
+    Args:
+        options: The options of the console.
+        on_opened: Called when the first page is shown.
 
     Attributes:
         context: The state that the pages share.
@@ -102,8 +106,11 @@ class ConsoleApp(App[int]):
         ),
     ]
 
-    def __init__(self, options: ConsoleOptions) -> None:
+    def __init__(
+        self, options: ConsoleOptions, on_opened: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__()
+        self._on_opened = on_opened
         self.pages: dict[str, Page] = {}
         self.page_errors: dict[str, Exception] = {}
         self._entries = {entry.name: entry for entry in PAGES}
@@ -145,17 +152,20 @@ class ConsoleApp(App[int]):
 
     async def _open(self) -> None:
         """Load and show the first page; its frame is already on the terminal."""
-        from spbench.tui.help_and_palette import collect_action_ids
-
         options = self.context.options
-        if self.current_mode == "_default":  # unless a key has shown a page before
-            await self.switch_mode(options.page)
+        try:
+            if self.current_mode == "_default":  # unless a key has shown a page before
+                await self.switch_mode(options.page)
+        finally:
+            self.screen.call_after_refresh(self._on_opened)
         if options.recorded is not None:
             self.context.replay_run(options.recorded, options.speed)
         else:
             offer = self.context.offer_to_watch()
             self.run_worker(offer, group="attach", exit_on_error=False)
         if self.settings.keys:
+            from spbench.tui.help_and_palette import collect_action_ids
+
             ids = await asyncio.to_thread(collect_action_ids)  # loads all pages
             self._settings_errors += check_action_ids(self._settings_path, self.settings, ids)
         for error in self._settings_errors:

@@ -11,7 +11,6 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Static
 
-from spbench.record.run_parts import count_cases
 from spbench.tui.cells import format_status
 
 if TYPE_CHECKING:
@@ -72,6 +71,8 @@ def format_run_status(feed: Feed | None) -> str:
     """Return suite, status and progress of the watched run; empty without a run."""
     if feed is None or feed.state.run is None:
         return ""
+    from spbench.record.run_parts import count_cases  # slow, and not needed without a run
+
     counts = count_cases(feed.state.cases.values())
     run = feed.state.run
     shown_count = counts.passed if feed.ended or run.finished is not None else counts.ran
