@@ -28,6 +28,7 @@ from spbench_core.events.fields import (
     check_fields,
     check_items,
 )
+from spbench_core.events.gpu_readings import check_gpu_readings
 from spbench_core.events.statuses import RankStatus
 
 SCHEMA = "spbench.events/1"
@@ -119,6 +120,7 @@ _FIELDS: dict[str, Fields] = {
         "device": TEXT,
         "reason": TEXT,
         "near": FLAG | NULL | ABSENT,
+        "address": TEXT | NULL | ABSENT,
     },
     "choice": {**_REPEAT, "name": TEXT, "value": TEXT, "reason": TEXT},
     "log": {
@@ -134,7 +136,7 @@ _FIELDS: dict[str, Fields] = {
         "error": OBJECT | ABSENT,
         "disturbed": OBJECT | ABSENT,
     },
-    "heartbeat": {**_HEAD, **_RANK_OR_NONE, "load": OBJECT | ABSENT},
+    "heartbeat": {**_HEAD, **_RANK_OR_NONE, "load": OBJECT | ABSENT, "gpus": LIST | ABSENT},
     "bye": {**_HEAD, **_RANK},
 }
 _ERROR: Fields = {
@@ -228,6 +230,8 @@ def _check_case_end(event: Event) -> None:
 
 def _check_heartbeat(event: Event) -> None:
     check_items("heartbeat", "load", event.get("load", {}).values(), NUMBER)
+    if "gpus" in event:
+        check_gpu_readings(event["gpus"])
 
 
 _SPACE = " \t\r\n"
