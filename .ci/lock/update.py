@@ -116,7 +116,7 @@ def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> No
     requirements = {
         "build": project["build-system"]["requires"],
         "run": [*project["project"]["dependencies"], *extras["serve"]],
-        "workers": extras["workers"],
+        "workers": [*extras["workers"], *extras["gpu"]],
         "torch": ["torch", "torchvision"],
         "dev": extras["dev"],
         "test": [*extras["test"], *extras["frames"], *extras["safetensors"]],

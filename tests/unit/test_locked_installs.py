@@ -72,7 +72,9 @@ def test_lists_have_the_requirements_of_the_project() -> None:
     requirements = {
         ("build",): project["build-system"]["requires"],
         ("run",): [*project["project"]["dependencies"], *extras["serve"]],
-        ("run", "workers", "torch"): [*extras["workers"], *extras["networks"]],
+        ("run", "workers", "torch"): [
+            text for extra in ("workers", "gpu", "networks") for text in extras[extra]
+        ],
         ("build", "run", "dev"): extras["dev"],
         ("build", "run", "workers", "torch", "dev", "test"): [
             text

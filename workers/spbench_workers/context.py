@@ -194,7 +194,15 @@ class Context:
         """Report a choice that the parameters left open, and its reason."""
         self._channel.send("choice", **self._ids, name=name, value=value, reason=reason)
 
-    def device(self, name: str, reason: str, *, speaks: bool, near: bool | None = None) -> None:
+    def device(
+        self,
+        name: str,
+        reason: str,
+        *,
+        speaks: bool,
+        near: bool | None = None,
+        address: str | None = None,
+    ) -> None:
         """Report the device of this rank, and the reason of the choice.
 
         Args:
@@ -202,8 +210,12 @@ class Context:
             reason: The reason, and facts about the device.
             speaks: Whether it is also reported as a choice of the case, which one rank does.
             near: Whether it is near the rank's cores; None if that is unknown.
+            address: The PCI address of the GPU; None for the CPU.
         """
-        self._channel.send("device", **self._ids, device=name, reason=reason, near=near)
+        fields = {"device": name, "reason": reason, "near": near}
+        if address is not None:
+            fields["address"] = address
+        self._channel.send("device", **self._ids, **fields)
         if speaks:
             self.choice("device", name, reason)
 

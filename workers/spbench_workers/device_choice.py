@@ -55,7 +55,10 @@ def choose_device(
     else:
         name = "cpu"
         reason = "asked for" if requested == "cpu" else f"auto: {explain_missing_gpu()}"
-    context.device(name, reason, speaks=context.world.rank == speaker, near=is_near)
+    address = None if gpu is None else gpu.address
+    context.device(
+        name, reason, speaks=context.world.rank == speaker, near=is_near, address=address
+    )
     return device
 
 

@@ -1,4 +1,4 @@
-"""The load of a rank's host: cores, memory, network and GPUs.
+"""The load of a rank's host: cores, memory and network.
 
 One rank per host adds it to its heartbeat. A reading takes about 0.1 ms in another thread than the
 main one. Values that the kernel does not provide are omitted.
@@ -6,37 +6,30 @@ main one. Values that the kernel does not provide are omitted.
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
 ADAPTERS = Path("/sys/class/infiniband")
-NVML = "libnvidia-ml.so.1"
 _IDLE = (3, 4)
 """Columns of a CPU's line in /proc/stat with its idle time, and its time of waiting for a disk."""
 _TIMES = 8
 """Columns of the line that add up to all time: later ones are already in these."""
 _WORD = 4
 """Bytes of a word, in which an InfiniBand port counts."""
-_FULL = 100.0
-"""The full utilisation of a GPU by NVML, in percent."""
 
 
 class HostLoad:
     """The load of this host since the last call.
 
     Each call returns by name: ``cpu`` and ``memory``, shares of the total; ``received`` and
-    ``sent``, bytes per second over all adapters except loopback; ``gpu``, the mean share of time in
-    which GPUs computed.
+    ``sent``, bytes per second over all adapters except loopback.
     """
 
     def __init__(self, proc: Path = PROC, adapters: Path = ADAPTERS) -> None:
         self._proc = proc
         self._adapters = adapters
-        self._gpus = _create_gpu_meter()
         self._cpu = self._read_cpu_times()
         self._bytes = self._read_network_bytes()
         self._last_time = time.monotonic()
@@ -64,8 +57,6 @@ class HostLoad:
                 "sent": round(bytes_sent / seconds),
             }
         self._bytes = bytes_now
-        if self._gpus is not None and (gpu_share := self._gpus()) is not None:
-            load["gpu"] = round(gpu_share, 3)
         return load
 
     def _read_cpu_times(self) -> tuple[int, int]:
@@ -98,39 +89,6 @@ class HostLoad:
             bytes_received += _WORD * _read_count(port / "port_rcv_data")
             bytes_sent += _WORD * _read_count(port / "port_xmit_data")
         return (bytes_received, bytes_sent) if lines else None
-
-
-class _Utilization(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
-
-
-def _create_gpu_meter() -> Callable[[], float | None] | None:
-    """Return a function that reads from NVML how busy the GPUs are.
-
-    It is None without NVML or GPU.
-    """
-    try:
-        library = ctypes.CDLL(NVML)
-        count = ctypes.c_uint(0)
-        if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return None
-        handles = []
-        for index in range(count.value):
-            handle = ctypes.c_void_p()
-            if not library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
-                handles.append(handle)
-    except (OSError, AttributeError):
-        return None
-
-    def mean_share() -> float | None:
-        shares = []
-        for handle in handles:
-            utilization = _Utilization()
-            if not library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(utilization)):
-                shares.append(utilization.gpu / _FULL)
-        return sum(shares) / len(shares) if shares else None
-
-    return mean_share if handles else None
 
 
 def _read_count(path: Path) -> int:

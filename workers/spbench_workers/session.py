@@ -35,6 +35,7 @@ from spbench_workers.comm import (
     open_world,
 )
 from spbench_workers.context import Context
+from spbench_workers.gpu_load import GpuLoad, find_missing_package
 from spbench_workers.host_load import HostLoad
 
 Runner = Callable[[Context], None]
@@ -110,6 +111,9 @@ def start_reporting(
     report_ready(channel, world, mpi)
     if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
         channel.host_load = HostLoad()
+        channel.gpu_load = GpuLoad()
+        if world.rank == 0 and (problem := find_missing_package()):
+            channel.send("log", level=LogLevel.INFO, message=problem)
 
 
 def report_failure(channel: Channel, error: BaseException) -> None:

@@ -45,7 +45,7 @@ class Case(TypedParams):
         )
         self.reports = []
 
-    def device(self, value, reason, *, speaks, near=None):
+    def device(self, value, reason, *, speaks, near=None, address=None):
         self.reports.append((value, reason))
 
     def log(self, *_, **__):

@@ -1,23 +1,19 @@
 """The load of a host that one rank reports with each heartbeat."""
 
-import ctypes
-
 import pytest
 
 from spbench_core.events import rank_events
-from spbench_workers import host_load
 from spbench_workers.channel.base import encode_event
 from spbench_workers.host_load import HostLoad
 
 NET = (
     "Inter-|   Receive\n face |bytes\n    lo: 9 1 0 0 0 0 0 0 9 1\n  eth0: {} 1 0 0 0 0 0 0 {} 1\n"
 )
-WORST = {"cpu": 0.999, "memory": 0.999, "received": 9.9e12, "sent": 9.9e12, "gpu": 0.999}
+WORST = {"cpu": 0.999, "memory": 0.999, "received": 9.9e12, "sent": 9.9e12}
 
 
 @pytest.fixture
 def write_kernel_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(host_load, "NVML", str(tmp_path / "no-such-library.so"))
     clock = iter(range(100))
     monkeypatch.setattr("spbench_workers.host_load.time.monotonic", lambda: float(next(clock)))
     (tmp_path / "net").mkdir()
@@ -52,33 +48,8 @@ def test_ports_of_infiniband_count_words_of_four_bytes(write_kernel_files):
     assert load()["received"] == 100
 
 
-def test_omits_values_that_the_kernel_lacks(tmp_path, monkeypatch):
-    monkeypatch.setattr(host_load, "NVML", str(tmp_path / "no-such-library.so"))
+def test_omits_values_that_the_kernel_lacks(tmp_path):
     assert HostLoad(tmp_path, tmp_path)() == {}
-
-
-def test_reports_the_mean_load_of_gpus(write_kernel_files, monkeypatch):
-    class Library:
-        shares = (100, 50)
-
-        def nvmlInit_v2(self):  # noqa: N802 the library's own name
-            return 0
-
-        def nvmlDeviceGetCount_v2(self, count):  # noqa: N802
-            count._obj.value = len(self.shares)
-            return 0
-
-        def nvmlDeviceGetHandleByIndex_v2(self, index, handle):  # noqa: N802
-            handle._obj.value = index + 1
-            return 0
-
-        def nvmlDeviceGetUtilizationRates(self, handle, utilization):  # noqa: N802
-            utilization._obj.gpu = self.shares[handle.value - 1]
-            return 0
-
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    proc = write_kernel_files(1, 1)
-    assert HostLoad(proc, proc / "none")()["gpu"] == 0.75
 
 
 def test_a_heartbeat_has_at_most_200_bytes():

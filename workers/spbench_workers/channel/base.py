@@ -8,7 +8,7 @@ import queue
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -55,6 +55,7 @@ class NumberedChannel(ABC):
     Attributes:
         rank: The rank, once it is known.
         host_load: Returns the load of the host, for the heartbeat of one rank per host.
+        gpu_load: Returns new readings of the host's GPUs, for the same heartbeat.
         locate: Returns the position of the main thread, when the console asks for it.
         kill_children: Ends the processes that this rank has started, before it ends at once.
     """
@@ -62,6 +63,7 @@ class NumberedChannel(ABC):
     def __init__(self, rank: int | None = None, first_seq: int = 0) -> None:
         self.rank = rank
         self.host_load: Callable[[], Mapping[str, float]] | None = None
+        self.gpu_load: Callable[[], Sequence[Mapping[str, Any]]] | None = None
         self.locate: Callable[[], str] = locate_main_thread
         self.kill_children: Callable[[], object] = lambda: None
         self._seq = first_seq
@@ -97,8 +99,12 @@ class NumberedChannel(ABC):
 
     def _beat(self) -> None:
         """Send a heartbeat."""
-        load = self.host_load() if self.host_load is not None else {}
-        self.send("heartbeat", **({"load": load} if load else {}))
+        fields: dict[str, Any] = {}
+        if self.host_load is not None:
+            fields["load"] = self.host_load()
+        if self.gpu_load is not None:
+            fields["gpus"] = self.gpu_load()
+        self.send("heartbeat", **{name: value for name, value in fields.items() if value})
 
     def _guarded_watch(self) -> None:
         # Without its heartbeat a rank would outlive its console and its timeouts.

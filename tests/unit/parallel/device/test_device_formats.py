@@ -47,7 +47,7 @@ class Context(TypedParams):
     def planted_in_job(self, fault):
         return False
 
-    def device(self, name, reason, *, speaks, near=None):
+    def device(self, name, reason, *, speaks, near=None, address=None):
         self.reports.append(name)
 
     def log(self, message, level):
