@@ -27,6 +27,8 @@ from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 from spbench_core.number_text import format_quantity
 
+_GPU_MODULE = "pynvml"
+"""The module of nvidia-ml-py, which only a host with GPUs needs."""
 _MISSING_MODULES = {
     "numpy": Finding(
         FindingStatus.MISSING,
@@ -38,8 +40,13 @@ _MISSING_MODULES = {
         "extra workers",
         "pillow is not installed: models that read images from disk (app: medical) need it",
     ),
+    _GPU_MODULE: Finding(
+        FindingStatus.NOTE,
+        "extra gpu",
+        "nvidia-ml-py is not installed: the load of GPUs is not shown during runs",
+    ),
 }
-"""The finding for each module of the extra ``workers`` that the probe looks for."""
+"""The finding for each module that the probe of the ranks' interpreter looks for."""
 
 
 def examine_machine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
@@ -70,14 +77,17 @@ def check_extras(python: str, library: MpiLibrary | None, own_python: str) -> li
     """Return a finding for each incomplete extra, or one that all extras are complete.
 
     Args:
-        python: The interpreter of the ranks, which needs the extras ``workers`` and ``mpi``.
+        python: The interpreter of the ranks, which needs the extras ``workers`` and ``mpi``, and
+            ``gpu`` on a host with GPUs.
         library: The MPI library of that interpreter; None if it lacks one, which has its own
             finding.
         own_python: The interpreter of the console, which needs the extra ``serve``.
     """
-    remedy = _format_install_command(python, "workers")
-    missing = library.lacks if library else ()
-    findings = [replace(_MISSING_MODULES[name], remedy=remedy) for name in missing]
+    findings = []
+    for name in _list_missing_modules(library):
+        finding = _MISSING_MODULES[name]
+        extra = finding.subject.removeprefix("extra ")
+        findings.append(replace(finding, remedy=_format_install_command(python, extra)))
     if find_spec("textual_serve") is None:
         text = "not installed: `spbench serve` shows the console in a browser by it"
         remedy = _format_install_command(own_python, "serve")
@@ -85,6 +95,13 @@ def check_extras(python: str, library: MpiLibrary | None, own_python: str) -> li
     if findings or library is None or not library.torch:
         return findings
     return [Finding(FindingStatus.OK, "extras", "nothing is missing: workers, mpi, serve")]
+
+
+def _list_missing_modules(library: MpiLibrary | None) -> list[str]:
+    if library is None:
+        return []
+    has_gpus = library.gpus is not None and library.gpus.any_present
+    return [name for name in library.lacks if name != _GPU_MODULE or has_gpus]
 
 
 def _format_install_command(python: str, extra: str) -> str:

@@ -19,7 +19,8 @@ PROBE = r"""
 import importlib.metadata, importlib.util, json, os, re
 found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
 found["worker"] = importlib.util.find_spec("spbench_workers") is not None
-found["lacks"] = [name for name in ("numpy", "PIL") if importlib.util.find_spec(name) is None]
+modules = ("numpy", "PIL", "pynvml")
+found["lacks"] = [name for name in modules if importlib.util.find_spec(name) is None]
 try:
     found["torch"] = importlib.metadata.version("torch")
 except importlib.metadata.PackageNotFoundError:
@@ -98,7 +99,7 @@ class MpiLibrary:
         torch_cuda: The CUDA version of torch's build; empty for a CPU build, None if unknown.
         gpus: The GPUs that the interpreter sees; None if it did not report them.
         mpi_memory: Whether MPI accepts memory of a GPU, with the evidence.
-        lacks: Missing modules of the extra ``workers``, except torch.
+        lacks: Missing modules of the extras ``workers`` and ``gpu``, except torch.
     """
 
     name: str

@@ -42,6 +42,16 @@ def test_missing_module_is_reported_with_its_extra(monkeypatch, module, status, 
     messages.check(finding.remedy)
 
 
+@pytest.mark.parametrize(("files", "subjects"), [(0, ["extras"]), (2, ["extra gpu"])])
+def test_missing_gpu_extra_is_a_note_on_a_host_with_gpus(monkeypatch, files, subjects, messages):
+    gpus = {"cards": [], "undriven": [], "files": files}
+    library = read_library("p", PROBED | {"lacks": ["pynvml"], "gpus": gpus})
+    findings = find_extras(library, monkeypatch=monkeypatch)
+    assert [finding.subject for finding in findings] == subjects
+    assert all(finding.status in ("note", "ok") for finding in findings)
+    messages.check(f"{findings[0].text}\n{findings[0].remedy or 'no remedy'}")
+
+
 def test_missing_serve_extra_is_a_note(monkeypatch, messages):
     (finding,) = find_extras(read_library("p", PROBED), serve=False, monkeypatch=monkeypatch)
     assert (finding.status, finding.subject) == ("note", "extra serve")
@@ -56,7 +66,7 @@ def test_missing_library_gives_no_finding_on_extras(monkeypatch, library):
 def test_extras_match_pyproject(monkeypatch):
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (everything,) = declared["optional-dependencies"]["all"]
-    assert everything == "spbench[workers,mpi,serve]"
+    assert everything == "spbench[workers,mpi,serve,gpu]"
     (finding,) = find_extras(read_library("p", PROBED), monkeypatch=monkeypatch)
     assert finding.text.endswith("workers, mpi, serve")
 
