@@ -6,10 +6,12 @@ import math
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
+from spbench.record.machine.gpu_loads import GpuFigures, GpuKey
 from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
+from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus, RankStatus
 
@@ -48,6 +50,17 @@ class CheckResult:
     tolerance: float
     detail: str
 
+    @classmethod
+    def from_event(cls, event: Event) -> Self:
+        """Return the result of one comparison. It fails with an error above its tolerance."""
+        error = event.get("max_abs_error", 0.0)
+        tolerance = event.get("tolerance", 0.0)
+        within = error is not None and error <= tolerance
+        detail = event.get("detail", "")
+        if event["passed"] and not within:
+            detail = f"{detail} (though the rank said that it passed)".lstrip()
+        return cls(event["passed"] and within, event.get("max_abs_error"), tolerance, detail)
+
     @property
     def error(self) -> float:
         """The largest error, infinite if it was not a number."""
@@ -72,6 +85,7 @@ class CaseRank:
         device: The device on which it computes in this case.
         coordinates: Its tile, stage and replica; empty if it has none.
         is_near: Whether its device is near its CPUs; None if unknown.
+        gpu_address: The PCI address of its GPU; None for the CPU, or if unknown.
         error: The ``message`` and ``traceback`` of the exception that ended it; None without one.
         disturbances: The amount of each disturbance by other work, in the worst of its repeats.
     """
@@ -81,6 +95,7 @@ class CaseRank:
     coordinates: Mapping[str, Any]
     status: RankStatus = RankStatus.WAITING
     is_near: bool | None = None
+    gpu_address: str | None = None
     error: Mapping[str, Any] | None = None
     disturbances: Mapping[str, float] = field(default_factory=dict)
 
@@ -125,6 +140,29 @@ class CaseIdentity:
     shares: tuple[int, ...] = ()
     scaled: Mapping[str, Any] | None = None
 
+    @classmethod
+    def from_event(cls, case: Mapping[str, Any]) -> Self:
+        """Return the identity of a case in ``run_start``."""
+        metrics = {info["name"]: MetricDescription(**info) for info in case["metrics"]}
+        return cls(
+            id=case["id"],
+            name=case["name"],
+            benchmark=case["benchmark"],
+            params=case["params"],
+            np=case["np"],
+            repeat=case["repeat"],
+            measures=case["measures"],
+            metrics=metrics,
+            declared_checks=tuple(case["checks"]),
+            expect=tuple(case["expect"]),
+            coordinates=tuple(case["places"]),
+            inject=case.get("inject"),
+            until=case.get("until"),
+            version=case.get("version", 1),
+            shares=tuple(case.get("shares", ())),
+            scaled=case.get("scaled"),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RepeatsEnd:
@@ -161,6 +199,8 @@ class CaseMeasurements:
         repeats_end: The end of the repeats of a case with ``until``.
         timing: By repeat, the time at which the first rank began to measure, in seconds since the
             epoch.
+        gpu_addresses: By host, the PCI addresses of the GPUs of its ranks; empty for CPUs only.
+        gpus: The figures of each GPU of its ranks while it was timed.
     """
 
     ended: set[RepeatAndRank] = field(default_factory=set)
@@ -178,6 +218,8 @@ class CaseMeasurements:
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
     repeats_end: RepeatsEnd | None = None
     timing: dict[int, float] = field(default_factory=dict)
+    gpu_addresses: dict[str, set[str]] = field(default_factory=dict)
+    gpus: dict[GpuKey, GpuFigures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

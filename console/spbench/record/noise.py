@@ -17,6 +17,7 @@ from statistics import fmean
 from spbench.record.case_parts import CaseRank
 from spbench.record.case_state import CaseState
 from spbench.record.machine.core_sharing import is_crowded
+from spbench.record.machine.gpu_throttling import describe_gpu_noise, summarize_gpus
 from spbench.record.messages.enumeration import enumerate_names, format_case_count
 from spbench.record.number_formatting import format_percent
 from spbench.record.run_parts import JobState
@@ -84,7 +85,7 @@ def describe_case_noise(case: CaseState) -> str | None:
     """Return a clause on the worst noise of a case; None without noise."""
     worst = next(iter(find_disturbances(case)), None)
     if worst is None:
-        return None
+        return describe_gpu_noise(case)
     subject = "ranks" if worst.rank is None else f"rank {worst.rank}"
     return _format_clause(worst.cause, worst.host, _format_amount(worst), subject=subject)
 
@@ -114,12 +115,13 @@ def is_disturbed(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
 def summarize_noise(state: RunState) -> list[str]:
     """Return one message per cause of noise over all cases of a run.
 
-    Each names the host with the largest share, the number of cases, and the remedy. Other work
-    before the first launch is part of the message on waits for cores.
+    Each names the host or GPU with the largest share, the number of cases, and the remedy. Other
+    work before the first launch is part of the message on waits for cores.
     """
     judged = [case for case in state.cases.values() if case.measured.ranks]
     disturbances = {case.id: find_disturbances(case) for case in judged}
-    return summarize_disturbances(disturbances, read_other_work(state))
+    messages = summarize_disturbances(disturbances, read_other_work(state))
+    return [*messages, *summarize_gpus(judged, state.gpu_loads)]
 
 
 def read_other_work(state: RunState) -> Sequence[str]:

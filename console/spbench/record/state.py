@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +16,13 @@ from spbench.record.case_parts import (
     CaseIdentity,
     CaseRank,
     CheckResult,
-    MetricDescription,
     PreviousAttempt,
     RepeatsEnd,
 )
 from spbench.record.case_state import CaseState
 from spbench.record.machine.fingerprint import MachineParts
+from spbench.record.machine.gpu_loads import GpuLoads, compute_mean_utilization
+from spbench.record.machine.gpu_throttling import TIMED_ACTIVITIES, add_case_readings
 from spbench.record.machine.host_loads import HostLoads
 from spbench.record.number_formatting import format_value
 from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
@@ -66,6 +67,7 @@ class RunState:
         """The ids of cases with expectations that depend on figures of other cases."""
         self.machines = MachineParts()
         self.host_loads = HostLoads()
+        self.gpu_loads = GpuLoads()
         self._ended_jobs: set[int] = set()
         """The jobs that have ended."""
         self._jobs_on_hosts: set[int] = set()
@@ -133,7 +135,7 @@ class RunState:
             environment=event["environment"],
         )
         for case in event["cases"]:
-            self.cases[case["id"]] = _make_case_state(case)
+            self.cases[case["id"]] = CaseState(CaseIdentity.from_event(case))
         self.referring = [case.id for case in self.cases.values() if refers_to_cases(case)]
 
     def _on_run_resumed(self, event: Event) -> None:
@@ -188,6 +190,7 @@ class RunState:
         }
         if not has_own_host or concurrent_cases.isdisjoint(event["cases"]):
             self.ranks = {}
+            self.gpu_loads.forget_ranks()
             self._jobs_on_hosts = set()
         if has_own_host:
             self._jobs_on_hosts.add(event["job"])
@@ -289,6 +292,18 @@ class RunState:
             rank.last_heard = event["time"]
             if "load" in event:
                 self.host_loads.add(rank.host, event["load"])
+            if "gpus" in event:
+                self._add_gpu_readings(rank, event["gpus"])
+
+    def _add_gpu_readings(self, rank: RankState, readings: list[Mapping[str, Any]]) -> None:
+        gpus = self.gpu_loads.add(rank.host, readings)
+        mean = compute_mean_utilization(gpus)
+        if mean is not None:
+            self.host_loads.add(rank.host, {"gpu": mean})
+        case = self.cases.get(rank.case or "")
+        is_timed = rank.phase is RankPhase.WORKING and rank.activity in TIMED_ACTIVITIES
+        if case is not None and is_timed:
+            add_case_readings(case, rank.activity, gpus)
 
     def _on_case_start(self, event: Event) -> None:
         case = self.cases[event["case"]]
@@ -373,7 +388,7 @@ class RunState:
         key = (event["repeat"], event["rank"])
         measured = self.cases[event["case"]].measured
         rank = event["rank"]
-        result = _make_check_result(event)
+        result = CheckResult.from_event(event)
         measured.passed_by_rank[rank] = result.passed and measured.passed_by_rank.get(rank, True)
         outcomes = measured.passed_by_check.setdefault(event["name"], {})
         outcomes[rank] = result.passed and outcomes.get(rank, True)
@@ -413,6 +428,11 @@ class RunState:
             state = case.measured.ranks[rank.rank]
             state.device = event["device"]
             state.is_near = event.get("near")
+            address = state.gpu_address = event.get("address")
+            self.gpu_loads.assign(rank.rank, rank.host, address)
+            addresses = case.measured.gpu_addresses.setdefault(rank.host, set())
+            if address is not None:
+                addresses.add(address)
 
     def _on_choice(self, event: Event) -> None:
         if self._advance_rank(event) is None:
@@ -480,40 +500,3 @@ def _compute_median_reference(
         central_text = format_value(central["value"], unit, metric)
         origin = f"{origin} ({central_text}, next to the median of {len(ordered)})"
     return {"value": median_value, "measured_by": origin}
-
-
-def _make_check_result(event: Event) -> CheckResult:
-    """Return the result of a comparison.
-
-    It fails with an error above its tolerance.
-    """
-    error = event.get("max_abs_error", 0.0)
-    tolerance = event.get("tolerance", 0.0)
-    within = error is not None and error <= tolerance
-    detail = event.get("detail", "")
-    if event["passed"] and not within:
-        detail = f"{detail} (though the rank said that it passed)".lstrip()
-    return CheckResult(event["passed"] and within, event.get("max_abs_error"), tolerance, detail)
-
-
-def _make_case_state(case: Event) -> CaseState:
-    metrics = {info["name"]: MetricDescription(**info) for info in case["metrics"]}
-    identity = CaseIdentity(
-        id=case["id"],
-        name=case["name"],
-        benchmark=case["benchmark"],
-        params=case["params"],
-        np=case["np"],
-        repeat=case["repeat"],
-        measures=case["measures"],
-        metrics=metrics,
-        declared_checks=tuple(case["checks"]),
-        expect=tuple(case["expect"]),
-        coordinates=tuple(case["places"]),
-        inject=case.get("inject"),
-        until=case.get("until"),
-        version=case.get("version", 1),
-        shares=tuple(case.get("shares", ())),
-        scaled=case.get("scaled"),
-    )
-    return CaseState(identity)
