@@ -11,12 +11,13 @@ from spbench.errors import ExitCode, describe_defect
 from spbench.record.case_parts import SKEW, CaseExecution, CheckResult, RepeatAndRank
 from spbench.record.case_state import CaseState
 from spbench.record.hidden_values import hide_arguments
-from spbench.record.machine.host_loads import LoadHistory
 from spbench.record.noise import describe_case_noise
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler
 from spbench.report.document import PackedCases, ReportDocument, dump_json
+from spbench.report.host_model import CaseGpuPart
+from spbench.report.hosts import describe_case_gpus, describe_hosts
 from spbench.report.model import (
     SCHEMA,
     CasePart,
@@ -87,7 +88,7 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
         },
         "environment": build_environment(state),
         "cases": [],
-        "hosts": [_describe_load(host, loads) for host, loads in state.host_loads.items()],
+        "hosts": describe_hosts(state),
         "errors": _list_errors(state),
     }
     return ReportDocument(validate_document(document), cases)
@@ -106,13 +107,6 @@ def build_environment(state: RunState) -> dict[str, Any]:
     if (fingerprint := state.machines.fingerprint()) is not None:
         environment["fingerprint"] = fingerprint
     return environment
-
-
-def _describe_load(host: str, loads: Mapping[str, LoadHistory]) -> dict[str, Any]:
-    loads_by_quantity = {
-        name: {"mean": round(load.mean, 4), "most": load.maximum} for name, load in loads.items()
-    }
-    return {"host": host, **loads_by_quantity}
 
 
 def _list_errors(state: RunState) -> list[str]:
@@ -284,6 +278,7 @@ def _make_case_part(case: CaseState, state: RunState) -> CasePart:
             _make_expectation_part(expectation) for expectation in execution.expectations
         ],
         ranks=_make_rank_parts(case),
+        gpus=[CaseGpuPart.model_construct(**fields) for fields in describe_case_gpus(case, state)],
     )
 
 

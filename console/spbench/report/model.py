@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from spbench.record.efficiency import compute_efficiency, find_efficiency_time
+from spbench.report.host_model import CaseGpuPart, HostPart, Part
 from spbench.suites.settings import build_json_schema
 from spbench_core.events.run_events import Better
 from spbench_core.events.statuses import (
@@ -50,14 +51,7 @@ RankPartStatus = Annotated[RankStatus, _make_status_schema("Status")]
 _Scalar = str | int | float | bool | None
 
 
-class _Part(BaseModel):
-    # Parts that are built from events are not validated until the report is written.
-    model_config = ConfigDict(
-        extra="forbid", allow_inf_nan=False, frozen=True, revalidate_instances="always"
-    )
-
-
-class RunPart(_Part):
+class RunPart(Part):
     """The run as a whole. Times are UTC, RFC 3339."""
 
     id: str | None
@@ -74,7 +68,7 @@ class RunPart(_Part):
     )
 
 
-class LaunchPart(_Part):
+class LaunchPart(Part):
     """How a case was launched."""
 
     launcher: str
@@ -97,7 +91,7 @@ class LaunchPart(_Part):
         return shlex.join(["env", *variables, *self.argv])
 
 
-class CheckPart(_Part):
+class CheckPart(Part):
     """One check over all ranks and repeats: the worst comparison."""
 
     name: str
@@ -117,13 +111,13 @@ class CheckPart(_Part):
         return self
 
 
-class _Figure(_Part):
+class _Figure(Part):
     value: float
     unit: str
     better: Better
 
 
-class _Samples(_Part):
+class _Samples(Part):
     n: int
     min: float
     p50: float
@@ -139,7 +133,7 @@ class MetricPart(_Samples, _Figure):  # the fields of the last base come first
     stdev: float
 
 
-class LimitPart(_Part):
+class LimitPart(Part):
     """The reference of a metric, as measured in the same job."""
 
     value: float | None
@@ -147,14 +141,14 @@ class LimitPart(_Part):
     measured_by: str
 
 
-class ChoicePart(_Part):
+class ChoicePart(Part):
     """A choice that the ranks made because no parameter sets it, with the reason."""
 
     value: str
     reason: str
 
 
-class ReferencePart(_Part):
+class ReferencePart(Part):
     """The reference that a limit follows from, with the allowed deviations."""
 
     value: float
@@ -164,7 +158,7 @@ class ReferencePart(_Part):
     system: str | None = Field(description="the system that it belongs to; null: every system")
 
 
-class ExpectationPart(_Part):
+class ExpectationPart(Part):
     """An expectation of the suite, with the measured value."""
 
     metric: str
@@ -187,7 +181,7 @@ class TimePart(_Samples):
     """A rank's own times of one iteration, in ms."""
 
 
-class RankPart(_Part):
+class RankPart(Part):
     """A rank's part in a case. ``place`` has its tile, stage and replica, if any."""
 
     rank: int
@@ -201,7 +195,7 @@ class RankPart(_Part):
     numa: list[int] = Field(default=[], description="the NUMA nodes of these CPUs")
     cores: int | None = Field(default=None, description="the physical cores of these CPUs")
     fabric: str | None = Field(default=None, description="the adapters of its host, or tcp")
-    place: dict[str, Any] = {}
+    place: dict[str, Any] = Field(default={})
     status: RankPartStatus
     time_ms: TimePart | None
     skew: float | None = Field(
@@ -210,7 +204,7 @@ class RankPart(_Part):
     )
 
 
-class StragglerPart(_Part):
+class StragglerPart(Part):
     """A rank that was slow for long, or a host with all its ranks."""
 
     rank: int | None = Field(description="null: all ranks of the host")
@@ -222,14 +216,14 @@ class StragglerPart(_Part):
     sentence: str
 
 
-class EarlierPart(_Part):
+class EarlierPart(Part):
     """The outcome of a case that was tried again."""
 
     status: FinalStatus
     reason: str | None
 
 
-class RepeatsPart(_Part):
+class RepeatsPart(Part):
     """The repeats of a case that end once its median is precise, or at a time limit."""
 
     interval: float = Field(description="the width that was asked for, over the median")
@@ -240,7 +234,7 @@ class RepeatsPart(_Part):
     width: float | None = Field(description="the width of the median's 95 % interval, over it")
 
 
-class ScaledPart(_Part):
+class ScaledPart(Part):
     """The common properties of a case on different numbers of ranks."""
 
     of: str = Field(description="its id without the number of ranks")
@@ -252,7 +246,7 @@ class ScaledPart(_Part):
     )
 
 
-class CasePart(_Part):
+class CasePart(Part):
     """One case."""
 
     id: str
@@ -285,11 +279,11 @@ class CasePart(_Part):
     checks: list[CheckPart]
     metrics: dict[str, MetricPart]
     limits: dict[str, LimitPart]
-    choices: dict[str, ChoicePart] = {}
+    choices: dict[str, ChoicePart] = Field(default={})
     measurements: list[dict[str, _Scalar]] = Field(
         default=[], description="labelled values: a link's latency at one message size"
     )
-    samples: dict[str, list[list[float]]] = {}
+    samples: dict[str, list[list[float]]] = Field(default={})
     launches: list[int] = Field(
         default=[], description="the jobs that ran its repeats; a job is one launch"
     )
@@ -301,6 +295,9 @@ class CasePart(_Part):
     )
     expectations: list[ExpectationPart]
     ranks: list[RankPart]
+    gpus: list[CaseGpuPart] = Field(
+        default=[], description="the GPUs of its ranks while it was timed"
+    )
 
     @property
     def shown_status(self) -> CaseStatus:
@@ -343,25 +340,7 @@ class CasePart(_Part):
         return passed, passed + sum(check.ranks_failed for check in self.checks)
 
 
-class LoadPart(_Part):
-    """One quantity of a host's load, over its readings of a second each."""
-
-    mean: float
-    most: float
-
-
-class HostPart(_Part):
-    """The load of a host in the run: shares of its capacity, and bytes per second."""
-
-    host: str
-    cpu: LoadPart | None = None
-    memory: LoadPart | None = None
-    received: LoadPart | None = None
-    sent: LoadPart | None = None
-    gpu: LoadPart | None = None
-
-
-class Report(_Part):
+class Report(Part):
     """A whole report."""
 
     schema_: Literal["spbench.report/1"] = Field(alias="schema")
