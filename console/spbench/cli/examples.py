@@ -93,13 +93,13 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "results": (
         ("List the newest ten runs", "spbench results list -n 10"),
-        ("List the failed runs of a suite", "spbench results list suite:halo verdict:failed"),
+        ("List the failed runs of a suite", "spbench results list suite:halo status:failed"),
         ("Show the last run with the output of its jobs", "spbench results show last --logs"),
         ("Write all samples of a run to a file", "spbench results export last -o run.csv"),
     ),
     "results list": (
         ("List the newest ten runs", "spbench results list -n 10"),
-        ("List the failed runs of a suite", "spbench results list suite:halo verdict:failed"),
+        ("List the failed runs of a suite", "spbench results list suite:halo status:failed"),
     ),
     "baseline": (
         ("Make a baseline of the last run", "spbench baseline set main"),

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +25,6 @@ from spbench.cli.request import (
     reject_folder,
     write_output,
 )
-from spbench.cli.text_layout import cut_line
 from spbench.errors import (
     FailedRunError,
     MissingError,
@@ -33,11 +32,9 @@ from spbench.errors import (
     UsageError,
     did_you_mean,
 )
-from spbench.report.text_tables import align_columns
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
-    from spbench.record.runs.history import RunSummary
     from spbench.record.state import RunState
     from spbench.report.links import LinkMatrix
     from spbench.report.recorded import RecordedRun
@@ -45,13 +42,6 @@ if TYPE_CHECKING:
 DEFAULT_FORMAT = "csv"
 _SUFFIXES = {".csv": "csv", ".json": "json", ".md": "md", ".parquet": "parquet"}
 """The format of an exported file by its suffix."""
-_WIDE = 120
-"""The least columns for which a list of runs shows their times."""
-_RUN_COLUMNS = ("run", "started", "status", "passed", "took", "suite", "host", "note")
-_DISPENSABLE = ("host", "took")
-"""The columns that a narrow terminal leaves out of a list of runs, in this order."""
-_MIN_NOTE = 16
-"""The least columns of a note; other columns are left out for them."""
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases for which the output of the job is shown."""
 
@@ -70,8 +60,8 @@ def list_(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Words of the id, suite, status, host or note; or suite:NAME, verdict:STATUS, "
-            "host:NAME, tag:NAME, since:DATE",
+            help="Words of the id, suite, status, host, mark or note; or suite:NAME, "
+            "status:STATUS, host:NAME, tag:NAME, mark:MARK, since:DATE",
             metavar="FILTER",
         ),
     ] = None,
@@ -84,70 +74,42 @@ def list_(
         bool, typer.Option("--json", help="Print JSON with all fields, the oldest run first")
     ] = False,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, the newest first.
+
+    A mark shows that a run had a planted fault, or that its machine or libraries differ from those
+    of the newest run of its suite.
+    """
     from spbench.record.number_formatting import replace_controls
     from spbench.record.runs.folder import find_home
     from spbench.record.runs.history import list_summaries
+    from spbench.record.runs.marks import MARK_WORDS, find_marks
     from spbench.record.runs.selection import select_runs
 
     runs = list_summaries(find_home(home, os.environ))
     text = " ".join(words or ())
     chosen = select_runs(runs, text)
     chosen = chosen if newest is None else chosen[-newest:]
+    marks_by_run = find_marks(runs)
     if as_json:
         from spbench.report.export import summary_object
 
-        print(json.dumps([summary_object(run) for run in chosen], indent=1))
+        word_by_mark = {mark: word for word, mark in MARK_WORDS.items()}
+        objects = [
+            summary_object(run)
+            | {
+                "faults": list(run.faults),
+                "marks": [word_by_mark[mark] for mark in marks_by_run.get(run.id, ())],
+            }
+            for run in chosen
+        ]
+        print(json.dumps(objects, indent=1))
     else:
-        for line in _format_runs(chosen[::-1], _find_terminal_width()):
+        from spbench.cli.records.run_list import format_runs
+
+        for line in format_runs(chosen[::-1], marks_by_run, _find_terminal_width()):
             print(replace_controls(line))
     if runs and not chosen:
         raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
-
-
-def _format_runs(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
-    """Yield a heading and a line for each run, cut to a width; None: not cut."""
-    from spbench.record.number_formatting import format_duration
-    from spbench.record.runs.history import format_passed
-    from spbench.record.runs.notes import NO_NOTE
-    from spbench.report.times import format_day_and_time
-
-    if not runs:
-        return
-    cells_by_title: dict[str, list[str]] = {title: [] for title in _RUN_COLUMNS}
-    for run in runs:
-        note = "" if run.note == NO_NOTE else str(run.note)
-        cells = (
-            run.id,
-            format_day_and_time(run.started),
-            run.status,
-            format_passed(run.count_passed()),
-            "" if run.duration_s is None else format_duration(run.duration_s),
-            run.suite,
-            run.host or "",
-            " ".join(filter(None, (note, run.unreadable))),
-        )
-        for title, cell in zip(_RUN_COLUMNS, cells, strict=True):
-            cells_by_title[title].append(cell)
-    if width is not None and width < _WIDE:
-        del cells_by_title["started"]  # an id begins with the time
-    for title in _DISPENSABLE:
-        if width is not None and _compute_needed_width(cells_by_title) > width:
-            del cells_by_title[title]
-    rows = [tuple(cells_by_title), *zip(*cells_by_title.values(), strict=True)]
-    right_aligned = {
-        list(cells_by_title).index(title) for title in ("passed", "took") if title in cells_by_title
-    }
-    yield from (cut_line(line, width) for line in align_columns(rows, right_aligned))
-
-
-def _compute_needed_width(cells_by_title: Mapping[str, Sequence[str]]) -> int:
-    """Return the width of a list with whole cells and the beginning of notes."""
-    width_by_title = {
-        title: max(map(len, (title, *cells))) for title, cells in cells_by_title.items()
-    }
-    width_by_title["note"] = min(width_by_title["note"], _MIN_NOTE)
-    return sum(width_by_title.values()) + 2 * (len(width_by_title) - 1)
 
 
 def _find_terminal_width() -> int | None:

@@ -94,6 +94,32 @@ def test_newest_option_limits_the_list(spbench, home, two_runs, option):
     assert [run["id"] for run in objects] == [two_runs[1], third]
 
 
+def make_fingerprint(host):
+    return {"id": "x", "hosts": [host], "processors": ["p"], "cores": [2], "mpi": [], "torch": []}
+
+
+def test_list_marks_planted_faults_and_other_machines(spbench, home):
+    plain = record_as(
+        home, build_run(2.0, "a"), "20260101-000000-x-0001", fingerprint=make_fingerprint("old")
+    )
+    faulty = record_as(
+        home,
+        build_run(2.0, "a"),
+        "20260102-000000-x-0002",
+        fingerprint=make_fingerprint("new"),
+        argv=["run", "x.yaml", "--inject", "slow@a"],
+    )
+    heading, newest, oldest = spbench("results", "list").out.splitlines()
+    assert "mark" in heading.split()
+    assert (newest.split()[0], "! fault" in newest) == (faulty, True)
+    assert (oldest.split()[0], "≠ other machine" in oldest) == (plain, True)
+    older, newer = json.loads(spbench("results", "list", "--json").out)
+    assert (older["faults"], older["marks"]) == ([], ["machine"])
+    assert (newer["faults"], newer["marks"]) == (["slow@a"], ["fault"])
+    (_, only) = spbench("results", "list", "mark:fault").out.splitlines()
+    assert only.split()[0] == faulty
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_list_fits_the_terminal(spbench, home, two_runs, monkeypatch, columns):
     spbench("results", "note", "last", "#rack2", *["many words"] * 20)
