@@ -19,6 +19,9 @@ BUSY_LOAD = 0.5
 PROC = Path("/proc")
 _MAX_PIDS = 4
 _WAIT = "wait until it ends, or stop it: it inflates the times that are measured meanwhile"
+_WAIT_FOR_ALL = (
+    "wait until they end, or stop them: they inflate the times that are measured meanwhile"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,9 @@ def find_other_work(proc: Path = PROC) -> Iterator[Finding]:
     elif load is not None:
         yield Finding(FindingStatus.OK, "load", str(load))
     if other_pids:
-        runs_text = f"{len(other_pids)} other runs" if len(other_pids) > 1 else "another run"
+        is_one = len(other_pids) == 1
+        runs_text = "another run" if is_one else f"{len(other_pids)} other runs"
         more = ", ..." if len(other_pids) > _MAX_PIDS else ""
         pids_text = ", ".join(map(str, other_pids[:_MAX_PIDS])) + more
         text = f"{runs_text} of spbench: process {pids_text}"
-        yield Finding(FindingStatus.NOTE, "other runs", text, _WAIT)
+        yield Finding(FindingStatus.NOTE, "other runs", text, _WAIT if is_one else _WAIT_FOR_ALL)

@@ -57,7 +57,7 @@ class ProgressReporter:
         so_far = f"{seconds:.0f} s so far"
         if self._share is None:
             return so_far
-        remaining = f", {seconds / self._share - seconds:.0f} s yet" if self._share else ""
+        remaining = f", about {seconds / self._share - seconds:.0f} s left" if self._share else ""
         return f"{100 * self._share:.0f} %, {so_far}{remaining}"
 
     def _run(self) -> None:

@@ -222,7 +222,8 @@ class LineView:
         launcher = (event["launcher"], event["version"])
         if self._verbosity > 0:
             repeat = f", repeat {event['repeat'] + 1}" if "repeat" in event else ""
-            self._write(f"job {event['job']}: {', '.join(launcher)}, {event['np']} ranks{repeat}")
+            ranks = format_quantity(event["np"], "rank")
+            self._write(f"job {event['job']}: {', '.join(launcher)}, {ranks}{repeat}")
             self._write("  " + " ".join(event["argv"]))
         elif launcher not in self._launchers:
             self._write(", ".join(launcher))

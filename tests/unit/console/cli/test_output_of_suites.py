@@ -91,6 +91,12 @@ def test_lines_fit_the_terminal_or_pipe(name, columns):
     assert max(map(len, print_lines(name, columns))) <= (columns or PIPE_WIDTH)
 
 
+@pytest.mark.parametrize("name", SUITES)
+def test_one_rank_is_singular(name):
+    text = "\n".join(print_lines(name, None, verbosity=1))
+    assert not re.search(r"\b1 (ranks|cores|hosts|cases)\b", text)
+
+
 @pytest.mark.parametrize("columns", [80, 100, 120, None])
 @pytest.mark.parametrize("name", SUITES)
 def test_each_case_has_a_row_with_status_and_time(name, columns):

@@ -1,6 +1,7 @@
 """Tests of the load of this machine and other runs of spbench on it."""
 
 import os
+import shutil
 import socket
 
 import pytest
@@ -62,6 +63,13 @@ def test_only_other_runs_are_noted(proc, messages):
     *_, (status, subject, text) = list_findings(home)
     assert (status, subject) == ("note", "other runs")
     messages.check(text)
+
+
+def test_remedy_agrees_with_the_number_of_other_runs(proc, messages):
+    home = proc(pid11=b"spbench\0run\0a.yaml\0", pid12=b"spbench\0run\0a.yaml\0")
+    messages.check(list(find_other_work(home))[-1].remedy)
+    shutil.rmtree(home / "12")
+    messages.check(list(find_other_work(home))[-1].remedy)
 
 
 @pytest.mark.parametrize("content", ["", "a b c d", "1.0 2 3"])
