@@ -230,7 +230,7 @@ def test_repeat_and_comment_can_be_removed():
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_initial_form_of_each_benchmark_is_valid(benchmark, tmp_path):
-    initial_params = BENCHMARKS[benchmark].begins_with
+    initial_params = BENCHMARKS[benchmark].starting_params
     draft = CaseDraft("case", benchmark, params=dict(initial_params))
     texts = make_fields(draft).initial_texts
     assert all(

@@ -163,6 +163,8 @@ class Benchmark:
         checked_in: The module below `FAMILIES` with a ``check(params)`` that runs before a launch,
             in a process without MPI; None: the catalog's own checks are enough.
         begins_with: Parameters of a new case that it cannot do without.
+        starter: Small values of other parameters that a form writes into a new case, if the
+            defaults take longer than some seconds on two cores.
         starts_program: Whether each rank starts a program and does not use MPI itself. Each case
             and repeat then has its own launch.
         worker: The full name of the module that runs a plug-in's benchmark.
@@ -196,6 +198,7 @@ class Benchmark:
     runs_in: str | None = None
     checked_in: str | None = None
     begins_with: Mapping[str, Any] = field(default_factory=dict)
+    starter: Mapping[str, Any] = field(default_factory=dict)
     starts_program: bool = False
     worker: str | None = None
     plugin: str = ""
@@ -227,6 +230,11 @@ class Benchmark:
     def list_checks(self, params: Params) -> tuple[str, ...]:
         """Return the checks that every rank makes with complete parameters."""
         return self.choose_checks(self.checks, params)
+
+    @property
+    def starting_params(self) -> Params:
+        """The parameters of a new case that runs in seconds on a laptop."""
+        return {**self.begins_with, **self.starter}
 
     @property
     def has_chosen_metrics(self) -> bool:

@@ -68,7 +68,7 @@ class CaseComposer:
         if benchmark_name is not None:
             name = _make_unique(benchmark_name.rpartition(".")[2], names)
             benchmark = BENCHMARKS[benchmark_name]
-            draft = CaseDraft(name, benchmark_name, params=dict(benchmark.begins_with))
+            draft = CaseDraft(name, benchmark_name, params=benchmark.starting_params)
             await self._show_form(benchmark, draft, write, "Insert")
 
     async def edit(self) -> None:

@@ -199,6 +199,7 @@ BENCHMARKS = (
         resolve=_resolve_format,
         scaled=keep_params_weak_only,
         work=make_estimate(BurnParams, burn_work),
+        starter={"seconds": 3, "n": 1024},
     ),
     Benchmark(
         name="compute.noise",

@@ -213,6 +213,7 @@ BENCHMARKS = (
         ),
         resolve=_resolve_operator,
         work=make_estimate(ComputeParams, compute_work),
+        starter={"image_size": 256},
     ),
     _over_tiles(
         name="halo.fused",
@@ -231,5 +232,6 @@ BENCHMARKS = (
         ),
         resolve=_resolve_fused,
         work=make_estimate(FusedParams, fused_work),
+        starter={"image_size": 256},
     ),
 )

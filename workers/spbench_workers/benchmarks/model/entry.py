@@ -252,11 +252,17 @@ BENCHMARKS = (
             # The work of a user's network is unknown before it is loaded.
             work=None if name == "network" else make_estimate(name),
             begins_with={"network": "torchvision.models:resnet18"} if name == "network" else {},
+            starter={**starter, "batch_size": 4, "iterations": 10, "warmup": 1},
         )
-        for name, title, params in (
-            ("resnet", "a residual network", (*COMMON, *RESNET)),
-            ("amoebanet", "AmoebaNet-D", (*COMMON, *AMOEBANET)),
-            ("network", "a network of your own", (*OWN_NETWORK, *IMPORTED)),
+        for name, title, params, starter in (
+            ("resnet", "a residual network", (*COMMON, *RESNET), {"depth": 11}),
+            (
+                "amoebanet",
+                "AmoebaNet-D",
+                (*COMMON, *AMOEBANET),
+                {"num_layers": 3, "num_filters": 16},
+            ),
+            ("network", "a network of your own", (*OWN_NETWORK, *IMPORTED), {}),
         )
     ),
     *PROFILES,

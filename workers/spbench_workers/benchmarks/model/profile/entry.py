@@ -130,6 +130,7 @@ BENCHMARKS = (
         runs_in="model.profile.run",
         measures="rank",
         params=params_of(ProfileParams),
+        starter={"depth": 11},
         metrics=(
             make_time_metric("two passes forward and back at each batch size"),
             _layer_metric("forward_ms", "ms", "its forward pass"),
