@@ -89,7 +89,7 @@ def test_rejects_files_that_cannot_be_opened_or_written(tmp_path):
         open_document(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match=r"end it with \.yaml"):
         make_document(tmp_path / "a.txt")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         make_document(write_suite(tmp_path, "a.yaml"))
     (tmp_path / "file").touch()
     with pytest.raises(FailedRunError, match="cannot write"):

@@ -65,12 +65,14 @@ async def test_composed_sweep_goes_below_the_case_at_the_cursor(suite, size):
             f"{before}\n"
             "  - name: exchange\n"
             "    benchmark: halo.exchange\n"
-            "    params: {num_spatial_parts: 4}\n"
+            "    params:\n"
+            "      num_spatial_parts: 4\n"
             "    matrix:\n"
             "      image_size: [64, 128]\n"
             "      halo_len: [1, 3]\n"
             "    expect:\n"
-            "      time_ms.p95: {max: 5}\n"
+            "      time_ms.p95:\n"
+            "        max: 5\n"
             f"\n  # The second{after}"
         )
         assert list_case_ids(app)[1:3] == [f"exchange[image_size=64,halo_len={n}]" for n in (1, 3)]
@@ -113,8 +115,14 @@ async def test_references_of_systems_go_below_their_metric(suite):
         assert (
             "    expect:\n"
             "      time_ms.p50:\n"
-            "        systems: {big: {reference: 0.35, lower: -0.1, upper: 0.05}, "
-            "vm: {reference: 2, upper: 0.5}}\n"
+            "        systems:\n"
+            "          big:\n"
+            "            reference: 0.35\n"
+            "            lower: -0.1\n"
+            "            upper: 0.05\n"
+            "          vm:\n"
+            "            reference: 2\n"
+            "            upper: 0.5\n"
         ) in get_editor(app).text
 
 

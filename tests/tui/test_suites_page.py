@@ -326,7 +326,7 @@ async def test_new_suite_needs_a_new_file(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
-        for name, message in (("suites/made-up.yaml", "is there already"), ("a.txt", ".yaml")):
+        for name, message in (("suites/made-up.yaml", "exists already"), ("a.txt", ".yaml")):
             await pilot.press("n")
             await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
             app.screen.query_one(Input).value = name

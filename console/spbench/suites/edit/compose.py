@@ -15,11 +15,11 @@ from spbench.suites.edit.draft import (
     CaseDraft,
     draft_to_data,
     format_comment,
-    format_section,
     parse_draft,
 )
 from spbench.suites.edit.outline import BYTE_ORDER_MARK, Outline
 from spbench.suites.edit.rewrite import align_keys, is_same, rewrite_entry
+from spbench.suites.edit.yaml_format import format_key
 from spbench.suites.validation_messages import find_shape_error
 from spbench.suites.yaml_nodes import Node
 
@@ -135,9 +135,9 @@ def _reject_brackets(outline: Outline) -> None:
     root = outline.document.root
     cases = outline.cases
     if root.content is not None and not isinstance(root.content, dict):
-        raise UsageError("the text is no suite: begin it with 'schema: spbench.suite/1'")
+        raise UsageError("the text is not a suite: begin it with 'schema: spbench.suite/1'")
     if isinstance(root.content, dict) and root.flow:
-        raise UsageError("the whole suite stands in braces; write each of its keys on its own line")
+        raise UsageError("the whole suite is in braces; write each of its keys on its own line")
     if cases is None or cases.content is None or outline.items or cases.content == []:
         return
     problem = "no list" if not isinstance(cases.content, list) else "written in brackets"
@@ -149,7 +149,7 @@ def _reject_brackets(outline: Outline) -> None:
 
 def _format_entry(draft: CaseDraft, indent: int) -> list[str]:
     data = draft_to_data(draft)
-    key_lines = [line for key in data for line in format_section(key, data[key], indent + 2)]
+    key_lines = [line for key in data for line in format_key(key, data[key], indent + 2)]
     dash_line = f"{' ' * indent}- {key_lines[0].lstrip()}"
     return [*format_comment(draft, indent), dash_line, *key_lines[1:]]
 
@@ -183,7 +183,7 @@ def _append_suite(outline: Outline, draft: CaseDraft, suite: str) -> str:
         line
         for key, value in required_keys.items()
         if outline.document.root.find_node((key,)) is None
-        for line in format_section(key, value, indent)
+        for line in format_key(key, value, indent)
     ]
     lines = [*head_lines, " " * indent + "cases:", *_format_entry(draft, indent + 2)]
     source = outline.source
@@ -215,8 +215,8 @@ def _check_edit(
         UsageError: The edit is not correct.
     """
     harm_error = UsageError(
-        "the form cannot change this case without harm to the rest of the text (another case may "
-        "name an anchor in it); change the text by hand"
+        "the form cannot change this case without changing the rest of the text (another case may "
+        "refer to an anchor in it); edit the text instead"
     )
     try:
         outline = Outline(text)

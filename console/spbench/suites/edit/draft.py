@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.suites.edit.yaml_format import format_key, to_plain
+from spbench.suites.edit.yaml_format import find_plain_scalar, to_plain
 from spbench.suites.overrides import read_as_text
 from spbench.suites.yaml_nodes import Node
 
 SweptValues = Mapping[str, Sequence[Any]]
-
-_BLOCKS = ("matrix", "zip", "expect")
-"""Sections with one line for each key, which are easier to read and to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
         "repeat": draft.repeat if draft.repeat != 1 else None,
         "until": draft.until,
         "expect": draft.expect,
-        "launch": draft.launch,
+        "launch": _unquote_variables(draft.launch),
     }
     data = {key: to_plain(value) for key, value in keys.items()}
     return {
@@ -69,9 +66,16 @@ def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
     }
 
 
-def format_section(key: str, value: Any, indent: int) -> list[str]:
-    """Return the lines of one key of an entry."""
-    return format_key(key, value, indent, block=key in _BLOCKS)
+def _unquote_variables(launch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return launch settings with numbers in ``env``, which is read as text, as numbers."""
+    env = launch.get("env")
+    if not isinstance(env, Mapping):
+        return launch
+    plain_env = {
+        name: find_plain_scalar(text) if isinstance(text, str) else text
+        for name, text in env.items()
+    }
+    return {**launch, "env": plain_env}
 
 
 def format_comment(draft: CaseDraft, indent: int) -> list[str]:

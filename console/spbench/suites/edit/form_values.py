@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from spbench.errors import UsageError
 from spbench.suites.edit.fields import Field
-from spbench.suites.edit.yaml_format import format_flow, format_scalar
+from spbench.suites.edit.yaml_format import find_plain_scalar, format_flow, format_scalar
 from spbench.suites.expression import ExpressionError, parse_expression
 from spbench.suites.parameters import read_value
 from spbench.suites.validation_messages import find_shape_error
 from spbench.suites.yaml_nodes import YamlError, parse_scalar, parse_yaml
-from spbench_core.catalog.parameters import LIST_KINDS
+from spbench_core.catalog.parameters import LIST_KINDS, Param
 from spbench_core.number_text import format_bytes
 
 MAX_VALUES = 1000
@@ -57,7 +57,18 @@ def parse_text(field: Field, text: str) -> Any:
     if field.kind == "keys" and text.startswith("{"):
         (value,) = _parse_items(field, text, "write {KEY: VALUE, ...}")
         return _validate(field, value)
+    if field.kind == "text" and field.param is not None:
+        return _validate(field, _parse_param_text(field.param, text))
     return _validate(field, text if field.kind in ("text", "keys") else _parse_scalar(field, text))
+
+
+def _parse_param_text(param: Param, text: str) -> Any:
+    """Return a text, or the number that the parameter reads as the same text."""
+    value = find_plain_scalar(text)
+    try:
+        return value if param.read(value) == param.read(text) else text
+    except ValueError:
+        return text
 
 
 def format_text(field: Field, value: Any) -> str:

@@ -11,11 +11,10 @@ from spbench.suites.edit.draft import (
     CaseDraft,
     draft_to_data,
     format_comment,
-    format_section,
     parse_draft,
 )
 from spbench.suites.edit.outline import Outline, SuiteText
-from spbench.suites.edit.yaml_format import WIDTH, format_flow, to_plain
+from spbench.suites.edit.yaml_format import WIDTH, format_flow, format_key, to_plain
 from spbench.suites.yaml_nodes import Mark, Node
 
 _ORDERED_SECTIONS = ("matrix", "zip")
@@ -134,7 +133,7 @@ def _change_entry(edits: _Edits, item: Node, old: dict[str, Any], new: dict[str,
         _change_keys(edits, item, old, new)
         return
     indent = item.mark.column - 1
-    lines = [line for key, value in new.items() for line in format_section(key, value, indent)]
+    lines = [line for key, value in new.items() for line in format_key(key, value, indent)]
     if item.flow and indent + len(format_flow(new)) <= WIDTH:
         lines = [" " * indent + format_flow(new)]
     edits.replace_text(edits.source.find_offset(item.mark), edits.source.find_end(item), lines)
@@ -161,16 +160,22 @@ def _add_key(edits: _Edits, node: Node, key: str, new: Mapping[str, Any]) -> Non
     value_above = node.content[earlier_keys[-1] if earlier_keys else first][1]
     indent = node.content[first][0].column - 1
     line = edits.source.find_last_line(value_above) + 1
+    lines = format_key(key, new[key], indent, flow=_has_braces(node))
     # Additions to a section come before additions below it.
-    edits.replace_lines(line, line, format_section(key, new[key], indent), rank=-indent)
+    edits.replace_lines(line, line, lines, rank=-indent)
 
 
 def _set_key(edits: _Edits, key: str, mark: Mark, value: Node, old: Any, new: Any) -> None:
     if _is_block(value) and isinstance(new, Mapping) and _keeps_order(value.content, new):
         _change_keys(edits, value, old, new)
         return
-    lines = format_section(key, new, mark.column - 1)
+    lines = format_key(key, new, mark.column - 1, flow=value.flow)
     edits.replace_text(edits.source.find_offset(mark), edits.source.find_end(value), lines)
+
+
+def _has_braces(node: Node) -> bool:
+    """Return whether a mapping in a block has mappings in braces, which others then follow."""
+    return any(value.flow and isinstance(value.content, dict) for _, value in node.content.values())
 
 
 def _is_block(node: Node) -> bool:

@@ -1,4 +1,8 @@
-"""Formatter of plain data as YAML text, in the style of the shipped suites."""
+"""Formatter of plain data as YAML text, in one style.
+
+Mappings have a line for each key, lists of scalars are in brackets, and text is quoted only if YAML
+would read something else.
+"""
 
 from __future__ import annotations
 
@@ -66,30 +70,56 @@ def format_flow(value: Any) -> str:
     return format_scalar(value)
 
 
-def format_key(key: str, value: Any, indent: int, block: bool = False) -> list[str]:
+def find_plain_scalar(text: str) -> bool | int | float | str:
+    """Return the number or boolean that YAML spells like a text; else the text.
+
+    It serves where any scalar is read as text, so that the text needs no quotes.
+    """
+    try:
+        value = parse_scalar(text)
+    except ValueError:
+        return text
+    return text if value is None or format_scalar(value) != text else value
+
+
+def format_key(key: str, value: Any, indent: int, flow: bool = False) -> list[str]:
     """Return the lines of a key with its value, indented by ``indent`` columns.
 
-    The value is on the key's line if it is short enough, and otherwise below it. A mapping with
-    ``block`` has one line for each of its keys.
+    A mapping has a line for each of its keys, and so has each mapping of a list. Other lists are in
+    brackets. With ``flow`` a value that is short enough is on one line, mappings in braces.
     """
     key_text = " " * indent + format_scalar(key) + ":"
     one_line = f"{key_text} {format_flow(value)}"
     if not value or not isinstance(value, (Mapping, list, tuple)):
         return [one_line]
-    if isinstance(value, Mapping) and block:
-        return [key_text, *_format_block(value, indent + 2)]
-    value_line = " " * (indent + 2) + format_flow(value)
-    if len(one_line) <= WIDTH:
-        return [one_line]
-    if len(value_line) <= WIDTH:
-        return [key_text, value_line]
+    is_block = isinstance(value, Mapping) or _lists_mappings(value)
+    if flow or not is_block:
+        if len(one_line) <= WIDTH:
+            return [one_line]
+        value_line = " " * (indent + 2) + format_flow(value)
+        if len(value_line) <= WIDTH:
+            return [key_text, value_line]
     if isinstance(value, Mapping):
         return [key_text, *_format_block(value, indent + 2)]
+    if is_block:
+        return [key_text, *_format_block_list(value, indent + 2)]
     return [key_text, *_wrap_list(value, indent + 2)]
+
+
+def _lists_mappings(items: Sequence[Any]) -> bool:
+    return all(isinstance(item, Mapping) and item for item in items)
 
 
 def _format_block(value: Mapping[str, Any], indent: int) -> list[str]:
     return [line for key, item in value.items() for line in format_key(key, item, indent)]
+
+
+def _format_block_list(items: Sequence[Mapping[str, Any]], indent: int) -> list[str]:
+    lines = []
+    for item in items:
+        first_line, *other_lines = _format_block(item, indent + 2)
+        lines += [f"{' ' * indent}- {first_line.lstrip()}", *other_lines]
+    return lines
 
 
 def _wrap_list(items: Sequence[Any], indent: int) -> list[str]:

@@ -78,9 +78,9 @@ def make_document(path: Path, proposed: str | None = None) -> SuiteDocument:
         UsageError: The name has no YAML suffix, or the file exists.
     """
     if path.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"{path} is no name of a suite; end it with .yaml")
+        raise UsageError(f"{path} is not a suite file name: end it with .yaml")
     if path.exists():
-        raise UsageError(f"{path} is there already; open it, or choose another name")
+        raise UsageError(f"{path} exists already: open it, or choose another name")
     return SuiteDocument(path, None, proposed)
 
 
@@ -98,4 +98,4 @@ def make_suite_text(path: Path) -> str:
     """Return the head of a suite, without cases."""
     name = "".join(letter if letter.isalnum() else "-" for letter in path.stem).strip("-")
     name = name if name.isascii() and name else "suite"
-    return f"schema: {SCHEMA}\nname: {format_scalar(name)}\ndescription: ''\ncases:\n"
+    return f'schema: {SCHEMA}\nname: {format_scalar(name)}\ndescription: ""\ncases:\n'

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,13 @@ from spbench.suites.edit import compose
 from spbench.suites.edit.draft import CaseDraft, parse_draft
 from spbench.suites.edit.outline import Outline
 from spbench.suites.edit.rewrite import find_comments
-from spbench.suites.edit.yaml_format import WIDTH, format_flow, format_key, format_scalar
+from spbench.suites.edit.yaml_format import (
+    WIDTH,
+    find_plain_scalar,
+    format_flow,
+    format_key,
+    format_scalar,
+)
 from spbench.suites.loader import load_suite_text
 from support.paths import SUITES
 
@@ -146,7 +153,7 @@ def test_scalars_are_plain_if_possible(value, expected):
 
 def test_long_values_go_below_their_key():
     params = {f"parameter_{number}": number for number in range(5)}
-    assert format_key("params", params, 14) == [
+    assert format_key("params", params, 14, flow=True) == [
         "              params:",
         f"                {format_flow(params)}",
     ]
@@ -158,7 +165,7 @@ def test_long_values_go_below_their_key():
 # New entries
 
 
-def test_new_entry_has_the_format_of_the_shipped_suites():
+def test_each_mapping_of_a_new_entry_is_a_block():
     edited = compose.insert_case(suite_text("cases:", "  - {name: a, benchmark: b}"), TILES)
     assert edited.line == 8
     assert edited.text == suite_text(
@@ -169,25 +176,56 @@ def test_new_entry_has_the_format_of_the_shipped_suites():
         "  # of a remark.",
         "  - name: tiles",
         "    benchmark: halo.exchange",
-        "    params: {image_size: 256, num_spatial_parts: 4}",
+        "    params:",
+        "      image_size: 256",
+        "      num_spatial_parts: 4",
         "    matrix:",
         "      slice_method: [vertical, square]",
         "      halo_len: [1, 3]",
-        "    exclude: [{slice_method: square, halo_len: 1}]",
+        "    exclude:",
+        "      - slice_method: square",
+        "        halo_len: 1",
         "    repeat: 2",
         "    expect:",
-        "      time_ms.p50: {max: 5.0}",
-        '    launch: {timeout: 30, env: {A: "1"}}',
+        "      time_ms.p50:",
+        "        max: 5.0",
+        "    launch:",
+        "      timeout: 30",
+        "      env:",
+        "        A: 1",
     )
 
 
 @pytest.mark.parametrize("name", ["halo", "links"])
-def test_shipped_entries_are_rewritten_unchanged(name):
+def test_rewritten_shipped_entries_have_the_same_values(name):
     text = SHIPPED[name]
     rewritten = ""
     for index in range(text.count("- name:")):
         rewritten = compose.insert_case(rewritten, compose.read_draft(text, index)).text
-    assert rewritten.partition("cases:\n")[2] == text.partition("cases:\n")[2]
+    cases, rewritten_cases = (
+        yaml_nodes.parse_yaml(t).root.data["cases"] for t in (text, rewritten)
+    )
+    assert repr(rewritten_cases) == repr(cases)
+    assert (
+        yaml.load(rewritten, yaml.BaseLoader)["cases"] == yaml.load(text, yaml.BaseLoader)["cases"]
+    )
+    assert "{" not in rewritten
+    assert '"' not in rewritten
+
+
+@given(SHORT_TEXTS)
+def test_plain_scalar_is_spelled_like_its_text(text):
+    value = find_plain_scalar(text)
+    assert format_scalar(value) in (text, format_scalar(text))
+    assert not isinstance(value, str) or value == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("2", 2), ("true", True), ("1.5", 1.5), ("1.50", "1.50"), ("010", "010"), ("null", "null")],
+)
+def test_text_needs_no_quotes_if_its_number_is_spelled_the_same(text, value):
+    assert find_plain_scalar(text) == value
 
 
 @pytest.mark.slow
@@ -303,7 +341,8 @@ def test_empty_text_gets_the_head_of_a_suite():
     edited = compose.insert_case("", LINK, suite="links")
     assert edited == compose.EditedText(
         "schema: spbench.suite/1\nname: links\ncases:\n  - name: mine\n"
-        "    benchmark: link.pingpong\n    np: 2\n    params: {pairs: all, sizes: [8, 64KiB]}\n",
+        "    benchmark: link.pingpong\n    np: 2\n    params:\n"
+        "      pairs: all\n      sizes: [8, 64KiB]\n",
         4,
     )
     assert load_suite_text(edited.text, Path("s.yaml")).cases[0].np == 2
@@ -338,7 +377,7 @@ def test_keeps_a_missing_newline_at_the_end(text):
     assert edited.text.endswith("np: 2")
     index = compose.find_entry(edited.text, edited.line)
     assert compose.replace_case(edited.text, index, LINK).text == edited.text + (
-        "\n    params: {pairs: all, sizes: [8, 64KiB]}"
+        "\n    params:\n      pairs: all\n      sizes: [8, 64KiB]"
     )
 
 
@@ -407,7 +446,7 @@ def test_unchanged_draft_keeps_the_text():
         ({"repeat": 3}, ["-     repeat: 1", "+     repeat: 3"]),
         (
             {"until": {"interval": 0.02, "max_time": 60}},
-            ["+     until: {interval: 0.02, max_time: 60}"],
+            ["+     until:", "+       interval: 0.02", "+       max_time: 60"],
         ),
         ({"comment": None}, ["-   # first"]),
         ({"comment": "new\nold"}, ["-   # first", "+   # new", "+   # old"]),
@@ -427,7 +466,7 @@ def test_unchanged_draft_keeps_the_text():
         ({"params": {"image_size": 64}}, ["-       halo_len: 3"]),
         (
             {"expect": {"skew": {"max": 3}, "time_ms": {"max": 1.5}}, "launch": {"bind": "x"}},
-            ["+       time_ms: {max: 1.5}", "+     launch: {bind: x}"],
+            ["+       time_ms: {max: 1.5}", "+     launch:", "+       bind: x"],
         ),
         (
             {"matrix": {"slice_method": ["square"]}, "zip": {"seed": [1]}, "launch": {"bind": "x"}},
@@ -438,7 +477,8 @@ def test_unchanged_draft_keeps_the_text():
                 "+       slice_method: [square]  # both",
                 "+     zip:",
                 "+       seed: [1]",
-                "+     launch: {bind: x}",
+                "+     launch:",
+                "+       bind: x",
             ],
         ),
     ],
@@ -465,7 +505,7 @@ def test_changes_an_entry_in_braces():
     )
     params = {"size": "64KiB", "warmup": 1, "iterations": 2, "seed": 7, "device": "cpu"}
     added = change_case(COMMENTED, 1, params=params, expect={"skew": {"max": 3}})
-    assert "  - name: b\n    benchmark: memory.copy\n    params: {size: 64KiB," in added
+    assert "  - name: b\n    benchmark: memory.copy\n    params:\n      size: 64KiB\n" in added
 
 
 @pytest.mark.slow
@@ -526,10 +566,10 @@ def test_removing_the_only_entry_leaves_an_empty_list():
         (suite_text("cases: [ # none", "  ]"), "line 3: remove the brackets"),
         (suite_text("cases: {a: 1}"), "line 3: cases is no list; "),
         (suite_text("cases: 3"), "line 3: cases is no list; "),
-        ("{name: s}", "the whole suite stands in braces; "),
-        ("- a", "the text is no suite: "),
+        ("{name: s}", "the whole suite is in braces; "),
+        ("- a", "the text is not a suite: "),
         (suite_text("cases:", "  - [a"), "cannot be read: invalid YAML: "),
-        ("name: s\n...\n", "the form cannot change this case without harm"),
+        ("name: s\n...\n", "the form cannot change this case without changing"),
     ],
 )
 def test_rejects_text_without_room_for_an_entry(text, message):
