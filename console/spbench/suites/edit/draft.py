@@ -67,7 +67,10 @@ def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
 
 
 def _unquote_variables(launch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return launch settings with numbers in ``env``, which is read as text, as numbers."""
+    """Return launch settings with unquoted numbers in ``env``.
+
+    The loader reads all values of ``env`` as text.
+    """
     env = launch.get("env")
     if not isinstance(env, Mapping):
         return launch

@@ -174,7 +174,7 @@ def _set_key(edits: _Edits, key: str, mark: Mark, value: Node, old: Any, new: An
 
 
 def _has_braces(node: Node) -> bool:
-    """Return whether a mapping in a block has mappings in braces, which others then follow."""
+    """Return whether a mapping in a block has mappings in braces."""
     return any(value.flow and isinstance(value.content, dict) for _, value in node.content.values())
 
 

@@ -71,7 +71,7 @@ def format_flow(value: Any) -> str:
 
 
 def find_plain_scalar(text: str) -> bool | int | float | str:
-    """Return the number or boolean that YAML spells like a text; else the text.
+    """Return the number or boolean that YAML spells like a text, or the text.
 
     It serves where any scalar is read as text, so that the text needs no quotes.
     """

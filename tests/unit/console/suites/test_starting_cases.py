@@ -1,4 +1,4 @@
-"""The case that a form starts with, for each benchmark: valid, small, and estimated."""
+"""The case that a form starts with: valid and small for each benchmark."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from spbench_core.catalog import BENCHMARKS
 CORES = 2
 MAX_SECONDS = 10.0
 WITHOUT_ESTIMATE = {"model.network", "program.run"}
-"""Benchmarks whose work depends on the user's code."""
+"""Benchmarks with work that depends on the user's code."""
 
 
 def load_cases(name, params, folder):
