@@ -107,10 +107,12 @@ async def test_cell_of_many_ranks_shows_the_worst():
         assert strip_text[3000 // ranks_per_cell] == "✗"
         assert strip_text.count("░") == math.ceil(4096 / ranks_per_cell) - 3
         await pilot.hover(RankStrip, offset=(2000 // ranks_per_cell, 0))
-        assert str(strip.tooltip).startswith("rank 2001, 3.00x the median, of ranks ")
+        assert str(strip.tooltip).startswith(
+            "rank 2001, 3.00x as slow as ranks with the same work, of ranks "
+        )
         await pilot.click(RankStrip, offset=(2000 // ranks_per_cell, 0))
         assert app.messages == [2001]
-        assert read_caption(strip).startswith("rank 2001, 3.00x the median")
+        assert read_caption(strip).startswith("rank 2001, 3.00x as slow as")
 
 
 async def test_selection_survives_a_resize():
@@ -126,20 +128,18 @@ async def test_selection_survives_a_resize():
         assert strip.cursor is None
 
 
-async def test_similar_ranks_have_no_worst():
+async def test_caption_names_failed_and_slow_ranks():
     strip = RankStrip()
     async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
-        strip.update([1.0, 1.2, None], set(), None)
+        strip.update([1.0, 1.2, None], set(), None, "no rank is slow")
         await pilot.pause()
-        assert read_caption(strip) == "3 ranks, none slow"
-
-
-async def test_ranks_without_times_have_no_worst():
-    strip = RankStrip()
-    async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
-        strip.update([None, None], set(), None)
+        assert read_caption(strip) == "3 ranks, no rank is slow"
+        strip.update([1.0, 1.2, None], set(), 1, "no rank is slow")
         await pilot.pause()
-        assert read_caption(strip) == "2 ranks, not compared"
+        assert read_caption(strip) == "rank 1, not slow (1.20x)"
+        strip.update([1.0, 1.2, None], set(), 2)
+        await pilot.pause()
+        assert read_caption(strip) == "rank 2, not compared"
         strip.update([None, None], {1}, None)
         await pilot.pause()
         assert read_caption(strip) == "2 ranks, 1 failed: rank 1"

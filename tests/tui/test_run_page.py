@@ -487,6 +487,43 @@ async def test_sorts_ranks_and_copies_a_row(open_run):
         await run.wait_until(lambda: run.ranks[0] == 3)
 
 
+async def test_sorting_moves_the_cursor_to_the_top_row(open_run):
+    async with open_run(NARROW, make_running_events()) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
+        table = run.table("ranks")
+        await run.focus("cases")
+        await run.press("o")
+        assert (table.cursor_key, table.has_focus) == (3, True)
+        run.source.send(*make_samples([[9.0] * 9, [2.0] * 9, [2.0] * 9, [2.0] * 9]))
+        await run.wait_until(lambda: run.ranks[0] == 0)
+        assert table.cursor_key == 3
+        await run.press("s")
+        assert table.cursor_key == run.ranks[0]
+        table.sort_by("skew", reverse=True)
+        await run.press("space", "enter")
+        await run.wait_for_texts("rank 0 ", "time ", "last 9.00 ms, median 9.00 ms, p95 9.00 ms")
+        await run.wait_for_texts("4.50x the median of ranks 0-3")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_strip_names_the_slow_rank_and_those_that_wait(open_run, size):
+    times = [6.0, 6.1, 6.0, 6.2]
+    waits = make.describe_metric("wait_ms", "ms", "lower", part_of="time_ms", waits=True)
+    case = make.describe_case("warp", 4, metrics=[make.TIME, waits])
+    events = make.make_started_run(case, hosts=HOSTS)
+    for rank in range(4):
+        events += [
+            make.rank_event("samples", rank, case="warp", values=[times[rank]] * 3),
+            make.rank_event(
+                "samples", rank, case="warp", metric="wait_ms", values=[4.0 * (rank < 3)] * 3
+            ),
+        ]
+    async with open_run(size, events) as run:
+        await run.wait_for_texts(
+            "rank 3 on node03 is 3.10x as slow as", "ranks 0,", "per iteration"
+        )
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_failed_check_shows_its_largest_error_and_position(open_run, size):
     async with open_run(size, [*make_running_events(), *make_checks()]) as run:
@@ -641,7 +678,8 @@ async def test_details_show_the_phases_of_a_step(open_run, size):
         await run.press("escape")
         await run.focus("ranks")
         await run.press("end", "enter")
-        await run.wait_for_texts("replica 0, stage 2, tile 2,0", "stage 0", "idle 30 %", "ss 60 %")
+        await run.wait_for_texts("replica 0, stage 2, tile 2,0", "stage 0", "only rank of stage 2")
+        await run.wait_for_texts("  idle  ", "3.00 ms, 30 %", "ss 60 %")
         assert "rank 1 " not in read_screen(run.app.screen)
 
 
@@ -1137,7 +1175,7 @@ async def test_slow_rank_among_thousands_is_visible(open_run):
         await run.wait_until(lambda: len(run.ranks) == np)
         await run.press("o")
         await run.wait_until(lambda: run.ranks[0] == 1234)
-        await run.wait_for_texts("x slow", "worst: rank 1234, 4.")
+        await run.wait_for_texts("x slow", "rank 1234, 4.")
         run.source.send(*make_case_end(status="passed", reason=None))
         run.source.send(make.rank_event("case_start", 0, case="warp"))
         await run.wait_for_texts("1/1 cases")
@@ -1176,7 +1214,13 @@ async def test_failed_cases_can_rerun_after_the_end(open_run):
         run.source.send(*make_case_end(), make.run_end("failed", 1))
         await run.wait_for_texts("✗ failed")
         await run.wait_until(lambda: run.app.context.feed.state.run.status == "failed")
-        await run.answer("F", "y")
+        request = {"inject": ["slow=9@warp"]}
+        run.app.context.feed.folder.write_json(
+            "run.json", {"id": "made-up-run", "request": request}
+        )
+        await run.press("F")
+        await run.wait_for_texts("This plants its faults", "again: slow=9 (case warp)")
+        await run.press("y")
         await run.wait_until(lambda: starts == [("--failed", "made-up-run")])
 
 

@@ -173,6 +173,11 @@ class RankRows:
         return self._ratios.ratios
 
     @property
+    def comparison(self) -> RankComparison | None:
+        """The comparison of the case's ranks; None before the first case."""
+        return self._comparison
+
+    @property
     def separates(self) -> bool:
         """Whether a slow rank is distinguished from ranks that wait for it."""
         self._compare()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
 from spbench.record.metric_names import OTHER, find_remainder_name, format_metric_name
+from spbench.record.number_formatting import format_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,15 @@ class Shares:
         metric: The metric.
         parts: The share of each part, by its name without the unit; 1 is the entire metric.
         remainder: The name of the unaccounted share.
+        mean: The mean of the metric, in its unit.
+        unit: The unit of the metric.
     """
 
     metric: str
     parts: Mapping[str, float]
     remainder: str = OTHER
+    mean: float = 0.0
+    unit: str = "ms"
 
     @property
     def unaccounted(self) -> float:
@@ -32,9 +37,21 @@ class Shares:
     @property
     def text(self) -> str:
         """``forward 38 %, backward 41 %, other 21 %``, without parts that took no time."""
+        return ", ".join(
+            f"{name} {format_whole_percent(part)}" for name, part in self._select_shown().items()
+        )
+
+    def _select_shown(self) -> dict[str, float]:
+        """Return the parts that took time, and the remainder if it is not negligible."""
         shown = {name: part for name, part in self.parts.items() if part > 0}
-        shown |= {self.remainder: self.unaccounted} if round(100 * self.unaccounted) else {}
-        return ", ".join(f"{name} {format_whole_percent(part)}" for name, part in shown.items())
+        return shown | ({self.remainder: self.unaccounted} if round(100 * self.unaccounted) else {})
+
+    def list_times(self) -> list[tuple[str, str]]:
+        """Return each part that took time with its mean and its share: ``3.72 ms, 38 %``."""
+        return [
+            (name, f"{format_value(part * self.mean, self.unit)}, {format_whole_percent(part)}")
+            for name, part in self._select_shown().items()
+        ]
 
     @property
     def title(self) -> str:
@@ -63,18 +80,27 @@ def compute_shares(case: CaseState, metric: str, rank: int | None = None) -> Sha
     ranks = case.measured.samples.get(metric, {}) if rank is None else (rank,)
     part_sums = [0.0] * len(infos)
     metric_sum = 0.0
+    num_iterations = 0
     for number in ranks:
         for repeat, values in case.measured.samples.get(metric, {}).get(number, {}).items():
             parts = [_get_values(case, info.name, number, repeat) for info in infos]
             num_complete = min(len(values), max(map(len, parts), default=0))
             metric_sum += sum(values[:num_complete])
+            num_iterations += num_complete
             for index, part in enumerate(parts):
                 part_sums[index] += sum(part[:num_complete])
     if not metric_sum > 0 or not all(map(math.isfinite, (metric_sum, *part_sums))):
         return None
     names = (format_metric_name(info.name, info.unit) for info in infos)
     by_name = {name: part / metric_sum for name, part in zip(names, part_sums, strict=True)}
-    return Shares(metric, by_name, find_remainder_name(case.identity.benchmark, metric))
+    spec = case.identity.metrics.get(metric)
+    return Shares(
+        metric,
+        by_name,
+        find_remainder_name(case.identity.benchmark, metric),
+        metric_sum / num_iterations,
+        spec.unit if spec is not None else "",
+    )
 
 
 def _get_values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:

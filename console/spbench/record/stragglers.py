@@ -122,7 +122,11 @@ def merge_stragglers_by_host(
     return sorted(joined, key=lambda straggler: -straggler.ratio)
 
 
-def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) -> list[int]:
+def find_waiting_ranks(
+    identity: CaseIdentity,
+    times: Mapping[int, RankTime],
+    comparison: RankComparison | None = None,
+) -> list[int]:
     """Return the ranks that wait so long for others that their times would look slow.
 
     Empty if waits are not measured, or if ranks do different work: the ranks of one stage wait for
@@ -131,6 +135,7 @@ def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) ->
     Args:
         identity: The case.
         times: The medians of each rank.
+        comparison: The comparison of its ranks, if there is one already.
     """
     wait_ms_by_rank = {
         rank: time.total - time.active for rank, time in times.items() if time.active is not None
@@ -138,7 +143,7 @@ def find_waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) ->
     if (
         not wait_ms_by_rank
         or len(wait_ms_by_rank) < len(times)
-        or not RankComparison(identity).is_uniform
+        or not (comparison or RankComparison(identity)).is_uniform
     ):
         return []
     shortest_wait_ms = min(wait_ms_by_rank.values())

@@ -116,7 +116,9 @@ class Page(Screen[None]):
 
     async def rerun_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of the failed cases of another run, after a question."""
-        if await self.confirm(f"Run again what failed in {folder.id}?", "Run", "Cancel"):
+        faults = await asyncio.to_thread(_list_planted_faults, folder)
+        note = f" This plants its faults again: {', '.join(faults)}." if faults else ""
+        if await self.confirm(f"Run again what failed in {folder.id}?{note}", "Run", "Cancel"):
             self.context.start_failed_cases(folder)
 
     async def confirm_overwrite(self, path: Path) -> bool:
@@ -143,3 +145,11 @@ class Page(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable modifying actions in a readonly console."""
         return not (self.context.readonly and action in self.MODIFYING_ACTIONS)
+
+
+def _list_planted_faults(folder: RunFolder) -> tuple[str, ...]:
+    """Return the faults that a run of the failed cases plants again."""
+    from spbench.record.runs.history import read_summary
+    from spbench.report.comparison.conditions import find_faults
+
+    return find_faults(read_summary(folder))

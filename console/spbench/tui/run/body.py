@@ -132,7 +132,9 @@ class RunBody(Container):
             yield RankStrip(id="strip")
             yield Pane(
                 "ranks",
-                LineTable(columns, FixedRows(columns), id="ranks", empty=NO_RANKS),
+                LineTable(
+                    columns, FixedRows(columns), id="ranks", empty=NO_RANKS, sort_to_top=True
+                ),
                 id="ranks-pane",
             )
             with Horizontal(id="filter"):
@@ -236,7 +238,9 @@ class RunBody(Container):
             )
         strip = self.query_one(RankStrip)
         strip_lines = -(-ranks // max(1, strip.size.width))
-        strip.styles.height = 1 + max(1, min(strip_lines, 1 if is_short else MAX_STRIP_LINES))
+        strip.styles.height = strip.measure_text_lines(strip.size.width) + max(
+            1, min(strip_lines, 1 if is_short else MAX_STRIP_LINES)
+        )
         self._limit_height("#cases-pane", cases + frame_lines, left.size.height if is_wide else 0)
         if is_short and not self._user_chose_panel:
             spare_lines = right.size.height - ranks - frame_lines

@@ -9,6 +9,7 @@ from dataclasses import replace
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.coordinates import CoordinateName, list_coordinate_names
+from spbench.record.messages.slowness import describe_slowness
 from spbench.record.rank_figures import RankFigures
 from spbench.record.rank_rows import RankRow
 from spbench.tui.feed import Feed
@@ -64,6 +65,12 @@ class LiveRanks(RankSource):
 
     def skews(self) -> Mapping[int, float]:
         return self._rows.skews()
+
+    def describe_slowness(self) -> str:
+        comparison = self._rows.comparison
+        if self.case is None or comparison is None:
+            return ""
+        return describe_slowness(self.case, comparison, self._rows.times(), self._rows.skews())
 
 
 class RecordedRanks(RankSource):
@@ -152,3 +159,8 @@ class RecordedRanks(RankSource):
 
     def skews(self) -> Mapping[int, float]:
         return self._skews
+
+    def describe_slowness(self) -> str:
+        if not self._is_compared:
+            return ""
+        return describe_slowness(self._case, self._comparison, self._times, self._skews)

@@ -13,10 +13,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.record.case_parts import CheckResult
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import RankComparison
-from spbench.record.coordinates import MIRRORED
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.judge import describe_failed_checks, divide_by_limit
 from spbench.record.messages.cases import describe_repeats
@@ -28,24 +25,17 @@ from spbench.record.metric_names import (
 )
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
-    fold_numbers,
-    format_factor,
-    format_number,
     format_percent,
-    format_time,
     format_value,
 )
-from spbench.record.run_parts import RankState
 from spbench.record.runs.job_output import read_job_output
 from spbench.record.shares import compute_all_shares
 from spbench.tui.cells import format_status
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
-from spbench.tui.run.charts import build_case_bars, build_rank_bars, describe_missing_bars
-from spbench.tui.run.selection import RunSelection
+from spbench.tui.run.charts import build_case_bars, describe_missing_bars
 from spbench.tui.widgets.stacked_bars import StackedBars
-from spbench_core.events.rank_events import RankFacts
-from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
+from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.number_text import format_quantity
 
 Line = tuple[str, str]
@@ -107,11 +97,11 @@ def build_case_details(feed: Feed, case_id: str) -> DetailsScreen:
     case = feed.state.cases[case_id]
     disturbed = is_disturbed(case, feed.state.jobs)
     lines = list(_list_case_lines(case, feed.case_status(case), disturbed=disturbed))
-    output = _read_failure_output(feed, case, case.execution.traceback)
+    output = read_failure_output(feed, case, case.execution.traceback)
     return DetailsScreen(case_id, lines, build_case_bars(case), output)
 
 
-def _read_failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
+def read_failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
     """Return the traceback and the job's output if a case ended without passing."""
     if case is None:
         return ""
@@ -211,92 +201,3 @@ def _get_unit(case: CaseState, metric: str) -> str:
     """Return the unit of a metric or of its statistic, such as ``time_ms.p95``."""
     spec = case.identity.metrics.get(metric.partition(".")[0])
     return spec.unit if spec is not None else ""
-
-
-def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
-    """Return the details of a rank: its location, and its checks in the shown case."""
-    case = selection.case
-    live = selection.feed.state.ranks.get(rank) if case is selection.running_case else None
-    bars = build_rank_bars(case, rank) if case else []
-    recorded = case.measured.ranks.get(rank) if case else None
-    traceback = recorded.error.get("traceback") if recorded and recorded.error else None
-    output = _read_failure_output(selection.feed, case, traceback)
-    return DetailsScreen(f"rank {rank}", list(_list_rank_lines(case, rank, live)), bars, output)
-
-
-def _list_rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
-    recorded = case.measured.ranks.get(rank) if case else None
-    if recorded is not None and recorded.error is not None:
-        message = recorded.error.get("message", "no message")
-        yield "error", f"{format_status(RankStatus.ERROR)}: {message}"
-    elif case is not None and recorded is not None and recorded.status == RankStatus.LOST:
-        yield "lost", case.execution.reason or "the rank has ended without an error message"
-    if recorded is not None:
-        yield from _list_location_lines(recorded.facts, recorded.device)
-        yield from _list_coordinate_lines(recorded.coordinates)
-    elif live is not None:
-        yield from _list_location_lines(live.facts, live.facts.device)
-    if live is not None:
-        yield "process", f"{live.facts.pid}, {live.facts.threads} threads"
-        versions = (f"{name} {text}" for name, text in live.facts.versions.items() if text)
-        yield "versions", ", ".join(versions)
-    if case is not None:
-        yield from _list_time_lines(case, rank)
-        for name, results in case.measured.checks.items():
-            for (repeat, checked_rank), check in sorted(results.items()):
-                if checked_rank == rank:
-                    yield "check", f"{name}, repeat {repeat}: {_describe_check(check)}"
-        for share in compute_all_shares(case, rank):
-            yield share.title, share.text
-
-
-def _list_location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
-    """Yield host, device, cores and network of a rank."""
-    yield "host", f"{facts.host}, local rank {facts.local_rank}"
-    yield "device", device or "unknown"
-    yield "cores", fold_numbers(facts.cpus) or "unknown"
-    yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
-    yield "fabric", facts.fabric or "unknown"
-
-
-def _list_coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield the coordinates of a rank, and those in a mirrored pipeline."""
-    direct = [
-        f"{name} {text}" for name, text in coordinates.items() if not name.startswith(MIRRORED)
-    ]
-    mirrored = [
-        f"{name.removeprefix(MIRRORED)} {text}"
-        for name, text in coordinates.items()
-        if name.startswith(MIRRORED)
-    ]
-    if direct:
-        yield "place", ", ".join(direct)
-    if mirrored:
-        yield "mirrored", ", ".join(mirrored)
-
-
-def _list_time_lines(case: CaseState, rank: int) -> Iterator[Line]:
-    """Yield the median time of a rank, its waits, and its skew among its peers."""
-    time_by_rank = case.compute_active_medians()
-    if rank not in time_by_rank:
-        return
-    time = time_by_rank[rank]
-    yield "median time", format_time(time.total)
-    if time.active is not None and time.waits is not None:
-        own_time = format_time(time.active)
-        yield "of that", f"own {own_time}, waits for other ranks {format_time(time.waits)}"
-    comparison = RankComparison(case.identity)
-    skew = comparison.compare(time_by_rank).ratios.get(rank)
-    if skew is not None:
-        peers = fold_numbers(tuple(comparison.find_comparable(time_by_rank)[rank]))
-        yield "skew", f"{format_factor(skew)} the median of ranks {peers}, which do the same work"
-
-
-def _describe_check(check: CheckResult) -> str:
-    error = "not a number"
-    if check.max_abs_error is not None:
-        error = format_number(check.max_abs_error)
-    outcome = format_status(CheckOutcome.PASSED if check.passed else CheckOutcome.FAILED)
-    detail = f": {check.detail}" if check.detail else ""
-    tolerance = format_number(check.tolerance)
-    return f"{outcome}, largest error {error} (tolerance {tolerance}){detail}"

@@ -21,10 +21,11 @@ from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import Panel, RunBody
-from spbench.tui.run.details import build_case_details, build_rank_details
+from spbench.tui.run.details import build_case_details
 from spbench.tui.run.findings import FindingKind
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.presenter import RunPresenter
+from spbench.tui.run.rank_details import build_rank_details
 from spbench.tui.run.selection import RunSelection
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
@@ -353,7 +354,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.presenter.update_all()
 
     def action_slowest(self) -> None:
-        """Sort the slowest ranks first, or by number again."""
+        """Sort the slowest ranks first, or by number again, and focus the ranks."""
+        self.presenter.ranks.focus()
         self.presenter.toggle_slowest_first()
 
     def action_metric(self) -> None:

@@ -268,7 +268,7 @@ class RunPresenter:
     def _show_strip(self) -> None:
         source = self._source
         rank = self.selection.rank
-        content = (source.ratios(), source.failed_ranks(), rank)
+        content = (source.ratios(), source.failed_ranks(), rank, source.describe_slowness())
         if content != self._strip_content:
             self._strip_content = content
             self.strip.update(*content)

@@ -107,15 +107,17 @@ def build_rank_cells(
         format_time_cell(row.p50),
         *([format_time_cell(row.active)] if with_active_time else []),
         *(format_time_cell(value) for value in (row.p95, row.p99)),
-        _make_skew_cell(row.skew),
+        _make_skew_cell(row),
         "" if row.gb_s is None else format_rate(row.gb_s),
         make_status_cell(row.check) if row.check else "",
     ]
 
 
-def _make_skew_cell(skew: float | None) -> TableCell | str:
+def _make_skew_cell(row: RankRow) -> TableCell | str:
+    """Return the skew of a rank, or a dash if no other rank does the same work."""
+    skew = row.skew
     if skew is None:
-        return ""
+        return "" if row.p50 is None else TableCell("-", "muted")
     if is_slow(skew):
         return TableCell(f"{format_factor(skew)} slow", "slow")
     return format_factor(skew)

@@ -126,6 +126,10 @@ class RankSource(ABC):
         The peers of a rank are the ranks with the same work.
         """
 
+    @abstractmethod
+    def describe_slowness(self) -> str:
+        """Return which rank is slow and which ranks wait for it, if any."""
+
     def ratios(self) -> list[float | None]:
         """Return the skews as a list by rank, with None for ranks without one."""
         ranks = self.ranks()

@@ -39,6 +39,7 @@ class LineTable(TableView, can_focus=True):
         empty: The text shown while there are no rows.
         sort: The key of the column to sort by; None for the natural order of the rows.
         reverse: Whether the order is reversed.
+        sort_to_top: Whether sorting by a column moves the cursor to the first row.
     """
 
     HELP: ClassVar[str] = """\
@@ -141,8 +142,10 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         empty: str = "nothing here yet",
         sort: str | None = None,
         reverse: bool = False,
+        sort_to_top: bool = False,
     ) -> None:
         super().__init__(columns, RowOrder(rows, sort, reverse), empty, id, classes)
+        self._sort_to_top = sort_to_top
         self._live_rows = rows
         self._cursor_key: Hashable | None = None
 
@@ -201,6 +204,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         self._order.sort_column = column
         self._order.reverse = reverse
         self._reorder(force=True)
+        if self._sort_to_top and column is not None:
+            self._move(0)
         self.refresh()
         self.post_message(self.SortChanged(self, column, reverse))
 

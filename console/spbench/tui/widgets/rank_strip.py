@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -12,14 +13,18 @@ from textual.geometry import Offset
 from textual.message import Message
 
 from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.messages.slowness import describe_ratio
+from spbench.record.number_formatting import format_factor
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.glyphs import choose_slowness_mark, format_ratio
+from spbench.tui.widgets.glyphs import choose_slowness_mark
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import join_fitting
 from spbench_core.number_text import format_quantity
 
+MAX_TEXT_LINES = 2
+"""Most lines of the text below the cells."""
 _MAX_COLUMNS_PER_CELL = 3
 """Terminal columns of a cell if there are few ranks."""
 
@@ -89,9 +94,14 @@ class RankStrip(Chart):
     _ratios: Sequence[float | None] = ()
     _failed: Container[int] = ()
     _selected: int | None = None
+    _note = ""
 
     def update(
-        self, ratios: Sequence[float | None], failed: Container[int], selected: int | None
+        self,
+        ratios: Sequence[float | None],
+        failed: Container[int],
+        selected: int | None,
+        note: str = "",
     ) -> None:
         """Show the ranks as they are now.
 
@@ -99,10 +109,12 @@ class RankStrip(Chart):
             ratios: By rank: its time over the time of the typical rank; None if unknown.
             failed: The ranks that failed.
             selected: The rank that is selected on the page; the cursor follows it.
+            note: A message on slow ranks, shown while no rank is selected.
         """
         self._ratios = [drop_infinite(ratio) for ratio in ratios]
         self._failed = failed
         self._selected = selected
+        self._note = note
         self._move_to_selected(self._lay_out())
         self.redraw()
 
@@ -156,12 +168,22 @@ class RankStrip(Chart):
             for start in range(0, len(stops), cells_per_line)
         ]
         if height > 1:
-            lines.append([(join_fitting([self._summarize(layout)], width), "text")])
+            text_lines = _wrap(self._summarize(layout), width, self._count_text_lines())
+            lines += [[(line, "text")] for line in text_lines]
         return lines
 
+    def measure_text_lines(self, width: int) -> int:
+        """Return the number of lines that the message on all ranks needs."""
+        return len(_wrap(self._summarize_all(), width, MAX_TEXT_LINES))
+
+    def _count_text_lines(self) -> int:
+        """Return the number of lines for text; at least one line is for the cells."""
+        return max(1, min(self.measure_text_lines(self.size.width), self.size.height - 1))
+
     def _lay_out(self) -> CellLayout:
-        """Return the layout for the current size; the last line is for the summary."""
-        return lay_out_ranks(len(self._ratios), self.size.width, self.size.height - 1)
+        """Return the layout for the current size; the last lines are for the text."""
+        lines = self.size.height - self._count_text_lines()
+        return lay_out_ranks(len(self._ratios), self.size.width, lines)
 
     def _move_to_selected(self, layout: CellLayout) -> None:
         """Move the cursor to the cell of the selected rank; None if there is none."""
@@ -192,20 +214,23 @@ class RankStrip(Chart):
         """Describe the rank at the cursor; without a cursor describe all ranks."""
         if self.cursor is not None:
             return self._describe(layout.list_ranks_in_cell(self.cursor))
-        return f"{format_quantity(len(self._ratios), 'rank')}, {self._summarize_all()}"
+        return self._summarize_all()
 
     def _summarize_all(self) -> str:
-        """Describe the failed ranks, or else the slowest rank if it is notably slow."""
+        """Return the number of ranks, the failed ones, and the message on slow ones."""
+        failed = self._summarize_failed()
+        parts = [format_quantity(len(self._ratios), "rank"), failed, self._note]
+        return ", ".join(part for part in parts if part)
+
+    def _summarize_failed(self) -> str:
+        """Return the number of failed ranks with one of them; empty if none failed."""
         all_ranks = range(len(self._ratios))
         failed_count = sum(rank in self._failed for rank in all_ranks)
         if failed_count == 1:
             return f"1 failed: rank {self._find_worst(all_ranks)}"
         if failed_count:
             return f"{failed_count} failed, such as rank {self._find_worst(all_ranks)}"
-        ratios = [ratio for ratio in self._ratios if ratio is not None]
-        if max(ratios, default=0.0) >= NOTABLE_RANK:
-            return f"worst: {self._describe(all_ranks)}"
-        return "none slow" if ratios else "not compared"
+        return ""
 
     def _describe(self, ranks: range) -> str:
         """Describe the selected rank of a cell, or its worst one."""
@@ -217,7 +242,22 @@ class RankStrip(Chart):
         parts = [f"rank {rank}"]
         if rank in self._failed:
             parts.append("failed")
-        parts.append("not compared" if ratio is None else format_ratio(ratio))
+        parts.append(_describe_slowness(ratio))
         if 1 < len(ranks) < len(self._ratios):
             parts.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
         return ", ".join(parts)
+
+
+def _describe_slowness(ratio: float | None) -> str:
+    if ratio is None:
+        return "not compared"
+    return describe_ratio(ratio) if ratio >= NOTABLE_RANK else f"not slow ({format_factor(ratio)})"
+
+
+def _wrap(text: str, width: int, max_lines: int) -> list[str]:
+    """Return a text in lines; the last one is cut if there are too many."""
+    lines = wrap(text, max(1, width)) or [""]
+    if len(lines) <= max_lines:
+        return lines
+    last_line = join_fitting([" ".join(lines[max_lines - 1 :])], width)
+    return [*lines[: max_lines - 1], last_line]

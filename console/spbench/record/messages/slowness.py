@@ -1,0 +1,92 @@
+"""Messages on slow ranks of a case, and on the ranks that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spbench.record.case_state import CaseState
+from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime
+from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names
+from spbench.record.number_formatting import format_factor, format_time
+from spbench.record.stragglers import find_waiting_ranks
+
+NONE_SLOW = "no rank is slow"
+NOT_COMPARED = "no two ranks do the same work"
+
+
+def describe_slowness(
+    case: CaseState,
+    comparison: RankComparison,
+    times: Mapping[int, RankTime],
+    ratios: Mapping[int, float],
+) -> str:
+    """Return which rank is slow and which ranks wait for it, if any.
+
+    Args:
+        case: The case.
+        comparison: The comparison of its ranks.
+        times: The median times of its ranks; the message is empty without times.
+        ratios: The ratio of each rank to the typical one with the same work.
+    """
+    if len(times) < 2:
+        return ""
+    if not ratios:
+        return NOT_COMPARED
+    slow = [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
+    if not slow:
+        return NONE_SLOW
+    worst = max(slow, key=ratios.__getitem__)
+    message = f"{_name_rank(case, worst)} is {describe_ratio(ratios[worst])}"
+    if len(slow) > 1:
+        message = f"{len(slow)} ranks are slow: {message}"
+    waits = _describe_waits(case, comparison, times, slow)
+    return f"{message}; {waits}" if waits else message
+
+
+def describe_ratio(ratio: float) -> str:
+    """Return ``2.47x as slow as ranks with the same work``."""
+    return f"{format_factor(ratio)} as slow as ranks with the same work"
+
+
+def find_culprit(
+    case: CaseState,
+    comparison: RankComparison,
+    times: Mapping[int, RankTime],
+    ratios: Mapping[int, float],
+    rank: int,
+) -> int | None:
+    """Return the slow rank that a rank waits for; None if it is not a single one."""
+    slow = [number for number, ratio in ratios.items() if ratio >= NOTABLE_RANK]
+    if len(slow) != 1 or rank in slow:
+        return None
+    return slow[0] if rank in find_waiting_ranks(case.identity, times, comparison) else None
+
+
+def _name_rank(case: CaseState, rank: int) -> str:
+    recorded = case.measured.ranks.get(rank)
+    host = f" on {recorded.host}" if recorded is not None and recorded.host else ""
+    return f"rank {rank}{host}"
+
+
+def _describe_waits(
+    case: CaseState,
+    comparison: RankComparison,
+    times: Mapping[int, RankTime],
+    slow: Sequence[int],
+) -> str:
+    """Return which ranks wait for the slow ones and how long, if measured."""
+    waiting = [
+        rank
+        for rank in find_waiting_ranks(case.identity, times, comparison)
+        if rank not in set(slow)
+    ]
+    if not waiting:
+        return ""
+    longest = max(times[rank].waits or 0.0 for rank in waiting)
+    slow_ranks = "it" if len(slow) == 1 else "them"
+    if len(waiting) == 1:
+        return f"rank {waiting[0]} waits for {slow_ranks} {format_time(longest)} per iteration"
+    names = f"{len(waiting)} ranks"
+    if len(waiting) <= MAX_NAMED:
+        names = f"ranks {enumerate_names([*map(str, waiting)])}"
+    return f"{names} wait for {slow_ranks} up to {format_time(longest)} per iteration"

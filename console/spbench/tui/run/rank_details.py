@@ -1,0 +1,153 @@
+"""The details of a rank, in a dialog over the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spbench.record.case_parts import CheckResult
+from spbench.record.case_state import CaseState
+from spbench.record.comparison import RankComparison
+from spbench.record.coordinates import MIRRORED
+from spbench.record.messages.slowness import find_culprit
+from spbench.record.number_formatting import (
+    fold_numbers,
+    format_factor,
+    format_number,
+    format_time,
+    format_value,
+)
+from spbench.record.rank_figures import RankFigures
+from spbench.record.run_parts import RankState
+from spbench.record.shares import compute_all_shares
+from spbench.tui.cells import format_status
+from spbench.tui.run.charts import build_rank_bars
+from spbench.tui.run.details import DetailsScreen, Line, read_failure_output
+from spbench.tui.run.selection import RunSelection
+from spbench_core.events.rank_events import RankFacts
+from spbench_core.events.statuses import CheckOutcome, RankStatus
+from spbench_core.number_text import format_quantity
+
+
+def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
+    """Return the details of a rank: its location, and its checks in the shown case."""
+    case = selection.case
+    live = selection.feed.state.ranks.get(rank) if case is selection.running_case else None
+    bars = build_rank_bars(case, rank) if case else []
+    recorded = case.measured.ranks.get(rank) if case else None
+    traceback = recorded.error.get("traceback") if recorded and recorded.error else None
+    output = read_failure_output(selection.feed, case, traceback)
+    return DetailsScreen(f"rank {rank}", list(_list_rank_lines(case, rank, live)), bars, output)
+
+
+def _list_rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
+    recorded = case.measured.ranks.get(rank) if case else None
+    if recorded is not None and recorded.error is not None:
+        message = recorded.error.get("message", "no message")
+        yield "error", f"{format_status(RankStatus.ERROR)}: {message}"
+    elif case is not None and recorded is not None and recorded.status == RankStatus.LOST:
+        yield "lost", case.execution.reason or "the rank has ended without an error message"
+    if case is not None:
+        yield from _list_time_lines(case, rank)
+    if recorded is not None:
+        yield from _list_location_lines(recorded.facts, recorded.device)
+        yield from _list_coordinate_lines(recorded.coordinates)
+    elif live is not None:
+        yield from _list_location_lines(live.facts, live.facts.device)
+    if live is not None:
+        yield "process", f"{live.facts.pid}, {live.facts.threads} threads"
+        versions = (f"{name} {text}" for name, text in live.facts.versions.items() if text)
+        yield "versions", ", ".join(versions)
+    if case is not None:
+        for name, results in case.measured.checks.items():
+            for (repeat, checked_rank), check in sorted(results.items()):
+                if checked_rank == rank:
+                    yield "check", f"{name}, repeat {repeat}: {_describe_check(check)}"
+        for share in compute_all_shares(case, rank):
+            yield share.title, format_value(share.mean, share.unit)
+            for name, text in share.list_times():
+                yield f"  {name}", text
+
+
+def _list_location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
+    """Yield host, device, cores and network of a rank."""
+    yield "host", f"{facts.host}, local rank {facts.local_rank}"
+    yield "device", device or "unknown"
+    yield "cores", fold_numbers(facts.cpus) or "unknown"
+    yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
+    yield "fabric", facts.fabric or "unknown"
+
+
+def _list_coordinate_lines(coordinates: Mapping[str, Any]) -> Iterator[Line]:
+    """Yield the coordinates of a rank, and those in a mirrored pipeline."""
+    direct = [
+        f"{name} {text}" for name, text in coordinates.items() if not name.startswith(MIRRORED)
+    ]
+    mirrored = [
+        f"{name.removeprefix(MIRRORED)} {text}"
+        for name, text in coordinates.items()
+        if name.startswith(MIRRORED)
+    ]
+    if direct:
+        yield "place", ", ".join(direct)
+    if mirrored:
+        yield "mirrored", ", ".join(mirrored)
+
+
+def _list_time_lines(case: CaseState, rank: int) -> Iterator[Line]:
+    """Yield the times of a rank, its waits, and its skew among its peers."""
+    comparison = RankComparison(case.identity)
+    figures = RankFigures(rank, case, comparison)
+    figures.take_times()
+    if figures.time is None:
+        return
+    values = {
+        "last": figures.recent()[-1] if figures.recent() else None,
+        "median": figures.p50,
+        "p95": figures.percentile(0.95),
+        "p99": figures.percentile(0.99),
+    }
+    times = [f"{name} {format_time(ms)}" for name, ms in values.items() if ms is not None]
+    iterations = format_quantity(len(figures.times), "iteration")
+    yield "time", f"{', '.join(times)} over {iterations}"
+    if figures.time.active is not None and figures.time.waits is not None:
+        own_time = format_time(figures.time.active)
+        waits = format_time(figures.time.waits)
+        yield "of the median", f"own {own_time}, waits for other ranks {waits}"
+    yield from _list_comparison_lines(case, rank, comparison)
+
+
+def _list_comparison_lines(
+    case: CaseState, rank: int, comparison: RankComparison
+) -> Iterator[Line]:
+    """Yield the skew of a rank among its peers, and the slow rank that it waits for."""
+    time_by_rank = case.compute_active_medians()
+    ratios = comparison.compare(time_by_rank).ratios
+    peers = comparison.find_comparable(time_by_rank).get(rank, (rank,))
+    if rank in ratios:
+        ranks = fold_numbers(tuple(peers))
+        yield "skew", f"{format_factor(ratios[rank])} the median of ranks {ranks} (the same work)"
+    else:
+        yield "skew", f"not compared: {_describe_single_work(case, rank)}"
+    culprit = find_culprit(case, comparison, time_by_rank, ratios, rank)
+    if culprit is not None:
+        host = case.measured.ranks[culprit].host
+        yield "waits for", f"rank {culprit} on {host}, which is slow"
+
+
+def _describe_single_work(case: CaseState, rank: int) -> str:
+    recorded = case.measured.ranks.get(rank)
+    stage = recorded.coordinates.get("stage") if recorded is not None else None
+    if stage is not None:
+        return f"only rank of stage {stage}"
+    return "no other rank does the same work"
+
+
+def _describe_check(check: CheckResult) -> str:
+    error = "not a number"
+    if check.max_abs_error is not None:
+        error = format_number(check.max_abs_error)
+    outcome = format_status(CheckOutcome.PASSED if check.passed else CheckOutcome.FAILED)
+    detail = f": {check.detail}" if check.detail else ""
+    tolerance = format_number(check.tolerance)
+    return f"{outcome}, largest error {error} (tolerance {tolerance}){detail}"

@@ -1,0 +1,79 @@
+"""Messages on which ranks of a case are slow, and which ranks wait for them."""
+
+import pytest
+
+from spbench.record.comparison import RankComparison, RankTime
+from spbench.record.messages.slowness import (
+    NONE_SLOW,
+    NOT_COMPARED,
+    describe_slowness,
+    find_culprit,
+)
+from support.sample_events import (
+    TIME,
+    build_state,
+    describe_case,
+    describe_metric,
+    make_started_run,
+)
+
+WAIT = describe_metric("wait_ms", "ms", "lower", part_of="time_ms", waits=True)
+
+
+def build_case(count, **changes):
+    hosts = tuple(f"node{rank}" for rank in range(count))
+    case = describe_case("a", count, metrics=[TIME, WAIT], **changes)
+    return build_state(make_started_run(case, hosts=hosts)).cases["a"]
+
+
+def compare(case, times):
+    comparison = RankComparison(case.identity)
+    return comparison, times, comparison.compare(times).ratios
+
+
+def describe(case, times):
+    return describe_slowness(case, *compare(case, times))
+
+
+def make_times(*active_times, total=10.0):
+    return {rank: RankTime(total, active) for rank, active in enumerate(active_times)}
+
+
+def test_names_the_slow_rank_and_those_that_wait(messages):
+    messages.check(describe(build_case(2), make_times(4.0, 9.9)))
+    messages.check(describe(build_case(4), make_times(4.0, 4.1, 4.0, 9.9)))
+    messages.check(describe(build_case(40), make_times(*[4.0] * 39, 9.9)))
+
+
+def test_counts_several_slow_ranks(messages):
+    messages.check(describe(build_case(5), make_times(4.0, 4.1, 4.0, 9.0, 9.9)))
+
+
+def test_waits_are_left_out_if_not_measured(messages):
+    times = {rank: RankTime(ms) for rank, ms in enumerate((4.0, 4.0, 9.9))}
+    messages.check(describe(build_case(3), times))
+
+
+def test_equal_ranks_are_not_slow():
+    assert describe(build_case(2), make_times(4.0, 4.4)) == NONE_SLOW
+
+
+def test_stages_are_not_compared_with_each_other():
+    stages = [{"stage": 0}, {"stage": 1}]
+    assert describe(build_case(2, places=stages), make_times(4.0, 9.9)) == NOT_COMPARED
+
+
+@pytest.mark.parametrize("times", [{}, {0: RankTime(4.0)}])
+def test_few_times_have_no_message(times):
+    assert describe(build_case(2), times) == ""
+
+
+def test_culprit_is_the_only_slow_rank():
+    case = build_case(4)
+
+    def list_culprits(times):
+        comparison, _, ratios = compare(case, times)
+        return [find_culprit(case, comparison, times, ratios, rank) for rank in range(4)]
+
+    assert list_culprits(make_times(4.0, 4.1, 4.0, 9.9)) == [3, 3, 3, None]
+    assert list_culprits(make_times(4.0, 4.1, 9.0, 9.9)) == [None] * 4
