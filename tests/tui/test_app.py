@@ -18,7 +18,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.help_and_palette import HelpScreen, list_commands
 from spbench.tui.pages import PAGES
-from spbench.tui.settings import THEMES
+from spbench.tui.themes import THEMES
 from support.paths import SUITES
 from support.sample_events import record_run, run_start
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until

@@ -5,7 +5,7 @@ from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from textual.color import Color
 
-from spbench.tui.settings import THEMES
+from spbench.tui.themes import THEMES
 
 MIN_BORDER_CONTRAST = 1.4
 MIN_TEXT_CONTRAST = 3.0

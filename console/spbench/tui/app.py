@@ -23,7 +23,6 @@ from spbench.errors import SpbenchError, UsageError
 from spbench.tui.context import ConsoleContext, ConsoleOptions
 from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import (
-    THEMES,
     check_action_ids,
     find_settings_path,
     has_explicit_path,
@@ -31,6 +30,7 @@ from spbench.tui.settings import (
     save_theme,
 )
 from spbench.tui.tab_bar import TabBar
+from spbench.tui.themes import THEMES
 from spbench.tui.widgets.keys import KeyBar, make_binding
 from spbench_core.plugins import set_warning_listener
 

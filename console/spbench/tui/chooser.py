@@ -38,15 +38,10 @@ class Chooser(Modal[str | None]):
         Binding("pagedown", "move('page_down')", "Page down", id="chooser.page-down"),
     ]
     DEFAULT_CSS = """
-    Chooser { align: center middle; }
-    Chooser > Vertical {
-        width: 92; max-width: 94%; height: auto; max-height: 90%; padding: 0 1;
-        background: $panel; border: round $primary; border-title-color: $primary;
-    }
     Chooser OptionList {
-        height: auto; max-height: 60vh; border: none; padding: 0; background: $panel;
+        height: auto; max-height: 60vh; border: none; padding: 0; margin: 1 0;
+        background: transparent;
     }
-    Chooser .note { padding: 0 1; }
     """
 
     def __init__(self, title: str, choices: Sequence[Choice]) -> None:

@@ -38,17 +38,6 @@ class Confirm(Modal[bool]):
         Binding("n,escape", "answer(False)", "No", id="dialog.no"),
         Binding("left,right", "app.focus_next", "Other", show=False, id="dialog.other"),
     ]
-    DEFAULT_CSS = """
-    Confirm { align: center middle; }
-    Confirm > Vertical {
-        width: 64; max-width: 96%; height: auto; max-height: 100%; padding: 0 1;
-        background: $panel; border: round $primary;
-    }
-    Confirm VerticalScroll { height: auto; max-height: 60vh; }
-    Confirm Horizontal { height: auto; }
-    Confirm.-narrow Horizontal { layout: vertical; }
-    Confirm Button { min-width: 8; margin-right: 2; }
-    """
 
     HORIZONTAL_BREAKPOINTS = _SIZES
 
@@ -88,15 +77,6 @@ class AskLine(Modal[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="dialog.leave"),
     ]
-    DEFAULT_CSS = """
-    AskLine { align: center middle; }
-    AskLine > Vertical {
-        width: 72; max-width: 96%; height: auto; max-height: 100%; padding: 0 1;
-        background: $panel; border: round $primary;
-    }
-    AskLine Input { background: $surface; }
-    """
-
     def __init__(self, question: str, text: str = "", *, empty: bool = False) -> None:
         super().__init__()
         self._question = question

@@ -33,13 +33,6 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q,question_mark", "app.pop_screen", "Close", id="help.close"),
     ]
-    DEFAULT_CSS = """
-    HelpScreen { align: center middle; background: $background; }
-    HelpScreen > VerticalScroll {
-        width: 84; max-width: 96%; height: auto; max-height: 90%; padding: 1 2;
-        background: $panel; border: round $primary;
-    }
-    """
 
     def __init__(self, text: str, keys: list[ActiveKey]) -> None:
         super().__init__()

@@ -56,7 +56,6 @@ class FilterPane(Vertical):
     """
 
     DEFAULT_CSS = """
-    FilterPane { border-subtitle-color: $text-muted; }
     FilterPane Input { display: none; }
     FilterPane Input.open { display: block; }
     """

@@ -9,64 +9,23 @@ from typing import Any
 
 import yaml
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
-from textual.theme import Theme
 
 from spbench.config_files import UntrustedFileError, check_folder, open_trusted
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.pipe_files import read_first_bytes
+from spbench.tui.themes import DEFAULT_THEME
 
 ENV_CONFIG = "SPBENCH_CONFIG"
 MIN_REFRESH_HZ = 0.5
 MAX_REFRESH_HZ = 10.0
 MAX_BYTES = 1 << 20
 """Largest size of the file, in bytes; a file with all settings has some kB."""
-DEFAULT_THEME = "spbench-dark"
-_ACCENTS = ("primary", "secondary", "accent", "success", "warning", "error")
-_GROUNDS = ("foreground", "background", "surface", "panel")
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
 # Names of keys that have no character. Textual uses <> for values that are not keys.
 _KEY_NAMES = {
     *(key.value.rpartition("+")[2] for key in Keys if not key.value.startswith("<")),
     *KEY_NAME_REPLACEMENTS.values(),
 }
-
-
-def _make_theme(
-    name: str, accents: str, grounds: str, *, dark: bool = True, **options: Any
-) -> Theme:
-    """Return a theme with colours separated by spaces, in the order of their names."""
-    colours: dict[str, Any] = dict(zip(_ACCENTS, accents.split(), strict=True))
-    colours |= zip(_GROUNDS, grounds.split(), strict=True)
-    return Theme(name=name, dark=dark, **colours, **options)
-
-
-THEMES = (
-    _make_theme(
-        DEFAULT_THEME,
-        "#5aa9e6 #7f8fa9 #f2b84b #5fbf77 #e8a33d #ef6461",
-        "#d8dee9 #12161c #181d25 #222935",
-    ),
-    _make_theme(
-        "spbench-light",
-        "#1f5fa8 #5b6675 #8a5a00 #1d7a3c #9a5b00 #b3261e",
-        "#1c2430 #fbfbf9 #f1f2ee #e1e4e2",
-        dark=False,
-    ),
-    _make_theme(
-        "spbench-contrast",
-        "#00e5ff #ffffff #ffff00 #00ff66 #ffcc00 #ff6b6b",
-        "#ffffff #000000 #000000 #1c1c1c",
-        text_alpha=1.0,
-    ),
-    # Blue and orange differ in every common kind of colour blindness. The colours are from the set
-    # of Okabe and Ito (2008).
-    _make_theme(
-        "spbench-colour-blind",
-        "#56b4e9 #999999 #f0e442 #56b4e9 #f0e442 #e69f00",
-        "#e6e6e6 #14161a #1b1e24 #272b33",
-    ),
-)
-"""The themes of spbench, in addition to those of Textual."""
 
 
 @dataclass(frozen=True, slots=True)

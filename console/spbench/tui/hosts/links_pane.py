@@ -42,7 +42,6 @@ The newest run that measured links between ranks: the darker, the slower than th
 within a host or between hosts. m shows the next measurement and message size, h the worst pair of
 ranks on each two hosts, or all ranks."""
     DEFAULT_CSS = """
-    LinksPane { border-subtitle-color: $text-muted; }
     LinksPane #measured, LinksPane #worst { height: auto; max-height: 2; color: $text-muted; }
     LinksPane HeatMap { height: 1fr; }
     """

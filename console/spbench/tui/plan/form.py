@@ -110,13 +110,11 @@ devices), a preset (dapple-a), a YAML file, or a run of link.pingpong (its id, o
 micro-batch size the plan chooses its own. → takes a suggestion, F2 shows what there is to choose
 from, enter plans, escape leaves the fields."""
     DEFAULT_CSS = """
-    PlanForm { height: 5; background: $surface; }
+    PlanForm { height: 5; }
     PlanForm Horizontal { height: 1; }
     PlanForm Label { width: auto; color: $text-primary; padding-right: 1; }
     PlanForm .first { width: 9; }
-    PlanForm Input, PlanForm Input:focus { height: 1; border: none; padding: 0; }
-    PlanForm Input { width: 1fr; background: $panel; margin-right: 2; }
-    PlanForm Input:focus { background: $primary 25%; }
+    PlanForm Input { width: 1fr; margin-right: 2; }
     PlanForm .number { width: 7; }
     PlanForm #measured-at { width: 10; }
     PlanForm Button { margin-left: 2; min-width: 8; }

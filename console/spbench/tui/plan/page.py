@@ -92,7 +92,6 @@ stands beside what was predicted."""
     ]
     DEFAULT_CSS = """
     PlanPage #plan-view { height: 1fr; scrollbar-size-vertical: 1; }
-    PlanPage #plan-view:focus { background: $surface; }
     PlanPage #message { height: auto; padding: 1 2; }
     PlanPage #message.wrong { color: $text-error; }
     PlanPage #upper { height: auto; layout: vertical; }
@@ -100,9 +99,7 @@ stands beside what was predicted."""
     PlanPage .column { height: auto; width: 1fr; }
     PlanPage.-wide #left { width: 3fr; }
     PlanPage.-wide #right { width: 2fr; }
-    PlanPage #plan-view .pane {
-        height: auto; background: $surface; border-subtitle-color: $text-muted;
-    }
+    PlanPage #plan-view .pane { height: auto; }
     PlanPage .notes { height: auto; }
     PlanPage #headline { height: auto; margin-bottom: 1; }
     PlanPage StackedBars { height: auto; }

@@ -36,12 +36,6 @@ class CaseScreen(Modal[None]):
         Binding("escape,q,enter", "app.pop_screen", "Close", id="case.close", tooltip="Close it"),
     ]
     DEFAULT_CSS = """
-    CaseScreen { align: center middle; }
-    CaseScreen > VerticalScroll {
-        width: 110; max-width: 96%; height: auto; max-height: 90%; padding: 1 2;
-        background: $panel; border: round $primary; border-title-color: $primary;
-        scrollbar-size-vertical: 1;
-    }
     CaseScreen .title { margin-top: 1; color: $text-primary; text-style: bold; }
     CaseScreen .reason { color: $text-error; }
     CaseScreen .remark { color: $text-warning; }

@@ -67,15 +67,7 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
         Binding("escape", "leave", "Cancel", id="dialog.leave", tooltip="Export nothing"),
     ]
     DEFAULT_CSS = """
-    ExportDialog { align: center middle; }
-    ExportDialog > Vertical {
-        width: 72; max-width: 96%; height: auto; max-height: 100%; padding: 0 1;
-        background: $panel; border: round $primary;
-    }
-    ExportDialog RadioSet { width: 1fr; border: none; padding: 0; background: $panel; }
-    ExportDialog Input { background: $surface; }
-    ExportDialog Horizontal { height: auto; }
-    ExportDialog Button { margin-right: 2; }
+    ExportDialog RadioSet { width: 1fr; border: none; padding: 0; background: transparent; }
     """
 
     def __init__(self, subject: str, stem: Path, formats: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ class ViewsPane(Vertical):
     """The pane of the views; one of them is shown."""
 
     DEFAULT_CSS = """
-    ViewsPane { width: 1fr; height: 1fr; border-subtitle-color: $text-muted; }
+    ViewsPane { width: 1fr; height: 1fr; }
     ViewsPane ContentSwitcher { height: 1fr; }
     ViewsPane ContentSwitcher > * { height: 1fr; }
     """

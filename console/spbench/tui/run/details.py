@@ -50,14 +50,8 @@ class DetailsScreen(Modal[None]):
         Binding("y", "copy", "Copy", id="details.copy", tooltip="Copy it all"),
     ]
     DEFAULT_CSS = """
-    DetailsScreen { align: center middle; }
-    DetailsScreen > Vertical {
-        width: 110; max-width: 96%; height: auto; max-height: 90%; padding: 0 1;
-        background: $panel; border: round $primary; border-subtitle-color: $text-muted;
-    }
-    DetailsScreen VerticalScroll { height: auto; max-height: 100%; }
     DetailsScreen Static { height: auto; }
-    DetailsScreen StackedBars { height: auto; margin-top: 1; background: $panel; }
+    DetailsScreen StackedBars { height: auto; margin-top: 1; }
     """
 
     def __init__(

@@ -52,7 +52,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
     }
     DEFAULT_CSS = """
     LogView {
-        height: 1fr; background: $surface; color: $foreground;
+        height: 1fr; background: transparent; color: $foreground;
         & > .log--muted { color: $text-muted; }
         & > .log--failed { color: $text-error; text-style: bold; }
         & > .log--slow { color: $text-warning; }

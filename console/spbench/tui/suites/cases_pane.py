@@ -35,7 +35,7 @@ The exact launch line of the job with the selected case, on the selected hosts, 
 Below it is the line that runs only this case, without spbench. y copies the launch line with its
 environment.
 """
-    DEFAULT_CSS = "CommandPane { background: $surface; scrollbar-size: 0 1; }"
+    DEFAULT_CSS = "CommandPane { scrollbar-size: 0 1; }"
 
     def __init__(self, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

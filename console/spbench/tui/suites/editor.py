@@ -69,7 +69,7 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
     }
     DEFAULT_CSS = """
     SuiteEditor {
-        border: none; padding: 0; background: $surface; scrollbar-size: 1 1;
+        border: none; padding: 0; background: $background; scrollbar-size: 1 1;
         &:focus { border: none; }
         & > .suite-editor--field { color: $text-primary; }
         & > .suite-editor--string { color: $foreground; }

@@ -121,7 +121,6 @@ What starts a run at once has no letter: F5 and F6."""
     SuitesPage.-wide #text { height: 1fr; width: 5fr; }
     SuitesPage.-wide #cases-pane { height: 1fr; width: 4fr; }
     SuitesPage.-narrow SuiteEditor { scrollbar-size: 0 1; }
-    SuitesPage .pane { background: $surface; }
     """
     AUTO_FOCUS = "#cases"
     HORIZONTAL_BREAKPOINTS = _SIZES

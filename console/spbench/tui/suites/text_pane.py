@@ -56,7 +56,6 @@ class TextPane(Vertical):
     backup_delay_s = 1.0
 
     DEFAULT_CSS = """
-    TextPane { background: $surface; }
     TextPane > ProblemList { border-top: solid $foreground 30%; }
     """
 

@@ -121,7 +121,7 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
         f"suite-tree--{name}" for name in ("folder", "cases", "errors")
     }
     DEFAULT_CSS = """
-    SuiteTree { background: $surface; scrollbar-size: 0 1; }
+    SuiteTree { background: transparent; scrollbar-size: 0 1; }
     SuiteTree:focus { background-tint: $foreground 0%; }
     SuiteTree > .suite-tree--folder { color: $text-muted; }
     SuiteTree > .suite-tree--cases { color: $text-muted; }

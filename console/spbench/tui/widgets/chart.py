@@ -54,7 +54,7 @@ class Chart(Widget, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in _STYLE_NAMES}
     DEFAULT_CSS = """
     Chart {
-        width: 1fr; height: 1fr; background: $surface; color: $foreground;
+        width: 1fr; height: 1fr; background: transparent; color: $foreground;
         & > .chart--title { text-style: bold; }
         &:focus > .chart--title { text-style: bold underline; }
         & > .chart--axis { color: $text-muted; }

@@ -73,13 +73,13 @@ s sorts by the next column, S turns the order round; a click on a heading does b
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-table--{name}" for name in _STYLE_NAMES}
     DEFAULT_CSS = """
     LineTable {
-        width: 1fr; height: 1fr; background: $surface; color: $foreground;
+        width: 1fr; height: 1fr; background: transparent; color: $foreground;
         scrollbar-gutter: stable; scrollbar-size: 0 1;
-        & > .line-table--heading { background: $panel; text-style: bold; }
+        & > .line-table--heading { color: $text-secondary; text-style: bold; }
         & > .line-table--sorted { color: $text-accent; }
         & > .line-table--paused { text-style: bold reverse; }
-        & > .line-table--cursor { background: $primary 25%; }
-        &:focus > .line-table--cursor { background: $primary 40%; text-style: bold; }
+        & > .line-table--cursor { background: $primary 15%; }
+        &:focus > .line-table--cursor { background: $primary 30%; text-style: bold; }
         & > .line-table--title { text-style: bold; }
         & > .line-table--accent { color: $text-accent; }
         & > .line-table--muted { color: $text-muted; }

@@ -74,30 +74,26 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         Binding("escape", "leave", "Cancel", id="form.leave", tooltip="Leave without a change"),
     ]
     CSS = """
-    CaseForm { background: $panel; }
+    CaseForm { background: $surface; }
     CaseForm > #form {
-        padding: 0 1; background: $panel;
-        border: round $primary; border-title-color: $primary;
+        width: 100%; max-width: 100%; height: 100%; max-height: 100%; padding: 0 1;
     }
-    CaseForm #sides { height: 1fr; }
+    CaseForm #sides { height: 1fr; margin: 0; }
     CaseForm.-narrow #sides { layout: vertical; }
-    CaseForm #fields { width: 3fr; height: 1fr; background: $panel; scrollbar-size: 0 1; }
+    CaseForm #fields { width: 3fr; height: 1fr; scrollbar-size: 0 1; }
     CaseForm #outcome { width: 2fr; height: 1fr; }
-    CaseForm.-wide #outcome { border-left: solid $surface; padding-left: 1; }
+    CaseForm.-wide #outcome { border-left: solid $foreground 30%; padding-left: 1; }
     CaseForm.-narrow #fields, CaseForm.-narrow #outcome { width: 1fr; }
     CaseForm.-narrow #fields { height: 3fr; }
-    CaseForm.-narrow #outcome { height: 2fr; border-top: solid $surface; }
+    CaseForm.-narrow #outcome { height: 2fr; border-top: solid $foreground 30%; }
     CaseForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
     CaseForm .heading.first { margin-top: 0; }
     CaseForm #hint { height: 2; color: $text-muted; }
     CaseForm #message { height: auto; max-height: 6; text-style: bold; }
     CaseForm #message.wrong { color: $text-error; }
-    CaseForm #buttons { height: 1; align-horizontal: right; }
-    CaseForm Button { margin-left: 2; }
-    CaseForm FormRow Input, CaseForm FormRow TextArea { border: none; background: $surface; }
-    CaseForm FormRow Input:focus, CaseForm FormRow TextArea:focus {
-        border: none; background: $primary 25%;
-    }
+    CaseForm #buttons { margin-top: 0; }
+    CaseForm FormRow TextArea { border: none; background: $panel; }
+    CaseForm FormRow TextArea:focus { border: none; background: $primary 25%; }
     """
 
     def __init__(
