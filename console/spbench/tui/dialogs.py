@@ -77,6 +77,7 @@ class AskLine(Modal[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="dialog.leave"),
     ]
+
     def __init__(self, question: str, text: str = "", *, empty: bool = False) -> None:
         super().__init__()
         self._question = question

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from textual.theme import Theme
 
@@ -34,7 +35,7 @@ _TONES = ("primary", "secondary", "accent", "success", "warning", "error")
 def _make_theme(name: str, palette: _Palette, *, dark: bool = True) -> Theme:
     background, surface, panel = palette.grounds.split()
     text, muted_text = palette.text.split()
-    tones = dict(zip(_TONES, palette.tones.split(), strict=True))
+    tones: dict[str, Any] = dict(zip(_TONES, palette.tones.split(), strict=True))
     text_tones = zip(_TONES, palette.text_tones.split(), strict=True)
     focus = tones["primary"]
     variables = {f"text-{tone}": colour for tone, colour in text_tones}
