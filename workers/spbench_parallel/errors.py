@@ -16,6 +16,10 @@ class CannotRunError(RuntimeError):
     missing = False
 
 
+class MissingModuleError(CannotRunError):
+    """A missing module of a network, which other hosts may have."""
+
+
 class FaultWithoutEffectError(CannotRunError):
     """An injected fault would change nothing."""
 

@@ -3,8 +3,9 @@
     python -m spbench_workers.checking < CASES
 
 It reads a JSON list of ``{benchmark, params}``, and calls the check module that each benchmark's
-entry names. It prints ``spbench-check`` and a JSON list: for each case null, or a message why it
-cannot run. MPI is not started.
+entry names. It prints ``spbench-check`` and a JSON list: for each case null, a message why it
+cannot run, or ``{"missing_module": MESSAGE}`` if hosts with that module may run it. MPI is not
+started.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_parallel.errors import CannotRunError
+from spbench_parallel.errors import CannotRunError, MissingModuleError
 
 MARK = "spbench-check "
 
@@ -26,11 +27,13 @@ def main() -> None:
     print(MARK + json.dumps(answers), flush=True)
 
 
-def _check_case(benchmark: str, params: dict[str, Any]) -> str | None:
+def _check_case(benchmark: str, params: dict[str, Any]) -> str | dict[str, str] | None:
     module = BENCHMARKS[benchmark].check_module
     assert module is not None, "the console sends only benchmarks with a check"
     try:
         importlib.import_module(module).check(params)
+    except MissingModuleError as error:
+        return {"missing_module": str(error)}
     except CannotRunError as error:
         return str(error)
     return None

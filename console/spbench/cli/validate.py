@@ -34,7 +34,7 @@ def validate(
     for path in suites:
         try:
             suite = load_suite_file(path, tuple(overrides))
-            unchecked_messages = _check_networks(suite)
+            all_checked = _check_networks(suite)
         except SuiteError as error:
             errors.append(str(error))
             continue
@@ -42,7 +42,7 @@ def validate(
             errors.append(f"spbench: error: {error}")
             continue
         with suppress(BrokenPipeError):
-            note = "".join(f", but {message}" for message in unchecked_messages)
+            note = "" if all_checked else ", not all of them checked"
             print(f"{path}: {format_quantity(len(suite.cases), 'case')}, no errors{note}")
             for case in suite.cases if verbose else ():
                 ranks = "all slots" if case.np is None else format_quantity(case.np, "rank")
@@ -66,20 +66,27 @@ def list_skipped_expectations(suite: Suite, system: str) -> list[str]:
     ]
 
 
-def _check_networks(suite: Suite) -> list[str]:
+def _check_networks(suite: Suite) -> bool:
     """Check with the workers' Python whether the user's networks can be imported.
 
+    A network with a module that this machine does not have is a warning, since the hosts of a later
+    run may have it.
+
     Returns:
-        A message for each group of networks that is not checked.
+        Whether all networks were checked.
 
     Raises:
         SuiteError: A network cannot be imported.
     """
     if not any(case.entry.checked_in for case in suite.cases):
-        return []
+        return True
     import asyncio
 
-    from spbench.cli.request import print_progress
+    from spbench.cli.request import print_progress, print_warning
     from spbench.engine.case_check import check_cases
 
-    return asyncio.run(check_cases(suite, suite.cases, os.environ, print_progress))
+    check = check_cases(suite, suite.cases, os.environ, print_progress, on_other_hosts=True)
+    messages = asyncio.run(check)
+    for message in messages:
+        print_warning(message)
+    return not messages

@@ -20,6 +20,8 @@ from spbench_core.number_text import format_quantity
 
 CHECKER = ("-m", "spbench_workers.checking")
 _ANSWER_MARKER = "spbench-check "
+_MISSING_MODULE = "missing_module"
+_Reason = str | Mapping[str, str] | None
 TIMEOUT = 300.0
 PROGRESS_DELAY = 2.0
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -35,6 +37,7 @@ async def check_cases(
     environ: Mapping[str, str],
     progress: Progress = ignore_progress,
     *,
+    on_other_hosts: bool = False,
     timeout_seconds: float = TIMEOUT,
     progress_seconds: float = PROGRESS_DELAY,
 ) -> list[str]:
@@ -48,11 +51,13 @@ async def check_cases(
         cases: The cases; those of benchmarks without a check are left out.
         environ: The console's variables.
         progress: Takes a line if the check takes long.
+        on_other_hosts: Whether the cases may run on other hosts, which may have other modules.
         timeout_seconds: The time for the cases of one process.
         progress_seconds: The time after which ``progress`` takes a line.
 
     Returns:
-        A message for each process that gave no answer, so that its cases are not checked.
+        A message for each process that gave no answer, so that its cases are not checked, and with
+        ``on_other_hosts`` for each case that needs a module which this host does not have.
 
     Raises:
         SuiteError: Cases cannot run. It has a line for each case, with the reason.
@@ -69,14 +74,26 @@ async def check_cases(
         except _NoAnswerError as error:
             message = str(error)
         else:
-            pairs = zip(group, reasons, strict=True)
-            failures += [(case, reason) for case, reason in pairs if reason is not None]
+            for case, reason in zip(group, reasons, strict=True):
+                if isinstance(reason, str):
+                    failures.append((case, reason))
+                elif reason is not None and on_other_hosts:
+                    unchecked.append(_describe_missing(suite, case, reason[_MISSING_MODULE]))
+                elif reason is not None:
+                    failures.append((case, reason[_MISSING_MODULE]))
             continue
         count = format_quantity(len(group), "case")
         unchecked.append(f"the networks of {count} are not checked: {message}")
     if failures:
         raise SuiteError(_make_diagnostics(suite, failures))
     return unchecked
+
+
+def _describe_missing(suite: Suite, case: Case, reason: str) -> str:
+    """Return a message at the position of the case's network."""
+    mark = _find_mark(parse_yaml(suite.text).root, case)
+    position = f"{suite.path}:{mark.line}:{mark.column}"
+    return f"{position}: case {case.id} is not checked: {reason} (other hosts may have it)"
 
 
 def _make_diagnostics(suite: Suite, failures: Iterable[tuple[Case, str]]) -> Iterator[Diagnostic]:
@@ -125,7 +142,7 @@ async def _check_group(
     environ: Mapping[str, str],
     progress: Progress,
     progress_seconds: float,
-) -> list[str | None]:
+) -> list[_Reason]:
     """Return for each case why it cannot run, or None."""
     argv = wrap_argv(settings, (find_interpreter(settings), *CHECKER))
     requests = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
@@ -144,7 +161,7 @@ async def _check_group(
     for line in stdout.splitlines():
         _, marker, answer_text = line.partition(_ANSWER_MARKER)
         if marker:
-            reasons: list[str | None] = json.loads(answer_text)
+            reasons: list[_Reason] = json.loads(answer_text)
             return reasons
     missing = _NO_MODULE.search(last_line)
     if missing:

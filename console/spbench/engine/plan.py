@@ -275,7 +275,9 @@ async def check_networks(plan: RunPlan, progress: Progress = ignore_progress) ->
         SuiteError: Cases cannot run.
     """
     cases = [case for job in plan.jobs for case in job.cases]
-    return await check_cases(plan.suite, cases, plan.request.environ, progress)
+    on_other_hosts = not all(runs_locally(plan, job) for job in plan.jobs)
+    environ = plan.request.environ
+    return await check_cases(plan.suite, cases, environ, progress, on_other_hosts=on_other_hosts)
 
 
 def count_concurrent_connections(jobs: Iterable[Job], launches: list[Launch]) -> Iterator[int]:

@@ -157,8 +157,8 @@ def test_dry_run_does_not_import_unselected_networks(networks, args, capsys):
 def test_missing_interpreter_is_reported(networks, capsys, messages):
     args = ["validate", networks.name, "--set", "launch.python=/nowhere/python"]
     assert run_command_line(args) == 0
-    out, _ = capsys.readouterr()
-    messages.check(out)
+    for text in capsys.readouterr():
+        messages.check(text)
 
 
 @pytest.mark.parametrize("args", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])

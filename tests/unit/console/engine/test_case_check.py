@@ -77,6 +77,34 @@ async def test_misspelled_class_in_a_matrix_has_a_suggestion(monkeypatch):
     assert error.message.endswith("did you mean UNet?")
 
 
+@pytest.fixture
+def missing_modules(tmp_path, monkeypatch):
+    """Return a suite of networks with modules that are misspelt or not installed."""
+    (tmp_path / "mynets.py").write_text("import nowhere_to_be_found\n")
+    text = "schema: spbench.suite/1\nname: s\ncases:\n"
+    for name, module in (("inner", "mynets"), ("outer", "zoolander"), ("misspelt", "mynet")):
+        params = f"{{network: '{module}:Net', image_size: 32}}"
+        text += f"  - {{name: {name}, benchmark: model.network, params: {params}}}\n"
+    monkeypatch.chdir(tmp_path)
+    return load_suite_text(text, Path("s.yaml"))
+
+
+@pytest.mark.slow
+async def test_missing_module_is_an_error_only_on_this_machine(missing_modules, messages):
+    suite = missing_modules
+    with pytest.raises(SuiteError) as caught:
+        await check_cases(suite, suite.cases, os.environ)
+    positions = [(error.line, error.column) for error in caught.value.diagnostics]
+    assert positions == [(4, 63), (5, 63), (6, 66)]
+    with pytest.raises(SuiteError) as caught:
+        await check_cases(suite, suite.cases, os.environ, on_other_hosts=True)
+    (error,) = caught.value.diagnostics
+    assert error.line == 6
+    messages.check(error.message)
+    for message in await check_cases(suite, suite.cases[:2], os.environ, on_other_hosts=True):
+        messages.check(message)
+
+
 async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing is asked")

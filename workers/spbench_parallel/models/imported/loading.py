@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import pkgutil
 import random
 import re
 import sys
@@ -21,7 +22,7 @@ from torch import nn
 
 import spbench_core
 import spbench_parallel
-from spbench_parallel.errors import CannotRunError
+from spbench_parallel.errors import CannotRunError, MissingModuleError
 from spbench_parallel.models.imported.state import map_names_in_state
 from spbench_parallel.models.imported.state_files import read_state
 
@@ -50,6 +51,7 @@ def load_network(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Mo
         seed: The seed of torch and of Python's ``random``.
 
     Raises:
+        MissingModuleError: A module that it imports is not installed here.
         CannotRunError: The callable is missing, fails, or does not return a module.
     """
     with torch.random.fork_rng(devices=[]):
@@ -60,10 +62,14 @@ def load_network(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Mo
             module = call_by_name(network, arguments)
         except Exception as error:  # the user's code may raise anything
             line = find_user_line(error)
-            raise CannotRunError(
-                f"network {network}: {line}{describe_error(error)}{_describe_cause(error)}"
-                f"{_advice(_find_root_cause(error))}"
-            ) from error
+            root = _find_root_cause(error)
+            message = f"network {network}: {line}{describe_error(error)}{_describe_cause(error)}"
+            if not isinstance(root, ModuleNotFoundError):
+                raise CannotRunError(f"{message}{_advice(root)}") from error
+            similar_module = _find_similar_module(root.name or "", network)
+            if similar_module is not None:
+                raise CannotRunError(f"{message}; did you mean {similar_module}?") from error
+            raise MissingModuleError(message) from error
         finally:
             random.setstate(random_state)
     if not isinstance(module, nn.Module):
@@ -149,6 +155,23 @@ def _advice(error: BaseException) -> str:
         f"; the compiled part of {missing_operator[1]} does not load over torch "
         f"{torch.__version__}: install a build of it for this torch"
     )
+
+
+def _find_similar_module(name: str, network: str) -> str | None:
+    """Return the module that a network with a missing module probably means, or None.
+
+    The names are those next to the missing module: of its package, or of the working folder. Other
+    modules, which the network's own one imports, are spelt by code.
+    """
+    if not f"{network.partition(':')[0]}.".startswith(f"{name}."):
+        return None
+    package, _, last_part = name.rpartition(".")
+    folders = sys.modules[package].__path__ if package in sys.modules else [str(Path.cwd())]
+    names = [module.name for module in pkgutil.iter_modules(folders)]
+    matches = get_close_matches(last_part, names, n=1)
+    if not matches:
+        return None
+    return f"{package}.{matches[0]}" if package else matches[0]
 
 
 def find_current_line() -> str:
