@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.geometry import Size
 
-from spbench.report.scale import Scale, fit_scale, format_ticks
+from spbench.report.scale import Scale, fit_sample_scale, fit_scale, format_ticks
+from spbench.stats.histogram import make_bins
+from spbench.stats.sorted_samples import SortedSamples
 from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots
@@ -291,7 +293,7 @@ async def test_one_slow_value_does_not_change_the_unit():
     async with ChartApp(chart).run_test(size=(120, 10)) as pilot:
         await pilot.pause()
         assert chart.unit == "us"
-        assert read_caption(chart) == "last 8.00 ms, worst 8.00 ms, logarithmic axis"
+        assert read_caption(chart) == "last 8.00 ms, worst 8.00 ms, log axis"
 
 
 async def test_worst_of_a_rate_is_its_minimum():
@@ -314,7 +316,7 @@ async def test_distant_limit_is_reported_but_not_drawn():
     chart.update([1.0, 2.0], "1", "lower", "ratio", limit=1000)
     async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
-        assert read_caption(chart) == "last 2, worst 2, limit 1000, none beyond it"
+        assert read_caption(chart) == "2 samples: 1, 2, limit 1000, none beyond it"
         assert not any("╌" in line for line in render_lines(chart))
 
 
@@ -613,3 +615,47 @@ def test_dots_are_placed_from_the_bottom_left():
     plain.draw_line((0, 0), (2, 1), "a")
     plain.put_glyph(2, 0, "o", "b")
     assert plain.render_lines() == [[("  ", ""), ("*", "a")], [("**", "a"), ("o", "b")]]
+
+
+# Samples on the same scale
+
+
+async def test_far_out_sample_is_counted_instead_of_drawn():
+    samples = SortedSamples([1.0 + index / 100 for index in range(40)] + [900.0])
+    scale = fit_sample_scale(samples)
+    assert not scale.log
+    bins = make_bins(samples, 10)
+    histogram = HistogramChart()
+    histogram.update(
+        bins.edges, bins.counts, "ms", above_range=bins.above_range, largest=samples.largest
+    )
+    timeline = TimelineChart()
+    timeline.update(
+        list(samples), "ms", "lower", "", axis=scale, above_range=1, x_name="iteration", x_count=41
+    )
+    async with ChartApp(histogram).run_test(size=(80, 20)) as pilot:
+        await pilot.pause()
+        assert render_lines(histogram)[-2].endswith("1 beyond ▶")
+        assert "1 of 41 beyond, up to 900 ms" in read_caption(histogram)
+        assert sum("█" in line for line in render_lines(histogram)) > 3
+    async with ChartApp(timeline).run_test(size=(80, 20)) as pilot:
+        await pilot.pause()
+        assert "▲" in "".join(render_lines(timeline)[:-1])
+        assert read_caption(timeline) == "last 900 ms, worst 900 ms, 1 beyond the axis (▲)"
+        assert render_lines(timeline)[-2].split() == ["1", "iteration", "41"]
+
+
+def test_wide_range_has_logarithmic_bins():
+    samples = SortedSamples([10.0 ** (index % 4) for index in range(40)])
+    assert fit_sample_scale(samples) == Scale(1.0, 1000.0, True)
+    bins = make_bins(samples, 6, log=True)
+    assert bins.edges == pytest.approx([1, 10**0.5, 10, 10**1.5, 100, 10**2.5, 1000])
+    assert bins.counts == (10, 0, 10, 0, 10, 10)
+
+
+async def test_few_samples_are_listed():
+    chart = HistogramChart()
+    chart.update([9.7, 9.79], [2], "ms", few=[9.7, 9.79])
+    async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        assert render_lines(chart)[0] == "2 samples: 9.70 ms, 9.79 ms"

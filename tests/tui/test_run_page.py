@@ -32,8 +32,8 @@ NARROW = (80, 24)
 MEDIUM_SIZE = (120, 40)
 WIDE = (200, 60)
 WARPS = make.describe_metric("warps", "1/s", "higher", "min")
-SLOWEST = "time of the slowest rank, each iteration"
-SMALLEST = "warps, smallest of all ranks, each iteration"
+SLOWEST = "histogram: time of the slowest rank"
+SMALLEST = "histogram: warps, smallest of all ranks"
 """Titles of the charts of all ranks."""
 HOSTS = ("node01", "node01", "node02", "node03")
 
@@ -619,11 +619,11 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
         line = run.page.query_one(TimelineChart)
         await run.wait_until(lambda: line._values == [6.0, 6.2])
         await run.press("down", "down")
-        await run.wait_until(lambda: run.title("histogram") == "time of rank 2, each iteration")
+        await run.wait_until(lambda: run.title("histogram") == "histogram: time of rank 2")
         await run.wait_until(lambda: line._values == [2.1, 2.0])
         await run.press("m")
         await run.wait_until(
-            lambda: run.title("timeline") == "warps of rank 2, each iteration, in 1/s"
+            lambda: run.title("timeline") == "by iteration: warps of rank 2, in 1/s"
         )
         await run.wait_until(
             lambda: (line._values, line._unit, line._better) == ([11, 11], "1/s", "higher")
@@ -637,7 +637,7 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
         await run.focus("strip")
         await run.press("end")
         await run.wait_until(lambda: run.table("ranks").cursor_key == 3)
-        await run.wait_until(lambda: run.title("histogram") == "time of rank 3, each iteration")
+        await run.wait_until(lambda: run.title("histogram") == "histogram: time of rank 3")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -773,7 +773,9 @@ async def test_key_cycles_panels_and_hidden_ones_are_not_drawn(open_run, monkeyp
     updated_types = []
     panels = []
     for widget in (HistogramChart, TimelineChart):
-        monkeypatch.setattr(widget, "update", lambda self, *_: updated_types.append(type(self)))
+        monkeypatch.setattr(
+            widget, "update", lambda self, *_, **__: updated_types.append(type(self))
+        )
     async with open_run(
         NARROW, [*make_running_events(), *make_checks(), *make_log_events(3)]
     ) as run:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spbench.record.number_formatting import format_number
+from spbench.stats.histogram import find_axis_end
+from spbench.stats.sorted_samples import SortedSamples
 
 LOG_FROM = 100
 """The ratio of the ends from which on a scale is logarithmic by default."""
@@ -88,6 +90,13 @@ def fit_scale(values: Iterable[float], log: bool | None = None) -> Scale:
     if low <= 0:
         return Scale(low, high)
     return Scale(low, high, high / low >= LOG_FROM if log is None else log)
+
+
+def fit_sample_scale(samples: SortedSamples) -> Scale:
+    """Return the scale of samples in all charts; a few far out are beyond its end."""
+    low = samples.smallest
+    high = find_axis_end(samples)
+    return Scale(low, high, low > 0 and high / low >= LOG_FROM)
 
 
 def format_round_value(value: float) -> str:

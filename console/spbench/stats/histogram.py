@@ -1,4 +1,4 @@
-"""The histogram of samples: bins of equal width, drawn up to a fence (Tukey 1977)."""
+"""Histograms of samples: bins of equal width or ratio up to a fence (Tukey 1977)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ FENCE = 3.0
 """Samples beyond the upper quartile by this many interquartile ranges are far out (Tukey 1977)."""
 MIN_SPREAD = 0.01
 """The least interquartile range as a share of the quartile, for samples that are nearly equal."""
+MIN_SAVED_SHARE = 0.25
+"""The smallest share of the axis beyond the fence that is left out instead of drawn."""
 MAX_FAR_OUT_SHARE = 0.1
 """The largest share of samples far out that is counted instead of drawn; one sample always is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """A histogram with bins of equal width.
+    """A histogram with bins of equal width, or of equal ratio on a logarithmic axis.
 
     ``counts[i]`` samples are between ``edges[i]`` and ``edges[i + 1]``. ``above_range`` samples are
     larger than the last edge.
@@ -32,13 +34,16 @@ class Bins:
     above_range: int
 
 
-def make_bins(samples: SortedSamples, count: int, *, full_range: bool = False) -> Bins:
+def make_bins(
+    samples: SortedSamples, count: int, *, full_range: bool = False, log: bool = False
+) -> Bins:
     """Return the samples in ``count`` bins, from the smallest to `find_axis_end`.
 
     Args:
         samples: At least one sample.
         count: The number of bins.
         full_range: Whether the bins extend to the largest sample.
+        log: Whether the bins have equal ratios; all samples must be positive.
     """
     n = len(samples)
     low = samples.smallest
@@ -47,8 +52,11 @@ def make_bins(samples: SortedSamples, count: int, *, full_range: bool = False) -
     if high <= low:  # all samples are equal: they are in the first bin
         high = low + (abs(low) or 1.0) / 100
         in_range = n
-    step = (high - low) / count
-    edges = (*(low + index * step for index in range(count)), high)
+    if log:
+        inner_edges = [low * (high / low) ** (index / count) for index in range(count)]
+    else:
+        inner_edges = [low + index * ((high - low) / count) for index in range(count)]
+    edges = (*inner_edges, high)
     cumulative = (min(in_range, samples.count_below(edge)) for edge in edges[1:-1])
     counts = tuple(upper - lower for lower, upper in pairwise((0, *cumulative, in_range)))
     return Bins(edges, counts, n - in_range)
@@ -65,5 +73,7 @@ def find_axis_end(samples: SortedSamples) -> float:
         upper_quartile - samples.percentile(0.25), MIN_SPREAD * abs(upper_quartile)
     )
     fence = upper_quartile + FENCE * quartile_range
+    if fence - samples.smallest > (1 - MIN_SAVED_SHARE) * (axis_end - samples.smallest):
+        return axis_end
     num_far_out = n - samples.count_below(fence)
     return min(fence, axis_end) if num_far_out <= max(1.0, MAX_FAR_OUT_SHARE * n) else axis_end

@@ -5,6 +5,7 @@ A histogram and a timeline show samples; stacked bars show shares in the details
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -17,14 +18,16 @@ from spbench.record.coordinates import (
 from spbench.record.metric_names import format_metric_name
 from spbench.record.shares import Shares, compute_all_shares, compute_shares, list_ranks_with_shares
 from spbench.record.timeline import LiveSamples, MetricTimeline
+from spbench.report.scale import fit_sample_scale
 from spbench.stats.histogram import make_bins
 from spbench.tui.panes import Pane
-from spbench.tui.widgets.histogram import HistogramChart
+from spbench.tui.widgets.histogram import MIN_SAMPLES_FOR_BARS, HistogramChart
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.timeline import TimelineChart
 
 MAX_CACHED = 8
 """Number of combinations of case, metric and rank that stay in the cache."""
+MIN_BINS = 8
 MAX_BINS = 60
 MAX_RANK_BARS = 24
 """Most ranks with a bar in the details of a case."""
@@ -89,13 +92,24 @@ class HistogramPane(ChartPane):
         if not live:
             self.clear()
             return
-        bins = make_bins(live.values, max(8, min(chart.size.width // 2, MAX_BINS)))
-        note = f", {bins.above_range} beyond the bars" if bins.above_range else ""
-        self.set_title(f"{describe_samples(samples.case, metric, rank)}{note}")
+        unit = samples.case.identity.metrics[metric].unit
+        self.set_title(f"histogram: {describe_samples(samples.case, metric, rank)}")
+        if len(live) < MIN_SAMPLES_FOR_BARS:
+            edges = (live.values.smallest, live.values.largest)
+            chart.update(edges, (len(live),), unit, few=list(live.values))
+            return
+        log = fit_sample_scale(live.values).log
+        bins = make_bins(live.values, _choose_bin_count(len(live), chart.size.width), log=log)
         value_by_mark = {"median": live.median()}
         value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
         chart.update(
-            bins.edges, bins.counts, samples.case.identity.metrics[metric].unit, value_by_mark
+            bins.edges,
+            bins.counts,
+            unit,
+            value_by_mark,
+            above_range=bins.above_range,
+            largest=live.values.largest,
+            log=log,
         )
 
     def clear(self) -> None:
@@ -114,9 +128,23 @@ class TimelinePane(ChartPane):
         chart = self.query_one(TimelineChart)
         spec = samples.case.identity.metrics[metric]
         values = samples.timeline.points(max(16, 2 * chart.size.width))
-        chart.update(values, spec.unit, spec.better, "", find_limit(samples.case, metric))
+        live = samples.distribution
+        live.update()
+        axis = fit_sample_scale(live.values) if live else None
+        x_name = "iteration" if metric in samples.case.measured.samples else "repeat"
+        chart.update(
+            values,
+            spec.unit,
+            spec.better,
+            "",
+            find_limit(samples.case, metric),
+            axis=axis,
+            above_range=0 if axis is None else len(live) - live.values.count_below(axis.high),
+            x_name=x_name,
+            x_count=max(len(live), len(values)),
+        )
         unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""
-        self.set_title(describe_samples(samples.case, metric, rank) + unit)
+        self.set_title(f"by {x_name}: {describe_samples(samples.case, metric, rank)}{unit}")
 
     def clear(self) -> None:
         self.set_title("time line")
@@ -124,13 +152,18 @@ class TimelinePane(ChartPane):
 
 
 def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
-    """Return the title of a chart: ``time of rank 3, each iteration``."""
+    """Return the subject of a chart: ``time of rank 3``."""
     spec = case.identity.metrics[metric]
     if rank is not None:
-        return f"{format_metric_name(spec.name, spec.unit)} of rank {rank}, each iteration"
+        return f"{format_metric_name(spec.name, spec.unit)} of rank {rank}"
     if metric == "time_ms":
-        return "time of the slowest rank, each iteration"
-    return f"{format_metric_name(spec.name, spec.unit)}, {_FOLDS[spec.fold]}, each iteration"
+        return "time of the slowest rank"
+    return f"{format_metric_name(spec.name, spec.unit)}, {_FOLDS[spec.fold]}"
+
+
+def _choose_bin_count(samples: int, width: int) -> int:
+    """Return a number of bins that suits the samples and the cells of the chart."""
+    return max(MIN_BINS, min(width // 2, MAX_BINS, 2 * math.isqrt(samples)))
 
 
 def list_metrics(case: CaseState) -> list[str]:

@@ -17,9 +17,12 @@ from spbench.record.number_formatting import (
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
+from spbench_core.number_text import format_quantity
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .#"
+MIN_SAMPLES_FOR_BARS = 3
+"""Fewer samples are listed instead of drawn."""
 MAX_BAR_LINES = 16
 """Lines of the highest bar; higher bars would show no more detail of a distribution."""
 
@@ -30,6 +33,7 @@ class HistogramChart(Chart):
     HELP: ClassVar[str] = (
         "How the samples are spread: each bar counts those between two values.\n"
         "The axis runs from the smallest to the largest; ▲ marks median, p95 and p99.\n"
+        "A few samples far beyond the others are not drawn, but counted (▶). log: powers of ten.\n"
         "Left, right, home, end or a click choose a bar and read it out (◆); escape lets it go."
     )
 
@@ -37,6 +41,10 @@ class HistogramChart(Chart):
     _counts: Sequence[int] = ()
     _unit = ""
     _marks: Mapping[str, float] = {}
+    _few: Sequence[float] = ()
+    _above_range = 0
+    _largest = 0.0
+    _is_log = False
 
     def update(
         self,
@@ -44,6 +52,11 @@ class HistogramChart(Chart):
         counts: Sequence[int],
         unit: str,
         marks: Mapping[str, float] | None = None,
+        *,
+        few: Sequence[float] = (),
+        above_range: int = 0,
+        largest: float = 0.0,
+        log: bool = False,
     ) -> None:
         """Show other samples.
 
@@ -52,6 +65,10 @@ class HistogramChart(Chart):
             counts: Number of samples in each bin.
             unit: The unit of edges and marks.
             marks: Values to mark on the axis, by name, the most important first.
+            few: The samples, if they are too few for bars.
+            above_range: Number of samples beyond the last edge.
+            largest: The largest of these samples.
+            log: Whether the bins have equal ratios.
 
         Raises:
             ValueError: The numbers of edges and counts do not match.
@@ -63,6 +80,10 @@ class HistogramChart(Chart):
         self._counts = tuple(counts)
         self._unit = scale.unit
         self._marks = {name: scale.convert(value) for name, value in (marks or {}).items()}
+        self._few = tuple(map(scale.convert, few))
+        self._above_range = above_range
+        self._largest = scale.convert(largest)
+        self._is_log = log
         self.redraw()
 
     def count_stops(self) -> int:
@@ -81,6 +102,8 @@ class HistogramChart(Chart):
         """Return bars, axis and summary, as far as the lines suffice for the three."""
         if not sum(self._counts):
             return [[(fit("no samples yet", width), "none")]]
+        if self._few:
+            return [[(join_fitting([describe_few(self._few, self._unit)], width), "text")]]
         summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]
         if height == 1:
             return [summary]
@@ -121,6 +144,8 @@ class HistogramChart(Chart):
         """Return the smallest and the largest value, with the marks that fit between them."""
         lowest_text = format_number(self._edges[0])
         highest_text = self._format(self._edges[-1])
+        if self._above_range:
+            highest_text += f", {self._above_range} beyond " + (">" if self.ascii else "▶")
         line = ["-" if self.ascii else "─"] * width
         pointer = "^" if self.ascii else "▲"
         is_cell_used = [False] * width
@@ -152,6 +177,11 @@ class HistogramChart(Chart):
             return
         for name, value in self._marks.items():
             yield f"{name} {self._format(value)}"
+        if self._above_range:
+            share = f"{self._above_range} of {total + self._above_range}"
+            yield f"{share} beyond, up to {self._format(self._largest)}"
+        if self._is_log:
+            yield "log axis"
         yield f"{total} samples from {self._format_range(0, self.count_stops())}"
         fullest_bin = max(range(self.count_stops()), key=lambda index: counts[index])
         yield f"most in {self._format_range(fullest_bin, fullest_bin + 1)}"
@@ -163,6 +193,12 @@ class HistogramChart(Chart):
 
     def _format(self, value: float) -> str:
         return format_value(value, self._unit)
+
+
+def describe_few(values: Sequence[float], unit: str) -> str:
+    """Return a few samples as text: ``2 samples: 9.70 ms, 9.79 ms``."""
+    count = format_quantity(len(values), "sample")
+    return f"{count}: {', '.join(format_value(value, unit) for value in values)}"
 
 
 def _write(line: list[str], is_cell_used: list[bool], text: str, start: int) -> bool:

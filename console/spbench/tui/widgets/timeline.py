@@ -12,14 +12,16 @@ from spbench.record.number_formatting import choose_unit as unit_of
 from spbench.record.number_formatting import format_value
 from spbench.report.scale import Scale, drop_infinite, fit_scale
 from spbench.stats.summary import median
-from spbench.tui.widgets.axes import add_row_labels, measure_label_width
+from spbench.tui.widgets.axes import add_row_labels, measure_label_width, render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
-from spbench.tui.widgets.histogram import MAX_BAR_LINES
+from spbench.tui.widgets.histogram import MAX_BAR_LINES, describe_few
 from spbench.tui.widgets.text import join_fitting
 
 MIN_JOINED_VALUES = 3
 """Smallest number of values that are joined by a line; two points are not a trend."""
+_MIN_ROWS_FOR_X_AXIS = 6
+"""Lines of the graph from which the x axis has numbers."""
 _MAX_LIMIT_RATIO = 4
 """A limit above this multiple of the largest value is not drawn, as it would flatten the line."""
 
@@ -41,6 +43,7 @@ class TimelineChart(Chart):
     HELP: ClassVar[str] = (
         "The figure as it was measured, the oldest at the left; the dashed line is its limit.\n"
         "Where there are more values than dots, a dot column goes from the least to the most.\n"
+        "▲ at the top marks a value far beyond the others, which is not drawn to scale.\n"
         "Left, right, home, end or a click choose a value and read it out; escape lets it go."
     )
 
@@ -49,6 +52,10 @@ class TimelineChart(Chart):
     _better = "none"
     _title = ""
     _limit: float | None = None
+    _axis: Scale | None = None
+    _above_range = 0
+    _x_name = ""
+    _x_count = 0
 
     def update(
         self,
@@ -57,6 +64,11 @@ class TimelineChart(Chart):
         better: str,
         title: str,
         limit: float | None = None,
+        *,
+        axis: Scale | None = None,
+        above_range: int = 0,
+        x_name: str = "",
+        x_count: int = 0,
     ) -> None:
         """Show other values.
 
@@ -66,6 +78,10 @@ class TimelineChart(Chart):
             better: ``lower``, ``higher`` or ``none``: which values are better.
             title: The title; empty if the frame shows it.
             limit: The worst value allowed; None if there is no limit.
+            axis: The scale of the values; None: their range.
+            above_range: Number of samples beyond the end of ``axis``.
+            x_name: The name of the x axis, such as ``iteration``; empty for no axis.
+            x_count: The number of the last value.
         """
         numbers = [drop_infinite(value) for value in values]
         present = [value for value in numbers if value is not None]
@@ -76,6 +92,10 @@ class TimelineChart(Chart):
         self._better = better
         self._title = title
         self._limit = None if limit is None else drop_infinite(scale.convert(limit))
+        self._axis = axis and Scale(scale.convert(axis.low), scale.convert(axis.high), axis.log)
+        self._above_range = above_range
+        self._x_name = x_name
+        self._x_count = x_count
         self.redraw()
 
     @property
@@ -109,27 +129,44 @@ class TimelineChart(Chart):
             return [summary]
         has_title = bool(self._title) and height > 2
         available = height - (2 if has_title else 1)
+        has_x_axis = self._has_x_axis(available)
+        available -= has_x_axis
         rows = min(available, MAX_BAR_LINES)
         above: list[list[Piece]] = [[] for _ in range(available - rows)]
         scale = self._choose_scale(present)
         graph = self._draw_graph(scale, self._measure_graph_width(), rows)
-        lines = add_row_labels(scale, rows, graph.render_lines(), self.size.width - graph.width)
+        margin = self.size.width - graph.width
+        lines = add_row_labels(scale, rows, graph.render_lines(), margin)
+        if has_x_axis:
+            lines.append(self._render_x_axis(margin, graph.width))
         title = [self.render_title(self._title, width)] if has_title else []
         return [*title, *above, *lines, summary]
 
     def _measure_graph_width(self) -> int:
         present = [value for value in self._values if value is not None]
-        rows = max(1, min(MAX_BAR_LINES, self.size.height - (2 if self._title else 1)))
+        available = self.size.height - (2 if self._title else 1)
+        available -= self._has_x_axis(available)
+        rows = max(1, min(MAX_BAR_LINES, available))
         label_width = measure_label_width(self._choose_scale(present), rows, self.size.width)
         return max(1, self.size.width - label_width)
 
+    def _has_x_axis(self, rows: int) -> bool:
+        return bool(self._x_name) and rows >= _MIN_ROWS_FOR_X_AXIS
+
+    def _render_x_axis(self, margin: int, width: int) -> list[Piece]:
+        """Return the numbers of the first and the last value, with the name between them."""
+        last = margin + width - 1
+        labels = [(margin, "1"), (margin + width // 2, self._x_name), (last, str(self._x_count))]
+        return [(render_labels(labels, margin + width), "axis")]
+
     def _choose_scale(self, present: list[float]) -> Scale:
         limit = self._limit
-        if present and limit is not None:
-            max_drawn_limit = max(abs(value) for value in present) * _MAX_LIMIT_RATIO
+        ends = [self._axis.low, self._axis.high] if self._axis is not None else present
+        if ends and limit is not None:
+            max_drawn_limit = max(abs(value) for value in ends) * _MAX_LIMIT_RATIO
             if abs(limit) <= max_drawn_limit:
-                return fit_scale([*present, limit])
-        return fit_scale(present)
+                return fit_scale([*ends, limit])
+        return fit_scale(ends)
 
     def _draw_graph(self, scale: Scale, width: int, height: int) -> Dots:
         dots = Dots(width, height, self.ascii)
@@ -148,6 +185,8 @@ class TimelineChart(Chart):
                     low = min(low, previous[1])
                     high = max(high, previous[1])
             dots.fill_column(column, low, high, style)
+            if values.high > scale.high:
+                dots.put_glyph(column, dots.rows - 1, "^" if self.ascii else "▲", "mark")
             previous = column, last
         if self.cursor is not None:
             self._draw_cursor(dots, scale)
@@ -194,18 +233,26 @@ class TimelineChart(Chart):
             yield f"{self.cursor + 1} of {self.count_stops()}: {text}"
             yield "over the limit" if value is not None and self._is_over(value) else ""
             return
+        if len(present) < MIN_JOINED_VALUES:
+            yield describe_few(present, self._unit)
+        else:
+            yield from self._summarize_range(present)
+        if self._limit is not None:
+            over_count = sum(map(self._is_over, present))
+            yield f"limit {self._format(self._limit)}"
+            yield f"{over_count} of {len(present)} beyond it" if over_count else "none beyond it"
+        if self._choose_scale(present).log:
+            yield "log axis"
+
+    def _summarize_range(self, present: list[float]) -> Iterator[str]:
         yield f"last {self._format(present[-1])}"
         if self._better == "none":
             yield f"{self._format(min(present))} to {self._format(max(present))}"
         else:
             worst = max(present) if self._better == "lower" else min(present)
             yield f"worst {self._format(worst)}"
-        if self._limit is not None:
-            over_count = sum(map(self._is_over, present))
-            yield f"limit {self._format(self._limit)}"
-            yield f"{over_count} of {len(present)} beyond it" if over_count else "none beyond it"
-        if self._choose_scale(present).log:
-            yield "logarithmic axis"
+        if self._above_range:
+            yield f"{self._above_range} beyond the axis (▲)"
 
     def _format(self, value: float) -> str:
         return format_value(value, self._unit)

@@ -55,3 +55,8 @@ def test_equal_samples_share_the_first_bin(alike):
     bins = make_bins(SortedSamples([alike] * 7), 5)
     assert bins.counts == (7, 0, 0, 0, 0)
     assert bins.edges[0] == alike < bins.edges[1]
+
+
+def test_sample_just_beyond_the_fence_is_drawn():
+    samples = SortedSamples([9.0, *[9.6, 9.8, 10.0, 10.2] * 5, 12.1])
+    assert make_bins(samples, 10).above_range == 0
