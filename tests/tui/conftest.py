@@ -51,7 +51,7 @@ def case_estimates(monkeypatch):
         names = [case.id for job in plan.jobs for case in job.cases]
         return RunEstimate({name: cases[name] for name in names if name in cases})
 
-    monkeypatch.setattr("spbench.tui.suites.parsed_suite.estimate_plan", estimate)
+    monkeypatch.setattr("spbench.tui.suites.parsed_suite._estimate_plan", estimate)
     return cases
 
 

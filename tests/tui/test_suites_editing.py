@@ -154,7 +154,7 @@ def test_watch_reads_a_file_only_if_its_stamp_differs(tmp_path, monkeypatch):
         return path.read_text()
 
     watch = DiskWatch(open_document(path))
-    monkeypatch.setattr("spbench.tui.suites.document.read_suite_file", read)
+    monkeypatch.setattr("spbench.suites.loader.read_suite_file", read)
     assert [watch.check() for _ in range(3)] == [DiskState.CURRENT] * 3
     assert len(reads) == 1
     path.write_text(SUITE + "# theirs\n")

@@ -77,7 +77,7 @@ async def test_slow_estimate_does_not_block_typing(suite, monkeypatch):
         release.wait(30)
         return RunEstimate({"first": CaseEstimate(4.0, EstimateSource.WORK)})
 
-    monkeypatch.setattr("spbench.tui.suites.parsed_suite.estimate_plan", wait)
+    monkeypatch.setattr("spbench.tui.suites.parsed_suite._estimate_plan", wait)
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         try:

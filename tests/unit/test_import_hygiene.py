@@ -128,6 +128,15 @@ def test_tui_imports_neither_torch_nor_mpi(tmp_path):
     assert not imported & {"torch", "mpi4py", "numpy"}
 
 
+def test_first_page_waits_for_no_library_but_textual():
+    modules = list_imported_modules(IMPORTS, "spbench.tui.start", "spbench.tui.suites.page")
+    assert "spbench.tui.suites.tree" in modules
+    assert not list_packages(modules) & (
+        HEAVY - {"textual"} | {"typer", "pydantic", "ClusterShell"}
+    )
+    assert not modules & {"spbench.engine.plan", "spbench.suites.loader", "spbench_core.catalog"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["run"], ["plan"], ["results"], ["tui"]], ids=" ".join)
 def test_help_page_imports_no_library_but_typer(arguments):

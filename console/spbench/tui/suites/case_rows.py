@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spbench.suites.case import Case
-from spbench.suites.edit.outline import EntryLines
-from spbench.suites.expand import format_label
 from spbench.tui.widgets.table_columns import Column, TableCell
+
+if TYPE_CHECKING:
+    from spbench.suites.case import Case
+    from spbench.suites.edit.outline import EntryLines
 
 COLUMNS = (
     Column("case", "case", 16, flexible=True),
@@ -82,6 +83,8 @@ class SuiteCaseRows:
 
     def search_text(self, key: Hashable) -> str:
         """Return id, benchmark and parameters."""
+        from spbench.suites.expand import format_label  # imported for the cases before
+
         case = self._by_id[key]
         params = " ".join(f"{name}={format_label(value)}" for name, value in case.params.items())
         return f"{case.id} {case.benchmark} {params}".lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from rich.text import Text
@@ -15,12 +15,14 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
-from spbench.engine.commands import JobCommand
-from spbench.suites.case import Case
 from spbench.tui.suites.case_rows import SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_parsed, find_command
 from spbench.tui.widgets.line_table import LineTable
+
+if TYPE_CHECKING:
+    from spbench.engine.commands import JobCommand
+    from spbench.suites.case import Case
 
 COMMAND_DELAY = 0.1
 """Time from the selection of a case to the computation of its command, in seconds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -10,12 +10,14 @@ from textual.content import Content
 from textual.widgets import Input
 
 from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
-from spbench.suites.case import Case
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.number_text import format_quantity
+
+if TYPE_CHECKING:
+    from spbench.suites.case import Case
 
 
 class CasesTable(FilterPane):

@@ -7,9 +7,6 @@ from pathlib import Path
 
 from spbench.errors import UsageError
 from spbench.record.runs.files import write_file
-from spbench.suites.case import SCHEMA
-from spbench.suites.edit.yaml_format import format_scalar
-from spbench.suites.loader import read_suite_file
 
 DEMO = "demo"
 """The folder of the demo run, and the name of its suite."""
@@ -44,7 +41,7 @@ class SuiteDocument:
     def is_stale(self) -> bool:
         """Return whether another program has changed, created or removed the file."""
         try:
-            return read_suite_file(self.path) != self.stored
+            return _read_text(self.path) != self.stored
         except UsageError:
             return self.stored is not None or self.path.exists()
 
@@ -68,7 +65,7 @@ def open_document(path: Path) -> SuiteDocument:
     Raises:
         UsageError: The file cannot be read, or is not text.
     """
-    return SuiteDocument(path, read_suite_file(path))
+    return SuiteDocument(path, _read_text(path))
 
 
 def make_document(path: Path, proposed: str | None = None) -> SuiteDocument:
@@ -91,11 +88,20 @@ def copy_document(path: Path, folder: Path) -> SuiteDocument:
         UsageError: The suite cannot be read, or the file exists.
     """
     name = f"{DEMO}.yaml" if path.parent.name == DEMO else path.name
-    return make_document(folder / "suites" / name, read_suite_file(path))
+    return make_document(folder / "suites" / name, _read_text(path))
 
 
 def make_suite_text(path: Path) -> str:
     """Return the head of a suite, without cases."""
+    from spbench.suites.case import SCHEMA
+    from spbench.suites.edit.yaml_format import format_scalar
+
     name = "".join(letter if letter.isalnum() else "-" for letter in path.stem).strip("-")
     name = name if name.isascii() and name else "suite"
     return f'schema: {SCHEMA}\nname: {format_scalar(name)}\ndescription: ""\ncases:\n'
+
+
+def _read_text(path: Path) -> str:
+    from spbench.suites.loader import read_suite_file  # takes 0.1 s, so not with the page
+
+    return read_suite_file(path)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -14,23 +14,23 @@ from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widgets import Tree
 
-from spbench.engine.plan import Request
 from spbench.launch.choice import LaunchChoice
-from spbench.suites.case import Case
-from spbench.suites.inject import list_faults
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
-from spbench.tui.suites.composing import CaseComposer
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.file_actions import FileActions
 from spbench.tui.suites.parsed_suite import find_rejection_reason
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.keys import make_binding
-from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.number_text import format_quantity
+
+if TYPE_CHECKING:
+    from spbench.engine.plan import Request
+    from spbench.suites.case import Case
+    from spbench.tui.suites.composing import CaseComposer
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
 """With 100 columns the files are shown, with 160 the cases are next to the text."""
@@ -138,7 +138,13 @@ What starts a run at once has no letter: F5 and F6."""
         with Horizontal(id="workspace"):
             yield SuiteTree(context.options.folder, id="files", classes="pane")
             with Container(id="work"):
-                yield TextPane(self.build_request, context.readonly, id="text", classes="pane")
+                yield TextPane(
+                    self.build_request,
+                    context.options.home,
+                    context.readonly,
+                    id="text",
+                    classes="pane",
+                )
                 yield CasesPane(id="cases-pane")
 
     def on_mount(self) -> None:
@@ -179,6 +185,8 @@ What starts a run at once has no letter: F5 and F6."""
 
     def build_request(self, path: Path) -> Request:
         """Return the request for a run of a suite with the current launch settings."""
+        from spbench.engine.plan import Request
+
         options = self.context.options
         return Request(
             suite=path,
@@ -287,6 +295,8 @@ What starts a run at once has no letter: F5 and F6."""
 
     @property
     def _composer(self) -> CaseComposer:
+        from spbench.tui.suites.composing import CaseComposer
+
         return CaseComposer(self.text_pane, self.show_error, lambda: self.cases_pane.selected_line)
 
     def action_compose(self) -> None:
@@ -323,6 +333,9 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _run_with_fault(self) -> None:
         """Ask for a fault and run the selected case with it, to test that it is detected."""
+        from spbench.suites.inject import list_faults
+        from spbench_core.catalog import COMMON_FAULTS
+
         case = self._get_selected_case()
         if case is None:
             return

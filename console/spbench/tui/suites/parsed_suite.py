@@ -1,22 +1,26 @@
-"""The text of a suite as parsed by the loader: errors, or cases and planned jobs."""
+"""The text of a suite as parsed by the loader: errors, or cases and planned jobs.
+
+The functions are called in threads. Only there, loader and engine are imported: that takes 0.1 s,
+for which the first page would otherwise wait.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spbench.engine.capacity import find_rejection
-from spbench.engine.commands import JobCommand, build_case_command
-from spbench.engine.estimate import estimate_plan
-from spbench.engine.plan import Request, RunPlan, build_settings, plan_suite
 from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
 from spbench.errors import Diagnostic, SpbenchError, UsageError
-from spbench.launch.devices import find_shortage
-from spbench.launch.jobs import select_cases
 from spbench.record.runs.folder import find_working_folder
-from spbench.suites.case import Case, Suite
-from spbench.suites.edit.outline import EntryLines, Outline, lacks_only_cases
-from spbench.suites.loader import CheckedText, check_text, load_suite_text
+
+if TYPE_CHECKING:
+    from spbench.engine.commands import JobCommand
+    from spbench.engine.plan import Request, RunPlan
+    from spbench.suites.case import Case, Suite
+    from spbench.suites.edit.outline import EntryLines
+    from spbench.suites.loader import CheckedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,10 @@ class ParsedSuite:
 
 def parse_text(text: str, request: Request) -> ParsedSuite:
     """Parse a text and plan its jobs for the hosts and the launcher of a request."""
+    from spbench.engine.plan import build_settings, plan_suite
+    from spbench.suites.edit.outline import lacks_only_cases
+    from spbench.suites.loader import check_text, load_suite_text
+
     checked_text = check_text(text, request.suite)
     spans = _find_spans(text)
     if checked_text.suite is None:
@@ -70,6 +78,8 @@ def parse_text(text: str, request: Request) -> ParsedSuite:
 
 
 def _find_spans(text: str) -> Sequence[EntryLines]:
+    from spbench.suites.edit.outline import Outline
+
     try:
         return Outline(text).spans
     except UsageError:
@@ -78,6 +88,10 @@ def _find_spans(text: str) -> Sequence[EntryLines]:
 
 def find_rejection_reason(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str | None:
     """Return why this machine must not run the cases (default: all); None if it may."""
+    from spbench.engine.capacity import find_rejection
+    from spbench.launch.devices import find_shortage
+    from spbench.launch.jobs import select_cases
+
     plan = parsed.plan
     if plan is None:
         return None
@@ -96,19 +110,29 @@ def find_rejection_reason(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str
 def estimate_parsed(parsed: ParsedSuite) -> RunEstimate:
     """Return the estimated duration of the cases; empty if they cannot be planned."""
     plan = parsed.plan
-    return NO_ESTIMATE if plan is None else estimate_plan(plan, plan.request.home)
+    return NO_ESTIMATE if plan is None else _estimate_plan(plan, plan.request.home)
 
 
 def estimate_suite(suite: Suite, request: Request) -> RunEstimate:
     """Return the estimated duration of a suite; empty if it cannot be planned."""
+    from spbench.engine.plan import plan_suite
+
     try:
-        return estimate_plan(plan_suite(request, suite), request.home)
+        return _estimate_plan(plan_suite(request, suite), request.home)
     except SpbenchError:
         return NO_ESTIMATE
 
 
+def _estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
+    from spbench.engine.estimate import estimate_plan
+
+    return estimate_plan(plan, home)
+
+
 def find_command(parsed: ParsedSuite, case: str) -> JobCommand | str:
     """Return the command of a case's job, or a message on why there is none."""
+    from spbench.engine.commands import build_case_command
+
     if parsed.plan is None:
         return parsed.plan_error
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual import work
 from textual.app import ComposeResult
@@ -14,10 +15,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
 
-from spbench.engine.plan import Request
-from spbench.engine.run_estimate import RunEstimate
 from spbench.errors import SpbenchError
-from spbench.suites.case import Suite
 from spbench.tui.suites.disk_watch import CHECK_INTERVAL, DiskState, DiskWatch
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
@@ -25,6 +23,11 @@ from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_suite, parse_t
 from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
 from spbench_core.number_text import format_quantity
+
+if TYPE_CHECKING:
+    from spbench.engine.plan import Request
+    from spbench.engine.run_estimate import RunEstimate
+    from spbench.suites.case import Suite
 
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
@@ -74,11 +77,17 @@ class TextPane(Vertical):
             self.line = line
 
     def __init__(
-        self, build_request: Callable[[Path], Request], readonly: bool, id: str, classes: str
+        self,
+        build_request: Callable[[Path], Request],
+        home: Path,
+        readonly: bool,
+        id: str,
+        classes: str,
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.document: SuiteDocument | None = None
         self._build_request = build_request
+        self._home = home
         self._readonly = readonly
         self._saved = ""
         self._error_count = 0
@@ -201,7 +210,7 @@ class TextPane(Vertical):
         if self.document is None or self._readonly:
             return None
         path = self.document.path
-        return RecoveryFile.locate(self._build_request(path).home, path)
+        return RecoveryFile.locate(self._home, path)
 
     def _schedule_backup(self) -> None:
         if self._backup_timer is None and self.recovery_file is not None:
@@ -243,8 +252,11 @@ class TextPane(Vertical):
         document = self.document
         if self._parsed is None or self._parsed.text != text:
             assert document is not None  # an action needs an open suite
-            return await asyncio.to_thread(parse_text, text, self._build_request(document.path))
+            return await asyncio.to_thread(self._parse_text, text, document.path)
         return self._parsed
+
+    def _parse_text(self, text: str, path: Path) -> ParsedSuite:
+        return parse_text(text, self._build_request(path))
 
     def estimate_suite(self, suite: Suite) -> RunEstimate:
         """Return the estimated duration of a suite with the current launch settings."""

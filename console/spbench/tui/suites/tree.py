@@ -21,8 +21,6 @@ from textual.widgets.tree import TreeNode
 from spbench.errors import UsageError
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
-from spbench.suites.edit.outline import lacks_only_cases
-from spbench.suites.loader import check_text, read_suite_file
 from spbench.suites.shipped import list_shipped_suites, needs_copy
 from spbench.tui.widgets.keys import make_binding
 from spbench_core.number_text import format_quantity
@@ -95,6 +93,10 @@ def _has_suite_head(path: Path) -> bool:
 
 def check_file(path: Path) -> FileCheck:
     """Return the loader's result for a file; an unreadable file counts as one error."""
+    # In a thread, because these imports take 0.1 s.
+    from spbench.suites.edit.outline import lacks_only_cases
+    from spbench.suites.loader import check_text, read_suite_file
+
     try:
         text = read_suite_file(path)
     except UsageError:
