@@ -15,6 +15,8 @@ from spbench.report.times import format_day_and_time
 _WIDE = 120
 """The least columns for which a list of runs shows their times."""
 _RUN_COLUMNS = ("run", "started", "status", "passed", "took", "suite", "host", "mark", "note")
+_OPTIONAL = ("mark", "note")
+"""The columns that are shown if a run has a value there."""
 _DISPENSABLE = ("host", "took")
 """The columns that a narrow terminal leaves out of a list of runs, in this order."""
 _MIN_NOTE = 16
@@ -45,8 +47,9 @@ def format_runs(
         )
         for title, cell in zip(_RUN_COLUMNS, cells, strict=True):
             cells_by_title[title].append(cell)
-    if not any(cells_by_title["mark"]):
-        del cells_by_title["mark"]
+    for title in _OPTIONAL:
+        if not any(cells_by_title[title]):
+            del cells_by_title[title]
     if width is not None and width < _WIDE:
         del cells_by_title["started"]  # an id begins with the time
     for title in _DISPENSABLE:
@@ -64,5 +67,6 @@ def _compute_needed_width(cells_by_title: Mapping[str, Sequence[str]]) -> int:
     width_by_title = {
         title: max(map(len, (title, *cells))) for title, cells in cells_by_title.items()
     }
-    width_by_title["note"] = min(width_by_title["note"], _MIN_NOTE)
+    if "note" in width_by_title:
+        width_by_title["note"] = min(width_by_title["note"], _MIN_NOTE)
     return sum(width_by_title.values()) + 2 * (len(width_by_title) - 1)

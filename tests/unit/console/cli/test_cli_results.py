@@ -80,9 +80,11 @@ def test_filter_selects_runs(spbench, two_runs):
 
 def test_newest_run_is_listed_first(spbench, two_runs):
     heading, *lines = spbench("results", "list").out.splitlines()
-    titles = ["run", "started", "status", "passed", "took", "suite", "host", "note"]
+    titles = ["run", "started", "status", "passed", "took", "suite", "host"]
     assert heading.split() == titles
     assert [line.split()[0] for line in lines] == [two_runs[1], two_runs[0]]
+    spbench("results", "note", "last", "new")
+    assert spbench("results", "list").out.splitlines()[0].split() == [*titles, "note"]
 
 
 @pytest.mark.parametrize("option", ["-n", "--newest"])
@@ -141,6 +143,7 @@ def test_narrow_list_drops_host_then_duration(spbench, home, monkeypatch, column
     console = {"pid": 1, "host": "login", "started": 1000.0}
     name = "20260101-000000-x-0001"
     record_as(home, build_run(2.0, "a"), name, console=console, finished=1065.0)
+    spbench("results", "note", "last", "new")
     monkeypatch.setattr("spbench.cli.records.results._find_terminal_width", lambda: columns)
     heading, line = spbench("results", "list").out.splitlines()
     assert [title for title in ("took", "host") if title in heading.split()] == shown
