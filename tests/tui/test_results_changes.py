@@ -40,7 +40,7 @@ async def test_note_with_tags_is_saved_shown_and_searchable(tmp_path, home, size
         await open_dialog(pilot, "t")
         await submit_text(pilot, "new driver #rack2")
         await wait_until(pilot, lambda: "#rack2 new driver" in read_screen(app))
-        await wait_until(pilot, lambda: "2001-01-03T08:30:00Z, 65.000 s" in read_screen(app))
+        await wait_until(pilot, lambda: "2001-01-03T08:30:00Z" in read_screen(app))
         assert list_summaries(home)[-1].note.tags == ("rack2",)
         await pilot.press("slash")
         await submit_text(pilot, "tag:rack2")

@@ -16,6 +16,11 @@ class RunMark(StrEnum):
     OTHER_MACHINE = "≠ other machine"
     OTHER_VERSIONS = "≠ other versions"
 
+    @property
+    def short(self) -> str:
+        """The sign with one word, for narrow columns."""
+        return self.replace("other ", "")
+
 
 MARK_WORDS: Mapping[str, RunMark] = {
     "fault": RunMark.FAULT,

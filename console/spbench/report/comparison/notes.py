@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from spbench.record.metric_names import format_metric_name, list_separate_metrics
 from spbench.record.number_formatting import format_factor
@@ -58,15 +58,28 @@ _QUIET = "For reliable times, run again on a quiet machine with a core for each 
 def comparison_warnings(comparison: RunComparison) -> list[str]:
     """Return differences between two runs other than their code."""
     warnings = []
-    for name, conditions in zip("ab", comparison.conditions, strict=True):
-        if faults := conditions.faults:
-            noun = "fault" if len(faults) == 1 else "faults"
-            warnings.append(f"run {name} was made with the planted {noun} {', '.join(faults)}")
+    if comparison.a.id == comparison.b.id:
+        warnings.append("a and b are the same run, so that every ratio is 1")
+    warnings += _generate_fault_warnings(comparison)
     if comparison.machines:
         warnings.append(f"machines or libraries differ: {comparison.machines}")
     if comparison.versions:
         warnings.append(f"benchmark versions differ: {'; '.join(comparison.versions)}")
     return warnings
+
+
+def _generate_fault_warnings(comparison: RunComparison) -> Iterator[str]:
+    faults_a, faults_b = (conditions.faults for conditions in comparison.conditions)
+    if faults_a and sorted(faults_a) == sorted(faults_b):
+        yield f"both runs were made with the planted {_join_faults(faults_a)}"
+        return
+    for name, faults in (("a", faults_a), ("b", faults_b)):
+        if faults:
+            yield f"run {name} was made with the planted {_join_faults(faults)}"
+
+
+def _join_faults(faults: Sequence[str]) -> str:
+    return f"{'fault' if len(faults) == 1 else 'faults'} {', '.join(faults)}"
 
 
 def comparison_summary(comparison: RunComparison) -> str:

@@ -112,6 +112,14 @@ class ComparedRow:
         """The ratio's 95 % interval, such as ``1.21 to 1.33``."""
         return "" if self.row is None else format_interval(self.row)
 
+    @property
+    def conclusion(self) -> str:
+        """The ratio and the outcome in words: ``b takes 1.27x the time of a: worse``."""
+        outcome = "" if self.label is None else f": {self.label.word}"
+        if not self.ratio:
+            return f"no ratio of times{outcome}"
+        return f"b takes {self.ratio} the time of a{outcome}"
+
     def case_cells(self) -> tuple[str, ...]:
         """Return the cells of `CASE_COLUMNS`."""
         return (self.label or "", self.pair.id, self.a, self.b, self.ratio, self.interval)

@@ -16,8 +16,12 @@ from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.tui.cells import format_value_cell, make_status_cell, make_status_span
+from spbench.tui.results.compare_view import MIN_HEIGHT_WITH_CHART
 from spbench.tui.results.fitted_columns import choose_columns
+from spbench.tui.results.library import IterationTimes
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
+from spbench.tui.results.times_chart import TimesChart
+from spbench.tui.results.times_view import show_case_times
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import CaseStatus
@@ -114,20 +118,25 @@ time: the slowest rank in each iteration, then the median over iterations.
 reference: simpler operations with the same work, in the same job. efficiency: reference / time.
 checks: those that passed of those made, each on each rank.
 ~ disturbed: ranks shared cores or other work had them (≈).
-Enter opens all that was measured of a case. The case under the cursor is the one that the plots
-show."""
+Enter opens all that was measured of a case. The case under the cursor is the one that the charts
+and plots show."""
     DEFAULT_CSS = """
     CasesView #run-summary { height: auto; max-height: 40%; }
     CasesView #case-remarks { height: auto; max-height: 4; color: $text-muted; }
+    CasesView TimesChart { display: none; height: 1fr; max-height: 12; margin-top: 1; }
+    CasesView.-with-chart TimesChart { display: block; }
+    CasesView.-with-chart #case-remarks { max-height: 12; margin-top: 1; }
     """
 
     def __init__(self) -> None:
         super().__init__(id="cases-view")
         self.run: RecordedRun | None = None
+        self._times: IterationTimes = {}
 
     def compose(self) -> ComposeResult:
         yield Static("", id="run-summary", markup=False)
         yield LineTable(_COLUMNS, RecordedCaseRows(), id="cases", empty="no case was recorded")
+        yield TimesChart(id="case-times")
         yield Static("", id="case-remarks", markup=False)
 
     @property
@@ -143,7 +152,18 @@ show."""
         """Show a run, or a message on why there is none."""
         self.run = run
         self.query_one("#run-summary", Static).update(_summarize(run) if run else message)
+        self._times = {}
         self._show_rows()
+
+    def show_times(self, times: IterationTimes) -> None:
+        """Show the times of the iterations of the case under the cursor."""
+        self._times = times
+        self._show_chart()
+
+    @property
+    def has_chart(self) -> bool:
+        """Whether the view has enough lines for the chart of a case."""
+        return self.run is not None and self.size.height >= MIN_HEIGHT_WITH_CHART
 
     def on_resize(self, event: Resize) -> None:
         """Choose the columns that fit the new width."""
@@ -156,11 +176,20 @@ show."""
         unfitted_rows = RecordedCaseRows(self.run)
         swept, columns = choose_columns(_COLUMNS, unfitted_rows, cases, width, after="id")
         self.table.set_rows(RecordedCaseRows(self.run, swept), columns)
+        self.set_class(self.has_chart, "-with-chart")
+        table_lines = max(4, min(1 + len(cases), self.size.height // 2))
+        self.table.styles.height = table_lines if self.has_chart else "1fr"
         self._show_remarks()
+        self._show_chart()
+
+    def _show_chart(self) -> None:
+        if self.has_chart:
+            show_case_times(self.query_one(TimesChart), self.selected_case(), self._times)
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the remarks on the case, which the table may have cut."""
         self._show_remarks()
+        self._show_chart()
 
     def _show_remarks(self) -> None:
         case = self.selected_case()

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Resize
+from textual.message import Message
 from textual.widgets import Static
 
 from spbench.record.runs.history import RunSummary
@@ -20,9 +21,12 @@ from spbench.report.comparison.notes import (
 )
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison.unjudged import case_reasons
+from spbench.report.distribution import TimeDistribution, make_distribution
 from spbench.tui.cells import make_status_span
 from spbench.tui.results.fitted_columns import choose_columns
+from spbench.tui.results.library import IterationTimes
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
+from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RunStatus
@@ -49,6 +53,8 @@ _STYLES = {
     OutcomeLabel.NOT_JUDGED: "accent",
 }
 _LABELS = list(OutcomeLabel)
+MIN_HEIGHT_WITH_CHART = 26
+"""Lines of the view from which the chart is below the table."""
 NO_COMPARISON = (
     "Nothing to compare with: mark one run with space, it is a; the run under the cursor is b."
 )
@@ -137,6 +143,11 @@ class CompareRows:
         """Return the id of the case of a row."""
         return self._rows[key].pair.id
 
+    def find_time(self, key: Hashable) -> ComparedRow | None:
+        """Return the row of the time of a row's case; None if there is none."""
+        row = self._rows.get(key)
+        return None if row is None else self._rows.get((row.pair.id, HEADLINE))
+
 
 class CompareView(Vertical):
     """The ratio of the times of each case, and which run is better."""
@@ -145,15 +156,25 @@ class CompareView(Vertical):
 Two runs side by side. Run a is the marked run (space), else the run before of the same suite. Run b
 is the run under the cursor. There is one row for each case: its time (slowest rank, median over
 iterations), the ratio b/a, and the 95 % interval of the ratio. A shows all metrics.
-Same means that a difference of more than 10 % is excluded. The notes below the table say why a case
+Same means that a difference of more than 10 % is excluded. On a large screen, the chart has the
+times of both runs of the case under the cursor; elsewhere v shows them. The notes say why a case
 is not judged, and what to do. Tab goes to the notes, which then have more lines; up and down scroll
 them."""
     DEFAULT_CSS = """
     CompareView #compared-runs { height: auto; max-height: 4; }
+    CompareView TimesChart { display: none; height: 1fr; max-height: 20; margin-top: 1; }
+    CompareView.-with-chart TimesChart { display: block; }
     CompareView #notes { height: auto; max-height: 3; }
     CompareView #notes:focus { max-height: 60%; }
     CompareView #remarks { height: auto; color: $text-muted; }
     """
+
+    class CaseHighlighted(Message):
+        """The cursor is on the row of another case."""
+
+        def __init__(self, case_id: str) -> None:
+            super().__init__()
+            self.case_id = case_id
 
     def __init__(self) -> None:
         super().__init__(id="compare-view")
@@ -161,10 +182,12 @@ them."""
         self.rows = CompareRows()
         self.all_metrics = False
         self._notes: list[str] = []
+        self._times: tuple[IterationTimes, IterationTimes] = ({}, {})
 
     def compose(self) -> ComposeResult:
         yield Static(NO_COMPARISON, id="compared-runs", markup=False)
         yield LineTable(_CASE_COLUMNS, self.rows, id="compared", empty="no case is in both runs")
+        yield TimesChart(id="compared-times")
         with VerticalScroll(id="notes"):
             yield Static("", id="remarks", markup=False)
 
@@ -174,16 +197,27 @@ them."""
         return self.query_one(LineTable)
 
     def show_comparison(
-        self, comparison: RunComparison | None, message: str = NO_COMPARISON
+        self,
+        comparison: RunComparison | None,
+        message: str = NO_COMPARISON,
+        case_id: str | None = None,
     ) -> None:
-        """Show a comparison, or a message on why there is none."""
+        """Show a comparison, with the cursor on a case, or a message on why there is none."""
         self.comparison = comparison
-        heading = Content("\n").join(_build_heading(comparison)) if comparison else Content(message)
+        heading = Content("\n").join(build_heading(comparison)) if comparison else Content(message)
         self.query_one("#compared-runs", Static).update(heading)
         # Once, since the cursor moves often and a comparison may have thousands of cases.
         self._notes = comparison_notes(comparison) if comparison else []
         self.table.display = comparison is not None
+        self._times = ({}, {})
         self._show_rows()
+        if case_id is not None:
+            self.table.move_to((case_id, HEADLINE))
+
+    def show_times(self, a: IterationTimes, b: IterationTimes) -> None:
+        """Show the times of the iterations of both runs in the chart."""
+        self._times = (a, b)
+        self._show_chart()
 
     def on_resize(self, event: Resize) -> None:
         """Choose the columns that fit the new width."""
@@ -203,12 +237,30 @@ them."""
         swept, fitted = choose_columns(columns, unfitted_rows, cases, width)
         self.rows = CompareRows(self.comparison, swept, all_metrics=self.all_metrics)
         self.table.set_rows(self.rows, fitted)
+        self._arrange()
         self._show_remarks()
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the full text of the row, which the table may have cut."""
         event.stop()
         self._show_remarks()
+        self._show_chart()
+        if self.table.cursor_key is not None:
+            self.post_message(self.CaseHighlighted(self.rows.case_id(self.table.cursor_key)))
+
+    def _arrange(self) -> None:
+        """Show the chart below the table if both have enough lines."""
+        has_chart = self.comparison is not None and self.size.height >= MIN_HEIGHT_WITH_CHART
+        self.set_class(has_chart, "-with-chart")
+        table_lines = min(1 + len(self.rows.keys()), self.size.height // 3)
+        self.table.styles.height = max(4, table_lines) if has_chart else "1fr"
+        self._show_chart()
+
+    def _show_chart(self) -> None:
+        if not self.has_class("-with-chart"):
+            return
+        row = self.rows.find_time(self.table.cursor_key)
+        show_compared_times(self.query_one(TimesChart), row, self._times)
 
     def _show_remarks(self) -> None:
         lines: list[str] = []
@@ -220,12 +272,31 @@ them."""
         self.query_one("#remarks", Static).update("\n".join(filter(None, lines)))
 
 
+def show_compared_times(
+    chart: TimesChart, row: ComparedRow | None, times: tuple[IterationTimes, IterationTimes]
+) -> None:
+    """Show the times of a case in both runs; without them, a message."""
+    if row is None:
+        chart.update((), message="no case is chosen")
+        return
+    case = row.pair.id
+    medians = (row.row.a, row.row.b) if row.row else (None, None)
+    distributions: list[TimeDistribution] = []
+    for name, run_times, median in zip("ab", times, medians, strict=True):
+        distribution = make_distribution(name, run_times.get(case, ()), median)
+        if distribution is None:
+            chart.update((), message=f"run {name} has no times of iterations of {case}")
+            return
+        distributions.append(distribution)
+    chart.update(distributions, row.conclusion)
+
+
 def _make_value_cell(text: str) -> TableCell:
     """Return the cell of a value, greyed out if it is disturbed."""
     return TableCell(text, "muted" if text.startswith("~") else "")
 
 
-def _build_heading(comparison: RunComparison) -> list[Content]:
+def build_heading(comparison: RunComparison) -> list[Content]:
     """Return the lines of both runs, after warnings on differing conditions."""
     warnings = [
         Content.styled(f"warning: {warning}", "$text-warning")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from spbench.tui.results.swept_columns import DROPPABLE_PRIORITY, SweptColumns, choose_swept_columns
-from spbench.tui.widgets.table_columns import Column, Rows, lay_out
+from spbench.tui.widgets.table_columns import Column, Rows, TableCell, lay_out
 from spbench.tui.widgets.text import cell_width
 
 MAX_MEASURED_ROWS = 1000
@@ -30,7 +30,22 @@ def choose_columns(
     measured = _measure_columns(columns, rows)
     swept = choose_swept_columns(cases, measured, width, after)
     needed_width = max((cell_width(swept.cells(case)[0]) for case in cases), default=0)
-    return swept, _widen_ids(swept.columns(measured), needed_width, width)
+    return swept, _fit_ids(swept.columns(measured), needed_width, width)
+
+
+def fit_columns(columns: Sequence[Column], rows: Rows, width: int) -> list[Column]:
+    """Return columns as wide as their cells; the flexible one may be cut."""
+    measured = _measure_columns(columns, rows)
+    index = next(index for index, column in enumerate(columns) if column.flexible)
+    keys = rows.keys()
+    needed_width = 0
+    if len(keys) <= MAX_MEASURED_ROWS:
+        needed_width = max((_measure_cell(rows.cells(key)[index]) for key in keys), default=0)
+    return _fit_ids(measured, needed_width, width)
+
+
+def _measure_cell(cell: TableCell | str) -> int:
+    return cell_width(cell if isinstance(cell, str) else cell.text)
 
 
 def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
@@ -41,11 +56,10 @@ def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
     widths = [0] * len(columns)
     for key in keys:
         for index, cell in enumerate(rows.cells(key)):
-            text = cell if isinstance(cell, str) else cell.text
-            widths[index] = max(widths[index], cell_width(text))
+            widths[index] = max(widths[index], _measure_cell(cell))
     measured = [
         column
-        if column.flexible
+        if column.flexible or not column.title
         else replace(column, width=max(len(column.title), min(MAX_COLUMN_WIDTH, cells_width)))
         for column, cells_width in zip(columns, widths, strict=True)
     ]
@@ -54,17 +68,22 @@ def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
     return measured
 
 
-def _widen_ids(columns: list[Column], needed_width: int, width: int) -> list[Column]:
-    """Return the columns with uncut ids, if that removes only dispensable columns."""
-    widened = [
-        replace(column, width=max(len(column.title), needed_width)) if column.flexible else column
+def _fit_ids(columns: list[Column], needed_width: int, width: int) -> list[Column]:
+    """Return the columns with uncut ids, if that removes only dispensable columns.
+
+    The column of ids is then not wider than the ids, so that the numbers are next to them.
+    """
+    fitted = [
+        replace(column, width=max(len(column.title), needed_width), flexible=False)
+        if column.flexible
+        else column
         for column in columns
     ]
-    layout = lay_out(widened, width)
+    layout = lay_out(fitted, width)
     shown_keys = {placed.column.key for placed in layout.placed}
-    left_out = [column for column in widened if column.key not in shown_keys]
+    left_out = [column for column in fitted if column.key not in shown_keys]
     if layout.width <= width and all(
         column.drop_priority >= DROPPABLE_PRIORITY for column in left_out
     ):
-        return widened
+        return fitted
     return columns

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 
@@ -20,15 +23,20 @@ from spbench.report.comparison.conditions import (
     make_past_lookup,
     no_past_launches,
 )
-from spbench.report.comparison.model import RunComparison
+from spbench.report.comparison.model import HEADLINE, RunComparison
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MAX_CACHED_RUNS = 256
 """Largest number of runs in the cache; they are without samples."""
+MAX_CACHED_TIMES = 3
+"""Largest number of runs with the times of their iterations in the cache."""
 MAX_REPORT_BYTES = 1 << 20
 """Largest report, in bytes, that is read in advance; larger ones would delay key presses."""
+
+IterationTimes = Mapping[str, "array[float]"]
+"""The times of the iterations in ms, of the slowest rank each, by case."""
 
 
 class RunLibrary:
@@ -48,7 +56,9 @@ class RunLibrary:
         self._readonly = readonly
         self._summaries: KnownRuns | None = None
         self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
+        self._times: OrderedDict[str, IterationTimes] = OrderedDict()
         self._load_lock = Lock()
+        self.max_cached_times = MAX_CACHED_TIMES
 
     def summaries(self) -> list[RunSummary]:
         """Return summaries of all runs, the newest first."""
@@ -91,20 +101,37 @@ class RunLibrary:
         # One run at a time: waiting threads find it in the cache, and several threads at once
         # would delay key presses.
         with self._load_lock:
-            stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
-            cached = self._loaded.pop(folder.id, None)
-            if (
-                cached is None
-                or cached[0] != stamp
-                or cached[1].summary.status == RunStatus.RUNNING
-            ):
-                run = load_run(folder)
-                cases = {id_: _drop_samples(case) for id_, case in run.cases.items()}
-                cached = (stamp, replace(run, cases=cases))
-            self._loaded[folder.id] = cached
-            while len(self._loaded) > self._max_cached_runs:
-                self._loaded.popitem(last=False)
-            return cached[1]
+            return self._load(folder)
+
+    def load_times(self, folder: RunFolder) -> IterationTimes:
+        """Return the times of the iterations of each case of a run.
+
+        Raises:
+            UsageError: The run has no report, and its event log cannot be read.
+        """
+        with self._load_lock:
+            self._load(folder)
+            if folder.id not in self._times:
+                self._loaded.pop(folder.id, None)
+                self._load(folder)
+            return self._times[folder.id]
+
+    def _load(self, folder: RunFolder) -> RecordedRun:
+        stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
+        cached = self._loaded.pop(folder.id, None)
+        is_changed = cached is None or cached[0] != stamp
+        if cached is None or is_changed or cached[1].summary.status == RunStatus.RUNNING:
+            run = load_run(folder)
+            self._times.pop(folder.id, None)
+            self._times[folder.id] = {id_: _list_times(case) for id_, case in run.cases.items()}
+            cases = {id_: _drop_samples(case) for id_, case in run.cases.items()}
+            cached = (stamp, replace(run, cases=cases))
+        self._loaded[folder.id] = cached
+        while len(self._loaded) > self._max_cached_runs:
+            self._loaded.popitem(last=False)
+        while len(self._times) > self.max_cached_times:
+            self._times.popitem(last=False)
+        return cached[1]
 
     def count_passed(self, run_id: str) -> tuple[int, int] | None:
         """Return the numbers of passed and of all cases of a run; None if unknown."""
@@ -123,6 +150,10 @@ def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | N
     older_runs = runs[run_ids.index(run.id) + 1 :] if run.id in run_ids else []
     same_suite = (other for other in older_runs if other.suite == run.suite)
     return next((other for other in same_suite if other.status != RunStatus.RUNNING), None)
+
+
+def _list_times(case: CasePart) -> array[float]:
+    return array("d", filter(math.isfinite, chain.from_iterable(case.samples.get(HEADLINE, ()))))
 
 
 def _drop_samples(case: CasePart) -> CasePart:

@@ -35,6 +35,8 @@ WIDE_WIDTH = 110
 """Columns from which the runs and their results are next to each other."""
 TALL_HEIGHT = 40
 """Lines from which the panes are higher."""
+_CASE_VIEWS = (View.TIMES, View.RUNS, View.PARAMETER)
+"""The views of one case, which change with the cursor of the cases."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-side-by-side")]
 _HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL_HEIGHT, "-tall")]
 
@@ -45,8 +47,8 @@ class ResultsPage(Page):
     NAME = "results"
     HELP = """\
 Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
-next view: the cases of the run under the cursor, two runs side by side, a metric over runs, a
-metric over a swept parameter."""
+next view: the cases of the run under the cursor, two runs side by side, the times of a case in
+both, a metric over runs, a metric over a swept parameter."""
     MODIFYING_ACTIONS = frozenset({"export", "note", "pin", "delete", "prune", "failed"})
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
@@ -92,9 +94,16 @@ metric over a swept parameter."""
     ResultsPage.-narrow #body { layout: vertical; }
     ResultsPage.-narrow RunsPane { width: 100%; height: 9; }
     ResultsPage.-narrow.-tall RunsPane { height: 18; }
+    ResultsPage.-narrow ViewsPane { width: 100%; height: 1fr; }
+    ResultsPage.-narrow.-short .-comparing RunsPane { height: 6; }
+    ResultsPage.-narrow.-short .-comparing #details { display: none; }
+    ResultsPage.-tall #details { max-height: 8; }
+    ResultsPage.-tall.-side-by-side #details { max-height: 65%; }
     ResultsPage.-tall #compared-runs { max-height: 8; }
     ResultsPage.-tall #notes { max-height: 16; }
-    ResultsPage.-narrow ViewsPane { width: 100%; height: 1fr; }
+    ResultsPage.-tall CompareView.-with-chart #notes { max-height: 25%; margin-top: 1; }
+    ResultsPage.-tall CompareView #notes:focus { max-height: 60%; }
+    ResultsPage.-short PlotView VerticalScroll { max-height: 2; }
     """
 
     poll_seconds = 2.0
@@ -159,8 +168,8 @@ metric over a swept parameter."""
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the run under the cursor, or plot the case under it."""
         if event.table is self._pane.table:
-            self._pane.show_exact_times()
-        if event.table is self._pane.table or self._view in (View.RUNS, View.PARAMETER):
+            self._pane.show_details(None)
+        if event.table is self._pane.table or self._view in _CASE_VIEWS:
             self._reload()
 
     def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
@@ -192,6 +201,7 @@ metric over a swept parameter."""
         views.show_progress("reading…")
         await ViewLoader(views, self._library).load(self._build_request(run))
         views.show_progress("")
+        self._pane.show_details(views.cases.run)
         self._pane.table.update_rows()
         self._loaded_at = time.monotonic()
         self._load_seconds = self._loaded_at - started
@@ -204,6 +214,7 @@ metric over a swept parameter."""
 
     def _show(self, view: View) -> None:
         self._view = view
+        self.query_one("#body").set_class(view is not View.CASES, "-comparing")
         self._views.show_view(view)
         self._reload()
 

@@ -43,7 +43,6 @@ m shows the next metric, p the next parameter, n and N the next case and the one
     PlotView #plot-title { height: auto; max-height: 3; }
     PlotView Plot { height: 1fr; min-height: 6; }
     PlotView VerticalScroll { height: auto; max-height: 30%; scrollbar-size-vertical: 1; }
-    .-short PlotView VerticalScroll { max-height: 2; }
     PlotView #plot-summary { height: auto; color: $text-muted; }
     """
 

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from rich.table import Table
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import format_duration
+from spbench.record.number_formatting import format_duration, replace_line_controls
 from spbench.record.runs.history import RunSummary, format_passed
+from spbench.record.runs.marks import RunMark, find_marks, format_marks
 from spbench.record.runs.selection import select_runs
+from spbench.report.recorded import RecordedRun
+from spbench.report.run_details import RunFact, list_run_facts
 from spbench.report.times import format_day_and_time
 from spbench.tui.cells import format_moment, make_status_cell
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
+from spbench.tui.results.fitted_columns import fit_columns
+from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.table_columns import Column, TableCell, lay_out
 from spbench_core.events.statuses import RunStatus
 from spbench_core.number_text import format_quantity
 
+_MARKS = Column("marks", "marks", 5)
 COLUMNS = (
     Column("mark", "", 1),
     Column("started", "started UTC", 11),
-    Column("suite", "suite", 8, flexible=True),
-    Column("verdict", "verdict", 12),
+    Column("suite", "suite", 5, flexible=True),
+    Column("status", "status", 9),
+    _MARKS,
     Column("cases", "passed", 6, "right", drop_priority=1),
     Column("duration", "took", 10, "right", drop_priority=2),
     Column("host", "host", 10, drop_priority=3),
@@ -49,12 +59,29 @@ class RunRows:
         self._count_passed = count_passed
         self._runs: dict[Hashable, RunSummary] = {}
         self._now = 0.0
+        self._marks: Mapping[str, Sequence[RunMark]] = {}
+        self.short_marks = False
         self.marked: str | None = None
 
-    def show(self, runs: Sequence[RunSummary], now: float) -> None:
-        """Set the runs and the current time, in seconds since the epoch."""
+    def show(
+        self,
+        runs: Sequence[RunSummary],
+        now: float,
+        marks: Mapping[str, Sequence[RunMark]] | None = None,
+    ) -> None:
+        """Set the runs, the current time in seconds since the epoch, and the marks by run."""
         self._runs = {run.id: run for run in runs}
         self._now = now
+        self._marks = marks or {}
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether a run has a mark, so that there is a column for them."""
+        return any(run in self._marks for run in self._runs)
+
+    def get_marks(self, run_id: str) -> Sequence[RunMark]:
+        """Return the marks of a run."""
+        return self._marks.get(run_id, ())
 
     def keys(self) -> Sequence[Hashable]:
         """Return the ids of the runs."""
@@ -68,6 +95,8 @@ class RunRows:
             self._format_duration(run),
             self._count_passed(run.id),
             run.id == self.marked,
+            self._marks.get(run.id),
+            self.short_marks,
         )
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
@@ -78,6 +107,7 @@ class RunRows:
             format_moment(run.started, self._now),
             run.suite,
             make_status_cell(run.status),
+            *self._make_marks_cells(run),
             format_passed(self._count_passed(run.id)),
             self._format_duration(run),
             run.host or "",
@@ -89,6 +119,7 @@ class RunRows:
         run = self._runs[key]
         value_by_column = {
             "mark": run.id == self.marked,
+            "marks": format_marks(self.get_marks(run.id)) or None,
             "started": run.started,
             "duration": run.duration_s,
             "cases": self._get_cases_sort_key(run),
@@ -98,6 +129,14 @@ class RunRows:
     def search_text(self, key: Hashable) -> str:
         """Return an empty text, since the pane filters the runs."""
         return ""
+
+    def _make_marks_cells(self, run: RunSummary) -> list[TableCell]:
+        """Return the cell of the marks; none if no run has any."""
+        if not self.has_marks:
+            return []
+        marks = self.get_marks(run.id)
+        text = ", ".join(mark.short for mark in marks) if self.short_marks else format_marks(marks)
+        return [TableCell(text, "slow")]
 
     def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
         """Return a key that sorts runs with the most failed cases first."""
@@ -123,18 +162,21 @@ class RunsPane(FilterPane):
     """
 
     HELP = """\
-The recorded runs, the newest first; … marks those that still go on.
-A filter's words stand in the id, the suite, the verdict, the host or the note. suite:halo and
-host:node look there alone, verdict:failed is that verdict, tag:rack2 that tag, and since:2026-11-01
-takes runs from that day on. Space marks a run as a; the one under the cursor, b, is compared with
-it. Below stand the exact times and the id of the run under the cursor, and what was noted of it."""
+The recorded runs, the newest first; … is one that is still running.
+marks: ! fault: made with a planted fault. ≠ other machine, ≠ other versions: the hosts, or the MPI
+library or torch, differ from those of the newest run of the suite.
+A run is shown if its id, suite, status, host, marks or note have all words of the filter.
+suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine and
+mark:versions select exactly these, and since:2026-11-01 runs from that day on. Space marks a run as
+a; it is compared with the one under the cursor, b. Below the list are facts about the run under the
+cursor."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
-    RunsPane { width: 36%; min-width: 44; height: 1fr; }
+    RunsPane { width: 38%; min-width: 44; height: 1fr; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }
     RunsPane #message.visible { display: block; }
     RunsPane #message.wrong { color: $text-error; }
-    RunsPane #exact-times { height: auto; max-height: 3; color: $text-muted; }
+    RunsPane #details { height: auto; max-height: 3; color: $text-muted; }
     """
 
     class FilterChanged(Message):
@@ -146,15 +188,18 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         self._rows = RunRows(count_passed)
         self._all: Sequence[RunSummary] = ()
         self._filter = ""
+        self._loaded: RecordedRun | None = None
         self.shown: list[RunSummary] = []
 
     def compose(self) -> ComposeResult:
         yield Input(
-            placeholder="words, suite:, verdict:, host:, tag:, since:", id="filter", compact=True
+            placeholder="words, suite:, status:, host:, tag:, mark:, since:",
+            id="filter",
+            compact=True,
         )
         yield Static("", id="message", markup=False)
         yield LineTable(COLUMNS, self._rows, id="runs", empty="no runs here")
-        yield Static("", id="exact-times", markup=False)
+        yield Static("", id="details", markup=False)
 
     @property
     def marked(self) -> str | None:
@@ -181,10 +226,42 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         self._select(text)
         self.post_message(self.FilterChanged())
 
-    def show_exact_times(self) -> None:
-        """Show exact times, id and note of the run under the cursor."""
-        run = self.selected_run()
-        self.query_one("#exact-times", Static).update(format_exact_times(run) if run else "")
+    def show_details(self, loaded: RecordedRun | None) -> None:
+        """Show facts about the run under the cursor.
+
+        Args:
+            loaded: The run, if it is loaded; without it, only facts of the list are shown.
+        """
+        self._loaded = loaded
+        summary = self.selected_run()
+        content: str | Table = ""
+        if summary is not None:
+            run = RecordedRun(summary, {})
+            if loaded is not None and loaded.summary.id == summary.id:
+                run = replace(loaded, summary=summary)  # the list has the newest note
+            facts = list_run_facts(run, self._rows.get_marks(summary.id))
+            is_tall = self.screen.has_class("-tall")
+            content = _build_details(summary.id, facts) if is_tall else format_exact_times(summary)
+        self.query_one("#details", Static).update(content)
+
+    def on_resize(self) -> None:
+        """Choose the columns that fit the new width."""
+        self._fit_columns()
+        self.show_details(self._loaded)
+
+    def _fit_columns(self) -> None:
+        """Show the columns that fit, with short marks if the long ones do not."""
+        width = self.table.size.width - SCROLL_BAR
+        if width <= 0:
+            return
+        rows = self._rows
+        columns = [column for column in COLUMNS if column is not _MARKS or rows.has_marks]
+        for short_marks in (False, True):
+            rows.short_marks = short_marks
+            fitted = fit_columns(columns, rows, width)
+            if lay_out(fitted, width).width <= width:
+                break
+        self.table.set_rows(rows, fitted)
 
     def _select(self, text: str) -> None:
         """Show the runs that match; an invalid filter shows an error and has no effect."""
@@ -196,9 +273,10 @@ it. Below stand the exact times and the id of the run under the cursor, and what
             error_message = str(error)
             self.shown = select_runs(self._all, self._filter)
         self._show_message(error_message or self._explain_empty(text), bool(error_message))
-        self._rows.show(self.shown, time.time())
+        self._rows.show(self.shown, time.time(), find_marks(self._all))
         self.table.set_rows(self._rows)
-        self.show_exact_times()
+        self._fit_columns()
+        self.show_details(self._loaded)
         is_filtered = len(self.shown) < len(self._all)
         self.border_subtitle = f"{len(self.shown)} of {len(self._all)}" if is_filtered else ""
 
@@ -216,6 +294,16 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         message.update(text)
         message.set_class(bool(text), "visible")
         message.set_class(is_error, "wrong")
+
+
+def _build_details(run_id: str, facts: Sequence[RunFact]) -> Table:
+    """Return facts as a table with the labels at the left."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
+    for fact in (RunFact("run", run_id), *facts):
+        table.add_row(Text(fact.label), Text(replace_line_controls(fact.text)))
+    return table
 
 
 def format_exact_times(run: RunSummary) -> str:

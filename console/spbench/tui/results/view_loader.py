@@ -9,8 +9,9 @@ from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
+from spbench.report.comparison.model import RunComparison
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.library import IterationTimes, RunLibrary
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
 from spbench_core.number_text import format_quantity
@@ -40,6 +41,19 @@ class ViewRequest:
     baseline: str | None = None
 
 
+def _explain_no_comparison(request: ViewRequest) -> str:
+    """Return why there is no run a, with advice."""
+    if request.other is not None:
+        return (
+            "The run under the cursor is the marked run a: move to another run, "
+            "or unmark it with space."
+        )
+    return (
+        f"No earlier run of suite {request.run.suite} has ended: mark a run with space, it is "
+        "a; the run under the cursor is b."
+    )
+
+
 def select_history(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
     """Return the newest runs of a suite, over which a metric is plotted."""
     return tuple(run for run in runs if run.suite == suite)[:MAX_HISTORY]
@@ -61,8 +75,12 @@ class ViewLoader:
             views.show_nothing(str(error))
             return
         views.cases.show_run(run)
-        if request.view is View.COMPARE:
+        if request.view is View.CASES:
+            await self._show_case_times(run)
+        elif request.view is View.COMPARE:
             await self._compare(run, request)
+        elif request.view is View.TIMES:
+            await self._show_times(run, request)
         elif request.view is View.RUNS:
             views.plot.show_runs(
                 await self._load_history(request.history), views.cases.selected_case()
@@ -70,25 +88,73 @@ class ViewLoader:
         elif request.view is View.PARAMETER:
             views.plot.show_parameter(run, views.cases.selected_case())
 
+    async def _show_case_times(self, run: RecordedRun) -> None:
+        if self._views.cases.has_chart:
+            self._views.cases.show_times(await self._load_times(run.summary))
+
     async def _compare(self, run: RecordedRun, request: ViewRequest) -> None:
+        """Show the comparison, and then the times of both runs."""
         view = self._views.compare
-        library = self._library
-        other = request.other
         try:
-            if request.baseline is not None:
-                comparison = await self._run_in_thread(
-                    library.compare_with_baseline, request.baseline, run
-                )
-            elif other is None or other.id == run.summary.id:
-                view.show_comparison(None)
-                return
-            else:
-                a = await self._run_in_thread(library.load, other.folder)
-                comparison = await self._run_in_thread(library.compare, a, run)
+            comparison = await self._make_comparison(run, request)
         except SpbenchError as error:
             view.show_comparison(None, str(error))
             return
-        view.show_comparison(comparison)
+        if comparison is None:
+            view.show_comparison(None, _explain_no_comparison(request))
+            return
+        case = self._views.cases.selected_case()
+        view.show_comparison(comparison, case_id=None if case is None else case.id)
+        view.show_times(*await self._load_both_times(run, request))
+
+    async def _show_times(self, run: RecordedRun, request: ViewRequest) -> None:
+        """Show the times of the chosen case, in both runs if there are two."""
+        view = self._views.times
+        case = self._views.cases.selected_case()
+        if case is None:
+            view.show_nothing("this run has no case")
+            return
+        try:
+            comparison = await self._make_comparison(run, request)
+        except SpbenchError:
+            comparison = None  # the chart has the run under the cursor only
+        times = await self._load_both_times(run, request)
+        if comparison is None:
+            view.show_run(case, times[1])
+        else:
+            view.show_pair(comparison, case, times)
+
+    async def _make_comparison(
+        self, run: RecordedRun, request: ViewRequest
+    ) -> RunComparison | None:
+        """Return the comparison of a request; None if there is no other run.
+
+        Raises:
+            SpbenchError: The other run cannot be read.
+        """
+        library = self._library
+        other = request.other
+        if request.baseline is not None:
+            return await self._run_in_thread(library.compare_with_baseline, request.baseline, run)
+        if other is None or other.id == run.summary.id:
+            return None
+        a = await self._run_in_thread(library.load, other.folder)
+        return await self._run_in_thread(library.compare, a, run)
+
+    async def _load_both_times(
+        self, run: RecordedRun, request: ViewRequest
+    ) -> tuple[IterationTimes, IterationTimes]:
+        """Return the times of runs a and b; a baseline has none."""
+        other = None if request.baseline is not None else request.other
+        times_a = {} if other is None else await self._load_times(other)
+        return times_a, await self._load_times(run.summary)
+
+    async def _load_times(self, summary: RunSummary) -> IterationTimes:
+        """Return the times of a run; none if it cannot be read any more."""
+        try:
+            return await self._run_in_thread(self._library.load_times, summary.folder)
+        except SpbenchError:
+            return {}
 
     async def _load_history(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
         """Load the runs one after another, without those that cannot be read."""

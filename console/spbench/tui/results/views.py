@@ -16,6 +16,7 @@ class View(StrEnum):
 
     CASES = "cases"
     COMPARE = "compare"
+    TIMES = "times"
     RUNS = "over runs"
     PARAMETER = "over parameter"
 
@@ -51,7 +52,6 @@ class ViewBar(Horizontal):
 
     DEFAULT_CSS = """
     ViewBar { height: 1; }
-    .-side-by-side ViewBar { margin-bottom: 1; }
     ViewBar ViewTab { width: auto; margin-right: 1; color: $text-muted; }
     ViewBar ViewTab:hover { background: $boost; }
     ViewBar ViewTab.current { color: $text-primary; text-style: bold underline; }

@@ -13,12 +13,14 @@ from spbench.report.recorded import RecordedRun
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.compare_view import CompareView
 from spbench.tui.results.plot_view import PlotView
+from spbench.tui.results.times_view import TimesView
 from spbench.tui.results.views import View, ViewBar
 from spbench.tui.widgets.line_table import LineTable
 
 _CONTENT = {
     View.CASES: "cases-view",
     View.COMPARE: "compare-view",
+    View.TIMES: "times-view",
     View.RUNS: "plot-view",
     View.PARAMETER: "plot-view",
 }
@@ -41,6 +43,7 @@ class ViewsPane(Vertical):
         with ContentSwitcher(initial=_CONTENT[View.CASES]):
             yield CasesView()
             yield CompareView()
+            yield TimesView()
             yield PlotView()
 
     @property
@@ -54,21 +57,35 @@ class ViewsPane(Vertical):
         return self.query_one(CompareView)
 
     @property
+    def times(self) -> TimesView:
+        """The times of a case in one or two runs."""
+        return self.query_one(TimesView)
+
+    @property
     def plot(self) -> PlotView:
         """The plot of a metric over runs or a parameter."""
         return self.query_one(PlotView)
 
     def show_view(self, view: View) -> None:
         """Show a view; if the previous view had the focus, the new one gets it."""
+        switcher = self.query_one(ContentSwitcher)
         had_focus = self.screen.focused is not None and self in self.screen.focused.ancestors
         self.query_one(ViewBar).show(view)
-        self.query_one(ContentSwitcher).current = _CONTENT[view]
+        switcher.current = _CONTENT[view]
         if had_focus:
             self.focus_view(view)
 
+    def on_compare_view_case_highlighted(self, event: CompareView.CaseHighlighted) -> None:
+        """Choose the same case for the other views."""
+        self.cases.table.move_to(event.case_id)
+
     def focus_view(self, view: View) -> None:
         """Focus the main widget of a view."""
-        widgets = {View.CASES: self.cases.table, View.COMPARE: self.compare.table}
+        widgets = {
+            View.CASES: self.cases.table,
+            View.COMPARE: self.compare.table,
+            View.TIMES: self.times.chart,
+        }
         widgets.get(view, self.plot.chart).focus()
 
     def find_case(self, event: LineTable.RowSelected) -> CasePart | None:
@@ -86,6 +103,7 @@ class ViewsPane(Vertical):
         """Show in every view a message on why it is empty."""
         self.cases.show_run(None, message)
         self.compare.show_comparison(None, message)
+        self.times.show_nothing(message)
         self.plot.show_nothing(message)
 
     def show_progress(self, text: str) -> None:

@@ -326,7 +326,9 @@ def test_reports_versions_and_machines_in_warnings_only(messages) -> None:
     machine_comparison = compare(a, b, mismatch="hosts n1 in a, n2 in b")
     messages.check(comparison_warnings(machine_comparison))
     messages.check(comparison_notes(machine_comparison))
-    version_comparison = compare(make_run(make_case("x")), make_run(make_case("x", version=2)))
+    version_comparison = compare(
+        make_run(make_case("x"), id="A"), make_run(make_case("x", version=2), id="B")
+    )
     messages.check(comparison_warnings(version_comparison))
     messages.check(comparison_notes(version_comparison))
 

@@ -1,0 +1,108 @@
+"""Distributions of the times of iterations in one run, or in two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
+from spbench.report.scale import Scale
+from spbench.stats.histogram import find_axis_end
+from spbench.stats.sorted_samples import SortedSamples
+from spbench_core.number_text import format_quantity
+
+_LOG_FROM = 10
+"""The ratio of slowest to fastest from which the axis is logarithmic."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeDistribution:
+    """The times of the iterations of a case in one run, in ms.
+
+    They are the times of the slowest rank of each iteration.
+
+    Attributes:
+        name: The name of the run in the legend; empty for a single run.
+        samples: The times; at least one.
+        median: The time of the case, as tables show it.
+    """
+
+    name: str
+    samples: SortedSamples
+    median: float
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The lower and the upper quartile."""
+        return self.samples.percentile(0.25), self.samples.percentile(0.75)
+
+    def describe(self) -> str:
+        """Return name, median, quartiles and the number of iterations as text."""
+        low, high = (format_value(quartile, "ms") for quartile in self.quartiles)
+        count = format_quantity(len(self.samples), "iteration")
+        median = format_value(self.median, "ms")
+        name = f"{self.name}: " if self.name else ""
+        return f"{name}median {median}, quartiles {low} and {high}, {count}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAxis:
+    """One axis for the times of one or two runs.
+
+    Attributes:
+        scale: The range of the axis, in ms.
+        unit: The unit of its numbers.
+    """
+
+    scale: Scale
+    unit: DisplayUnit
+
+    def find_edges(self, count: int) -> list[float]:
+        """Return the ends of ``count`` bins, in ms."""
+        low = self.scale.low
+        span = self.scale.high - low
+        if self.scale.log:
+            ratio = self.scale.high / low
+            return [low * ratio ** (index / count) for index in range(count + 1)]
+        return [low + span * (index / count) for index in range(count + 1)]
+
+
+def make_distribution(
+    name: str, times_ms: Iterable[float], median: float | None
+) -> TimeDistribution | None:
+    """Return the distribution of times; None without times.
+
+    Args:
+        name: The name of the run in the legend.
+        times_ms: The times of the iterations, in any order.
+        median: The time of the case; None takes the median of ``times_ms``.
+    """
+    samples = SortedSamples(times_ms)
+    if not len(samples):
+        return None
+    return TimeDistribution(name, samples, samples.percentile(0.5) if median is None else median)
+
+
+def fit_axis(distributions: Sequence[TimeDistribution]) -> SharedAxis:
+    """Return the axis for all times, except a few far slower than the others.
+
+    Args:
+        distributions: At least one.
+    """
+    low = min(distribution.samples.smallest for distribution in distributions)
+    high = max(find_axis_end(distribution.samples) for distribution in distributions)
+    if high <= low:  # all times are equal
+        margin = (abs(low) or 1.0) / 100
+        low -= margin
+        high += margin
+    log = low > 0 and high / low >= _LOG_FROM
+    return SharedAxis(Scale(low, high, log), choose_unit((low, high), "ms"))
+
+
+def count_in_bins(distribution: TimeDistribution, edges: Sequence[float]) -> list[int]:
+    """Return the number of times in each bin; those beyond the last edge are in none."""
+    samples = distribution.samples
+    in_range = len(samples) if edges[-1] >= samples.largest else samples.count_below(edges[-1])
+    cumulative = (min(in_range, samples.count_below(edge)) for edge in edges[1:-1])
+    return [upper - lower for lower, upper in pairwise((0, *cumulative, in_range))]

@@ -1,0 +1,131 @@
+"""The facts about a recorded run that explain its numbers, as labels and texts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from spbench.record.number_formatting import format_duration, format_number
+from spbench.record.runs.marks import RunMark
+from spbench.report.recorded import RecordedRun
+from spbench.report.times import format_day_and_time
+from spbench_core.events.statuses import CaseStatus
+from spbench_core.number_text import format_quantity
+
+MAX_HOSTS = 4
+"""The largest number of hosts that are named."""
+MAX_FAILED = 8
+"""The largest number of failed cases that are named."""
+_MARK_TEXTS: Mapping[RunMark, str] = {
+    RunMark.OTHER_MACHINE: "hosts, processors or cores differ from the newest run of the suite",
+    RunMark.OTHER_VERSIONS: "MPI library or torch differ from the newest run of the suite",
+}
+
+
+class RunFact(NamedTuple):
+    """A label and a text about a run."""
+
+    label: str
+    text: str
+
+
+def list_run_facts(run: RecordedRun, marks: Iterable[RunMark] = ()) -> list[RunFact]:
+    """Return the known facts about a run, from its times to its failed cases.
+
+    Args:
+        run: The run.
+        marks: The marks of the run in a list.
+    """
+    summary = run.summary
+    started = "" if summary.started is None else format_day_and_time(summary.started)
+    took = "" if summary.duration_s is None else format_duration(summary.duration_s)
+    facts = [
+        RunFact("started", started),
+        RunFact("took", took),
+        *(RunFact(*_describe_mark(mark, summary.faults)) for mark in marks),
+        RunFact("note", str(summary.note)),
+        RunFact("hosts", _describe_hosts(run)),
+        RunFact("machine", _describe_machine(run)),
+        RunFact("load", _describe_load(run.environment)),
+        RunFact("versions", _describe_versions(run)),
+        RunFact("launcher", _describe_launchers(run)),
+        RunFact("command", _describe_command(run)),
+        *_generate_failed_cases(run),
+    ]
+    return [fact for fact in facts if fact.text]
+
+
+def _describe_mark(mark: RunMark, faults: Iterable[str]) -> tuple[str, str]:
+    if mark is RunMark.FAULT:
+        return mark, f"planted: {', '.join(faults)}"
+    return mark, _MARK_TEXTS[mark]
+
+
+def _describe_hosts(run: RecordedRun) -> str:
+    hosts = _list_texts(run.fingerprint.get("hosts"))
+    if len(hosts) <= MAX_HOSTS:
+        return ", ".join(hosts)
+    return f"{len(hosts)} hosts: {', '.join(hosts[:MAX_HOSTS])} and {len(hosts) - MAX_HOSTS} more"
+
+
+def _describe_machine(run: RecordedRun) -> str:
+    processors = _list_texts(run.fingerprint.get("processors"))
+    cores = _list_texts(run.fingerprint.get("cores"))
+    core_text = f"{' or '.join(cores)} {'core' if cores == ['1'] else 'cores'}" if cores else ""
+    memory = run.environment.get("memory_gib")
+    memory_text = f"{format_number(memory)} GiB" if isinstance(memory, (int, float)) else ""
+    return ", ".join(filter(None, (*processors, core_text, memory_text)))
+
+
+def _describe_load(environment: Mapping[str, Any]) -> str:
+    loads = [
+        f"{format_number(load)} {moment}"
+        for name, moment in (("load", "at the start"), ("load_after", "at the end"))
+        if isinstance(load := environment.get(name), (int, float))
+    ]
+    return ", ".join(loads)
+
+
+def _describe_versions(run: RecordedRun) -> str:
+    environment = run.environment
+    texts = [*_list_texts(run.fingerprint.get("mpi"))]
+    texts += [f"torch {version}" for version in _list_texts(run.fingerprint.get("torch"))]
+    for label, name in (("Python", "python"), ("spbench", "spbench")):
+        if isinstance(version := environment.get(name), str):
+            texts.append(f"{label} {version}")
+    return ", ".join(texts)
+
+
+def _describe_launchers(run: RecordedRun) -> str:
+    counts: dict[str, set[int]] = {}
+    for case in run.cases.values():
+        if case.launch is not None:
+            name = f"{case.launch.launcher} ({case.launch.version})"
+            counts.setdefault(name, set()).add(case.launch.job)
+    return ", ".join(
+        f"{name}, {format_quantity(len(jobs), 'launch', 'launches')}"
+        for name, jobs in counts.items()
+    )
+
+
+def _describe_command(run: RecordedRun) -> str:
+    arguments = run.summary.argv
+    return shlex.join(["spbench", *arguments]) if arguments else ""
+
+
+def _generate_failed_cases(run: RecordedRun) -> Iterator[RunFact]:
+    failed = [
+        case
+        for case in run.cases.values()
+        if case.status in (CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT)
+    ]
+    for case in failed[:MAX_FAILED]:
+        reason = f": {case.reason}" if case.reason else ""
+        yield RunFact(case.status, f"{case.id}{reason}")
+    if len(failed) > MAX_FAILED:
+        yield RunFact("failed", f"{len(failed) - MAX_FAILED} more cases")
+
+
+def _list_texts(value: Any) -> list[str]:
+    return list(map(str, value)) if isinstance(value, list) else []

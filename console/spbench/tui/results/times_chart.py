@@ -1,0 +1,175 @@
+"""A chart of the times of iterations in one run, or in two on the same axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.geometry import Offset
+
+from spbench.record.number_formatting import format_percent
+from spbench.report.distribution import (
+    SharedAxis,
+    TimeDistribution,
+    count_in_bins,
+    fit_axis,
+)
+from spbench.report.scale import format_ticks
+from spbench.tui.widgets.axes import render_labels
+from spbench.tui.widgets.chart import Chart
+from spbench.tui.widgets.dots import Piece
+from spbench.tui.widgets.text import fit, join_fitting
+
+MAX_BAR_LINES = 6
+"""Lines of the highest bar of a run."""
+_MARGIN = 2
+"""Cells left of the picture, for the names a and b."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Glyphs:
+    """The signs of a run: bars from empty to full, whisker, quartile box and median."""
+
+    bars: str
+    whisker: str
+    box: str
+    median: str
+
+
+_GLYPHS = (_Glyphs(" ▁▂▃▄▅▆▇█", "─", "━", "┃"), _Glyphs(" ⣀⣤⣶⣿", "┄", "═", "║"))
+_ASCII = (_Glyphs(" .#", "-", "=", "|"), _Glyphs(" ,o", ".", "~", "!"))
+_STYLES = ("series-0", "series-1")
+
+
+class TimesChart(Chart):
+    """Bars of the times of each run on one axis, with quartiles, median and a text."""
+
+    HELP: ClassVar[str] = """\
+The times of the iterations of a case, of the slowest rank each. Two runs have the same axis. The
+bars of a run count its iterations, scaled to its highest bar. In the line below them, the thick
+part reaches from the lower to the upper quartile, and the upright bar is the median.
+(log): an axis of powers. Left, right, home, end or a click choose a bar and read it out; escape
+ends that."""
+    HEIGHT: ClassVar[int] = 12
+
+    _distributions: Sequence[TimeDistribution] = ()
+    _axis: SharedAxis | None = None
+    _message = ""
+    _conclusion = ""
+
+    def update(
+        self, distributions: Sequence[TimeDistribution], conclusion: str = "", message: str = ""
+    ) -> None:
+        """Show other times.
+
+        Args:
+            distributions: One for each run, at most two.
+            conclusion: The text below the two descriptions, such as their ratio.
+            message: The text if there are no distributions.
+        """
+        self._distributions = tuple(distributions)
+        self._axis = fit_axis(distributions) if distributions else None
+        self._conclusion = conclusion
+        self._message = message
+        self.redraw()
+
+    def count_stops(self) -> int:
+        """Return the number of bars."""
+        return max(0, self.size.width - _MARGIN) if self._distributions else 0
+
+    def find_stop(self, offset: Offset) -> int | None:
+        """Return the bar at a cell."""
+        return max(0, offset.x - _MARGIN) if self._distributions else None
+
+    def draw(self, width: int, height: int) -> list[list[Piece]]:
+        """Return legend, bars, quartiles, axis and text, as far as they fit."""
+        axis = self._axis
+        bins = width - _MARGIN
+        if axis is None or bins < 1:
+            return [[(fit(self._message, width), "none")]]
+        text: list[list[Piece]] = [[(fit(line, width), "text")] for line in self._list_text(axis)]
+        runs = len(self._distributions)
+        fixed_lines = 1 + runs + 1
+        text = text[max(0, len(text) - max(1, height - fixed_lines)) :]
+        bar_lines = max(0, min(MAX_BAR_LINES, (height - fixed_lines - len(text)) // runs))
+        edges = axis.find_edges(bins)
+        lines = [self._render_legend(axis)]
+        for index, distribution in enumerate(self._distributions):
+            lines += self._render_bars(index, count_in_bins(distribution, edges), bar_lines)
+            lines.append(self._render_quartiles(index, distribution, axis, bins))
+        return [*lines, self._render_axis(axis, bins), *text][:height]
+
+    def _get_glyphs(self, index: int) -> _Glyphs:
+        return (_ASCII if self.ascii else _GLYPHS)[index]
+
+    def _render_legend(self, axis: SharedAxis) -> list[Piece]:
+        log_note = " (log)" if axis.scale.log else ""
+        title = f"iterations by time in {axis.unit.unit}{log_note}"
+        pieces: list[Piece] = [(title, "title")]
+        for index, distribution in enumerate(self._distributions):
+            if not distribution.name:
+                continue
+            name = f"  {self._get_glyphs(index).bars[-1]} {distribution.name}"
+            pieces.append((name, _STYLES[index]))
+        return pieces
+
+    def _render_bars(self, index: int, counts: Sequence[int], rows: int) -> list[list[Piece]]:
+        glyphs = self._get_glyphs(index).bars
+        steps = len(glyphs) - 1
+        highest = max(counts) or 1
+        # Any iteration makes a visible bar, however low it is.
+        heights = [
+            max(1, round(count * rows * steps / highest)) if count else 0 for count in counts
+        ]
+        lines: list[list[Piece]] = []
+        for row in reversed(range(rows)):
+            line: list[Piece] = [(" " * _MARGIN, "axis")]
+            for stop, bar in enumerate(heights):
+                style = "mark" if stop == self.cursor else _STYLES[index]
+                line.append((glyphs[max(0, min(steps, bar - row * steps))], style))
+            lines.append(line)
+        return lines
+
+    def _render_quartiles(
+        self, index: int, distribution: TimeDistribution, axis: SharedAxis, bins: int
+    ) -> list[Piece]:
+        glyphs = self._get_glyphs(index)
+        samples = distribution.samples
+        ends = (samples.smallest, *distribution.quartiles, samples.largest)
+        first, lower, upper, last = (axis.scale.to_index(end, bins) for end in ends)
+        line = [" "] * bins
+        line[first : last + 1] = glyphs.whisker * (last + 1 - first)
+        line[lower : upper + 1] = glyphs.box * (upper + 1 - lower)
+        line[axis.scale.to_index(distribution.median, bins)] = glyphs.median
+        name = fit("ab"[index] if len(self._distributions) > 1 else "", _MARGIN)
+        return [(name, "title"), ("".join(line), _STYLES[index])]
+
+    def _render_axis(self, axis: SharedAxis, bins: int) -> list[Piece]:
+        ticks = axis.scale.ticks(max(2, bins // 12))
+        shown = [axis.unit.convert(tick) for tick in ticks]
+        labels = format_ticks(shown, axis.scale.log)
+        cells = [_MARGIN + axis.scale.to_index(tick, bins) for tick in ticks]
+        placed = list(zip(cells, labels, strict=True))
+        return [(render_labels(placed, _MARGIN + bins), "axis")]
+
+    def _list_text(self, axis: SharedAxis) -> Iterator[str]:
+        if self.cursor is not None:
+            yield self._describe_bar(axis, self.cursor)
+            return
+        for distribution in self._distributions:
+            yield distribution.describe()
+        if self._conclusion:
+            yield self._conclusion
+
+    def _describe_bar(self, axis: SharedAxis, stop: int) -> str:
+        edges = axis.find_edges(self.count_stops())
+        low, high = (axis.unit.format(edge) for edge in edges[stop : stop + 2])
+        phrases = [f"{low} to {high} {axis.unit.unit}"]
+        for distribution in self._distributions:
+            count = count_in_bins(distribution, edges)[stop]
+            total = len(distribution.samples)
+            share = format_percent(count / total)
+            name = f"{distribution.name}: " if distribution.name else ""
+            phrases.append(f"{name}{count} of {total} iterations ({share})")
+        return join_fitting(phrases, self.size.width)

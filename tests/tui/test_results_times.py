@@ -1,0 +1,136 @@
+"""The charts of times, the marks and the details on the Results page."""
+
+import json
+
+import pytest
+
+from spbench.report.distribution import make_distribution
+from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.times_chart import TimesChart
+from support.tui.app_driver import SIZES, read_screen, wait_until
+from support.tui.results_page import (
+    MEDIUM_SIZE,
+    find_line,
+    open_results,
+    wait_for_comparison,
+    wait_for_run,
+)
+
+
+def draw(distributions, width=60, height=18, **options):
+    chart = TimesChart(**options)
+    chart.redraw = lambda: None
+    chart.update(distributions, "b takes 2.00x the time of a: worse")
+    return ["".join(text for text, _ in line) for line in chart.draw(width, height)]
+
+
+def make_pair():
+    a = make_distribution("a", [1.0, 1.1, 1.2, 1.3], None)
+    b = make_distribution("b", [2.0, 2.1, 2.2, 2.3], None)
+    return [a, b]
+
+
+@pytest.mark.parametrize(("ascii_only", "glyphs"), [(False, "█⣿━═┃║"), (True, "#o=~|!")])
+def test_runs_differ_by_signs_and_not_by_colour_only(ascii_only, glyphs):
+    lines = draw(make_pair(), ascii=ascii_only)
+    assert all(glyph in "".join(lines[1:-4]) for glyph in glyphs)
+    assert f"{glyphs[0]} a  {glyphs[1]} b" in lines[0]
+
+
+def test_both_runs_have_the_same_axis_and_the_ratio_in_words():
+    lines = draw(make_pair())
+    quartiles_a = next(line for line in lines if line.startswith("a "))
+    quartiles_b = next(line for line in lines if line.startswith("b "))
+    assert quartiles_a.rindex("─") < quartiles_b.index("┄")
+    assert lines[-1].rstrip() == "b takes 2.00x the time of a: worse"
+    assert "iterations by time in ms" in lines[0]
+    assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize("height", range(1, 30))
+def test_chart_of_any_height_has_the_ratio(height):
+    lines = draw(make_pair(), height=height)
+    assert len(lines) <= height
+    assert len(lines) <= 20, "bars are not higher on a large screen"
+    if height > 4:
+        assert "b takes 2.00x" in lines[-1]
+
+
+def test_times_are_cached_for_the_last_runs_only(home):
+    library = RunLibrary(home)
+    runs = library.summaries()
+    times = [library.load_times(run.folder)["made[width=1,mode=a]"] for run in runs]
+    assert [list(values) for values in times] == [[1.02, 1.02], [2.0, 2.0], [1.0, 1.0]]
+    library.max_cached_times = 1
+    library.load(runs[1].folder)
+    assert list(library.load_times(runs[0].folder)["made[width=4,mode=b]"]) == [4.08, 4.08]
+
+
+@pytest.mark.parametrize("size", [*SIZES, MEDIUM_SIZE])
+async def test_times_of_both_runs_are_on_one_chart(tmp_path, home, size):
+    app = open_results(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        if size[1] >= 40:
+            await wait_until(pilot, lambda: "b takes 2.00x the time of a" in read_screen(app))
+        await pilot.press("v")
+        assert page._view == "times"
+        await wait_until(pilot, lambda: "a: median 1.00 ms" in read_screen(app))
+        await wait_until(pilot, lambda: "b: median 2.00 ms" in read_screen(app))
+        await wait_until(pilot, lambda: "b takes 2.00x the time of a" in read_screen(app))
+        await pilot.press("n")
+        await wait_until(pilot, lambda: "b: median 4.00 ms" in read_screen(app))
+
+
+async def test_case_chosen_in_the_comparison_is_chosen_in_all_views(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        await pilot.press("tab", "down", "down")
+        await wait_until(
+            pilot, lambda: page._views.cases.table.cursor_key == "made[width=4,mode=a]"
+        )
+        await wait_until(pilot, lambda: "b: median 8.00 ms" in read_screen(app))
+
+
+async def test_run_without_an_earlier_one_has_its_times_only(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("end", "v", "v")
+        await wait_until(pilot, lambda: find_line(app, "│ median 1.00 ms, quartiles"))
+
+
+@pytest.mark.parametrize("size", [*SIZES, MEDIUM_SIZE])
+async def test_list_marks_runs_with_words(tmp_path, home, size):
+    for day, changes in (
+        (1, {"request": {"inject": ["slow"]}}),
+        (2, {"fingerprint": {"id": "x", "hosts": ["node02"]}}),
+        (3, {"fingerprint": {"id": "y", "hosts": ["node01"]}}),
+    ):
+        run = home / "runs" / f"2001010{day}-083000-made-up" / "run.json"
+        run.write_text(json.dumps(json.loads(run.read_text()) | changes))
+    app = open_results(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await wait_for_run(pilot)
+        mark = "≠ machine" if size == MEDIUM_SIZE else "≠ other machine"
+        await wait_until(pilot, lambda: "! fault" in find_line(app, "2001-01-01"))
+        await wait_until(pilot, lambda: mark in find_line(app, "2001-01-02"))
+        assert "status" in find_line(app, "started UTC")
+        await pilot.press("slash")
+        app.focused.value = "mark:fault"
+        await wait_until(pilot, lambda: [run.id[7] for run in page._pane.shown] == ["1"])
+
+
+async def test_details_of_a_run_use_a_large_screen(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await wait_for_run(pilot)
+        await wait_until(pilot, lambda: "versions Open MPI 5.0" in read_screen(app))
+        await wait_until(pilot, lambda: "command  spbench run x.yaml" in read_screen(app))
+        await wait_until(pilot, lambda: "failed   made[width=2,mode=a]: check" in read_screen(app))
+        await wait_until(pilot, lambda: "median 1.02 ms, quartiles" in read_screen(app))

@@ -1,0 +1,57 @@
+"""The distributions of iterations on one axis."""
+
+import pytest
+
+from spbench.report.distribution import count_in_bins, fit_axis, make_distribution
+
+
+def test_describes_median_quartiles_and_count():
+    distribution = make_distribution("a", [0.004, 0.001, 0.002, 0.003, 0.005], 0.003)
+    assert distribution.quartiles == (0.002, 0.004)
+    expected = "a: median 3.00 us, quartiles 2.00 us and 4.00 us, 5 iterations"
+    assert distribution.describe() == expected
+
+
+def test_single_run_has_no_name():
+    distribution = make_distribution("", [1.0], None)
+    assert distribution.describe() == "median 1.00 ms, quartiles 1.00 ms and 1.00 ms, 1 iteration"
+
+
+def test_there_is_no_distribution_without_times():
+    assert make_distribution("a", [], 1.0) is None
+
+
+def test_axis_covers_both_runs_and_counts_every_iteration():
+    a = make_distribution("a", [1.0, 2.0, 3.0], None)
+    b = make_distribution("b", [4.0, 5.0], None)
+    axis = fit_axis([a, b])
+    assert (axis.scale.low, axis.scale.high, axis.scale.log) == (1.0, 5.0, False)
+    edges = axis.find_edges(4)
+    assert edges == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert count_in_bins(a, edges) == [1, 1, 1, 0]
+    assert count_in_bins(b, edges) == [0, 0, 0, 2]
+
+
+def test_axis_of_very_different_runs_is_logarithmic():
+    a = make_distribution("a", [0.01, 0.011], None)
+    b = make_distribution("b", [1.0, 1.1], None)
+    axis = fit_axis([a, b])
+    assert axis.scale.log
+    edges = axis.find_edges(3)
+    assert edges[0] == pytest.approx(0.01)
+    assert edges[-1] == pytest.approx(1.1)
+    assert sum(count_in_bins(b, edges)) == 2
+
+
+def test_axis_leaves_out_a_few_very_slow_iterations():
+    a = make_distribution("a", [*(1.0 + 0.01 * index for index in range(50)), 900.0], None)
+    axis = fit_axis([a])
+    assert axis.scale.high < 4.0
+    assert sum(count_in_bins(a, axis.find_edges(10))) == 50
+
+
+def test_equal_times_have_an_axis():
+    a = make_distribution("a", [2.0, 2.0], None)
+    axis = fit_axis([a])
+    assert axis.scale.low < 2.0 < axis.scale.high
+    assert sum(count_in_bins(a, axis.find_edges(5))) == 2

@@ -1,0 +1,43 @@
+"""The facts about a run that explain its numbers."""
+
+from dataclasses import replace
+
+from spbench.record.runs.marks import RunMark
+from spbench.report.run_details import list_run_facts
+from support.sample_runs import make_case, make_run
+
+ENVIRONMENT = {
+    "load": 0.5,
+    "load_after": 1.25,
+    "memory_gib": 23.5,
+    "python": "3.11.7",
+    "spbench": "0.3.0",
+    "fingerprint": {
+        "id": "1" * 12,
+        "hosts": [f"node0{index}" for index in range(6)],
+        "processors": ["EPYC"],
+        "cores": [64],
+        "mpi": ["Open MPI v5.0.11"],
+        "torch": ["2.13.0"],
+    },
+}
+
+
+def test_lists_machine_versions_faults_and_failed_cases(messages):
+    case = make_case("x")
+    failed = case.model_copy(update={"id": "y", "status": "failed", "reason": "check sum failed"})
+    run = replace(make_run(case, failed), environment=ENVIRONMENT)
+    summary = replace(
+        run.summary,
+        started=978337800.0,
+        duration_s=65.0,
+        argv=("run", "x.yaml", "--inject", "slow@x"),
+        faults=("slow@x",),
+    )
+    run = replace(run, summary=summary)
+    facts = list_run_facts(run, [RunMark.FAULT, RunMark.OTHER_MACHINE])
+    messages.check([f"{fact.label}: {fact.text}" for fact in facts])
+
+
+def test_unknown_facts_are_left_out():
+    assert {fact.label for fact in list_run_facts(make_run())} <= {"started", "took", "command"}
