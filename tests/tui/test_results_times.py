@@ -19,7 +19,6 @@ from support.tui.results_page import (
 
 def draw(distributions, width=60, height=18, **options):
     chart = TimesChart(**options)
-    chart.redraw = lambda: None
     chart.update(distributions, "b takes 2.00x the time of a: worse")
     return ["".join(text for text, _ in line) for line in chart.draw(width, height)]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, StrEnum
 
 from spbench.record.machine.fingerprint import ComparedMachine
 from spbench.record.runs.history import RunSummary
@@ -64,6 +64,25 @@ def _compare_machines(machine: ComparedMachine, other: ComparedMachine) -> list[
     return [RunMark.OTHER_VERSIONS] if machine.versions != other.versions else []
 
 
-def format_marks(marks: Iterable[RunMark]) -> str:
-    """Return ``! fault, ≠ other machine``; empty without marks."""
-    return ", ".join(marks)
+class MarksFormat(Enum):
+    """How much room marks of a run take in a column, the most first."""
+
+    FULL = "full"
+    SHORT = "short"
+    FIRST = "first"
+
+
+def format_marks(marks: Sequence[RunMark], form: MarksFormat = MarksFormat.FULL) -> str:
+    """Return ``! fault, ≠ other machine``, or a shorter form; empty without marks.
+
+    The short form has one word for each mark. The shortest has the first mark, and ``+`` for
+    others.
+    """
+    if form is MarksFormat.FULL:
+        return ", ".join(marks)
+    if form is MarksFormat.SHORT:
+        return ", ".join(mark.short for mark in marks)
+    if not marks:
+        return ""
+    others = " +" if len(marks) > 1 else ""
+    return marks[0].short + others

@@ -32,7 +32,7 @@ from spbench.report.comparison.unjudged import (
     unjudged_notes,
 )
 from spbench.stats.difference import MIN_PAST_RUNS
-from spbench_core.events.statuses import CaseStatus
+from spbench_core.events.statuses import CaseStatus, RunStatus
 from spbench_core.number_text import format_quantity
 
 MAX_BROKEN = 8
@@ -51,6 +51,11 @@ _ONE_BY_ONE = (
     "difference nor its absence is shown. No outcome: neither way is better."
 )
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_STATUS_TEXTS: Mapping[str, str] = {
+    RunStatus.RUNNING: "is still running",
+    RunStatus.UNFINISHED: "did not end",
+    RunStatus.CANCELLED: "was cancelled",
+}
 _DISTURBED = "~: such times differ from run to run, so that the ratio may not be that of the code."
 _QUIET = "For reliable times, run again on a quiet machine with a core for each rank."
 
@@ -60,12 +65,19 @@ def comparison_warnings(comparison: RunComparison) -> list[str]:
     warnings = []
     if comparison.a.id == comparison.b.id:
         warnings.append("a and b are the same run, so that every ratio is 1")
+    warnings += _generate_status_warnings(comparison)
     warnings += _generate_fault_warnings(comparison)
     if comparison.machines:
         warnings.append(f"machines or libraries differ: {comparison.machines}")
     if comparison.versions:
         warnings.append(f"benchmark versions differ: {'; '.join(comparison.versions)}")
     return warnings
+
+
+def _generate_status_warnings(comparison: RunComparison) -> Iterator[str]:
+    for name, run in (("a", comparison.a), ("b", comparison.b)):
+        if text := _STATUS_TEXTS.get(run.status):
+            yield f"run {name} {text}, so that results of cases may be missing"
 
 
 def _generate_fault_warnings(comparison: RunComparison) -> Iterator[str]:

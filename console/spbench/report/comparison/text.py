@@ -155,5 +155,5 @@ def _make_heading_cells(name: str, run: RunSummary) -> tuple[str, ...]:
     started = "" if run.started is None else format_day_and_time(run.started)
     if run.status == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")
-    sign = GLYPHS.get(run.status, "?")
+    sign = GLYPHS.get(run.status, "…" if run.status == RunStatus.RUNNING else "!")
     return (name, run.id, started, f"{sign} {run.status}", run.host or "")

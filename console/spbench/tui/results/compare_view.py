@@ -250,7 +250,8 @@ them."""
 
     def _arrange(self) -> None:
         """Show the chart below the table if both have enough lines."""
-        has_chart = self.comparison is not None and self.size.height >= MIN_HEIGHT_WITH_CHART
+        has_rows = self.comparison is not None and bool(self.rows.keys())
+        has_chart = has_rows and self.size.height >= MIN_HEIGHT_WITH_CHART
         self.set_class(has_chart, "-with-chart")
         table_lines = min(1 + len(self.rows.keys()), self.size.height // 3)
         self.table.styles.height = max(4, table_lines) if has_chart else "1fr"

@@ -117,6 +117,8 @@ class RunLibrary:
             return self._times[folder.id]
 
     def _load(self, folder: RunFolder) -> RecordedRun:
+        if not folder.path.is_dir():
+            raise UsageError(f"run {folder.id}: its folder was deleted")
         stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
         cached = self._loaded.pop(folder.id, None)
         is_changed = cached is None or cached[0] != stamp

@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 from spbench.errors import UsageError
 from spbench.record.number_formatting import format_duration, replace_line_controls
 from spbench.record.runs.history import RunSummary, format_passed
-from spbench.record.runs.marks import RunMark, find_marks, format_marks
+from spbench.record.runs.marks import MarksFormat, RunMark, find_marks, format_marks
 from spbench.record.runs.selection import select_runs
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import RunFact, list_run_facts
@@ -60,7 +60,7 @@ class RunRows:
         self._runs: dict[Hashable, RunSummary] = {}
         self._now = 0.0
         self._marks: Mapping[str, Sequence[RunMark]] = {}
-        self.short_marks = False
+        self.marks_format = MarksFormat.FULL
         self.marked: str | None = None
 
     def show(
@@ -96,7 +96,7 @@ class RunRows:
             self._count_passed(run.id),
             run.id == self.marked,
             self._marks.get(run.id),
-            self.short_marks,
+            self.marks_format,
         )
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
@@ -135,8 +135,7 @@ class RunRows:
         if not self.has_marks:
             return []
         marks = self.get_marks(run.id)
-        text = ", ".join(mark.short for mark in marks) if self.short_marks else format_marks(marks)
-        return [TableCell(text, "slow")]
+        return [TableCell(format_marks(marks, self.marks_format), "slow")]
 
     def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
         """Return a key that sorts runs with the most failed cases first."""
@@ -172,7 +171,7 @@ a; it is compared with the one under the cursor, b. Below the list are facts abo
 cursor."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
-    RunsPane { width: 38%; min-width: 44; height: 1fr; }
+    RunsPane { width: 38%; min-width: 48; height: 1fr; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }
     RunsPane #message.visible { display: block; }
     RunsPane #message.wrong { color: $text-error; }
@@ -219,6 +218,8 @@ cursor."""
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
         """Show the current runs, the newest first."""
         self._all = runs
+        if self.marked is not None and all(run.id != self.marked for run in runs):
+            self._rows.marked = None  # it was deleted
         self._select(self.query_one(Input).value)
 
     def show_filtered(self, text: str) -> None:
@@ -256,8 +257,8 @@ cursor."""
             return
         rows = self._rows
         columns = [column for column in COLUMNS if column is not _MARKS or rows.has_marks]
-        for short_marks in (False, True):
-            rows.short_marks = short_marks
+        for marks_format in MarksFormat:
+            rows.marks_format = marks_format
             fitted = fit_columns(columns, rows, width)
             if lay_out(fitted, width).width <= width:
                 break

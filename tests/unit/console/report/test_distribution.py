@@ -1,19 +1,34 @@
 """The distributions of iterations on one axis."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from spbench.report.distribution import count_in_bins, fit_axis, make_distribution
+from spbench.report.distribution import (
+    TimeDistribution,
+    count_in_bins,
+    fit_axis,
+    make_distribution,
+)
+
+
+def make_times(
+    name: str, times_ms: Iterable[float], median: float | None = None
+) -> TimeDistribution:
+    distribution = make_distribution(name, times_ms, median)
+    assert distribution is not None
+    return distribution
 
 
 def test_describes_median_quartiles_and_count():
-    distribution = make_distribution("a", [0.004, 0.001, 0.002, 0.003, 0.005], 0.003)
+    distribution = make_times("a", [0.004, 0.001, 0.002, 0.003, 0.005], 0.003)
     assert distribution.quartiles == (0.002, 0.004)
     expected = "a: median 3.00 us, quartiles 2.00 us and 4.00 us, 5 iterations"
     assert distribution.describe() == expected
 
 
 def test_single_run_has_no_name():
-    distribution = make_distribution("", [1.0], None)
+    distribution = make_times("", [1.0])
     assert distribution.describe() == "median 1.00 ms, quartiles 1.00 ms and 1.00 ms, 1 iteration"
 
 
@@ -22,8 +37,8 @@ def test_there_is_no_distribution_without_times():
 
 
 def test_axis_covers_both_runs_and_counts_every_iteration():
-    a = make_distribution("a", [1.0, 2.0, 3.0], None)
-    b = make_distribution("b", [4.0, 5.0], None)
+    a = make_times("a", [1.0, 2.0, 3.0])
+    b = make_times("b", [4.0, 5.0])
     axis = fit_axis([a, b])
     assert (axis.scale.low, axis.scale.high, axis.scale.log) == (1.0, 5.0, False)
     edges = axis.find_edges(4)
@@ -33,8 +48,8 @@ def test_axis_covers_both_runs_and_counts_every_iteration():
 
 
 def test_axis_of_very_different_runs_is_logarithmic():
-    a = make_distribution("a", [0.01, 0.011], None)
-    b = make_distribution("b", [1.0, 1.1], None)
+    a = make_times("a", [0.01, 0.011])
+    b = make_times("b", [1.0, 1.1])
     axis = fit_axis([a, b])
     assert axis.scale.log
     edges = axis.find_edges(3)
@@ -44,14 +59,14 @@ def test_axis_of_very_different_runs_is_logarithmic():
 
 
 def test_axis_leaves_out_a_few_very_slow_iterations():
-    a = make_distribution("a", [*(1.0 + 0.01 * index for index in range(50)), 900.0], None)
+    a = make_times("a", [*(1.0 + 0.01 * index for index in range(50)), 900.0])
     axis = fit_axis([a])
     assert axis.scale.high < 4.0
     assert sum(count_in_bins(a, axis.find_edges(10))) == 50
 
 
 def test_equal_times_have_an_axis():
-    a = make_distribution("a", [2.0, 2.0], None)
+    a = make_times("a", [2.0, 2.0])
     axis = fit_axis([a])
     assert axis.scale.low < 2.0 < axis.scale.high
     assert sum(count_in_bins(a, axis.find_edges(5))) == 2
