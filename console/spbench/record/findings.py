@@ -1,4 +1,4 @@
-"""The findings of a run: misplaced ranks, slow ranks, hosts and links, and noise."""
+"""The findings of a run: lost GPUs, misplaced and slow ranks, links, and noise."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from spbench.errors import describe_defect
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.machine.core_sharing import summarize_sharing
+from spbench.record.machine.gpu_throttling import describe_lost_gpus
 from spbench.record.machine.misplaced import describe_misplaced
 from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.noise import describe_case_noise, summarize_noise
@@ -61,6 +62,7 @@ def collect_findings(state: RunState) -> list[str]:
     ignored = state.ignored.finding
     return [
         *([ignored] if ignored else []),
+        *describe_lost_gpus(state.gpu_loads),
         *describe_misplaced(cases, state.jobs),
         *describe_stragglers(cases),
         *_describe_slowest(cases),

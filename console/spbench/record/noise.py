@@ -17,7 +17,7 @@ from statistics import fmean
 from spbench.record.case_parts import CaseRank
 from spbench.record.case_state import CaseState
 from spbench.record.machine.core_sharing import is_crowded
-from spbench.record.machine.gpu_throttling import describe_gpu_noise, summarize_gpus
+from spbench.record.machine.gpu_throttling import describe_gpu_noise, describe_throttled_gpus
 from spbench.record.messages.enumeration import enumerate_names, format_case_count
 from spbench.record.number_formatting import format_percent
 from spbench.record.run_parts import JobState
@@ -121,7 +121,7 @@ def summarize_noise(state: RunState) -> list[str]:
     judged = [case for case in state.cases.values() if case.measured.ranks]
     disturbances = {case.id: find_disturbances(case) for case in judged}
     messages = summarize_disturbances(disturbances, read_other_work(state))
-    return [*messages, *summarize_gpus(judged, state.gpu_loads)]
+    return [*messages, *describe_throttled_gpus(judged)]
 
 
 def read_other_work(state: RunState) -> Sequence[str]:

@@ -94,19 +94,17 @@ def describe_gpu_noise(case: CaseState) -> str | None:
     return None
 
 
-def summarize_gpus(cases: Iterable[CaseState], gpus: GpuLoads) -> list[str]:
-    """Return the findings on GPUs: one on lost ones, and one per reason of throttling."""
-    return [*_describe_lost(gpus), *_describe_throttled(cases)]
+def describe_lost_gpus(gpus: GpuLoads) -> list[str]:
+    """Return the finding on GPUs that the driver has lost; empty without any."""
+    names = [name_gpu(gpu.host, gpu.facts.index) for gpu in gpus.values() if gpu.figures.lost]
+    if not names:
+        return []
+    verb = "was" if len(names) == 1 else "were"
+    return [f"{enumerate_names(names, 'GPUs')} {verb} lost by the driver; check the kernel log"]
 
 
-def _describe_lost(gpus: GpuLoads) -> Iterator[str]:
-    lost = [name_gpu(gpu.host, gpu.facts.index) for gpu in gpus.values() if gpu.figures.lost]
-    if lost:
-        verb = "was" if len(lost) == 1 else "were"
-        yield f"{enumerate_names(lost, 'GPUs')} {verb} lost by the driver; check the kernel log"
-
-
-def _describe_throttled(cases: Iterable[CaseState]) -> Iterator[str]:
+def describe_throttled_gpus(cases: Iterable[CaseState]) -> Iterator[str]:
+    """Yield the finding on throttled GPUs for each reason."""
     gpus_by_case = {case.id: find_throttled_gpus(case) for case in cases if case.measured.gpus}
     for reason in ThrottleReason:
         throttled: dict[str, list[ThrottledGpu]] = defaultdict(list)
