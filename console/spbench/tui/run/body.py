@@ -13,6 +13,7 @@ from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import COLUMNS, LEGEND
 from spbench.tui.run.charts import HistogramPane, TimelinePane
 from spbench.tui.run.findings import FindingsPanel
+from spbench.tui.run.gpu_panel import COLUMNS as GPU_COLUMNS
 from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.rank_cells import build_rank_columns
@@ -31,6 +32,7 @@ MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
 MIN_TABLE_LINES = 4
 NO_LOADS = "no host has said its load"
+NO_GPUS = "no host has reported a GPU"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
 MAX_CASE_LINES = 10
@@ -52,6 +54,7 @@ class Panel(Enum):
     FINDINGS_AND_TIMELINE = (_FINDINGS_PANE, "timeline-pane")
     LOGS = ("logs-pane",)
     HOSTS = ("host-loads-pane",)
+    GPUS = ("gpus-pane",)
     NONE = ()
 
     @property
@@ -63,12 +66,19 @@ class Panel(Enum):
 def list_panels(size: Size) -> tuple[Panel, ...]:
     """Return the panels for a size; the first is shown until the user chooses another."""
     if size.width >= WIDE_WIDTH:
-        panels: tuple[Panel, ...] = (Panel.CHARTS, Panel.HOSTS, Panel.LOGS, Panel.NONE)
+        panels: tuple[Panel, ...] = (
+            Panel.CHARTS,
+            Panel.HOSTS,
+            Panel.GPUS,
+            Panel.LOGS,
+            Panel.NONE,
+        )
     elif size.width >= MEDIUM_WIDTH:
         panels = (
             Panel.CHARTS,
             Panel.FINDINGS_AND_TIMELINE,
             Panel.HOSTS,
+            Panel.GPUS,
             Panel.LOGS,
             Panel.NONE,
         )
@@ -78,6 +88,7 @@ def list_panels(size: Size) -> tuple[Panel, ...]:
             Panel.HISTOGRAM,
             Panel.TIMELINE,
             Panel.HOSTS,
+            Panel.GPUS,
             Panel.LOGS,
             Panel.NONE,
         )
@@ -89,6 +100,7 @@ class RunBody(Container):
 
     Attributes:
         panel: The panel that is shown.
+        has_gpus: Whether a GPU was reported; without one their panel is left out.
     """
 
     DEFAULT_CSS = """
@@ -116,6 +128,7 @@ class RunBody(Container):
     def __init__(self) -> None:
         super().__init__(id="body")
         self.panel = Panel.NONE
+        self.has_gpus = False
         self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
 
@@ -151,6 +164,11 @@ class RunBody(Container):
                     ),
                     id="host-loads-pane",
                 )
+                yield Pane(
+                    "GPUs",
+                    LineTable(GPU_COLUMNS, FixedRows(GPU_COLUMNS), id="gpus", empty=NO_GPUS),
+                    id="gpus-pane",
+                )
                 yield Pane("logs", LogView(id="logs"), id="logs-pane")
 
     def fit(self, size: Size) -> None:
@@ -169,7 +187,9 @@ class RunBody(Container):
 
     def next_panel(self) -> None:
         """Show the next panel below the ranks; `Panel.NONE` hides all of them."""
-        self.show_panel(self._panels[(self._panels.index(self.panel) + 1) % len(self._panels)])
+        panels = [panel for panel in self._panels if self.has_gpus or panel is not Panel.GPUS]
+        current = panels.index(self.panel) if self.panel in panels else 0
+        self.show_panel(panels[(current + 1) % len(panels)])
 
     @property
     def shows_findings(self) -> bool:

@@ -14,6 +14,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.findings import names_slow_part
 from spbench.record.judge import describe_failed_checks
 from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
+from spbench.record.machine.gpu_throttling import describe_lost_gpus
 from spbench.record.messages.enumeration import enumerate_names, name_cases
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
@@ -26,6 +27,7 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 class FindingKind(StrEnum):
     """The kinds of findings that are not statuses of cases."""
 
+    LOST = "lost"
     SLOW = "slow"
     NOISY = "noisy"
     NOTE = "note"
@@ -37,11 +39,13 @@ _COLOURS: Mapping[str, str] = {
     **STATUS_COLOURS,
     CaseStatus.CANCELLED: MUTED,
     CaseStatus.SKIPPED: MUTED,
+    FindingKind.LOST: "$text-error",
     FindingKind.SLOW: "$text-warning",
     FindingKind.NOISY: "$text-warning",
     FindingKind.NOTE: MUTED,
 }
 _SIGNS: Mapping[str, str] = {
+    FindingKind.LOST: "✗ lost",
     FindingKind.SLOW: "▲ slow",
     FindingKind.NOISY: f"{NOISY} noisy",
     FindingKind.NOTE: "•",
@@ -99,6 +103,10 @@ class RunFindings:
     def collect(self) -> list[RunFinding]:
         """Return all findings, the most severe first."""
         self._update_finished_cases()
+        lost_findings = [
+            RunFinding(FindingKind.LOST, "", message)
+            for message in describe_lost_gpus(self._feed.state.gpu_loads)
+        ]
         slow_findings = [
             RunFinding(FindingKind.SLOW, "", message)
             for message in describe_lags(self._collect_lags())
@@ -108,7 +116,8 @@ class RunFindings:
         notes = list(self._collect_notes())
         if self._has_ended:
             derived_by_message = {
-                finding.message: finding for finding in (*slow_findings, *noisy_findings)
+                finding.message: finding
+                for finding in (*lost_findings, *slow_findings, *noisy_findings)
             }
             recorded = [
                 derived_by_message.get(message, RunFinding(_classify(message), "", message))
@@ -119,6 +128,7 @@ class RunFindings:
             notes += [finding for finding in recorded if finding.kind is FindingKind.NOTE]
         return [
             *self._collect_errors(),
+            *lost_findings,
             *slow_findings,
             *self._collect_failures(),
             *noisy_findings,

@@ -1,8 +1,8 @@
 """The presenter of a run, which schedules the updates of the panes.
 
 The table of ranks and the logs are updated in each tick. The other parts (charts, strip, findings,
-cases, hosts) take longer, so each tick updates only a share of them, in turn, such that all are
-updated once per `SLOW_INTERVAL`. Requested parts come first.
+cases, hosts and GPUs) take longer, so each tick updates only a share of them, in turn, such that
+all are updated once per `SLOW_INTERVAL`. Requested parts come first.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.findings import FindingKind, FindingsPanel, RunFinding
+from spbench.tui.run.gpu_panel import GpuRows
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.rank_cells import describe_row
@@ -37,7 +38,7 @@ SETTLE_SECONDS = 1.2
 It exceeds `SLOW_INTERVAL`, so that every part shows the last change.
 """
 _SEVERE_KINDS = frozenset(
-    {FindingKind.SLOW, CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT}
+    {FindingKind.LOST, FindingKind.SLOW, CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT}
 )
 """The kinds of findings that open the panel of findings when a run ends."""
 _Update = Callable[[], None]
@@ -83,6 +84,8 @@ class RunPresenter:
         self._set_rows(self.cases, selection.cases)
         self.hosts = body.query_one("#host-loads", LineTable)
         self.hosts.set_rows(HostLoadRows(selection.feed.state.host_loads))
+        self.gpus = body.query_one("#gpus", LineTable)
+        self.gpus.set_rows(GpuRows(selection.feed.state.gpu_loads))
         self._set_rows(self.ranks, self._source, self._source.columns)
 
     def tick(self) -> None:
@@ -262,8 +265,10 @@ class RunPresenter:
         )
 
     def _show_hosts(self) -> None:
-        if self.hosts.is_on_screen:
-            self.hosts.update_rows()
+        self._body.has_gpus = bool(self.selection.feed.state.gpu_loads)
+        for table in (self.hosts, self.gpus):
+            if table.is_on_screen:
+                table.update_rows()
 
     def _show_strip(self) -> None:
         source = self._source

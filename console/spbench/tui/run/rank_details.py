@@ -9,6 +9,7 @@ from spbench.record.case_parts import CheckResult
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison
 from spbench.record.coordinates import MIRRORED
+from spbench.record.machine.gpu_loads import GpuLoads, GpuState
 from spbench.record.messages.slowness import find_culprit
 from spbench.record.number_formatting import (
     fold_numbers,
@@ -23,6 +24,7 @@ from spbench.record.shares import compute_all_shares
 from spbench.tui.cells import format_status
 from spbench.tui.run.charts import build_rank_bars
 from spbench.tui.run.details import DetailsScreen, Line, read_failure_output
+from spbench.tui.run.gpu_panel import describe_gpu
 from spbench.tui.run.selection import RunSelection
 from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CheckOutcome, RankStatus
@@ -37,10 +39,13 @@ def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None
     output = read_failure_output(selection.feed, case, traceback)
-    return DetailsScreen(f"rank {rank}", list(_list_rank_lines(case, rank, live)), bars, output)
+    lines = list(_list_rank_lines(case, rank, live, selection.feed.state.gpu_loads))
+    return DetailsScreen(f"rank {rank}", lines, bars, output)
 
 
-def _list_rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
+def _list_rank_lines(
+    case: CaseState | None, rank: int, live: RankState | None, gpus: GpuLoads
+) -> Iterator[Line]:
     recorded = case.measured.ranks.get(rank) if case else None
     if recorded is not None and recorded.error is not None:
         message = recorded.error.get("message", "no message")
@@ -50,7 +55,8 @@ def _list_rank_lines(case: CaseState | None, rank: int, live: RankState | None) 
     if case is not None:
         yield from _list_time_lines(case, rank)
     if recorded is not None:
-        yield from _list_location_lines(recorded.facts, recorded.device)
+        gpu = gpus.find(recorded.host, recorded.gpu_address)
+        yield from _list_location_lines(recorded.facts, recorded.device, gpu)
         yield from _list_coordinate_lines(recorded.coordinates)
     elif live is not None:
         yield from _list_location_lines(live.facts, live.facts.device)
@@ -69,10 +75,14 @@ def _list_rank_lines(case: CaseState | None, rank: int, live: RankState | None) 
                 yield f"  {name}", text
 
 
-def _list_location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
-    """Yield host, device, cores and network of a rank."""
+def _list_location_lines(
+    facts: RankFacts, device: str | None, gpu: GpuState | None = None
+) -> Iterator[Line]:
+    """Yield host, device, newest readings of the GPU, cores and network of a rank."""
     yield "host", f"{facts.host}, local rank {facts.local_rank}"
     yield "device", device or "unknown"
+    if gpu is not None:
+        yield "GPU now", describe_gpu(gpu)
     yield "cores", fold_numbers(facts.cpus) or "unknown"
     yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
     yield "fabric", facts.fabric or "unknown"
