@@ -122,6 +122,7 @@ true
 """
 MPIRUN = ("mpirun", "--oversubscribe", "--bind-to", "none")
 PYTHON = ("python", "-m", "mpi4py")
+GPU_LOAD = ("python", "-m", "benchmarks.gpu_once.gpu_load")
 PROBE = (*PYTHON, "-m", "benchmarks.gpu_once.probe")
 COMPUTE_SANITIZER = (
     *("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", "--print-limit", "5"),
@@ -200,6 +201,7 @@ STEPS = (
     Step("doctor", 20, ("spbench", "doctor")),
     make_probe_step(1),
     make_probe_step(2),
+    Step("gpu-load", 25, GPU_LOAD, rehearsal=(*GPU_LOAD, "--simulated")),
     Step("halos", 87, suite=HALOS),
     Step("models", 97, suite=MODELS),
     Step("delayed", 52, suite=DELAYED, changes=(DELAY,), evidence=DELAYED_LINE),
