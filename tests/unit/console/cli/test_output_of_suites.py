@@ -91,6 +91,22 @@ def test_lines_fit_the_terminal_or_pipe(name, columns):
     assert max(map(len, print_lines(name, columns))) <= (columns or PIPE_WIDTH)
 
 
+def test_narrow_terminal_keeps_reference_and_efficiency():
+    (header, *_) = [line for line in print_lines("halo", 80) if " status " in line]
+    assert {"time", "reference", "efficiency", "checks"} <= set(header.split())
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_notes_wrap_between_words(name):
+    narrow, wide = (list_words_of_notes(print_lines(name, columns)) for columns in (80, None))
+    assert narrow <= wide
+
+
+def list_words_of_notes(lines):
+    """Return the words below the table, without punctuation."""
+    return {word.strip(".;,:") for line in lines[lines.index("") :] for word in line.split()}
+
+
 @pytest.mark.parametrize("name", SUITES)
 def test_one_rank_is_singular(name):
     text = "\n".join(print_lines(name, None, verbosity=1))
