@@ -16,9 +16,8 @@ from spbench.tui import start
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
-from spbench.tui.help_and_palette import HelpScreen, list_commands
+from spbench.tui.guide.actions import collect_action_ids
 from spbench.tui.pages import PAGES
-from spbench.tui.themes import THEMES
 from support.paths import SUITES
 from support.sample_events import record_run, run_start
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
@@ -54,62 +53,19 @@ async def test_footer_stays_when_another_window_gets_the_focus(tmp_path):
 
 
 @pytest.mark.parametrize("page", [entry.name for entry in PAGES])
-async def test_footer_has_at_most_eight_documented_keys(tmp_path, page):
+async def test_footer_shows_documented_keys(tmp_path, page):
     app = make_console(tmp_path, page=page)
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_until(pilot, lambda: "Palette" in read_screen(app))
         bindings = [active.binding for active in app.screen.active_bindings.values()]
         bindings_by_id = {binding.id: binding for binding in bindings if binding.id}
-        assert len([binding for binding in bindings_by_id.values() if binding.show]) <= 8
+        assert set(app.screen.FOOTER) <= collect_action_ids()
         assert all(binding.tooltip and binding.description for binding in bindings_by_id.values())
         page_bindings = [
             binding for binding in type(app.screen).BINDINGS if isinstance(binding, Binding)
         ]
         assert page_bindings
         assert all(binding.id and binding.id.startswith(f"{page}.") for binding in page_bindings)
-
-
-async def test_help_describes_the_focused_widget_and_its_keys(tmp_path):
-    app = make_console(tmp_path, page="results")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "Palette" in read_screen(app) and app.focused is not None)
-        help_text = app.focused.HELP
-        await pilot.press("f1")
-        await wait_until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        screen_text = read_screen(app)
-        assert help_text.split("\n")[0][:40] in screen_text
-        assert ("Quit the console", "app.quit") in {key[1:] for key in app.screen._keys}
-        await pilot.press("escape")
-        await wait_until(pilot, lambda: not isinstance(app.screen, HelpScreen))
-
-
-async def test_palette_has_all_actions_and_themes(tmp_path):
-    app = make_console(tmp_path, page="run")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
-        commands = list(list_commands(app.screen, False, app.choose_theme))
-        titles = [command.title for command in commands]
-        assert {"suites: save": "(^s)"}.items() <= {
-            command.title: command.help.split()[-1] for command in commands
-        }.items()
-        assert len(titles) == len(set(titles))
-        for entry in PAGES:
-            for binding in entry.load().BINDINGS:
-                assert any(
-                    title == f"{entry.name}: {binding.description.lower()}" for title in titles
-                ), binding
-        assert {f"theme: {theme.name}" for theme in THEMES} <= set(titles)
-
-
-async def test_command_of_another_page_shows_that_page(tmp_path):
-    app = make_console(tmp_path, page="run")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
-        commands = {
-            command.title: command for command in list_commands(app.screen, False, app.choose_theme)
-        }
-        await commands["results: filter"].callback()
-        await wait_until(pilot, lambda: app.current_mode == "results")
 
 
 async def test_saves_the_theme_and_applies_remapped_keys(tmp_path):

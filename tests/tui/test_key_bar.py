@@ -1,7 +1,11 @@
 """The keys at the bottom: those of the focused widget that have an effect."""
 
+import pytest
 from textual.widgets._footer import FooterKey
 
+from spbench.tui.pages import PAGES
+from spbench.tui.widgets.keys import GENERAL_IDS, BarKey, fit_keys
+from support import sample_events as make
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.suites_page import get_editor, open_suite, wait_for_cases
 
@@ -56,3 +60,78 @@ async def test_keys_are_composed_again_only_if_they_change(suite):
         await pilot.press("enter")
         await wait_until(pilot, lambda: app.focused is get_editor(app))
         await wait_until(pilot, lambda: list(app.screen.query(FooterKey)) != keys)
+
+
+def make_keys(*ids):
+    return [BarKey("x", "x", id, id, id, "") for id in ids]
+
+
+def list_ids(keys):
+    return [key.id for key in keys]
+
+
+def test_narrow_bar_leaves_out_whole_keys_and_keeps_help():
+    keys = make_keys("a", "b", "c", "d", "e", "f", *GENERAL_IDS)
+    width = sum(key.width for key in keys)
+    assert fit_keys(keys, width) == keys
+    assert list_ids(fit_keys(keys, width - 1)) == ["a", "b", "c", "d", "e", *GENERAL_IDS]
+    for available in range(width):
+        kept = fit_keys(keys, available)
+        assert kept[-1].id == "app.help"
+        assert len(kept) == 1 or sum(key.width for key in kept) <= available
+
+
+def test_first_keys_of_the_page_are_more_important_than_palette_and_quit():
+    keys = make_keys("a", "b", "c", "d", "e", *GENERAL_IDS)
+    width = sum(key.width for key in make_keys("a", "b", "c", "d", "app.cheat-sheet", "app.help"))
+    assert list_ids(fit_keys(keys, width)) == ["a", "b", "c", "d", "app.cheat-sheet", "app.help"]
+
+
+@pytest.mark.parametrize("page", [entry.name for entry in PAGES])
+@pytest.mark.parametrize("width", [60, 80, 120])
+async def test_keys_are_not_cut_at_the_edge(tmp_path, home, page, width):
+    app = make_console(tmp_path, page=page, home=home)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_key_bar(app))
+        keys = list(app.screen.query(FooterKey))
+        assert all(key.region.width == key.virtual_size.width for key in keys)
+        assert max(key.region.right for key in keys) <= width
+        await pilot.resize_terminal(200, 24)
+        await wait_until(pilot, lambda: "q Quit" in read_key_bar(app))
+
+
+async def test_run_page_shows_the_keys_of_its_status(tmp_path):
+    failed_case = make.case_judged("a", "failed", "check sum failed")
+    started = make.make_started_run(make.describe_case("a", 1))
+    folder = make.record_run(tmp_path / "home", [*started, failed_case, make.run_end("failed", 1)])
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(200, 60)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_key_bar(app))
+        assert "Cancel" not in read_key_bar(app)
+        app.context.watch_run(folder)
+        await wait_until(pilot, lambda: "Slowest" in read_key_bar(app))
+        await wait_until(pilot, lambda: app.context.feed.ended)
+        await wait_until(pilot, lambda: "Cancel" not in read_key_bar(app))
+        await wait_until(pilot, lambda: "F Run failed" in read_key_bar(app))
+        assert "Follow" not in read_key_bar(app)
+
+
+async def test_suites_page_shows_the_keys_of_the_chosen_case(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await wait_for_cases(pilot)
+        for key in ("f3 Edit case", "f8 Delete case", "f7 Plant a fault", "L Launcher"):
+            await wait_until(pilot, lambda key=key: key in read_key_bar(app))
+    app = make_console(suite.parent, page="suites")
+    async with app.run_test(size=(200, 60)) as pilot:
+        await wait_until(pilot, lambda: "New suite" in read_key_bar(app))
+        assert "Edit case" not in read_key_bar(app)
+
+
+async def test_results_page_compares_if_there_are_two_runs(tmp_path, home):
+    app = make_console(tmp_path, page="results", home=home)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await wait_until(pilot, lambda: "c Compare" in read_key_bar(app))
+        await pilot.press("end")
+        await wait_until(pilot, lambda: "Compare" not in read_key_bar(app))
+        assert "Export" in read_key_bar(app)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from spbench.errors import UsageError
-from spbench.tui.help_and_palette import collect_action_ids
+from spbench.tui.guide.actions import collect_action_ids
 from spbench.tui.settings import (
     Settings,
     check_action_ids,

@@ -6,7 +6,7 @@ from textual.widgets._toast import Toast
 
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
-from spbench.tui.help_and_palette import HelpScreen
+from spbench.tui.guide.help_screen import HelpScreen
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import ExpectRow
 from spbench.tui.suites.page import SuitesPage

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual._context import active_message_pump
 from textual.actions import ActionParseResult
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.events import AppBlur, Event, Key, Paste
-from textual.screen import Screen
 
 from spbench.errors import SpbenchError, UsageError
+from spbench.tui.app_bindings import APP_BINDINGS
 from spbench.tui.context import ConsoleContext, ConsoleOptions
 from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import (
@@ -31,10 +31,13 @@ from spbench.tui.settings import (
 )
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
-from spbench.tui.widgets.keys import KeyBar, make_binding
+from spbench.tui.widgets.keys import KeyBar
 from spbench_core.plugins import set_warning_listener
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
+    from spbench.tui.guide.places import PlaceReader
     from spbench.tui.page import Page
 
 KEY_WAIT_STEP = 0.005
@@ -44,6 +47,12 @@ UNSAVED_CHECK_INTERVAL = 0.5
 # Escape sequences that app_index.html looks for; terminals do not show them.
 UNSAVED_MARK = "\x1b]7077;unsaved\x07"
 SAVED_MARK = "\x1b]7077;saved\x07"
+
+
+def _load_action_provider() -> type[Provider]:
+    from spbench.tui.guide.palette import ActionProvider
+
+    return ActionProvider
 
 
 class ConsoleApp(App[int]):
@@ -64,47 +73,13 @@ class ConsoleApp(App[int]):
     """
 
     CONTAINS_FAILURES: ClassVar[bool] = True
+    COMMANDS: ClassVar[set[Any]] = {_load_action_provider}
     max_key_wait_steps = 100
 
     TITLE = "spbench"
     CSS_PATH = Path(__file__).with_name("console.tcss")
     ENABLE_COMMAND_PALETTE = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            make_binding(
-                f"app.{entry.name}",
-                str(digit),
-                f"show_page('{entry.name}')",
-                entry.title,
-                f"Show the page {entry.title}",
-            )
-            for digit, entry in enumerate(PAGES, 1)
-        ),
-        make_binding(
-            "launch.launcher",
-            "L",
-            "choose('launcher')",
-            "Launcher",
-            "Choose the launcher of runs from here, or one whose lines are shown",
-        ),
-        make_binding(
-            "launch.hosts", "H", "choose('hosts')", "Hosts", "Choose the hosts of runs from here"
-        ),
-        make_binding(
-            "launch.environment",
-            "E",
-            "choose('environment')",
-            "Environment",
-            "Add to the environment of the ranks of runs from here",
-        ),
-        make_binding("app.quit", "q,ctrl+q", "leave", "Quit", "Quit the console", show=True),
-        make_binding(
-            "app.help", "f1,question_mark", "help", "Help", "Help of what has focus", show=True
-        ),
-        make_binding(
-            "app.palette", "ctrl+p", "command_palette", "Palette", "Find any action", show=True
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = list(APP_BINDINGS)
 
     def __init__(
         self, options: ConsoleOptions, on_opened: Callable[[], None] = lambda: None
@@ -118,6 +93,7 @@ class ConsoleApp(App[int]):
         self._pending_keys: deque[Event] = deque()
         self._awaited_nodes: Iterator[DOMNode] | None = None
         self._browser_warns = False
+        self._place_reader: PlaceReader | None = None
         for theme in THEMES:
             self.register_theme(theme)
         self._settings_path = find_settings_path(options.environ)
@@ -164,7 +140,7 @@ class ConsoleApp(App[int]):
             offer = self.context.offer_to_watch()
             self.run_worker(offer, group="attach", exit_on_error=False)
         if self.settings.keys:
-            from spbench.tui.help_and_palette import collect_action_ids
+            from spbench.tui.guide.actions import collect_action_ids
 
             ids = await asyncio.to_thread(collect_action_ids)  # loads all pages
             self._settings_errors += check_action_ids(self._settings_path, self.settings, ids)
@@ -293,11 +269,38 @@ class ConsoleApp(App[int]):
         self.run_worker(DIALOGS[setting](self, self.context), group="choose")
 
     def action_help(self) -> None:
-        """Show the help of the focused widget, and its keys."""
-        from spbench.tui.help_and_palette import HelpScreen, build_help, list_active_keys
+        """Show the help of the focused widget and of its page, and their keys."""
+        from spbench.tui.guide.help_screen import HelpScreen, make_help_screen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(build_help(self.screen), list_active_keys(self.screen)))
+            self.push_screen(make_help_screen(self.screen))
+
+    def action_cheat_sheet(self) -> None:
+        """Show the most important keys of the page."""
+        from spbench.tui.guide.cheat_sheet import CheatSheet, list_sheet_keys
+
+        self.push_screen(CheatSheet(list_sheet_keys(self.screen)))
+
+    def action_jump(self) -> None:
+        """Ask for a suite, run, host or case, and go there."""
+        from spbench.tui.guide.jump import jump
+        from spbench.tui.guide.places import PlaceReader
+
+        if self._place_reader is None:
+            self._place_reader = PlaceReader(self.context.options)
+        self.run_worker(
+            jump(self, self.context, self.pages, self._place_reader), group="jump", exclusive=True
+        )
+
+    def action_help_quit(self) -> None:
+        """Explain what ctrl+c does; Textual starts this action if there is nothing to copy."""
+        cancel = "x on the Run page cancels the run, " if self.context.is_run_active() else ""
+        self.notify(
+            f"{cancel}q or ctrl+q quits; ctrl+c copies text selected with the mouse",
+            title="ctrl+c does not quit",
+            timeout=6,
+            markup=False,
+        )
 
     def action_leave(self) -> None:
         """Quit, after a question if a text is unsaved or a run is still running."""
@@ -323,15 +326,9 @@ class ConsoleApp(App[int]):
         else:
             self.exit(0)
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Return all actions for the palette."""
-        from spbench.tui.help_and_palette import list_commands
-
-        return list_commands(screen, self.context.readonly, self.choose_theme)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the choice of pages and launch settings while a dialog is open."""
-        if action in ("show_page", "choose") and self.screen.is_modal:
+        if action in ("show_page", "choose", "cheat_sheet", "jump") and self.screen.is_modal:
             return False
         if action == "choose" and self.context.readonly:
             return False

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.worker import WorkerError
@@ -39,21 +40,25 @@ class Page(Screen[None]):
         NAME: The name of the page in the palette, in ids of keys and for ``show_page``.
         HELP: The text that F1 shows if the focused widget has no help.
         MODIFYING_ACTIONS: Actions with effects outside the console; --readonly disables them.
+        FOOTER: Ids of the most important keys, the most important first. Key bar and cheat sheet
+            show those that have an effect now.
     """
 
     NAME: ClassVar[str] = ""
     HELP: ClassVar[str] = ""
     MODIFYING_ACTIONS: ClassVar[frozenset[str]] = frozenset()
+    FOOTER: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, context: ConsoleContext) -> None:
         self.context = context
+        self._offered: tuple[bool, ...] = ()
         super().__init__()
 
     def compose(self) -> ComposeResult:
         """Yield tab bar, body and key bar."""
         yield TabBar(self.context.titles, self.NAME)
         yield from self.compose_body()
-        yield KeyBar()
+        yield KeyBar(self.FOOTER, lambda action: self.is_mounted and self.offers(action))
 
     def compose_body(self) -> ComposeResult:
         """Yield the widgets of the page itself."""
@@ -91,6 +96,27 @@ class Page(Screen[None]):
             return
         self.query_one(TabBar).show(self._format_status())
         self.refresh_page()
+        self._update_offers()
+
+    def _update_offers(self) -> None:
+        """Show other keys if the effect of one has changed."""
+        offered = tuple(self.offers(action) for action in self._footer_actions)
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
+
+    @cached_property
+    def _footer_actions(self) -> tuple[str, ...]:
+        """The page's own actions that the key bar can show."""
+        bindings = (binding for binding in self.BINDINGS if isinstance(binding, Binding))
+        return tuple(binding.action for binding in bindings if binding.id in self.FOOTER)
+
+    def offers(self, action: str) -> bool:
+        """Return whether an action of the page has an effect now; it is called often.
+
+        The keys of other actions work, too, and explain why there is no effect.
+        """
+        return True
 
     def _format_status(self) -> str:
         context = self.context

@@ -62,6 +62,11 @@ ranks on each two hosts, or all ranks."""
         """Hide the map until links are known."""
         self.query_one(HeatMap).display = False
 
+    @property
+    def has_links(self) -> bool:
+        """Whether a run has measured links."""
+        return self._matrix is not None
+
     def show_matrix(self, measured: tuple[RunSummary, LinkMatrix] | None) -> None:
         """Show the links that a run measured; None changes nothing."""
         if measured is not None:

@@ -54,6 +54,10 @@ have, over ssh; nothing is asked before. Below: what was found on one host and h
 the links that were measured last."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
+    FOOTER = (
+        *("hosts.stop", "hosts.use", "hosts.examine", "hosts.examine-one", "hosts.measure"),
+        *("hosts.swap", "hosts.filter", "launch.launcher", "launch.hosts"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding(
             "hosts.use", "u", "use", "Use", "Use these hosts in runs from here", show=True
@@ -182,6 +186,17 @@ the links that were measured last."""
 
     def _start_survey(self, queries: Coroutine[None, None, None]) -> None:
         self.run_worker(queries, group="asking")
+
+    def offers(self, action: str) -> bool:
+        """Offer what the hosts under the cursor and the measured links allow."""
+        if action == "stop":
+            return bool(self._survey.pending)
+        if action in ("use", "examine"):
+            source = self._get_source()
+            return source is not None and source.hosts is not None
+        if action == "examine_one":
+            return self._hosts_pane.host is not None
+        return action not in ("measure", "swap") or self.query_one(LinksPane).has_links
 
     def action_use(self) -> None:
         """Use the hosts under the cursor for runs started in the console."""

@@ -60,6 +60,10 @@ beside the plan, the memory of each stage, and one step of it, which + and - dra
 F4 writes a suite that runs the plan and opens it, F5 writes it and runs it: then what was measured
 stands beside what was predicted."""
     MODIFYING_ACTIONS = frozenset({"emit", "verify"})
+    FOOTER = (
+        *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.mode"),
+        *("plan.longer", "plan.shorter", "launch.launcher", "launch.hosts"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("plan.choose", "f2,o", "choose", "List", "List profiles and clusters"),
         make_binding(
@@ -222,6 +226,13 @@ stands beside what was predicted."""
             self._message = ""
             self.view.show(details)
             self.view.focus()
+
+    def offers(self, action: str) -> bool:
+        """Offer what is possible with the present plan."""
+        if action == "stop":
+            return self._planning_since is not None
+        needs_plan = action in ("emit", "verify", "lengthen", "shorten")
+        return not needs_plan or self.details is not None
 
     def action_stop(self) -> None:
         """Stop planning, and leave the fields."""

@@ -53,6 +53,12 @@ both, a metric over runs, a metric over a swept parameter."""
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
+    FOOTER = (
+        *("results.compare", "results.failed", "results.attach", "results.view", "results.mark"),
+        *("results.filter", "results.export", "results.replay", "results.all", "results.metric"),
+        *("results.parameter", "results.baseline", "results.pin", "results.note"),
+        *("results.delete", "results.prune", "results.copy"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("results.open", "o", "open", "Open", "Show the run on the Run page"),
         make_binding(
@@ -207,10 +213,14 @@ both, a metric over runs, a metric over a swept parameter."""
         self._load_seconds = self._loaded_at - started
 
     def _build_request(self, run: RunSummary) -> ViewRequest:
-        marked = next((other for other in self._runs if other.id == self._pane.marked), None)
-        other = marked or find_previous_run(self._runs, run)
+        other = self._find_other(run)
         history = select_history(self._pane.shown, run.suite)
         return ViewRequest(self._view, run, other, history, self._baseline)
+
+    def _find_other(self, run: RunSummary) -> RunSummary | None:
+        """Return the run to compare with: the marked one, or the one before."""
+        marked = next((other for other in self._runs if other.id == self._pane.marked), None)
+        return marked or find_previous_run(self._runs, run)
 
     def _show(self, view: View) -> None:
         self._view = view
@@ -221,6 +231,23 @@ both, a metric over runs, a metric over a swept parameter."""
     def on_view_tab_clicked(self, event: ViewTab.Clicked) -> None:
         """Show the view."""
         self._show(event.view)
+
+    def offers(self, action: str) -> bool:
+        """Offer what the run under the cursor and the shown view allow."""
+        run = self._pane.selected_run()
+        if action == "attach":
+            return any(other.status == RunStatus.RUNNING for other in self._runs)
+        if run is None:
+            return action == "filter"
+        if action == "compare":
+            return self._find_other(run) is not None
+        if action == "failed":
+            return run.status not in (RunStatus.RUNNING, RunStatus.PASSED)
+        if action == "all_metrics":
+            return self._view is View.COMPARE
+        if action == "replay":
+            return run.status != RunStatus.RUNNING
+        return True
 
     def action_view(self) -> None:
         """Show the next view."""

@@ -71,6 +71,11 @@ own: the median without waits for other ranks. skew: own time and the shortest w
 with the same work, over the same of the typical one.
 The strip above the ranks has a piece for each rank, green to red by its skew."""
     MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
+    FOOTER = (
+        *("run.cancel", "run.failed", "run.again", "run.back", "run.play", "run.next-failed"),
+        *("run.slowest", "run.panel", "run.logs", "run.filter", "run.pause", "run.metric"),
+        *("run.follow", "run.faster", "run.slower", "run.zoom", "run.copy"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding(
             "run.pause",
@@ -290,6 +295,24 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         if action == "cancel":
             return self.context.is_run_active() and feed.remote_host is None
         return action != "again" or self.can_rerun
+
+    def offers(self, action: str) -> bool:
+        """Offer what the shown run allows in its present status."""
+        feed = self.shown_feed
+        if feed is None:
+            return False
+        run = feed.state.run
+        has_ended = feed.ended or (run is not None and run.status is not None)
+        if action == "cancel":
+            return not has_ended
+        if action == "again":
+            return has_ended
+        if action == "follow":
+            return not has_ended and not self._selection.follows_running
+        if action in ("failed", "next_failed"):
+            has_failed = any(case.status.is_bad for case in feed.state.cases.values())
+            return has_failed and (has_ended or action == "next_failed")
+        return True
 
     def action_pause(self) -> None:
         """Pause the display of the ranks, or continue."""

@@ -51,6 +51,12 @@ What starts a run at once has no letter: F5 and F6."""
     MODIFYING_ACTIONS = frozenset(
         {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new", "init"}
     )
+    FOOTER = (
+        *("suites.run-all", "suites.compose", "suites.edit", "suites.run-case"),
+        *("suites.inject", "suites.remove", "suites.save", "suites.new", "suites.init"),
+        *("suites.undo", "suites.redo", "suites.files"),
+        *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding(
             "suites.files",
@@ -248,6 +254,19 @@ What starts a run at once has no letter: F5 and F6."""
         if action == "redo":
             return self.is_mounted and self.text_pane.editor.can_redo
         return super().check_action(action, parameters)
+
+    def offers(self, action: str) -> bool:
+        """Offer what the open suite and the chosen case allow."""
+        pane = self.text_pane
+        if action in ("run_all", "compose"):
+            return pane.document is not None
+        if action in ("edit", "remove", "run_case", "inject"):
+            return self.cases_pane.selected_line is not None
+        if action == "copy":
+            return bool(self.query_one(CommandPane).command_line)
+        if action == "save":
+            return pane.has_changes
+        return action != "init" or pane.document is None
 
     def action_undo(self) -> None:
         """Undo the last change of the text."""

@@ -116,6 +116,7 @@ The suites below this folder and next to the open one. If there are none, the su
 spbench are listed, which open as copies. Enter opens a suite; ✗ marks one with errors.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
+        make_binding("files.open", "enter", "select_cursor", "Open", "Open the file", show=True),
         make_binding("files.down", "j", "cursor_down", "Down", "The file below"),
         make_binding("files.up", "k", "cursor_up", "Up", "The file above"),
     ]

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from textual.binding import Binding
-from textual.widgets import Footer
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from textual.app import ComposeResult
+from textual.binding import ActiveBinding, Binding
+from textual.dom import DOMNode
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+from textual.widgets._footer import FooterKey
+
+from spbench.tui.widgets.text import cell_width
+
+GENERAL_IDS = ("app.quit", "app.palette", "app.cheat-sheet", "app.help")
+"""Ids of the keys at the right end of the bar, from left to right."""
+LEADING_KEYS = 4
+"""Number of keys of pane and page that are more important than palette and quit."""
+_GAP_WIDTH = 1
+"""Smallest number of cells between the keys of the page and the general ones."""
+_KEY_PADDING = 3
+"""Cells of a key in the bar that are not text."""
 
 
 def make_binding(
@@ -16,25 +34,151 @@ def make_binding(
     return Binding(keys, action, title, show=show, id=id, tooltip=tooltip)
 
 
+@dataclass(frozen=True, slots=True)
+class BarKey:
+    """A key in the bar.
+
+    Attributes:
+        key: The key, as Textual names it.
+        display: The key, as the user reads it.
+        title: A short name of the action.
+        id: The id of the action.
+        action: The action.
+        tooltip: A description of the action.
+    """
+
+    key: str
+    display: str
+    title: str
+    id: str
+    action: str
+    tooltip: str
+
+    @property
+    def width(self) -> int:
+        """The number of terminal cells that the key takes."""
+        return cell_width(self.display) + cell_width(self.title) + _KEY_PADDING
+
+
+def order_bindings(
+    screen: Screen[object],
+    order: Sequence[str] = (),
+    offers: Callable[[str], bool] = lambda action: True,
+) -> list[Binding]:
+    """Return the bindings to show that have an effect now, the most relevant first.
+
+    The order is: keys of the focused pane, keys of the page, and general ones.
+
+    Args:
+        screen: The screen.
+        order: Ids of the most important keys of the page, the most important first.
+        offers: Whether an action of the page has an effect now.
+    """
+    ranked: list[tuple[int, Binding]] = []
+    known_actions: set[str] = set()
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if not (binding.show or binding.id in order) or not active.enabled:
+            continue
+        if binding.action in known_actions or not _is_offered(active, screen, offers):
+            continue
+        known_actions.add(binding.action)
+        ranked.append((_find_rank(active, screen, order), binding))
+    return [binding for _, binding in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _is_offered(active: ActiveBinding, screen: DOMNode, offers: Callable[[str], bool]) -> bool:
+    return active.node is not screen or offers(active.binding.action)
+
+
+def _find_rank(active: ActiveBinding, screen: DOMNode, order: Sequence[str]) -> int:
+    """Return the sort key of a binding; equal ones keep their order."""
+    id = active.binding.id or ""
+    if id in GENERAL_IDS:
+        return len(order) + 2 + GENERAL_IDS.index(id)
+    if id in order:
+        return order.index(id)
+    is_of_pane = active.node not in (screen, screen.app)
+    return -1 if is_of_pane else len(order)
+
+
+def fit_keys(keys: Iterable[BarKey], width: int) -> list[BarKey]:
+    """Return the keys that fit in ``width`` cells, in their order.
+
+    Whole keys are left out, the least important first. The key of the help stays.
+    """
+    kept = list(keys)
+    contextual = [key.id for key in kept if key.id not in GENERAL_IDS]
+    importance = [
+        *("app.help", "app.cheat-sheet"),
+        *contextual[:LEADING_KEYS],
+        *("app.palette", "app.quit"),
+        *contextual[LEADING_KEYS:],
+    ]
+    while len(kept) > 1 and sum(key.width for key in kept) > width:
+        kept.remove(max(kept, key=lambda key: importance.index(key.id)))
+    return kept
+
+
 class KeyBar(Footer):
-    """The keys of the page and of the focused widget.
+    """The keys of the focused pane and of the page, and at the right the general ones.
 
     Textual composes a footer again at every change of the focus, which takes longer than the
     change itself; this one is composed again only if its keys change.
+
+    Args:
+        order: Ids of the most important keys of the page, the most important first.
+        offers: Whether an action of the page has an effect now.
     """
 
-    _shown: list[tuple[Binding, bool, str]] | None = None
+    DEFAULT_CSS = """
+    KeyBar .gap { width: 1fr; }
+    """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, order: Sequence[str] = (), offers: Callable[[str], bool] = lambda action: True
+    ) -> None:
         super().__init__(show_command_palette=False)
+        self._order = order
+        self._offers = offers
+        self._shown: list[BarKey] = []
+
+    def compose(self) -> ComposeResult:
+        """Yield the keys that fit."""
+        contextual = [key for key in self._shown if key.id not in GENERAL_IDS]
+        general = [key for key in self._shown if key.id in GENERAL_IDS]
+        yield from map(_make_widget, contextual)
+        yield Static("", classes="gap")
+        yield from map(_make_widget, general)
 
     async def recompose(self) -> None:
         """Compose the keys again if they have changed."""
-        shown = [
-            (binding, enabled, tooltip)
-            for _, binding, enabled, tooltip in self.screen.active_bindings.values()
-            if binding.show
-        ]
+        if self._shown and self.app.screen is not self.screen:
+            return  # a dialog in front of the page disables some keys for a while
+        shown = fit_keys(self._list_keys(), self.size.width - _GAP_WIDTH)
         if shown != self._shown:
             self._shown = shown
             await super().recompose()
+
+    def on_resize(self) -> None:
+        """Show as many keys as fit in the new width."""
+        if self._bindings_ready:
+            self.call_after_refresh(self.recompose)
+
+    def _list_keys(self) -> list[BarKey]:
+        return [
+            BarKey(
+                binding.key,
+                self.app.get_key_display(binding),
+                binding.description,
+                binding.id or binding.action,
+                binding.action,
+                binding.tooltip,
+            )
+            for binding in order_bindings(self.screen, self._order, self._offers)
+        ]
+
+
+def _make_widget(key: BarKey) -> FooterKey:
+    widget = FooterKey(key.key, key.display, key.title, key.action, tooltip=key.tooltip)
+    return widget.data_bind(compact=Footer.compact)

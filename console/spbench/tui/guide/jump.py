@@ -1,0 +1,119 @@
+"""The jump to a suite, run, host or case that the user finds by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from textual.app import App
+from textual.widgets import Input
+
+from spbench.tui.context import ConsoleContext
+from spbench.tui.guide.jump_dialog import JumpDialog
+from spbench.tui.guide.places import (
+    Place,
+    PlaceKind,
+    PlaceReader,
+    list_run_cases,
+    list_suite_cases,
+)
+from spbench.tui.hosts.page import HostsPage
+from spbench.tui.hosts.panes import HostsPane
+from spbench.tui.page import Page
+from spbench.tui.panes import FilterPane
+from spbench.tui.results.page import ResultsPage
+from spbench.tui.results.runs_pane import RunsPane
+from spbench.tui.run.page import RunPage
+from spbench.tui.suites.page import SuitesPage
+from spbench.tui.widgets.line_table import LineTable
+
+ROW_DEADLINE = 10.0
+"""Time to wait until a page shows a place that was read from the same files, in seconds."""
+_POLL_INTERVAL = 0.03
+
+AnyPage = TypeVar("AnyPage", bound=Page)
+
+
+async def jump(
+    app: App[Any], context: ConsoleContext, pages: dict[str, Page], reader: PlaceReader
+) -> None:
+    """Ask for a place and go there.
+
+    Args:
+        app: The application.
+        context: The state that the pages share.
+        pages: The pages that were shown so far, by name.
+        reader: Reads the places on disk.
+    """
+    known = list_known_places(context, pages.get(SuitesPage.NAME))
+    place = await app.push_screen_wait(JumpDialog(known, reader.read))
+    if place is not None and not await _go_to(app, place):
+        app.notify(f"{place.name} is no longer there", severity="warning", markup=False)
+
+
+def list_known_places(context: ConsoleContext, suites_page: Page | None) -> list[Place]:
+    """Return the cases of the open suite and of the watched run."""
+    places: list[Place] = []
+    if isinstance(suites_page, SuitesPage) and suites_page.is_mounted:
+        document = suites_page.text_pane.document
+        if document is not None:
+            places += list_suite_cases(document.path, suites_page.cases_pane.cases.rows.cases)
+    if context.feed is not None:
+        places += list_run_cases(context.feed)
+    return places
+
+
+async def _go_to(app: App[Any], place: Place) -> bool:
+    """Show a place; return whether it is still there."""
+    if place.kind is PlaceKind.SUITE:
+        suites_page = await _show(app, SuitesPage)
+        suites_page.open(Path(place.key))
+        return True
+    if place.kind is PlaceKind.RUN:
+        runs = (await _show(app, ResultsPage)).query_one(RunsPane)
+        return await _select(runs.table, place.name, runs)
+    if place.kind is PlaceKind.HOST:
+        return await _select_host(await _show(app, HostsPage), place)
+    if place.key == RunPage.NAME:
+        run_page = await _show(app, RunPage)
+        return await _select(run_page.query_one("#cases", LineTable), place.name)
+    cases = (await _show(app, SuitesPage)).cases_pane.cases
+    return await _select(cases.table, place.name, cases)
+
+
+async def _show(app: App[Any], page: type[AnyPage]) -> AnyPage:
+    """Show a page and return it when it has all its widgets."""
+    if app.current_mode != page.NAME:
+        await app.switch_mode(page.NAME)
+    shown = app.screen
+    assert isinstance(shown, page)
+    await shown.wait_until_mounted()
+    return shown
+
+
+async def _select_host(page: HostsPage, place: Place) -> bool:
+    sources = page.query_one("#sources", LineTable)
+    if not await _select(sources, place.key):
+        return False
+    hosts = page.query_one(HostsPane)
+    return await _select(hosts.table, place.name, hosts)
+
+
+async def _select(table: LineTable, key: Hashable, pane: FilterPane | None = None) -> bool:
+    """Move the cursor to a row as soon as the table has it; return whether it came.
+
+    A filter of the pane around the table is left, since it may hide the row.
+    """
+    end_time = time.monotonic() + ROW_DEADLINE
+    while key not in table.matching_keys:
+        if pane is not None and pane.query_one(Input).value:
+            pane.action_leave_filter()
+        if time.monotonic() > end_time or not table.is_mounted:
+            return False
+        await asyncio.sleep(_POLL_INTERVAL)
+    table.move_to(key)
+    table.focus()
+    return True

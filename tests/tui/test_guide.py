@@ -1,0 +1,186 @@
+"""Help, palette, cheat sheet and ctrl+c: how users find what the console can do."""
+
+import pytest
+from textual.command import CommandPalette
+from textual.widgets import Static
+
+from spbench.tui.guide.actions import Scope, list_actions
+from spbench.tui.guide.cheat_sheet import CheatSheet, break_lines
+from spbench.tui.guide.help_screen import HelpScreen
+from spbench.tui.guide.palette import list_commands
+from spbench.tui.pages import PAGES
+from spbench.tui.themes import THEMES
+from spbench.tui.widgets.prose import join_lines, render_prose
+from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
+from support.tui.suites_page import get_editor, open_suite, wait_for_cases
+
+
+async def open_page(pilot, page="results"):
+    await wait_until(
+        pilot, lambda: "f1 Help" in read_screen(pilot.app) and pilot.app.current_mode == page
+    )
+    await wait_until(pilot, lambda: pilot.app.focused is not None)
+
+
+def list_phrases(app):
+    return [command.phrase for command in list_commands(app.screen, app.choose_theme)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_help_has_pane_and_page_first(tmp_path, home, size):
+    app = make_console(tmp_path, page="results", home=home)
+    async with app.run_test(size=size) as pilot:
+        await open_page(pilot)
+        await pilot.press("f1")
+        await wait_until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await wait_until(pilot, lambda: "This pane" in read_screen(app))
+        headings = [str(static.content) for static in app.screen.query(".heading")]
+        assert headings == ["This pane", "This page", "Everywhere"]
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+
+
+async def test_help_has_no_entries_of_the_toolkit(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot)
+        get_editor(app).focus()
+        await wait_until(pilot, lambda: app.focused is get_editor(app))
+        await pilot.press("#")
+        await wait_until(
+            pilot, lambda: "suites.undo" in {action.id for action in list_actions(app.screen)}
+        )
+        actions = list_actions(app.screen)
+        assert all(action.id for action in actions)
+        keys = " ".join(key for action in actions for key in action.keys)
+        assert "super" not in keys
+        assert "^z" in keys
+        scopes = {action.id: action.scope for action in actions}
+        assert scopes["suites.undo"] is Scope.PAGE
+        assert scopes["app.quit"] is Scope.EVERYWHERE
+        await pilot.press("f1")
+        await wait_until(pilot, lambda: "suites.run-all" in read_screen(app))
+        assert "`" not in read_screen(app)
+
+
+def test_explanations_are_joined_to_paragraphs():
+    text = "one two three\nfour five.\nown: a line.\n\nanother\nparagraph"
+    assert join_lines(text) == "one two three four five.\nown: a line.\n\nanother paragraph"
+    full = "word " * 18 + "end."
+    assert join_lines(f"{full}\nMore.") == f"{full} More."
+
+
+def test_code_loses_its_backticks():
+    content = render_prose("press `x` now")
+    assert content.plain == "press x now"
+    assert len(content.spans) == 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_cheat_sheet_shows_keys_and_closes_with_any_key(tmp_path, home, size):
+    app = make_console(tmp_path, page="results", home=home)
+    async with app.run_test(size=size) as pilot:
+        await open_page(pilot)
+        await wait_until(pilot, lambda: "c Compare" in read_screen(app))
+        await pilot.press("question_mark")
+        await wait_until(pilot, lambda: isinstance(app.screen, CheatSheet))
+        await wait_until(pilot, lambda: "any key closes" in read_screen(app))
+        text = app.screen.query_one(Static).content.plain
+        for key in ("c Compare", "e Export", "/ Filter", "1-5 Pages", ": Jump", "f1 Help"):
+            assert key in text
+        assert max(map(len, text.splitlines())) <= size[0] - 4
+        await pilot.press("q")
+        await wait_until(pilot, lambda: not isinstance(app.screen, CheatSheet))
+        assert app.is_running
+        assert app.current_mode == "results"
+
+
+async def test_question_mark_can_be_typed(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot)
+        get_editor(app).focus()
+        await wait_until(pilot, lambda: app.focused is get_editor(app))
+        await pilot.press("question_mark", "colon")
+        await wait_until(pilot, lambda: "?:" in get_editor(app).text)
+
+
+def test_lines_of_the_cheat_sheet_do_not_divide_a_key():
+    keys = [("a", "one"), ("b", "two"), ("c", "three")]
+    assert break_lines(keys, 100) == [keys]
+    assert break_lines(keys, 13) == [keys[:2], keys[2:]]
+    assert break_lines(keys, 1) == [[key] for key in keys]
+
+
+async def test_palette_has_the_present_page_first(tmp_path, home):
+    app = make_console(tmp_path, page="results", home=home)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await open_page(pilot)
+        await wait_until(pilot, lambda: "c Compare" in read_screen(app))
+        phrases = list_phrases(app)
+        assert len(phrases) == len(set(phrases))
+        own = phrases.index("Compare the marked run with this one")
+        general = phrases.index("Quit the console")
+        other = phrases.index("Run: cancel the run; asks first")
+        themes = phrases.index(f"Theme: {THEMES[0].name}")
+        assert own < general < other < themes
+        assert "Watch a run that is still running" not in phrases
+        for entry in PAGES:
+            if entry.name != "results":
+                assert sum(phrase.startswith(f"{entry.title}: ") for phrase in phrases) > 3
+
+
+async def test_palette_finds_by_letters_and_shows_the_key(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("ctrl+p")
+        await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await wait_until(pilot, lambda: "Quit the console" in read_screen(app))
+        await pilot.press(*"cmpbasln")
+        await wait_until(pilot, lambda: "Results: compare with a baseline  b" in read_screen(app))
+        await pilot.press("escape")
+
+
+async def test_command_of_another_page_shows_that_page(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        commands = {
+            command.phrase: command for command in list_commands(app.screen, app.choose_theme)
+        }
+        await commands["Results: filter the runs"].run()
+        await wait_until(pilot, lambda: app.current_mode == "results")
+
+
+async def test_readonly_palette_has_no_modifying_actions(tmp_path, home):
+    app = make_console(tmp_path, page="run", home=home, readonly=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        phrases = list_phrases(app)
+        assert "Results: delete the run" not in phrases
+        assert "Results: filter the runs" in phrases
+
+
+async def test_ctrl_c_says_how_to_quit(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("ctrl+c")
+        await wait_until(pilot, lambda: len(app._notifications) == 1)
+        assert "ctrl+q quits" in next(iter(app._notifications)).message
+        assert app.is_running
+
+
+async def test_ctrl_c_copies_the_selection_of_an_editor(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot)
+        editor = get_editor(app)
+        editor.focus()
+        await wait_until(pilot, lambda: app.focused is editor)
+        editor.move_cursor((0, 0))
+        editor.move_cursor((0, 6), select=True)
+        await pilot.press("ctrl+c")
+        await wait_until(pilot, lambda: app.clipboard == editor.text[:6])
+        assert not app._notifications

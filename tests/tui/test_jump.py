@@ -1,0 +1,107 @@
+"""The jump to a suite, run, host or case by its name."""
+
+import time
+
+from textual.widgets import Input
+
+from spbench.tui.guide.jump_dialog import JumpDialog
+from spbench.tui.guide.places import Place, PlaceKind, find_places
+from spbench.tui.results.runs_pane import RunsPane
+from support.tui.app_driver import make_console, read_screen, wait_until
+from support.tui.suites_page import wait_for_cases
+
+
+def make_place(name, kind=PlaceKind.CASE, location="halo.yaml"):
+    return Place(kind, name, location)
+
+
+async def jump_to(pilot, text, expected):
+    """Open the dialog, type a text, wait for the expected place at the top, and go there."""
+    app = pilot.app
+    await pilot.press("colon")
+    await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
+    await wait_until(pilot, lambda: not app.screen._is_reading)
+    await pilot.press(*text)
+    await wait_until(pilot, lambda: [place.name for place in app.screen._found][:1] == [expected])
+    await pilot.press("enter")
+    await wait_until(pilot, lambda: not isinstance(app.screen, JumpDialog))
+
+
+def test_better_matches_come_first():
+    places = [make_place("ab-halo"), make_place("x-h-a-l-o"), make_place("halo"), make_place("z")]
+    found = [place.name for place in find_places(places[:3], "halo")]
+    assert found == ["halo", "ab-halo", "x-h-a-l-o"]
+    assert find_places(places, "yaml z") == [places[3]]
+    assert find_places(places, "q") == []
+    assert find_places(places, "") == places
+
+
+def test_search_is_fast_with_many_places():
+    cases = [make_place(f"exchange[size={size},ranks={size % 64}]") for size in range(2_000)]
+    runs = [make_place(f"20261130-{n:06}-halo-{n:04x}", PlaceKind.RUN) for n in range(500)]
+    started = time.process_time()
+    assert find_places([*runs, *cases], "exch 1999")[0].name == cases[1999].name
+    assert time.process_time() - started < 0.2  # about 5 ms on a quiet machine
+
+
+async def test_jumps_to_the_run_that_a_filter_hides(tmp_path, home):
+    app = make_console(tmp_path, page="results", home=home)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "c Compare" in read_screen(app))
+        pane = app.screen.query_one(RunsPane)
+        oldest = pane.shown[-1].id
+        pane.query_one(Input).value = pane.shown[0].id
+        await wait_until(pilot, lambda: len(pane.shown) == 1)
+        await jump_to(pilot, f"run {oldest}", oldest)
+        await wait_until(pilot, lambda: pane.table.cursor_key == oldest)
+        assert len(pane.shown) == 3
+
+
+async def test_jumps_to_a_run_on_a_page_that_was_not_shown(tmp_path, home):
+    app = make_console(tmp_path, page="run", home=home)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        oldest = min(path.name for path in (home / "runs").iterdir())
+        await jump_to(pilot, f"run {oldest}", oldest)
+        await wait_until(
+            pilot,
+            lambda: (
+                app.current_mode == "results"
+                and app.screen.query_one(RunsPane).table.cursor_key == oldest
+            ),
+        )
+
+
+async def test_jumps_to_suite_and_case(suite):
+    app = make_console(suite.parent.parent, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await jump_to(pilot, "mdup", suite.name)
+        await wait_until(pilot, lambda: app.current_mode == "suites")
+        await wait_for_cases(pilot)
+        await pilot.press("4")
+        await wait_until(pilot, lambda: app.current_mode == "hosts")
+        await jump_to(pilot, "case secon10", "second[iterations=10]")
+        await wait_until(pilot, lambda: app.current_mode == "suites")
+        await wait_until(pilot, lambda: app.screen.cases_pane.case.id == "second[iterations=10]")
+
+
+async def test_jumps_to_a_host(tmp_path):
+    (tmp_path / "a.hosts").write_text("node01\nnode02\n")
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await jump_to(pilot, "node02", "node02")
+        await wait_until(pilot, lambda: app.current_mode == "hosts")
+        await wait_until(pilot, lambda: app.screen.query_one("#hosts").cursor_key == "node02")
+
+
+async def test_escape_stays(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("colon")
+        await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: not isinstance(app.screen, JumpDialog))
+        assert app.current_mode == "run"
