@@ -1,4 +1,4 @@
-"""Help, palette, cheat sheet and ctrl+c: how users find what the console can do."""
+"""Help, palette, cheat sheet and ctrl+c, through which users find actions."""
 
 import pytest
 from textual.command import CommandPalette
@@ -119,11 +119,11 @@ async def test_palette_has_the_present_page_first(tmp_path, home):
         await wait_until(pilot, lambda: "c Compare" in read_screen(app))
         phrases = list_phrases(app)
         assert len(phrases) == len(set(phrases))
-        own = phrases.index("Compare the marked run with this one")
+        index_here = phrases.index("Compare the marked run with this one")
         general = phrases.index("Quit the console")
         other = phrases.index("Run: cancel the run; asks first")
         themes = phrases.index(f"Theme: {THEMES[0].name}")
-        assert own < general < other < themes
+        assert index_here < general < other < themes
         assert "Watch a run that is still running" not in phrases
         for entry in PAGES:
             if entry.name != "results":

@@ -4,43 +4,52 @@ import time
 
 from textual.widgets import Input
 
+from spbench.tui.guide.destinations import Destination, DestinationKind, find_destinations
 from spbench.tui.guide.jump_dialog import JumpDialog
-from spbench.tui.guide.places import Place, PlaceKind, find_places
 from spbench.tui.results.runs_pane import RunsPane
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.suites_page import wait_for_cases
 
 
-def make_place(name, kind=PlaceKind.CASE, location="halo.yaml"):
-    return Place(kind, name, location)
+def make_destination(name, kind=DestinationKind.CASE, location="halo.yaml"):
+    return Destination(kind, name, location)
 
 
 async def jump_to(pilot, text, expected):
-    """Open the dialog, type a text, wait for the expected place at the top, and go there."""
+    """Open the dialog, type a text, wait for the expected first match, and go there."""
     app = pilot.app
     await pilot.press("colon")
     await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
     await wait_until(pilot, lambda: not app.screen._is_reading)
     await pilot.press(*text)
-    await wait_until(pilot, lambda: [place.name for place in app.screen._found][:1] == [expected])
+    await wait_until(
+        pilot, lambda: [destination.name for destination in app.screen._matches][:1] == [expected]
+    )
     await pilot.press("enter")
     await wait_until(pilot, lambda: not isinstance(app.screen, JumpDialog))
 
 
 def test_better_matches_come_first():
-    places = [make_place("ab-halo"), make_place("x-h-a-l-o"), make_place("halo"), make_place("z")]
-    found = [place.name for place in find_places(places[:3], "halo")]
-    assert found == ["halo", "ab-halo", "x-h-a-l-o"]
-    assert find_places(places, "yaml z") == [places[3]]
-    assert find_places(places, "q") == []
-    assert find_places(places, "") == places
+    destinations = [
+        make_destination("ab-halo"),
+        make_destination("x-h-a-l-o"),
+        make_destination("halo"),
+        make_destination("z"),
+    ]
+    names = [destination.name for destination in find_destinations(destinations[:3], "halo")]
+    assert names == ["halo", "ab-halo", "x-h-a-l-o"]
+    assert find_destinations(destinations, "yaml z") == [destinations[3]]
+    assert find_destinations(destinations, "q") == []
+    assert find_destinations(destinations, "") == destinations
 
 
-def test_search_is_fast_with_many_places():
-    cases = [make_place(f"exchange[size={size},ranks={size % 64}]") for size in range(2_000)]
-    runs = [make_place(f"20261130-{n:06}-halo-{n:04x}", PlaceKind.RUN) for n in range(500)]
+def test_search_is_fast_with_many_destinations():
+    cases = [make_destination(f"exchange[size={size},ranks={size % 64}]") for size in range(2_000)]
+    runs = [
+        make_destination(f"20261130-{n:06}-halo-{n:04x}", DestinationKind.RUN) for n in range(500)
+    ]
     started = time.process_time()
-    assert find_places([*runs, *cases], "exch 1999")[0].name == cases[1999].name
+    assert find_destinations([*runs, *cases], "exch 1999")[0].name == cases[1999].name
     assert time.process_time() - started < 0.2  # about 5 ms on a quiet machine
 
 

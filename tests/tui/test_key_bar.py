@@ -76,9 +76,9 @@ def test_narrow_bar_leaves_out_whole_keys_and_keeps_help():
     assert fit_keys(keys, width) == keys
     assert list_ids(fit_keys(keys, width - 1)) == ["a", "b", "c", "d", "e", *GENERAL_IDS]
     for available in range(width):
-        kept = fit_keys(keys, available)
-        assert kept[-1].id == "app.help"
-        assert len(kept) == 1 or sum(key.width for key in kept) <= available
+        fitting_keys = fit_keys(keys, available)
+        assert fitting_keys[-1].id == "app.help"
+        assert len(fitting_keys) == 1 or sum(key.width for key in fitting_keys) <= available
 
 
 def test_first_keys_of_the_page_are_more_important_than_palette_and_quit():

@@ -37,7 +37,7 @@ from spbench_core.plugins import set_warning_listener
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from spbench.tui.guide.places import PlaceReader
+    from spbench.tui.guide.destinations import DestinationReader
     from spbench.tui.page import Page
 
 KEY_WAIT_STEP = 0.005
@@ -93,7 +93,7 @@ class ConsoleApp(App[int]):
         self._pending_keys: deque[Event] = deque()
         self._awaited_nodes: Iterator[DOMNode] | None = None
         self._browser_warns = False
-        self._place_reader: PlaceReader | None = None
+        self._destination_reader: DestinationReader | None = None
         for theme in THEMES:
             self.register_theme(theme)
         self._settings_path = find_settings_path(options.environ)
@@ -283,17 +283,19 @@ class ConsoleApp(App[int]):
 
     def action_jump(self) -> None:
         """Ask for a suite, run, host or case, and go there."""
+        from spbench.tui.guide.destinations import DestinationReader
         from spbench.tui.guide.jump import jump
-        from spbench.tui.guide.places import PlaceReader
 
-        if self._place_reader is None:
-            self._place_reader = PlaceReader(self.context.options)
+        if self._destination_reader is None:
+            self._destination_reader = DestinationReader(self.context.options)
         self.run_worker(
-            jump(self, self.context, self.pages, self._place_reader), group="jump", exclusive=True
+            jump(self, self.context, self.pages, self._destination_reader),
+            group="jump",
+            exclusive=True,
         )
 
     def action_help_quit(self) -> None:
-        """Explain what ctrl+c does; Textual starts this action if there is nothing to copy."""
+        """Explain the effect of ctrl+c; Textual calls this if there is nothing to copy."""
         cancel = "x on the Run page cancels the run, " if self.context.is_run_active() else ""
         self.notify(
             f"{cancel}q or ctrl+q quits; ctrl+c copies text selected with the mouse",

@@ -1,1 +1,1 @@
-"""Ways to find what the console can do: help, palette, cheat sheet, and the jump to a place."""
+"""Help, palette, cheat sheet, and the jump to a suite, run, host or case."""

@@ -1,4 +1,4 @@
-"""The actions that have a key now, by where they belong, and the ids of all actions."""
+"""The actions that have a key now, by their scope, and the ids of all actions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spbench.tui.pages import PAGES
 _TOOLKIT_MODIFIER = "super+"
 """Keys that most terminals do not send; Textual adds them to those that they do."""
 _MOTIONS = frozenset({"up", "down", "left", "right", "page-up", "page-down", "first", "last"})
-"""Last parts of ids of actions that move a cursor, as in every list."""
+"""Last parts of ids of actions that only move a cursor."""
 
 
 class Scope(Enum):
-    """Where an action belongs."""
+    """The part of the screen that an action belongs to."""
 
     PANE = "This pane"
     PAGE = "This page"
@@ -33,8 +33,8 @@ class ActiveAction:
     """An action that has a key now.
 
     Attributes:
-        scope: Where it belongs.
-        keys: Its keys, as the user reads them.
+        scope: The part of the screen that it belongs to.
+        keys: The displayed names of its keys.
         binding: Its first key binding.
         node: The widget, page or application that runs it.
         offered: Whether it has an effect now.
@@ -58,7 +58,7 @@ class ActiveAction:
 
     @property
     def description(self) -> str:
-        """What the action does."""
+        """A description of its effect."""
         return self.binding.tooltip or self.binding.description
 
     @property
@@ -68,7 +68,7 @@ class ActiveAction:
 
 
 def list_actions(screen: Screen[object]) -> list[ActiveAction]:
-    """Return the actions of spbench that have a key now, those of the focused pane first.
+    """Return the actions that have a key now, those of the focused pane first.
 
     Actions of the toolkit have no id and are left out.
     """

@@ -1,4 +1,4 @@
-"""The cheat sheet: the most important keys of a page, in a few lines at the bottom."""
+"""The cheat sheet: the most important keys of a page in a few lines."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def collect_texts(screen: Screen[object]) -> dict[Scope, str]:
     nodes: list[DOMNode] = []
     if screen.focused is not None:
         nodes = [node for node in screen.focused.ancestors_with_self if node is not screen]
-        nodes.reverse()  # what the pane shows, before the keys of any table
+        nodes.reverse()  # the pane before the table in it
     texts = {Scope.PANE: _join_helps(nodes)}
     texts[Scope.DIALOG if screen.is_modal else Scope.PAGE] = _join_helps([screen])
     if not any(texts.values()):

@@ -12,14 +12,14 @@ from textual.app import App
 from textual.widgets import Input
 
 from spbench.tui.context import ConsoleContext
-from spbench.tui.guide.jump_dialog import JumpDialog
-from spbench.tui.guide.places import (
-    Place,
-    PlaceKind,
-    PlaceReader,
+from spbench.tui.guide.destinations import (
+    Destination,
+    DestinationKind,
+    DestinationReader,
     list_run_cases,
     list_suite_cases,
 )
+from spbench.tui.guide.jump_dialog import JumpDialog
 from spbench.tui.hosts.page import HostsPage
 from spbench.tui.hosts.panes import HostsPane
 from spbench.tui.page import Page
@@ -31,57 +31,57 @@ from spbench.tui.suites.page import SuitesPage
 from spbench.tui.widgets.line_table import LineTable
 
 ROW_DEADLINE = 10.0
-"""Time to wait until a page shows a place that was read from the same files, in seconds."""
+"""Time to wait until a page shows a destination that was read from the same files, in seconds."""
 _POLL_INTERVAL = 0.03
 
 AnyPage = TypeVar("AnyPage", bound=Page)
 
 
 async def jump(
-    app: App[Any], context: ConsoleContext, pages: dict[str, Page], reader: PlaceReader
+    app: App[Any], context: ConsoleContext, pages: dict[str, Page], reader: DestinationReader
 ) -> None:
-    """Ask for a place and go there.
+    """Ask for a destination and go there.
 
     Args:
         app: The application.
         context: The state that the pages share.
         pages: The pages that were shown so far, by name.
-        reader: Reads the places on disk.
+        reader: Reads the destinations on disk.
     """
-    known = list_known_places(context, pages.get(SuitesPage.NAME))
-    place = await app.push_screen_wait(JumpDialog(known, reader.read))
-    if place is not None and not await _go_to(app, place):
-        app.notify(f"{place.name} is no longer there", severity="warning", markup=False)
+    cases = list_known_destinations(context, pages.get(SuitesPage.NAME))
+    destination = await app.push_screen_wait(JumpDialog(cases, reader.read))
+    if destination is not None and not await _go_to(app, destination):
+        app.notify(f"{destination.name} is no longer there", severity="warning", markup=False)
 
 
-def list_known_places(context: ConsoleContext, suites_page: Page | None) -> list[Place]:
+def list_known_destinations(context: ConsoleContext, suites_page: Page | None) -> list[Destination]:
     """Return the cases of the open suite and of the watched run."""
-    places: list[Place] = []
+    destinations: list[Destination] = []
     if isinstance(suites_page, SuitesPage) and suites_page.is_mounted:
         document = suites_page.text_pane.document
         if document is not None:
-            places += list_suite_cases(document.path, suites_page.cases_pane.cases.rows.cases)
+            destinations += list_suite_cases(document.path, suites_page.cases_pane.cases.rows.cases)
     if context.feed is not None:
-        places += list_run_cases(context.feed)
-    return places
+        destinations += list_run_cases(context.feed)
+    return destinations
 
 
-async def _go_to(app: App[Any], place: Place) -> bool:
-    """Show a place; return whether it is still there."""
-    if place.kind is PlaceKind.SUITE:
+async def _go_to(app: App[Any], destination: Destination) -> bool:
+    """Show a destination; return whether it is still there."""
+    if destination.kind is DestinationKind.SUITE:
         suites_page = await _show(app, SuitesPage)
-        suites_page.open(Path(place.key))
+        suites_page.open(Path(destination.key))
         return True
-    if place.kind is PlaceKind.RUN:
+    if destination.kind is DestinationKind.RUN:
         runs = (await _show(app, ResultsPage)).query_one(RunsPane)
-        return await _select(runs.table, place.name, runs)
-    if place.kind is PlaceKind.HOST:
-        return await _select_host(await _show(app, HostsPage), place)
-    if place.key == RunPage.NAME:
+        return await _select(runs.table, destination.name, runs)
+    if destination.kind is DestinationKind.HOST:
+        return await _select_host(await _show(app, HostsPage), destination)
+    if destination.key == RunPage.NAME:
         run_page = await _show(app, RunPage)
-        return await _select(run_page.query_one("#cases", LineTable), place.name)
+        return await _select(run_page.query_one("#cases", LineTable), destination.name)
     cases = (await _show(app, SuitesPage)).cases_pane.cases
-    return await _select(cases.table, place.name, cases)
+    return await _select(cases.table, destination.name, cases)
 
 
 async def _show(app: App[Any], page: type[AnyPage]) -> AnyPage:
@@ -94,12 +94,12 @@ async def _show(app: App[Any], page: type[AnyPage]) -> AnyPage:
     return shown
 
 
-async def _select_host(page: HostsPage, place: Place) -> bool:
+async def _select_host(page: HostsPage, destination: Destination) -> bool:
     sources = page.query_one("#sources", LineTable)
-    if not await _select(sources, place.key):
+    if not await _select(sources, destination.key):
         return False
     hosts = page.query_one(HostsPane)
-    return await _select(hosts.table, place.name, hosts)
+    return await _select(hosts.table, destination.name, hosts)
 
 
 async def _select(table: LineTable, key: Hashable, pane: FilterPane | None = None) -> bool:

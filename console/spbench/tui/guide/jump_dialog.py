@@ -1,4 +1,4 @@
-"""The dialog that asks for a place to jump to."""
+"""The dialog that asks for a destination to jump to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static
 
 from spbench.tui.dialogs import Modal
-from spbench.tui.guide.places import Place, find_places
+from spbench.tui.guide.destinations import Destination, find_destinations
 from spbench.tui.widgets.fixed_rows import FixedRow, FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -24,12 +24,12 @@ COLUMNS = (
 )
 
 
-class JumpDialog(Modal[Place | None]):
-    """A field and the places that match it; returns a place, or None after Escape.
+class JumpDialog(Modal[Destination | None]):
+    """A field and the matching destinations; returns one, or None after Escape.
 
     Args:
-        known: The places that are known at once.
-        read: Reads the other places; called in a thread.
+        cases: The cases that the pages show.
+        read: Reads the other destinations; called in a thread.
     """
 
     HELP: ClassVar[str] = """\
@@ -38,8 +38,8 @@ is opened, a run is selected on the Results page, a host on the Hosts page, and 
 or Run page that shows it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="jump.leave", tooltip="Stay here"),
-        Binding("up", "move(-1)", "Up", id="jump.up", tooltip="The place above"),
-        Binding("down", "move(1)", "Down", id="jump.down", tooltip="The place below"),
+        Binding("up", "move(-1)", "Up", id="jump.up", tooltip="The destination above"),
+        Binding("down", "move(1)", "Down", id="jump.down", tooltip="The destination below"),
         Binding("pageup", "page(-1)", "Page up", id="jump.page-up", tooltip="A page up"),
         Binding("pagedown", "page(1)", "Page down", id="jump.page-down", tooltip="A page down"),
     ]
@@ -48,62 +48,66 @@ or Run page that shows it."""
     JumpDialog LineTable { height: 1fr; margin-top: 1; }
     """
 
-    def __init__(self, known: Sequence[Place], read: Callable[[], Sequence[Place]]) -> None:
+    def __init__(
+        self, cases: Sequence[Destination], read: Callable[[], Sequence[Destination]]
+    ) -> None:
         super().__init__()
-        self._known = known
+        self._cases = cases
         self._read = read
-        self._places: Sequence[Place] = known
-        self._found: Sequence[Place] = ()
+        self._destinations: Sequence[Destination] = cases
+        self._matches: Sequence[Destination] = ()
         self._is_reading = True
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = "Jump to a suite, run, host or case"
-            yield Input(placeholder="type to find", id="place", compact=True)
-            table = LineTable(COLUMNS, FixedRows(COLUMNS), id="places", empty="no match")
+            yield Input(placeholder="type to find", id="destination", compact=True)
+            table = LineTable(COLUMNS, FixedRows(COLUMNS), id="destinations", empty="no match")
             table.can_focus = False
             yield table
             yield Static("", id="count", classes="note", markup=False)
 
     def on_mount(self) -> None:
-        """Show what is known, and read the rest."""
+        """Show the cases, and read the other destinations."""
         self._find("")
-        self.run_worker(self._read_places(), group="read")
+        self.run_worker(self._read_destinations(), group="read")
 
-    async def _read_places(self) -> None:
-        places = await asyncio.to_thread(self._read)
+    async def _read_destinations(self) -> None:
+        destinations = await asyncio.to_thread(self._read)
         self._is_reading = False
         if self.is_mounted and self.app.is_running:
-            self._places = [*places, *self._known]
+            self._destinations = [*destinations, *self._cases]
             self._find(self.query_one(Input).value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show the places that match."""
+        """Show the destinations that match."""
         self._find(event.value)
 
     def _find(self, text: str) -> None:
-        self._found = find_places(self._places, text)
+        self._matches = find_destinations(self._destinations, text)
         table = self.query_one(LineTable)
-        table.set_rows(FixedRows(COLUMNS, [_make_row(place) for place in self._found]))
+        table.set_rows(
+            FixedRows(COLUMNS, [_make_row(destination) for destination in self._matches])
+        )
         table.action_first()
-        count = f"{len(self._found):,} of {len(self._places):,}"
+        count = f"{len(self._matches):,} of {len(self._destinations):,}"
         reading = ", reading more" if self._is_reading else ""
         self.query_one("#count", Static).update(
             f"enter goes there, escape cancels  ({count}{reading})"
         )
 
     def on_input_submitted(self) -> None:
-        """Return the place under the cursor."""
+        """Return the destination under the cursor."""
         self._choose()
 
     def on_line_table_row_selected(self) -> None:
-        """Return the place of a double click."""
+        """Return the destination of a double click."""
         self._choose()
 
     def _choose(self) -> None:
         key = self.query_one(LineTable).cursor_key
-        if isinstance(key, int) and self._found:
-            self.dismiss(self._found[key])
+        if isinstance(key, int) and self._matches:
+            self.dismiss(self._matches[key])
 
     def action_move(self, rows: int) -> None:
         """Move the cursor by a number of rows."""
@@ -114,10 +118,14 @@ or Run page that shows it."""
         self.query_one(LineTable).action_page(pages)
 
     def action_leave(self) -> None:
-        """Leave without a place."""
+        """Leave without a destination."""
         self.dismiss(None)
 
 
-def _make_row(place: Place) -> FixedRow:
-    cells = (TableCell(place.kind.value, "muted"), place.name, TableCell(place.location, "muted"))
-    return FixedRow(cells, (place.kind.value, place.name, place.location))
+def _make_row(destination: Destination) -> FixedRow:
+    cells = (
+        TableCell(destination.kind.value, "muted"),
+        destination.name,
+        TableCell(destination.location, "muted"),
+    )
+    return FixedRow(cells, (destination.kind.value, destination.name, destination.location))

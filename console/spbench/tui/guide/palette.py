@@ -1,4 +1,4 @@
-"""The commands of the palette: what is possible here, on other pages, and the themes."""
+"""The commands of the palette: actions of this page and others, and themes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class PaletteCommand:
     """A command of the palette.
 
     Attributes:
-        phrase: What it does.
-        title: The short name of the action, which is searched, too.
-        key: Its key, as the user reads it; empty without one.
+        phrase: A description of its effect.
+        title: The short name of the action; the search finds it, too.
+        key: The displayed name of its key; empty without one.
         run: Runs it.
     """
 
@@ -79,7 +79,7 @@ def _render_prompt(phrase: Content, command: PaletteCommand) -> Content:
 def list_commands(
     screen: Screen[object], use_theme: Callable[[str], None]
 ) -> Iterator[PaletteCommand]:
-    """Yield the actions of page and pane that have an effect, general ones, and the others."""
+    """Yield the actions that have an effect here, general ones, and the others."""
     phrases: set[str] = set()
     commands = (
         *_list_active_commands(screen),

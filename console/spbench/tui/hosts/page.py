@@ -188,7 +188,7 @@ the links that were measured last."""
         self.run_worker(queries, group="asking")
 
     def offers(self, action: str) -> bool:
-        """Offer what the hosts under the cursor and the measured links allow."""
+        """Return whether an action has the hosts or links that it needs."""
         if action == "stop":
             return bool(self._survey.pending)
         if action in ("use", "examine"):

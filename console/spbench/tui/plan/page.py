@@ -228,7 +228,7 @@ stands beside what was predicted."""
             self.view.focus()
 
     def offers(self, action: str) -> bool:
-        """Offer what is possible with the present plan."""
+        """Return whether there is a plan if an action needs one."""
         if action == "stop":
             return self._planning_since is not None
         needs_plan = action in ("emit", "verify", "lengthen", "shorten")

@@ -233,7 +233,7 @@ both, a metric over runs, a metric over a swept parameter."""
         self._show(event.view)
 
     def offers(self, action: str) -> bool:
-        """Offer what the run under the cursor and the shown view allow."""
+        """Return whether the run under the cursor and the view allow an action."""
         run = self._pane.selected_run()
         if action == "attach":
             return any(other.status == RunStatus.RUNNING for other in self._runs)

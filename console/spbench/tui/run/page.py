@@ -297,7 +297,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         return action != "again" or self.can_rerun
 
     def offers(self, action: str) -> bool:
-        """Offer what the shown run allows in its present status."""
+        """Return whether the status of the shown run allows an action."""
         feed = self.shown_feed
         if feed is None:
             return False

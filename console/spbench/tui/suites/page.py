@@ -256,7 +256,7 @@ What starts a run at once has no letter: F5 and F6."""
         return super().check_action(action, parameters)
 
     def offers(self, action: str) -> bool:
-        """Offer what the open suite and the chosen case allow."""
+        """Return whether the open suite and the chosen case allow an action."""
         pane = self.text_pane
         if action in ("run_all", "compose"):
             return pane.document is not None

@@ -39,8 +39,8 @@ class BarKey:
     """A key in the bar.
 
     Attributes:
-        key: The key, as Textual names it.
-        display: The key, as the user reads it.
+        key: The name of the key in Textual.
+        display: The displayed name of the key.
         title: A short name of the action.
         id: The id of the action.
         action: The action.
@@ -107,17 +107,17 @@ def fit_keys(keys: Iterable[BarKey], width: int) -> list[BarKey]:
 
     Whole keys are left out, the least important first. The key of the help stays.
     """
-    kept = list(keys)
-    contextual = [key.id for key in kept if key.id not in GENERAL_IDS]
+    fitting_keys = list(keys)
+    contextual = [key.id for key in fitting_keys if key.id not in GENERAL_IDS]
     importance = [
         *("app.help", "app.cheat-sheet"),
         *contextual[:LEADING_KEYS],
         *("app.palette", "app.quit"),
         *contextual[LEADING_KEYS:],
     ]
-    while len(kept) > 1 and sum(key.width for key in kept) > width:
-        kept.remove(max(kept, key=lambda key: importance.index(key.id)))
-    return kept
+    while len(fitting_keys) > 1 and sum(key.width for key in fitting_keys) > width:
+        fitting_keys.remove(max(fitting_keys, key=lambda key: importance.index(key.id)))
+    return fitting_keys
 
 
 class KeyBar(Footer):

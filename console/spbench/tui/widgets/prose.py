@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from textual.content import Content
 
 FULL_LINE = 88
-"""Characters from which a line of the source has no room for another word."""
+"""Characters from which a line of the source cannot have another word."""
 _SENTENCE_ENDS = (".", ":", "!", "?")
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -16,7 +16,7 @@ _CODE = re.compile(r"`([^`]+)`")
 def join_lines(text: str) -> str:
     """Join the lines of a text that were broken only because the source is narrow.
 
-    A line that ends a sentence before it is full keeps its break, and so does an empty line.
+    A full stop before the end of a full line keeps the break, and so does an empty line.
     """
     return "".join(_iterate_pieces(text.strip().splitlines()))
 
@@ -33,7 +33,7 @@ def _iterate_pieces(lines: list[str]) -> Iterator[str]:
 
 
 def render_prose(text: str) -> Content:
-    """Return a text with its lines joined and its code in another style, without backticks."""
+    """Return a text with joined lines, and code in another style without backticks."""
     parts = _CODE.split(join_lines(text))
     return Content.assemble(
         *((part, "bold $text-accent") if index % 2 else part for index, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""The places that one can jump to: suites, runs, hosts and cases; and the search for one."""
+"""Suites, runs, hosts and cases to jump to, and the search for one of them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ELSEWHERE_SCORE = 2
 _LETTERS_SCORE = 1
 
 
-class PlaceKind(Enum):
-    """A kind of place."""
+class DestinationKind(Enum):
+    """A kind of destination."""
 
     SUITE = "suite"
     RUN = "run"
@@ -32,16 +32,16 @@ class PlaceKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """A suite, run, host or case.
 
     Attributes:
         name: Its name.
-        location: Where it is, for the user.
+        location: The folder, suite, run or hostfile that it belongs to, for the user.
         key: The path of a suite, the source of a host, or the page of a case.
     """
 
-    kind: PlaceKind
+    kind: DestinationKind
     name: str
     location: str
     key: str = ""
@@ -52,32 +52,34 @@ class Place:
         return f"{self.kind.value} {self.name} {self.location}".lower()
 
 
-class PlaceReader:
-    """Reads the places on disk; a second time it reads only what has changed."""
+class DestinationReader:
+    """Reads the destinations on disk, later only those that are new or have changed."""
 
     def __init__(self, options: ConsoleOptions) -> None:
         self._options = options
         self._runs: KnownRuns | None = None
 
-    def read(self) -> list[Place]:
+    def read(self) -> list[Destination]:
         """Return suites, runs, the newest first, and hosts; call it in a thread."""
         return [*self._list_suites(), *self._list_runs(), *self._list_hosts()]
 
-    def _list_suites(self) -> Iterator[Place]:
+    def _list_suites(self) -> Iterator[Destination]:
         folder = self._options.folder
         for parent, paths in list_files(folder).items():
             for path in paths:
-                yield Place(PlaceKind.SUITE, path.name, _shorten(parent, folder), str(path))
+                yield Destination(
+                    DestinationKind.SUITE, path.name, _shorten(parent, folder), str(path)
+                )
 
-    def _list_runs(self) -> Iterator[Place]:
+    def _list_runs(self) -> Iterator[Destination]:
         self._runs = update_known_runs(self._options.home, self._runs, keep=False)
         for _, run in reversed(self._runs.values()):
-            yield Place(PlaceKind.RUN, run.id, _describe_run(run))
+            yield Destination(DestinationKind.RUN, run.id, _describe_run(run))
 
-    def _list_hosts(self) -> Iterator[Place]:
+    def _list_hosts(self) -> Iterator[Destination]:
         for source in read_sources(self._options):
             for name in source.hosts.names if source.hosts is not None else ():
-                yield Place(PlaceKind.HOST, name, source.title, source.name)
+                yield Destination(DestinationKind.HOST, name, source.title, source.name)
 
 
 def _shorten(parent: Path, folder: Path) -> str:
@@ -89,40 +91,40 @@ def _describe_run(run: RunSummary) -> str:
     return f"{run.suite} {format_status(run.status)}"
 
 
-def list_suite_cases(suite: Path, cases: Iterable[Case]) -> list[Place]:
+def list_suite_cases(suite: Path, cases: Iterable[Case]) -> list[Destination]:
     """Return the cases of the open suite."""
-    return [Place(PlaceKind.CASE, case.id, suite.name, "suites") for case in cases]
+    return [Destination(DestinationKind.CASE, case.id, suite.name, "suites") for case in cases]
 
 
-def list_run_cases(feed: Feed) -> list[Place]:
+def list_run_cases(feed: Feed) -> list[Destination]:
     """Return the cases of the watched run."""
     location = f"run {feed.folder.id}"
-    return [Place(PlaceKind.CASE, id, location, "run") for id in feed.state.cases]
+    return [Destination(DestinationKind.CASE, id, location, "run") for id in feed.state.cases]
 
 
-def find_places(places: Sequence[Place], text: str) -> list[Place]:
-    """Return the places that have all words of a text, the best matches first.
+def find_destinations(destinations: Sequence[Destination], text: str) -> list[Destination]:
+    """Return the destinations that have all words of a text, the best matches first.
 
-    A word matches if it is part of a place, or if the name has its letters in the same order.
+    A word matches if it is part of a destination, or if the name has its letters in the same order.
     """
-    words = text.lower().split()
-    if not words:
-        return list(places)
-    scored: list[tuple[int, Place]] = []
-    for place in places:
-        score = _rate(words, place)
+    wanted_words = text.lower().split()
+    if not wanted_words:
+        return list(destinations)
+    scored: list[tuple[int, Destination]] = []
+    for destination in destinations:
+        score = _rate(wanted_words, destination)
         if score:
-            scored.append((score, place))
+            scored.append((score, destination))
     scored.sort(key=lambda pair: -pair[0])
-    return [place for _, place in scored]
+    return [destination for _, destination in scored]
 
 
-def _rate(words: Iterable[str], place: Place) -> int:
+def _rate(wanted_words: Iterable[str], destination: Destination) -> int:
     """Return the sum of the scores of all words; 0 if one does not match."""
-    name = place.name.lower()
-    text = place.search_text
+    name = destination.name.lower()
+    text = destination.search_text
     total = 0
-    for word in words:
+    for word in wanted_words:
         score = _rate_word(word, name, text)
         if not score:
             return 0
