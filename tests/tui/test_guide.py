@@ -149,7 +149,7 @@ async def test_command_of_another_page_shows_that_page(tmp_path):
         commands = {
             command.phrase: command for command in list_commands(app.screen, app.choose_theme)
         }
-        await commands["Results: filter the runs"].run()
+        app.call_later(commands["Results: filter the runs"].run)
         await wait_until(pilot, lambda: app.current_mode == "results")
 
 
