@@ -39,6 +39,8 @@ _CASE_VIEWS = (View.TIMES, View.RUNS, View.PARAMETER)
 """The views of one case, which change with the cursor of the cases."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-side-by-side")]
 _HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL_HEIGHT, "-tall")]
+_FAILURE_ACTIONS = frozenset({"failed"})
+"""Actions that need a run that has failed."""
 
 
 class ResultsPage(Page):
@@ -241,7 +243,7 @@ both, a metric over runs, a metric over a swept parameter."""
             return action == "filter"
         if action == "compare":
             return self._find_other(run) is not None
-        if action == "failed":
+        if action in _FAILURE_ACTIONS:
             return run.status not in (RunStatus.RUNNING, RunStatus.PASSED)
         if action == "all_metrics":
             return self._view is View.COMPARE

@@ -47,6 +47,8 @@ _RUN_ACTIONS = _REPLAY_ACTIONS | {
     *("metric", "logs", "next_failed", "copy", "back"),
 }
 """Actions that need a run."""
+_FAILURE_ACTIONS = frozenset({"failed", "next_failed"})
+"""Actions that need a failed case."""
 
 
 class RunPage(Page):
@@ -309,7 +311,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             return has_ended
         if action == "follow":
             return not has_ended and not self._selection.follows_running
-        if action in ("failed", "next_failed"):
+        if action in _FAILURE_ACTIONS:
             has_failed = any(case.status.is_bad for case in feed.state.cases.values())
             return has_failed and (has_ended or action == "next_failed")
         return True
