@@ -1,6 +1,7 @@
 """The charts of times, the marks and the details on the Results page."""
 
 import json
+import shutil
 
 import pytest
 
@@ -12,6 +13,7 @@ from support.tui.results_page import (
     MEDIUM_SIZE,
     find_line,
     open_results,
+    read_widget,
     wait_for_comparison,
     wait_for_run,
 )
@@ -123,6 +125,43 @@ async def test_list_marks_runs_with_words(tmp_path, home, size):
         await pilot.press("slash")
         app.focused.value = "mark:fault"
         await wait_until(pilot, lambda: [run.id[7] for run in page._pane.shown] == ["1"])
+
+
+async def test_marked_runs_are_neither_best_nor_worst(tmp_path, home):
+    run = home / "runs" / "20010102-083000-made-up" / "run.json"
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"request": {"inject": ["slow"]}}))
+    app = open_results(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("m")
+        await wait_until(pilot, lambda: "worst 1.02 ms (2001-01-03)" in read_screen(app))
+        await wait_until(pilot, lambda: "2001-01-02 2.00 ms ! fault" in read_screen(app))
+        assert "(without 1 marked run)" in read_widget(app, "#plot-summary")
+        assert find_line(app, "2001-01-02 !"), "the axis has the sign"
+        assert page._views.plot.chart.size.height == 24
+
+
+async def test_deleted_run_is_reported_and_unmarked(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        page.poll_seconds = 0.05
+        page._library._loaded.clear()
+        await pilot.press("end", "space", "up", "c")
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        shutil.rmtree(home / "runs" / "20010101-083000-made-up")
+        await wait_until(pilot, lambda: page._pane.marked is None)
+        await wait_until(pilot, lambda: "No earlier run of suite" in read_screen(app))
+
+
+async def test_run_compared_with_itself_is_explained(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("space", "c")
+        await wait_until(
+            pilot, lambda: "The run under the cursor is the marked run a" in read_screen(app)
+        )
 
 
 async def test_details_of_a_run_use_a_large_screen(tmp_path, home):

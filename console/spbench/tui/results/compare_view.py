@@ -207,7 +207,8 @@ them."""
         heading = Content("\n").join(build_heading(comparison)) if comparison else Content(message)
         self.query_one("#compared-runs", Static).update(heading)
         # Once, since the cursor moves often and a comparison may have thousands of cases.
-        self._notes = comparison_notes(comparison) if comparison else []
+        notes = comparison_notes(comparison) if comparison else []
+        self._notes = [note.replace("`", "") for note in notes]
         self.table.display = comparison is not None
         self._times = ({}, {})
         self._show_rows()

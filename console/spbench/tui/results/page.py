@@ -159,12 +159,15 @@ both, a metric over runs, a metric over a swept parameter."""
         if not self.app.is_running:
             return
         has_running = any(run.status == RunStatus.RUNNING for run in runs)
-        if runs != self._runs or has_running or not runs:
+        is_changed = runs != self._runs
+        if is_changed or has_running or not runs:
             self._runs = runs
             self._pane.show_runs(runs)
         run = self._pane.selected_run()
         is_due = time.monotonic() - self._loaded_at >= _RELOAD_FACTOR * self._load_seconds
-        if run != self._loaded_run or (run and run.status == RunStatus.RUNNING and is_due):
+        if is_changed and self._view in (View.COMPARE, View.TIMES):
+            self._reload()  # the other run may have been deleted
+        elif run != self._loaded_run or (run and run.status == RunStatus.RUNNING and is_due):
             self._reload()
         table = self._pane.table
         await self._case_counter.count(self._pane.shown, table.visible_keys, table.update_rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from spbench.record.metric_names import format_folded_name
 from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
+from spbench.record.runs.marks import RunMark, find_marks
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import (
@@ -27,6 +28,8 @@ from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
+RunMarks = Mapping[str, Sequence[RunMark]]
+"""The marks of runs by their ids."""
 _MAX_POINTS = 12
 """Largest number of points of a series in the text."""
 
@@ -38,10 +41,11 @@ class PlotView(Vertical):
 A metric of the case under the cursor of the cases: over the runs that the filter shows, or, within
 the run under the cursor, over a parameter that the suite sweeps, with a series for each
 combination of the others. Each point is a median; its line goes from the least to the p95.
+! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
 m shows the next metric, p the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
     PlotView #plot-title { height: auto; max-height: 3; }
-    PlotView Plot { height: 1fr; min-height: 6; }
+    PlotView Plot { height: 1fr; min-height: 6; max-height: 24; }
     PlotView VerticalScroll { height: auto; max-height: 30%; scrollbar-size-vertical: 1; }
     PlotView #plot-summary { height: auto; color: $text-muted; }
     """
@@ -114,9 +118,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             )
             return
         head = f"{self._format_metric(case)} of {case.id}"
-        lines = describe_over_runs(series, now)
+        marks = find_marks(run.summary for run in self._runs)
+        lines = describe_over_runs(series, now, marks)
         unit = choose_plot_unit([series])
-        points = build_run_plot_series(series, unit, now)
+        points = build_run_plot_series(series, unit, now, marks)
         self._show(head, [points], "run", format_axis_title(series, unit), lines)
 
     def _plot_over_parameter(self, run: RecordedRun, case: CasePart) -> None:
@@ -188,9 +193,17 @@ def format_axis_title(series: Series, unit: DisplayUnit) -> str:
     return name + (f" in {unit.unit}" if unit.unit else "")
 
 
-def build_run_plot_series(series: Series, unit: DisplayUnit, now: float) -> PlotSeries:
-    """Return the points of a series over runs, which are named by their start times."""
-    names = name_runs(series, now)
+def build_run_plot_series(
+    series: Series, unit: DisplayUnit, now: float, marks: RunMarks
+) -> PlotSeries:
+    """Return the points of a series over runs, which are named by their start times.
+
+    The signs of a run's marks follow its name.
+    """
+    names = [
+        " ".join((name, *(mark[0] for mark in marks.get(point.run, ()))))
+        for name, point in zip(name_runs(series, now), series.points, strict=True)
+    ]
     points = [
         _scale_point(name, point, unit) for name, point in zip(names, series.points, strict=True)
     ]
@@ -223,13 +236,19 @@ def name_runs(series: Series, now: float) -> list[str]:
     ]
 
 
-def describe_over_runs(series: Series, now: float) -> list[str]:
-    """Return a text of a metric over runs, in a few lines."""
+def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]:
+    """Return a text of a metric over runs, in a few lines.
+
+    Runs with marks are neither the best nor the worst, unless all have one.
+    """
     names = name_runs(series, now)
     points = series.points
     points_by_name = dict(zip(names, points, strict=True))
+    unmarked_names = [name for name in names if points_by_name[name].run not in marks]
     names_best_first = sorted(
-        points_by_name, key=lambda name: points_by_name[name].y, reverse=series.better == "higher"
+        unmarked_names or names,
+        key=lambda name: points_by_name[name].y,
+        reverse=series.better == "higher",
     )
     labelled_names = [
         ("newest", names[-1]),
@@ -243,16 +262,18 @@ def describe_over_runs(series: Series, now: float) -> list[str]:
             ("most", names_best_first[-1]),
         ]
     extremes = ", ".join(
-        f"{label} {_format_point(points_by_name[name], series)} ({name})"
+        f"{label} {_format_point(points_by_name[name], series, marks)} ({name})"
         for label, name in labelled_names
     )
     run_count = format_quantity(len(points), "run")
     point_texts = [
-        f"{name} {_format_point(points_by_name[name], series)}"
+        f"{name} {_format_point(points_by_name[name], series, marks)}"
         for name in names[: -_MAX_POINTS - 1 : -1]
     ]
+    left_out = len(names) - len(unmarked_names) if unmarked_names else 0
+    note = f" (without {format_quantity(left_out, 'marked run')})" if left_out else ""
     return [
-        f"{run_count}{_format_better(series)}: {extremes}",
+        f"{run_count}{_format_better(series)}: {extremes}{note}",
         f"From the newest: {', '.join(point_texts)}",
     ]
 
@@ -263,7 +284,8 @@ def describe_over_parameter(all_series: Sequence[Series], parameter: str) -> lis
     lines = [f"{metric} over {parameter}{_format_better(all_series[0])}"]
     for series in all_series:
         values = [
-            f"{point.label} {_format_point(point, series)}" for point in series.points[:_MAX_POINTS]
+            f"{point.label} {_format_point(point, series, {})}"
+            for point in series.points[:_MAX_POINTS]
         ]
         omitted_count = len(series.points) - len(values)
         omission = f" and {omitted_count} more" if omitted_count > 0 else ""
@@ -275,6 +297,7 @@ def _format_better(series: Series) -> str:
     return "" if series.better == "none" else f", {series.better} is better"
 
 
-def _format_point(point: Point, series: Series) -> str:
-    verdict = "" if point.status == CaseStatus.PASSED else f" {point.status}"
-    return f"{format_value(point.y, series.unit, series.metric)}{verdict}"
+def _format_point(point: Point, series: Series, marks: RunMarks) -> str:
+    status = "" if point.status == CaseStatus.PASSED else f" {point.status}"
+    marks_text = "".join(f" {mark}" for mark in marks.get(point.run, ()))
+    return f"{format_value(point.y, series.unit, series.metric)}{status}{marks_text}"

@@ -11,7 +11,7 @@ import pytest
 
 from spbench.record.number_formatting import format_factor
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.model import RunComparison
+from spbench.report.comparison.model import RunComparison, RunConditions
 from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
@@ -24,7 +24,7 @@ from spbench.report.comparison.text import comparison_lines, gate_lines
 from spbench.report.comparison.unjudged import join_case_ids
 from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
-from spbench_core.events.statuses import CaseStatus
+from spbench_core.events.statuses import CaseStatus, RunStatus
 from support.sample_runs import make_case, make_failed_check, make_metric, make_run
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
@@ -395,3 +395,26 @@ def test_gate_lists_a_broken_case_with_few_launches_once() -> None:
     lines = list(gate_lines(compare(make_run(make_case("x")), make_run(broken)), 120))
     assert sum(line.startswith("✗ broken") for line in lines) == 1
     assert not any(line.startswith("? not judged") for line in lines)
+
+
+def compare_with_faults(faults_a: tuple[str, ...], faults_b: tuple[str, ...]) -> list[str]:
+    comparison = compare(make_run(make_case("x"), id="A"), make_run(make_case("x"), id="B"))
+    conditions = (RunConditions(faults=faults_a), RunConditions(faults=faults_b))
+    return comparison_warnings(replace(comparison, conditions=conditions))
+
+
+def test_equal_faults_of_both_runs_are_one_warning(messages) -> None:
+    messages.check(compare_with_faults(("slow", "drop"), ("drop", "slow")))
+    messages.check(compare_with_faults(("slow",), ("drop",)))
+    assert compare_with_faults((), ()) == []
+
+
+def test_warns_of_runs_that_may_lack_results(messages) -> None:
+    running = make_run(make_case("x"), id="A", status=RunStatus.RUNNING)
+    unfinished = make_run(make_case("x"), id="B", status=RunStatus.UNFINISHED)
+    messages.check(comparison_warnings(compare(running, unfinished)))
+
+
+def test_warns_of_a_run_compared_with_itself(messages) -> None:
+    run = make_run(make_case("x"), id="A")
+    messages.check(comparison_warnings(compare(run, run)))
