@@ -15,7 +15,7 @@ from spbench.record.runs.files import read_file
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.state import RunState
 from spbench.suites.case import Case, Suite
-from spbench.suites.expression import parse_expression
+from spbench.suites.expressions.expression import parse_expression
 from spbench.suites.loader import MAX_BYTES, load_suite_text
 from spbench.suites.shipped import resolve_suite_path
 

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.suites.expression import CaseMetric, Expression, ExpressionError, parse_expression
+from spbench.suites.expressions.expression import (
+    CaseMetric,
+    Expression,
+    ExpressionError,
+    parse_expression,
+)
 from spbench_core.events.statuses import CaseStatus
 
 Cases = Mapping[str, CaseState]

@@ -20,7 +20,7 @@ from spbench.record.stragglers import (
     is_planted,
     list_planted_ranks,
 )
-from spbench.suites.expression import ExpressionError
+from spbench.suites.expressions.expression import ExpressionError
 from spbench_core.catalog import parse_fault
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from spbench.errors import did_you_mean
 from spbench.suites.case import DERIVED_METRICS, STATISTICS, Case, Expectation, PerformanceReference
-from spbench.suites.expression import CaseMetric, ExpressionError, parse_expression
+from spbench.suites.expressions.expression import CaseMetric, ExpressionError, parse_expression
 from spbench.suites.file_errors import FileErrors
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark, Metric

@@ -13,13 +13,13 @@ from spbench.suites.case import MAX_HOSTS_AT_ONCE, Case, RepeatPolicy, Suite
 from spbench.suites.defaults import apply_defaults
 from spbench.suites.expand import ParsedEntry, Sweep, expand_entry
 from spbench.suites.expectations import parse_expectations
+from spbench.suites.expressions.references import ExpandedEntry, resolve_references
 from spbench.suites.file_errors import FileErrors
 from spbench.suites.inject import inject_fault
 from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
 from spbench.suites.overrides import apply_overrides, read_as_text
 from spbench.suites.parameters import ParameterReader
 from spbench.suites.pipe_files import read_first_bytes
-from spbench.suites.references import ExpandedEntry, resolve_references
 from spbench.suites.shipped import require_suite_file
 from spbench.suites.validation_messages import validate_suite
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, parse_yaml

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from spbench.errors import UsageError
 from spbench.suites.edit.fields import Field
 from spbench.suites.edit.yaml_format import find_plain_scalar, format_flow, format_scalar
-from spbench.suites.expression import ExpressionError, parse_expression
+from spbench.suites.expressions.expression import ExpressionError, parse_expression
 from spbench.suites.parameters import read_value
 from spbench.suites.validation_messages import find_shape_error
 from spbench.suites.yaml_nodes import YamlError, parse_scalar, parse_yaml

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.suites.expression import MAX_DEPTH, ExpressionError, parse_expression
+from spbench.suites.expressions.expression import MAX_DEPTH, ExpressionError, parse_expression
 
 FIGURES = {"a": 3.5, "b.c-d": 0.25, "e[size=8]": 70.0}
 

@@ -9,7 +9,7 @@ from typing import Any
 from spbench.errors import did_you_mean
 from spbench.suites.case import Case, Expectation
 from spbench.suites.expectations import describe_unknown_metric, list_metric_names
-from spbench.suites.expression import CaseMetric, ExpressionError, parse_expression
+from spbench.suites.expressions.expression import CaseMetric, ExpressionError, parse_expression
 from spbench.suites.file_errors import FileErrors
 from spbench.suites.yaml_nodes import KeyPath
 

@@ -1,0 +1,1 @@
+"""Bounds of expectations that are computed from metrics of cases."""
