@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spbench.cli.text_layout import format_definitions, wrap_description
 from spbench.cli.value_completions import complete_benchmark
 from spbench.errors import UsageError, did_you_mean
-from spbench_core.number_text import format_bytes
 
 if TYPE_CHECKING:
     from spbench_core.catalog.benchmark import Benchmark, Metric
     from spbench_core.catalog.parameters import Param
 
 MAX_COLUMNS = 100
-AUTO = "auto"
-"""The default of a parameter that depends on others, on the hosts or on measurements."""
-_DEFAULTS_IN_HELP = (
-    re.compile(r"(?:;|; else|, or else) (?P<value>[\w.^]+)$"),
-    re.compile(r"(?<=\b)(?P<value>\w+)(?:, default(?=\))| \(default\))"),
-)
-"""Patterns of a default in a parameter's help that depends on other parameters."""
-_FREE = frozenset({"text", "words", "lines", "data"})
-"""Kinds of parameters that have no value if they are not set."""
 
 
 def register(app: typer.Typer) -> None:
@@ -62,11 +51,12 @@ def benchmarks(
 def _describe(entry: Benchmark, width: int) -> list[str]:
     from spbench.suites.case import DERIVED_METRICS
     from spbench_core.catalog import COMMON_FAULTS
+    from spbench_core.catalog.default_texts import list_default_texts
 
     lines = wrap_description(f"{entry.name}: {entry.summary}", width)
     if entry.plugin:
         lines.append(f"from the plug-in {entry.plugin}")
-    defaults = default_texts(entry)
+    defaults = list_default_texts(entry)
     params = [(param.name, _param_text(param, defaults[param.name])) for param in entry.params]
     metrics = [(metric.name, _metric_text(metric)) for metric in (*entry.metrics, *DERIVED_METRICS)]
     if entry.has_chosen_metrics:
@@ -83,42 +73,12 @@ def _describe(entry: Benchmark, width: int) -> list[str]:
     return lines
 
 
-def default_texts(entry: Benchmark) -> dict[str, str]:
-    """Return the value of each parameter in a case that does not set it, as text.
-
-    It is `AUTO` if it depends on other things, and empty if there is none.
-    """
-    try:
-        values = entry.complete(entry.begins_with)
-    except ExceptionGroup:  # a plug-in's benchmark may need parameters that it does not name
-        values = {param.name: param.default for param in entry.params}
-    return {param.name: _default_text(entry, param, values[param.name]) for param in entry.params}
-
-
-def _default_text(entry: Benchmark, param: Param, value: Any) -> str:
-    if param.default is None and param.name in entry.begins_with:
-        return ""
-    if value is None:
-        return _default_in_help(param) or ("" if param.kind in _FREE else AUTO)
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    values = value if isinstance(value, (list, tuple)) else [value]
-    if param.kind in ("bytes", "bytes_list"):
-        return ", ".join(str(format_bytes(int(number))) for number in values)
-    return ", ".join(
-        f"{number:.15g}" if isinstance(number, float) else str(number) for number in values
-    )
-
-
-def _default_in_help(param: Param) -> str:
-    matches = (pattern.search(param.help) for pattern in _DEFAULTS_IN_HELP)
-    return next((match["value"] for match in matches if match), "")
-
-
 def _param_text(param: Param, default: str) -> str:
+    from spbench_core.catalog.default_texts import AUTO, DEFAULTS_IN_HELP
+
     text = param.help
     if default:
-        at_end, inside = _DEFAULTS_IN_HELP
+        at_end, inside = DEFAULTS_IN_HELP
         text = inside.sub(r"\g<value>", text if default == AUTO else at_end.sub("", text))
     if param.choices:
         text += f" [{' | '.join(param.choices)}]"

@@ -14,11 +14,11 @@ from typer.main import get_command
 
 from spbench import __version__
 from spbench.cli.app import app
-from spbench.cli.benchmarks import default_texts
 from spbench.cli.runs.run import parse_time
 from spbench.errors import ExitCode, UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog.default_texts import list_default_texts
 from support.commands import CommandResult
 from support.paths import HOSTFILES, ROOT, SUITES
 from support.sample_events import (
@@ -254,7 +254,7 @@ def test_description_fits_the_terminal(spbench, monkeypatch, name, width):
     ],
 )
 def test_default_of_a_parameter_is_its_value_in_a_case(benchmark, name, default):
-    assert default_texts(BENCHMARKS[benchmark])[name] == default
+    assert list_default_texts(BENCHMARKS[benchmark])[name] == default
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
