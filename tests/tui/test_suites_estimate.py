@@ -12,13 +12,16 @@ from spbench.suites.case import Case
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import Feed, LiveSource
 from spbench.tui.run.headline import _build_first
+from spbench.tui.suites.case_rows import COLUMNS
+from spbench.tui.suites.cases_table import CasesTable
 from support.sample_events import case_judged, console_event, describe_case, record_run, run_start
-from support.tui.app_driver import wait_until
+from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.suites_page import (
     SECOND_CASE_LINE,
     SIZE,
     answer,
     get_editor,
+    list_case_ids,
     move_to_line,
     open_first_case,
     open_suite,
@@ -191,3 +194,42 @@ async def test_asks_before_exceeding_memory(suite, monkeypatch):
         )
         await answer(pilot, "n")
         assert app.started == []
+
+
+def read_estimates(app):
+    table = app.screen.query_one(CasesTable)
+    index = [column.key for column in COLUMNS].index("estimate")
+    return [table.rows.cells(key)[index].text for key in list_case_ids(app)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_estimate_is_next_to_each_case(suite, case_estimates, size):
+    case_estimates["first"] = CaseEstimate(4.2, EstimateSource.HISTORY)
+    case_estimates[SWEPT[0]] = CaseEstimate(12.34, EstimateSource.WORK)
+    case_estimates[SWEPT[1]] = CaseEstimate(None, EstimateSource.UNKNOWN)
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: read_estimates(app) == ["4.2 s", "~12 s", "unknown"])
+        await wait_until(pilot, lambda: "~12 s" in read_screen(app))
+        rows = app.screen.query_one(CasesTable).rows
+        seconds = [rows.sort_value(key, "estimate") for key in list_case_ids(app)]
+        assert seconds == [4.2, 12.34, float("inf")]
+
+
+async def test_estimate_is_pending_until_it_is_computed(suite, monkeypatch):
+    release = Event()
+
+    def wait(plan, home):
+        release.wait(30)
+        return RunEstimate()
+
+    monkeypatch.setattr("spbench.tui.suites.parsed_suite.estimate_plan", wait)
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        try:
+            await wait_for_cases(pilot)
+            assert read_estimates(app) == ["…"] * 3
+        finally:
+            release.set()
+        await wait_until(pilot, lambda: read_estimates(app) == ["unknown"] * 3)

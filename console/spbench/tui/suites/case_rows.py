@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from spbench.engine.run_estimate import (
+    CaseEstimate,
+    EstimateSource,
+    RunEstimate,
+    format_estimate,
+)
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 if TYPE_CHECKING:
@@ -17,11 +23,16 @@ COLUMNS = (
     Column("case", "case", 16, flexible=True),
     Column("benchmark", "benchmark", 14, drop_priority=2),
     Column("ranks", "ranks", 5, align="right"),
+    Column("estimate", "estimate", 8, align="right"),
     Column("line", "line", 4, align="right", drop_priority=1),
 )
 MARK = "●"
 ALL_SLOTS = "all"
 """Shown as the number of ranks if a case uses all slots of the hosts."""
+PENDING = "…"
+UNKNOWN = "unknown"
+APPROXIMATE = "~"
+"""Before an estimate from the work of a case, which is less exact than one from earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +44,16 @@ class SuiteCaseRows:
         spans: The lines of the case entries, ascending.
         current: Whether the cases are those of the current text, without errors.
         marked: The ids of the marked cases.
+        estimates: The estimated durations by id.
+        estimating: Whether estimates that are missing are being computed.
     """
 
     cases: Sequence[Case] = ()
     spans: Sequence[EntryLines] = ()
     current: bool = True
     marked: frozenset[str] = frozenset()
+    estimates: Mapping[str, CaseEstimate] = field(default_factory=dict)
+    estimating: bool = True
     _by_id: dict[Hashable, Case] = field(init=False, default_factory=dict)
     _tops: list[int] = field(init=False, default_factory=list)
 
@@ -49,6 +64,10 @@ class SuiteCaseRows:
     def replace_marks(self, marked: Iterable[str]) -> SuiteCaseRows:
         """Return the rows with these cases marked."""
         return replace(self, marked=frozenset(marked))
+
+    def replace_estimates(self, estimate: RunEstimate, estimating: bool) -> SuiteCaseRows:
+        """Return the rows with these estimates, final unless still estimating."""
+        return replace(self, estimates=estimate.cases, estimating=estimating)
 
     def case(self, key: Hashable) -> Case | None:
         """Return the case with an id; None if there is none."""
@@ -61,10 +80,11 @@ class SuiteCaseRows:
     def version(self, key: Hashable) -> Hashable:
         """Return the values that the row shows."""
         case = self._by_id[key]
-        return case.benchmark, case.np, self.line(case), self.current, case.id in self.marked
+        shown = case.benchmark, case.np, self.line(case), self._format_estimate(case)
+        return *shown, self.current, case.id in self.marked
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return mark and id, benchmark, ranks and line."""
+        """Return mark and id, benchmark, ranks, estimate and line."""
         case = self._by_id[key]
         ranks = ALL_SLOTS if case.np is None else str(case.np)
         style = "" if self.current else "muted"
@@ -72,14 +92,32 @@ class SuiteCaseRows:
             TableCell(f"{MARK} {case.id}" if case.id in self.marked else case.id, style),
             TableCell(case.benchmark, style or "accent"),
             TableCell(ranks, style),
+            TableCell(self._format_estimate(case), style),
             TableCell(str(self.line(case)), "muted"),
         ]
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return the sort key in a column; all slots sort after any number."""
+        """Return the sort key in a column; all slots and unknown durations sort last."""
         case = self._by_id[key]
         ranks = float("inf") if case.np is None else case.np
-        return {"benchmark": case.benchmark, "ranks": ranks, "line": case.line}.get(column, case.id)
+        estimate = self.estimates.get(case.id)
+        seconds = None if estimate is None else estimate.seconds
+        values = {
+            "benchmark": case.benchmark,
+            "ranks": ranks,
+            "estimate": float("inf") if seconds is None else seconds,
+            "line": case.line,
+        }
+        return values.get(column, case.id)
+
+    def _format_estimate(self, case: Case) -> str:
+        estimate = self.estimates.get(case.id)
+        if estimate is None and self.estimating:
+            return PENDING
+        if estimate is None or estimate.seconds is None:
+            return UNKNOWN
+        sign = APPROXIMATE if estimate.source is EstimateSource.WORK else ""
+        return f"{sign}{format_estimate(estimate.seconds)}"
 
     def search_text(self, key: Hashable) -> str:
         """Return id, benchmark and parameters."""

@@ -24,8 +24,10 @@ class CasesTable(FilterPane):
     """The cases that match the filter, and the marks."""
 
     HELP = """\
-The cases that the suite expands to. / filters them by words of their id and benchmark; space marks
-one (●), a marks all that are shown, or none again. F5 runs the marked ones, without marks all."""
+The cases that the suite expands to. / filters them by words of their id, benchmark and parameters.
+Space marks a case (●), a marks all that are shown or removes their marks. F5 runs the marked cases,
+or all if none is marked. The estimate is the duration in earlier runs, or with ~ one computed from
+the work, within a factor of 5. Unknown: the work depends on your code or on a GPU."""
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
         make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run"),
@@ -62,13 +64,16 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
 
     def show(self, rows: SuiteCaseRows) -> None:
         """Show other cases; cases with the same id keep their marks."""
-        self.rows = rows.replace_marks(self._marked)
+        marked_rows = rows.replace_marks(self._marked)
+        self.rows = marked_rows.replace_estimates(self._estimate, estimating=True)
         self.table.set_rows(self.rows)
         self._update_title()
 
     def show_estimate(self, estimate: RunEstimate) -> None:
-        """Show the estimated duration of the marked cases, or of all."""
+        """Show the estimated duration of each case, and of the marked cases or of all."""
         self._estimate = estimate
+        self.rows = self.rows.replace_estimates(estimate, estimating=False)
+        self.table.set_rows(self.rows)
         self._update_title()
 
     def clear(self) -> None:
