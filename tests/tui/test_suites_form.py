@@ -96,7 +96,8 @@ def test_alias_keeps_its_name_in_the_file():
     benchmark = BENCHMARKS["memory.copy"]
     size = Param("image_size", "int", 32, "pixels", aliases=("size_of_image",))
     form = FormFields(
-        replace(benchmark, params=(size,)), CaseDraft("case", "memory.copy", {"size_of_image": 64})
+        replace(benchmark, params=(size,), resolve=dict),
+        CaseDraft("case", "memory.copy", {"size_of_image": 64}),
     )
     assert form.initial_texts.by_name["image_size"] == "64"
     changed_form = read_form_draft(
@@ -225,7 +226,7 @@ def test_rejects_values_with_the_message_of_the_loader(texts, message):
 
 def test_repeat_and_comment_can_be_removed():
     draft = read_changed_draft(FULL, repeat="", comment="")
-    assert (draft.repeat, draft.comment) == (1, None)
+    assert (draft.repeat, draft.comment) == (None, None)
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

@@ -8,7 +8,7 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
 from spbench.tui.guide.help_screen import HelpScreen
 from spbench.tui.suites.form.case_form import CaseForm
-from spbench.tui.suites.form.field_row import ExpectRow
+from spbench.tui.suites.form.metric_rows import ExpectRow
 from spbench.tui.suites.page import SuitesPage
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.suites_page import (
@@ -40,7 +40,7 @@ async def test_escape_asks_only_for_a_changed_form(suite, size):
         row = await fill(pilot, "image_size", "128")
         await pilot.press("escape")
         await wait_for_screen(pilot, Confirm)
-        assert "Discard what was typed" in read_screen(app)
+        assert "Discard your changes" in read_screen(app)
         await pilot.press("n")
         await wait_until(pilot, lambda: app.screen is form)
         assert row.text == "128"
@@ -91,7 +91,7 @@ async def test_f2_lists_the_values_of_a_field(suite):
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         form = await open_first_case(pilot)
         row = await fill(pilot, "slice_method", "vertical")
-        assert "F2 lists the choices" in str(form.query_one("#hint").render())
+        assert "(vertical, horizontal, square)" in str(form.query_one("#hint").render())
         await pilot.press("f2")
         await choose(pilot, "horiz")
         await wait_until(pilot, lambda: row.text == "horizontal")
@@ -105,7 +105,7 @@ async def test_f2_lists_the_values_of_a_field(suite):
         await wait_until(
             pilot,
             lambda: any(
-                "has no list" in notification.message for notification in app._notifications
+                "has no choices" in notification.message for notification in app._notifications
             ),
         )
         assert app.screen is form
@@ -123,7 +123,7 @@ async def test_edits_and_removes_the_case_at_the_cursor(suite):
         await wait_for_screen(pilot, SuitesPage)
         await pilot.press("f8")
         await wait_for_screen(pilot, Confirm)
-        assert "Delete the case first" in read_screen(app)
+        assert "Delete first?" in read_screen(app)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -74,12 +74,9 @@ def _describe(entry: Benchmark, width: int) -> list[str]:
 
 
 def _param_text(param: Param, default: str) -> str:
-    from spbench_core.catalog.default_texts import AUTO, DEFAULTS_IN_HELP
+    from spbench_core.catalog.default_texts import describe_without_default
 
-    text = param.help
-    if default:
-        at_end, inside = DEFAULTS_IN_HELP
-        text = inside.sub(r"\g<value>", text if default == AUTO else at_end.sub("", text))
+    text = describe_without_default(param, default)
     if param.choices:
         text += f" [{' | '.join(param.choices)}]"
     return f"{text} [default: {default}]" if default else text

@@ -12,7 +12,7 @@ from spbench_core.number_text import format_bytes
 
 AUTO = "auto"
 """The default of a parameter that depends on others, on the hosts or on measurements."""
-DEFAULTS_IN_HELP = (
+_DEFAULTS_IN_HELP = (
     re.compile(r"(?:;|; else|, or else) (?P<value>[\w.^]+)$"),
     re.compile(r"(?<=\b)(?P<value>\w+)(?:, default(?=\))| \(default\))"),
 )
@@ -21,22 +21,29 @@ _FREE = frozenset({"text", "words", "lines", "data"})
 """Kinds of parameters that have no value if they are not set."""
 
 
-def list_default_texts(
-    benchmark: Benchmark, explicit: Mapping[str, Any] | None = None
-) -> dict[str, str]:
+def list_default_texts(benchmark: Benchmark) -> dict[str, str]:
     """Return the value of each parameter in a case that does not set it, as text.
 
     It is `AUTO` if it depends on other things, and empty if there is none.
-
-    Args:
-        benchmark: The benchmark.
-        explicit: The parameters that the case sets; None: those of a new case.
     """
     try:
-        values = benchmark.complete(benchmark.begins_with if explicit is None else explicit)
+        values = benchmark.complete(benchmark.begins_with)
     except ExceptionGroup:  # a plug-in's benchmark may need parameters that it does not name
         values = {param.name: param.default for param in benchmark.params}
+    return format_default_texts(benchmark, values)
+
+
+def format_default_texts(benchmark: Benchmark, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the complete parameters of a case as texts of defaults."""
     return {param.name: _format_default(benchmark, param, values) for param in benchmark.params}
+
+
+def describe_without_default(param: Param, default: str) -> str:
+    """Return a parameter's help without the words for its default, which is given."""
+    if not default:
+        return param.help
+    at_end, inside = _DEFAULTS_IN_HELP
+    return inside.sub(r"\g<value>", param.help if default == AUTO else at_end.sub("", param.help))
 
 
 def _format_default(benchmark: Benchmark, param: Param, values: Mapping[str, Any]) -> str:
@@ -56,5 +63,5 @@ def _format_default(benchmark: Benchmark, param: Param, values: Mapping[str, Any
 
 
 def _find_in_help(param: Param) -> str:
-    matches = (pattern.search(param.help) for pattern in DEFAULTS_IN_HELP)
+    matches = (pattern.search(param.help) for pattern in _DEFAULTS_IN_HELP)
     return next((match["value"] for match in matches if match), "")

@@ -121,6 +121,15 @@ def read_draft(text: str, index: int) -> CaseDraft:
     return parse_draft(outline.items[index], outline.read_comment(index))
 
 
+def read_defaults(text: str) -> Any:
+    """Return the data of ``defaults:``, which may be invalid; None if there is none."""
+    try:
+        data = Outline(text).document.root.data
+    except UsageError:
+        return None
+    return data.get("defaults") if isinstance(data, dict) else None
+
+
 def _reject_invalid(outline: Outline, index: int) -> None:
     data = outline.find_item(index).data
     if isinstance(data, dict) and isinstance(launch := data.get("launch"), dict):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spbench.suites.defaults import select_inherited
 from spbench.suites.edit.yaml_format import find_plain_scalar, to_plain
 from spbench.suites.overrides import read_as_text
 from spbench.suites.yaml_nodes import Node
@@ -18,7 +19,7 @@ class CaseDraft:
     """An unchecked entry of ``cases:``, with the values of the file.
 
     Attributes:
-        np: The number of ranks; None: it follows from the parameters.
+        np: The number of ranks; None: it follows from the parameters or is inherited.
         expect: For each metric or metric.statistic its bounds, ``{"max": 5.0}``, a reference with
             tolerances, or ``systems`` with a reference for each.
         launch: The case's own launch settings; values of ``env`` are text.
@@ -32,9 +33,9 @@ class CaseDraft:
     zip: SweptValues = field(default_factory=dict)
     exclude: Sequence[Mapping[str, Any]] = ()
     np: int | None = None
-    per_host: bool | int = False
+    per_host: bool | int | None = None
     scale: Mapping[str, Any] = field(default_factory=dict)
-    repeat: int = 1
+    repeat: int | None = None
     until: Mapping[str, float] = field(default_factory=dict)
     expect: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
@@ -42,18 +43,18 @@ class CaseDraft:
 
 
 def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
-    """Return the keys of the entry with their values, without defaults."""
+    """Return the keys of the entry with their values, without keys that are not set."""
     keys = {
         "name": draft.name,
         "benchmark": draft.benchmark,
         "np": draft.np,
-        "per_host": draft.per_host or None,
+        "per_host": draft.per_host,
         "params": draft.params,
         "matrix": draft.matrix,
         "zip": draft.zip,
         "exclude": draft.exclude,
         "scale": draft.scale,
-        "repeat": draft.repeat if draft.repeat != 1 else None,
+        "repeat": draft.repeat,
         "until": draft.until,
         "expect": draft.expect,
         "launch": _unquote_variables(draft.launch),
@@ -64,6 +65,16 @@ def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
         for key, value in data.items()
         if key in ("name", "benchmark") or value not in (None, {}, [])
     }
+
+
+def inherit_defaults(draft: CaseDraft, defaults: Any) -> CaseDraft:
+    """Return a draft with the values that it inherits from the suite's ``defaults:``."""
+    inherited = select_inherited(defaults, draft_to_data(draft))
+    merged: dict[str, Any] = {
+        key: {**getattr(draft, key), **value} if key in ("params", "expect") else value
+        for key, value in inherited.items()
+    }
+    return replace(draft, **merged)
 
 
 def _unquote_variables(launch: Mapping[str, Any]) -> Mapping[str, Any]:

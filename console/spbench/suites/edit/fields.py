@@ -12,6 +12,7 @@ from spbench.suites.edit.yaml_format import format_scalar
 from spbench.suites.model import Bound, CaseEntry
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.default_texts import describe_without_default, list_default_texts
 from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param, ParamKind
 from spbench_core.number_text import format_bytes
 
@@ -42,7 +43,8 @@ class Field:
         name: The name of the parameter or setting.
         kind: The kind of its values.
         help: A description.
-        default: The value of an empty field; empty if it depends on other fields.
+        default: The value of an empty field; ``auto`` if it depends on other things, and empty if
+            there is none.
         accepts: A description of valid input: ``a whole number, 1 to 1000``.
         choices: Words to choose from; with kind ``int`` a number is allowed, too.
         minimum: The least number.
@@ -96,7 +98,8 @@ _BOUND_KEYS = ("minimum", "maximum", "exclusiveMinimum")
 
 def list_param_fields(benchmark: Benchmark) -> tuple[Field, ...]:
     """Return the fields of a benchmark's parameters."""
-    return tuple(map(_make_param_field, benchmark.params))
+    defaults = list_default_texts(benchmark)
+    return tuple(_make_param_field(param, defaults[param.name]) for param in benchmark.params)
 
 
 def list_launch_fields() -> tuple[Field, ...]:
@@ -120,15 +123,14 @@ def list_reference_fields(metric: str) -> tuple[Field, ...]:
     return _list_model_fields(Bound, ("reference", "lower", "upper"), ("case", "expect", metric))
 
 
-def _make_param_field(param: Param) -> Field:
+def _make_param_field(param: Param, default: str) -> Field:
     choices = ("on", "off") if param.kind == "bool" else param.choices
-    default_values = param.default if isinstance(param.default, list) else [param.default]
     minimum, maximum = (_format_value(param, number) for number in (param.minimum, param.maximum))
     return Field(
         name=param.name,
         kind=param.kind,
-        help=param.help,
-        default=", ".join(_format_value(param, item) or "" for item in default_values),
+        help=describe_without_default(param, default),
+        default=default,
         accepts=describe_accepted(param.kind, choices, format_bounds(minimum, maximum)),
         choices=choices,
         minimum=param.minimum,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from spbench.errors import SpbenchError, UsageError, did_you_mean
 from spbench.suites.edit.compose import (
     EditedText,
     find_entry,
     insert_case,
+    read_defaults,
     read_draft,
     remove_case,
     replace_case,
 )
-from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.edit.draft import CaseDraft, inherit_defaults
 from spbench.suites.edit.outline import Outline
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm
@@ -68,7 +71,7 @@ class CaseComposer:
         if benchmark_name is not None:
             name = _make_unique(benchmark_name.rpartition(".")[2], names)
             benchmark = BENCHMARKS[benchmark_name]
-            draft = CaseDraft(name, benchmark_name, params=benchmark.starting_params)
+            draft = _make_draft(name, benchmark, read_defaults(text))
             await self._show_form(benchmark, draft, write, "Insert")
 
     async def edit(self) -> None:
@@ -93,7 +96,13 @@ class CaseComposer:
         document = self._pane.document
         assert document is not None  # the case is in it
         form = CaseForm(
-            benchmark, draft, write, document.path, submit_label, self._pane.estimate_suite
+            benchmark,
+            draft,
+            write,
+            document.path,
+            submit_label,
+            self._pane.estimate_suite,
+            read_defaults(self._pane.editor.text),
         )
         edited = await self._pane.app.push_screen_wait(form)
         if edited is not None:
@@ -146,6 +155,19 @@ def _make_unique(name: str, names: Iterable[str]) -> str:
         number += 1
         unique = f"{name}-{number}"
     return unique
+
+
+def _make_draft(name: str, benchmark: Benchmark, defaults: Any) -> CaseDraft:
+    """Return a new case with the starting values that it does not inherit."""
+    draft = CaseDraft(name, benchmark.name)
+    inherited = inherit_defaults(draft, defaults).params
+    inherited_params = [benchmark.find_param(key) for key in inherited]
+    params = {
+        key: value
+        for key, value in benchmark.starting_params.items()
+        if benchmark.find_param(key) not in inherited_params
+    }
+    return replace(draft, params=params)
 
 
 def _find_benchmark(draft: CaseDraft) -> Benchmark:

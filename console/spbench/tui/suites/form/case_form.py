@@ -5,46 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static, TextArea
 
-from spbench.suites.case import STATISTICS
 from spbench.suites.edit.compose import EditedText
 from spbench.suites.edit.draft import CaseDraft
-from spbench.suites.edit.fields import Field
-from spbench.suites.expectations import list_metrics
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm, Modal
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.form import form_texts
-from spbench.tui.suites.form.draft_reader import DraftResult, read_form_draft
-from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, ReferenceRow, TextRow
+from spbench.tui.suites.form.draft_reader import read_form_draft
+from spbench.tui.suites.form.field_list import FieldList
+from spbench.tui.suites.form.field_row import FormRow
 from spbench.tui.suites.form.preview import EstimateSuite, Preview, WriteDraft, build_preview
-from spbench_core.catalog.benchmark import Benchmark, Metric
+from spbench.tui.suites.form.search_bar import SearchBar
+from spbench_core.catalog.benchmark import Benchmark
 
 PREVIEW_DELAY = 0.12
 """Time without a key until the preview is updated, in seconds."""
-NO_EXPECTATION = form_texts.ExpectationTexts()
-NO_REFERENCE = form_texts.ReferenceTexts()
+_SWEEP = "Sweep: 64, 128 or 1..9 +2 or 8..64 *2"
+_SEARCH_HINT = "search: words that a field's name or help contains. Enter goes to the first field."
+_KEYS = "Ctrl+F search, F3 changed fields, F2 choices, F1 help"
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
 """With 140 columns the preview is next to the fields."""
-
-
-class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
-    """The rows; up and down move between them, unless a field handles these keys."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next", id="form.next", tooltip="The next field"),
-        Binding("up", "app.focus_previous", "Before", id="form.before", tooltip="The field before"),
-    ]
 
 
 class CaseForm(Modal[EditedText | None]):
@@ -57,20 +48,39 @@ class CaseForm(Modal[EditedText | None]):
         path: The file of the suite.
         submit_label: The label of the button: ``Insert`` or ``Change``.
         estimate: Returns the estimated duration of a suite.
+        defaults: The data of the suite's ``defaults:``.
     """
 
     HELP = """\
-A case of a benchmark. An empty field has the default that it shows; one with several values is
-swept: 64, 128, 256 or 64..1024 *2 or 1..9 +2. What is typed is checked at once, and beside it
-stands the YAML that will be written. Up and down go from field to field, → takes a suggestion, and
-F2 lists what a field can be, where that is a few words. Ctrl+S writes the case into the text, where
-Ctrl+Z takes it back; Escape leaves, after a question where something was typed."""
+A case of a benchmark. An empty field has the default that it shows. Several values make a sweep:
+64, 128, 256 or 1..9 +2 or 8..64 *2. Each value is checked as you type, and the preview shows the
+YAML that will be written. Ctrl+F searches the fields, F3 shows only those with a value of your own,
+and Escape shows all again. Up and down move between fields, → takes a suggestion, and F2 lists the
+choices of a field. Ctrl+S writes the case into the text, where Ctrl+Z undoes it. Escape leaves the
+form, after a question if you have changed something."""
     HORIZONTAL_BREAKPOINTS = _SIZES
+    AUTO_FOCUS = "FieldList Input"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "ctrl+s", "write", "Write", id="form.write", tooltip="Write the case", priority=True
         ),
-        Binding("f2", "choose", "List", id="form.choose", tooltip="List what the field can be"),
+        Binding("f2", "choose", "List", id="form.choose", tooltip="List the choices of the field"),
+        Binding(
+            "ctrl+f",
+            "search",
+            "Search",
+            id="form.search",
+            tooltip="Search the fields by name and help",
+            priority=True,  # a text field would delete a word
+        ),
+        Binding("slash", "search", "Search", show=False, id="form.slash"),
+        Binding(
+            "f3",
+            "show_changed",
+            "Changed",
+            id="form.changed",
+            tooltip="Show only fields that differ from their default, or all",
+        ),
         Binding("escape", "leave", "Cancel", id="form.leave", tooltip="Leave without a change"),
     ]
     CSS = """
@@ -89,9 +99,12 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     CaseForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
     CaseForm .heading.first { margin-top: 0; }
     CaseForm #hint { height: 2; color: $text-muted; }
+    CaseForm.-narrow #hint { height: 5; }
     CaseForm #message { height: auto; max-height: 6; text-style: bold; }
     CaseForm #message.wrong { color: $text-error; }
-    CaseForm #buttons { margin-top: 0; }
+    CaseForm #search { height: 1; margin: 0; }
+    CaseForm #buttons { height: 1; margin-top: 0; }
+    CaseForm #syntax { width: 1fr; color: $text-muted; }
     CaseForm FormRow TextArea { border: none; background: $panel; }
     CaseForm FormRow TextArea:focus { border: none; background: $primary 25%; }
     """
@@ -104,31 +117,26 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         path: Path,
         submit_label: str,
         estimate: EstimateSuite,
+        defaults: Any = None,
     ) -> None:
         super().__init__()
         self._estimate = estimate
-        self._fields = form_texts.FormFields(benchmark, draft)
+        self._fields = form_texts.FormFields(benchmark, draft, defaults)
         self._write = write
         self._path = path
         self._submit_label = submit_label
-        self._metric_names = [metric.name for metric in self._list_metrics()]
         self._preview_timer: Timer | None = None
+        self._last_row: FormRow | None = None
         self._initial_texts = form_texts.FormTexts({})
-
-    def _list_metrics(self) -> tuple[Metric, ...]:
-        draft = self._fields.draft
-        try:
-            return list_metrics(self._fields.benchmark, draft.params)
-        except ExceptionGroup:  # the parameters of the draft are incomplete
-            return list_metrics(self._fields.benchmark)
 
     def compose(self) -> ComposeResult:
         benchmark = self._fields.benchmark
         with Vertical(id="form") as frame:
             frame.border_title = Content(f"{benchmark.name}: {benchmark.summary}")
+            frame.border_subtitle = Content(_KEYS)
+            yield SearchBar(id="search")
             with Horizontal(id="sides"):
-                with Fields(id="fields"):
-                    yield from self._build_rows()
+                yield FieldList(self._fields, id="fields")
                 with Vertical(id="outcome"):
                     preview_editor = SuiteEditor(id="preview")
                     preview_editor.read_only = True
@@ -137,69 +145,9 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
                     yield Static("", id="message", markup=False)
             yield Static("", id="hint", markup=False)
             with Horizontal(id="buttons"):
+                yield Static(_SWEEP, id="syntax", markup=False)
                 yield Button("Cancel (Esc)", id="leave", compact=True)
                 yield Button(f"{self._submit_label} (Ctrl+S)", "primary", id="write", compact=True)
-
-    def _build_rows(self) -> Iterable[Static | FormRow]:
-        fields = self._fields
-        text_by_name = fields.initial_texts.by_name
-        yield Static("Case", classes="heading first")
-        yield from self._build_fields([fields.name_field, fields.np_field, fields.repeat_field])
-        yield TextRow(
-            form_texts.COMMENT,
-            "stands above the case",
-            text_by_name[form_texts.COMMENT],
-            lines=True,
-        )
-        yield Static("Parameters", classes="heading")
-        yield from self._build_fields(fields.param_fields)
-        yield TextRow(
-            form_texts.IN_STEP, "swept names that change together", text_by_name[form_texts.IN_STEP]
-        )
-        yield TextRow(
-            form_texts.EXCLUDE,
-            "points to leave out: {key: value}",
-            text_by_name[form_texts.EXCLUDE],
-        )
-        yield Static("Expectations", classes="heading")
-        for expected in (*fields.initial_texts.expect, NO_EXPECTATION):
-            yield self._build_expect_row(expected)
-        yield Static("References with tolerances", classes="heading")
-        for reference in (*fields.initial_texts.references, NO_REFERENCE):
-            yield self._build_reference_row(reference)
-        yield Static("Launch, where it differs from the suite's", classes="heading")
-        yield from self._build_fields(fields.launch_fields, form_texts.LAUNCH)
-
-    def _build_fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
-        for field in fields:
-            key = prefix + field.name
-            yield FieldRow(field, key, self._fields.initial_texts.by_name.get(key, ""))
-
-    def _build_expect_row(self, expected: form_texts.ExpectationTexts) -> ExpectRow:
-        return ExpectRow(self._list_metric_names(), expected)
-
-    def _build_reference_row(self, reference: form_texts.ReferenceTexts) -> ReferenceRow:
-        return ReferenceRow(self._list_metric_names(), reference)
-
-    def _list_metric_names(self) -> list[str]:
-        """Return the metrics, then each metric with its statistics."""
-        return [*self._metric_names, *(f"{m}.{s}" for m in self._metric_names for s in STATISTICS)]
-
-    @property
-    def texts(self) -> form_texts.FormTexts:
-        """The current texts of all fields."""
-        text_by_name = {row.key: row.text for row in self.query_one("#fields").query(TextRow)}
-        return form_texts.FormTexts(
-            text_by_name,
-            [row.texts for row in self._list_expect_rows()],
-            [row.texts for row in self._list_reference_rows()],
-        )
-
-    def _list_expect_rows(self) -> list[ExpectRow]:
-        return [row for row in self.query(ExpectRow) if any(row.texts)]
-
-    def _list_reference_rows(self) -> list[ReferenceRow]:
-        return [row for row in self.query(ReferenceRow) if any(row.texts)]
 
     def on_mount(self) -> None:
         """Show the preview of the initial draft."""
@@ -216,26 +164,44 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     def _handle_change(self, box: Input | TextArea) -> None:
         row = self._find_row(box)
-        if row is None:
-            return
-        row.check()
-        if isinstance(row, ExpectRow) and self._is_last_and_filled(row):
-            self.query_one("#fields").mount(self._build_expect_row(NO_EXPECTATION), after=row)
-        if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):
-            self.query_one("#fields").mount(self._build_reference_row(NO_REFERENCE), after=row)
-        self._schedule_preview()
+        if row is not None:
+            self._list.handle_change(row)
+            self._schedule_preview()
 
-    def _is_last_and_filled(self, row: ExpectRow | ReferenceRow) -> bool:
-        return row is self.query(type(row)).last() and any(row.texts)
+    @property
+    def _list(self) -> FieldList:
+        return self.query_one(FieldList)
+
+    @property
+    def texts(self) -> form_texts.FormTexts:
+        """The current texts of all fields."""
+        return self._list.texts
 
     def on_input_submitted(self) -> None:
         """Go to the next field."""
         self.focus_next()
 
+    def on_search_bar_filter_changed(self, event: SearchBar.FilterChanged) -> None:
+        """Show the fields that are found."""
+        count = self._list.filter_rows(event.row_filter)
+        self.query_one(SearchBar).show_count(count, len(self._list.rows))
+
+    def action_search(self) -> None:
+        """Ask for the words of a search."""
+        self.query_one(SearchBar).open()
+
+    def action_show_changed(self) -> None:
+        """Show only the fields that differ from their default, or all."""
+        self.query_one(SearchBar).toggle_changed_only()
+
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the hint of the focused field."""
         row = self._find_row(event.widget)
-        self.query_one("#hint", Static).update(row.hint if row else "")
+        if row is not None:
+            self._last_row = row
+        is_search = event.widget.parent is self.query_one(SearchBar)
+        hint = row.hint if row is not None else ""
+        self.query_one("#hint", Static).update(_SEARCH_HINT if is_search else hint)
 
     def _schedule_preview(self) -> None:
         if self._preview_timer is not None:
@@ -249,12 +215,17 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     async def _show_preview(self) -> Preview | None:
         """Show the preview of the texts and return it; None if a text is invalid."""
         draft_result = read_form_draft(self._fields, self.texts)
-        self._show_errors(draft_result)
+        self._list.show_errors(draft_result.errors)
         if draft_result.draft is None:
             self._show_problems(draft_result.errors.values())
             return None
         preview = await asyncio.to_thread(
-            build_preview, draft_result.draft, self._write, self._path, self._estimate
+            build_preview,
+            draft_result.draft,
+            self._write,
+            self._path,
+            self._estimate,
+            self._fields.defaults,
         )
         # In the meantime the form may have been left, which removes its widgets.
         if not (self.is_running and self.app.is_running):
@@ -263,20 +234,12 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         if preview_editor.text != preview.lines:
             preview_editor.line_number_start = preview.first_line
             preview_editor.load_text(preview.lines)
+        self._list.show_defaults(self._fields.find_defaults(preview.cases))
         if preview.problems:
             self._show_problems(preview.problems)
         else:
             self._show_message(preview.summary)
         return preview
-
-    def _show_errors(self, draft_result: DraftResult) -> None:
-        error_by_name = dict(draft_result.errors)
-        for row in self.query(TextRow):
-            row.show_error(error_by_name.get(row.key))
-        for row_number, expect_row in enumerate(self._list_expect_rows()):
-            expect_row.show_error(error_by_name.get(f"{form_texts.EXPECT}{row_number}"))
-        for row_number, reference_row in enumerate(self._list_reference_rows()):
-            reference_row.show_error(error_by_name.get(f"{form_texts.REFERENCE}{row_number}"))
 
     def _show_problems(self, problems: Iterable[str]) -> None:
         self._show_message(
@@ -309,10 +272,20 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     @work(exclusive=True, group="leave")
     async def action_leave(self) -> None:
-        """Leave without a change, after a question if a text has changed."""
-        question = Confirm("Discard what was typed in the form?", "Discard", "Keep editing")
+        """Show all fields again, or leave, after a question if a text has changed."""
+        search_bar = self.query_one(SearchBar)
+        if search_bar.is_open:
+            search_bar.close()
+            self._return_to_field()
+            return
+        question = Confirm("Discard your changes in the form?", "Discard", "Keep editing")
         if self.texts == self._initial_texts or await self.app.push_screen_wait(question):
             self.dismiss(None)
+
+    def _return_to_field(self) -> None:
+        """Focus the last focused field, after a search."""
+        row = self._last_row if self._last_row is not None else next(iter(self._list.rows))
+        row.query("Input, TextArea").first().focus()
 
     @work(exclusive=True, group="choose")
     async def action_choose(self) -> None:
@@ -323,7 +296,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             return
         choices = row.choices(box)
         if not choices:
-            self.app.notify("this field has no list: type its value", timeout=4)
+            self.app.notify("this field has no choices: type its value", timeout=4)
             return
         chooser = Chooser(row.title, [Choice(name, "") for name in choices])
         chosen = await self.app.push_screen_wait(chooser)

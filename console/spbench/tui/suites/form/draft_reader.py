@@ -68,7 +68,7 @@ class _Reader:
             name=self._read_if_changed(self._fields.name_field, initial_draft.name),
             repeat=self._read_if_changed(self._fields.repeat_field, initial_draft.repeat)
             if self._text("repeat")
-            else 1,
+            else None,
             np=self._params.pop(_NP, None),
             params=self._params,
             matrix=self._matrix,

@@ -13,23 +13,14 @@ from textual.widgets import Input
 
 from spbench.suites.edit.fields import Field
 from spbench.tui.suites.editor import PROBLEM_SIGN, TextBox
-from spbench.tui.suites.form.form_texts import ExpectationTexts, ReferenceTexts, find_error
-from spbench.tui.widgets.text import fit
+from spbench.tui.suites.form.form_texts import find_error
+from spbench.tui.widgets.text import cell_width, fit
+from spbench_core.catalog.default_texts import AUTO
 
-NAME_WIDTH = 20
-BOX_WIDTH = 26
-BOUND_WIDTH = 10
-SYSTEM_WIDTH = 12
-TOLERANCE_WIDTH = 8
-_SWEEP = "Several values make a sweep: 64, 128 or 64..1024 *2."
-_EXPECT = (
-    "expect: a metric, or a metric and a statistic as time_ms.p95, with the greatest and the "
-    "least value that the case may have."
-)
-_REFERENCE = (
-    "reference: a metric with the value that is expected, on one system or on all, and how far "
-    "below (-0.1 is 10 %) and above it the case may be."
-)
+NAME_WIDTH = 25
+BOX_WIDTH = 24
+_MAX_HINT = 360
+"""The number of characters that fit into the hint in a terminal of 80 columns."""
 
 
 class LinesBox(TextBox):
@@ -86,6 +77,16 @@ class FormRow(Widget):
             self.refresh(layout=True)
 
     @property
+    def search_text(self) -> str:
+        """The texts that a search looks in."""
+        return f"{self.title} {self.hint}"
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the row has a value other than its default."""
+        return False
+
+    @property
     def title(self) -> str:
         """A short title of the row."""
         return " ".join(filter(None, self._labels))
@@ -105,7 +106,8 @@ class FormRow(Widget):
             Content.styled(fit(f" {name}", NAME_WIDTH), "$text-primary"),
             Content(" " * (self._boxes_width + 1)),
             Content.styled(
-                fit(description, width - NAME_WIDTH - self._boxes_width - 1), "$foreground-muted"
+                _fit_words(description, width - NAME_WIDTH - self._boxes_width - 1),
+                "$foreground-muted",
             ),
         ]
         if self._error:
@@ -113,6 +115,14 @@ class FormRow(Widget):
             pieces += [Content("\n" * (height - 1) + " " * NAME_WIDTH)]
             pieces += [Content.styled(error_line, "$text-error")]
         return Content("").join(pieces)
+
+
+def _fit_words(text: str, width: int) -> str:
+    """Return a text in ``width`` cells, cut after a word."""
+    if cell_width(text) > width > 1:
+        whole_words = text[: width - 1].rpartition(" ")[0] or text[: width - 1]
+        text = whole_words.rstrip(" ,;:") + "…"
+    return fit(text, width)
 
 
 class TextRow(FormRow):
@@ -128,23 +138,35 @@ class TextRow(FormRow):
         yield LinesBox(self._text) if self._lines else Input(self._text, compact=True)
 
     @property
+    def is_changed(self) -> bool:
+        """Whether the row has a text."""
+        return bool(self.text.strip())
+
+    @property
     def text(self) -> str:
         """The current text."""
-        box = self.query_one("Input, TextArea")
-        return box.value if isinstance(box, Input) else str(getattr(box, "text", ""))
+        for box in self.query("Input, TextArea"):  # none before it is mounted
+            return box.value if isinstance(box, Input) else str(getattr(box, "text", ""))
+        return self._text
 
 
 class FieldRow(TextRow):
-    """A row for a field of the catalog or of the suite's model."""
+    """A row for a field of the catalog or of the suite's model.
 
-    def __init__(self, field: Field, key: str, text: str) -> None:
+    Args:
+        field: The field.
+        key: The name of its text.
+        text: Its text.
+        inherited: The text of the value that an empty field inherits from the suite; empty: none.
+    """
+
+    def __init__(self, field: Field, key: str, text: str, inherited: str = "") -> None:
         super().__init__(key, field.help, text)
         self.field = field
-        default = f" Default: {field.default}." if field.default else ""
-        sweep = f" {_SWEEP}" if field.can_sweep else ""
-        sweep += " F2 lists the choices." if field.choices else ""
+        self._inherited = inherited
+        self._default = field.default
         self._labels = (field.name, field.help)
-        self.hint = f"{field.name}: {field.help} ({field.accepts}).{default}{sweep}"
+        self.hint = self._format_hint()
 
     def compose(self) -> ComposeResult:
         field = self.field
@@ -152,8 +174,45 @@ class FieldRow(TextRow):
             yield LinesBox(self._text, field.accepts)
             return
         suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
-        placeholder = field.default or ("auto" if field.can_sweep else "")
-        yield Input(self._text, placeholder, suggester=suggester, compact=True)
+        yield Input(self._text, self._placeholder, suggester=suggester, compact=True)
+
+    @property
+    def _placeholder(self) -> str:
+        return f"{self._inherited} (defaults)" if self._inherited else self._default
+
+    def _format_hint(self) -> str:
+        hint = self._build_hint(self.field.accepts)
+        num_choices = len(self.field.choices)
+        if num_choices and len(hint) > _MAX_HINT:
+            hint = self._build_hint(f"{num_choices} choices, F2 lists them")
+        return hint
+
+    def _build_hint(self, accepts: str) -> str:
+        field = self.field
+        parts = [f"{field.name}: {field.help} ({accepts})."]
+        if self._inherited:
+            parts.append(f"Inherited from defaults: {self._inherited}.")
+        elif self._default == AUTO and AUTO not in field.choices:
+            parts.append("Default: derived from other fields or from the hosts.")
+        elif self._default:
+            parts.append(f"Default: {self._default}.")
+        if not field.can_sweep:
+            parts.append("One value, no sweep.")
+        return " ".join(parts)
+
+    def show_default(self, default: str) -> None:
+        """Show a default that follows from other fields."""
+        if default == self._default:
+            return
+        self._default = default
+        self.hint = self._format_hint()
+        for box in self.query(Input):
+            box.placeholder = self._placeholder
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the row has a value other than its default."""
+        return self.text.strip() not in ("", self._inherited or self._default)
 
     def choices(self, box: Input) -> Sequence[str]:
         """Return the choices of the field."""
@@ -162,80 +221,3 @@ class FieldRow(TextRow):
     def check(self) -> None:
         """Show the loader's error for the text."""
         self.show_error(find_error(self.field, self.text))
-
-
-class ExpectRow(FormRow):
-    """A row for a metric and its bounds."""
-
-    DEFAULT_CSS = f"""
-    ExpectRow {{ layout: horizontal; }}
-    ExpectRow .bound, ExpectRow.wrong .bound {{ width: {BOUND_WIDTH}; margin: 0 0 0 1; }}
-    """
-
-    def __init__(self, names: Sequence[str], expected: ExpectationTexts) -> None:
-        super().__init__("", "", f"{_EXPECT} F2 lists metrics.", BOX_WIDTH + 2 * BOUND_WIDTH + 2)
-        self._names = names
-        metric, maximum, minimum = expected
-        # Created here, so that a row has its texts before it is mounted.
-        self._inputs = (
-            Input(metric, "metric", suggester=SuggestFromList(names), compact=True),
-            Input(maximum, "max", compact=True, classes="bound"),
-            Input(minimum, "min", compact=True, classes="bound"),
-        )
-
-    def compose(self) -> ComposeResult:
-        yield from self._inputs
-
-    def choices(self, box: Input) -> Sequence[str]:
-        """Return metrics and their statistics for the first box."""
-        return () if box.has_class("bound") else self._names
-
-    @property
-    def texts(self) -> ExpectationTexts:
-        """The current texts of metric, maximum and minimum."""
-        return ExpectationTexts(*(box.value.strip() for box in self._inputs))
-
-
-class ReferenceRow(FormRow):
-    """A row for a metric, a system, the reference and the tolerances."""
-
-    # The first box starts at the left border, so that all boxes fit into 80 columns.
-    DEFAULT_CSS = f"""
-    ReferenceRow {{ layout: horizontal; }}
-    ReferenceRow .metric, ReferenceRow.wrong .metric {{ margin: 0 0 0 1; }}
-    ReferenceRow .system, ReferenceRow.wrong .system {{
-        width: {SYSTEM_WIDTH}; margin: 0 0 0 1;
-    }}
-    ReferenceRow .value, ReferenceRow.wrong .value {{ width: {BOUND_WIDTH}; margin: 0 0 0 1; }}
-    ReferenceRow .tolerance, ReferenceRow.wrong .tolerance {{
-        width: {TOLERANCE_WIDTH}; margin: 0 0 0 1;
-    }}
-    ReferenceRow.wrong .metric {{ margin-bottom: 1; }}
-    """
-
-    def __init__(self, names: Sequence[str], reference: ReferenceTexts) -> None:
-        widths = (BOX_WIDTH, SYSTEM_WIDTH, BOUND_WIDTH, TOLERANCE_WIDTH, TOLERANCE_WIDTH)
-        super().__init__("", "", f"{_REFERENCE} F2 lists metrics.", sum(widths) + len(widths))
-        self._names = names
-        suggester = SuggestFromList(names)
-        metric, system, value, lower, upper = reference
-        # Created here, so that a row has its texts before it is mounted.
-        self._inputs = (
-            Input(metric, "metric", suggester=suggester, compact=True, classes="metric"),
-            Input(system, "any system", compact=True, classes="system"),
-            Input(value, "reference", compact=True, classes="value"),
-            Input(lower, "lower", compact=True, classes="tolerance"),
-            Input(upper, "upper", compact=True, classes="tolerance"),
-        )
-
-    def compose(self) -> ComposeResult:
-        yield from self._inputs
-
-    def choices(self, box: Input) -> Sequence[str]:
-        """Return metrics and their statistics for the first box."""
-        return self._names if box.has_class("metric") else ()
-
-    @property
-    def texts(self) -> ReferenceTexts:
-        """The current texts of metric, system, reference and tolerances."""
-        return ReferenceTexts(*(box.value.strip() for box in self._inputs))

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from spbench.errors import SpbenchError
+from spbench.suites.case import Case
+from spbench.suites.defaults import select_inherited
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.fields import (
     Field,
@@ -18,6 +20,7 @@ from spbench.suites.edit.fields import (
 from spbench.suites.edit.form_values import format_sweep, format_text, parse_sweep, parse_text
 from spbench.suites.edit.yaml_format import format_flow
 from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.default_texts import AUTO, format_default_texts
 from spbench_core.catalog.parameters import LIST_KINDS
 
 IN_STEP = "in step"
@@ -28,6 +31,8 @@ LAUNCH = "launch."
 EXPECT = "expect."
 REFERENCE = "reference."
 """Prefixes of the names of launch settings, expectations and references."""
+_MAX_CASES = 8
+"""The number of cases of a sweep that are compared for a default that they share."""
 _REFERENCE_KEYS = ("reference", "lower", "upper")
 
 
@@ -88,11 +93,18 @@ def find_error(field: Field, text: str) -> str | None:
 
 
 class FormFields:
-    """The fields of the form for cases of a benchmark, and the texts of a draft."""
+    """The fields of the form for cases of a benchmark, and the texts of a draft.
 
-    def __init__(self, benchmark: Benchmark, draft: CaseDraft) -> None:
+    Args:
+        benchmark: The benchmark.
+        draft: The case, without values that it inherits.
+        defaults: The data of the suite's ``defaults:``, which may be invalid.
+    """
+
+    def __init__(self, benchmark: Benchmark, draft: CaseDraft, defaults: Any = None) -> None:
         self.benchmark = benchmark
         self.draft = draft
+        self.defaults = defaults
         self.name_field, self.np_field, self.repeat_field = list_case_fields()
         self.param_fields = list_param_fields(benchmark)
         self.launch_fields = list_launch_fields()
@@ -103,7 +115,7 @@ class FormFields:
         draft = self.draft
         text_by_name = {
             self.name_field.name: draft.name,
-            self.repeat_field.name: "" if draft.repeat == 1 else str(draft.repeat),
+            self.repeat_field.name: "" if draft.repeat is None else str(draft.repeat),
             **{field.name: self._text(field) for field in (self.np_field, *self.param_fields)},
             **{
                 LAUNCH + field.name: format_text(field, draft.launch[field.name])
@@ -122,6 +134,49 @@ class FormFields:
             if bounds.keys().isdisjoint((*_REFERENCE_KEYS, "systems"))
         ]
         return FormTexts(text_by_name, expect, [*_list_reference_texts(draft.expect)])
+
+    @cached_property
+    def _inherited(self) -> Mapping[str, Any]:
+        entry = {"name": self.draft.name, "benchmark": self.benchmark.name}
+        return select_inherited(self.defaults, entry)
+
+    @cached_property
+    def inherited_texts(self) -> Mapping[str, str]:
+        """The texts of the values that empty fields inherit from the suite."""
+        values = {self.parameter_name(key): v for key, v in self._inherited_params.items()}
+        values |= {key: self._inherited[key] for key in ("np", "repeat") if key in self._inherited}
+        fields = (self.np_field, self.repeat_field, *self.param_fields)
+        return {
+            field.name: format_text(field, values[field.name])
+            for field in fields
+            if field.name in values
+        }
+
+    @property
+    def _inherited_params(self) -> Mapping[str, Any]:
+        params: Mapping[str, Any] = self._inherited.get("params", {})
+        return params
+
+    @property
+    def inherited_metrics(self) -> Sequence[str]:
+        """The metrics with an expectation that cases inherit from the suite."""
+        return tuple(self._inherited.get("expect", {}))
+
+    def find_defaults(self, cases: Sequence[Case]) -> dict[str, str]:
+        """Return the values of empty fields in the cases of a draft, as text.
+
+        They follow from the fields that are not empty. A default that differs between the cases is
+        `AUTO`.
+        """
+        texts = [format_default_texts(self.benchmark, case.params) for case in cases[:_MAX_CASES]]
+        defaults = {
+            name: text if all(other[name] == text for other in texts) else AUTO
+            for name, text in (texts[0] if texts else {}).items()
+        }
+        rank_counts = {case.np for case in cases}
+        if len(rank_counts) == 1 and None not in rank_counts:
+            defaults["np"] = str(rank_counts.pop())
+        return defaults
 
     def find_key(self, section: Mapping[str, Any], name: str) -> str | None:
         """Return the name or alias under which a section has a parameter, if it has it."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spbench.engine.run_estimate import RunEstimate
 from spbench.errors import SpbenchError
 from spbench.suites.case import Case, Suite
 from spbench.suites.edit.compose import EditedText, insert_case
-from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.edit.draft import CaseDraft, inherit_defaults
 from spbench.suites.edit.outline import EntryLines, Outline
 from spbench.suites.loader import check_text
 from spbench_core.number_text import format_quantity
@@ -61,12 +62,20 @@ class Preview:
 
 
 def build_preview(
-    draft: CaseDraft, write: WriteDraft, path: Path, estimate: EstimateSuite
+    draft: CaseDraft, write: WriteDraft, path: Path, estimate: EstimateSuite, defaults: Any = None
 ) -> Preview:
-    """Return the preview of a draft; ``path`` is the file of the suite."""
+    """Return the preview of a draft.
+
+    Args:
+        draft: The draft.
+        write: Writes it into the text of the suite.
+        path: The file of the suite.
+        estimate: Returns the estimated duration of a suite.
+        defaults: The data of the suite's ``defaults:``.
+    """
     try:
         edited = write(draft)
-        single_case = insert_case("", draft)
+        single_case = insert_case("", inherit_defaults(draft, defaults))
     except SpbenchError as error:
         return Preview(None, problems=(str(error),))
     outline = Outline(edited.text)
