@@ -224,7 +224,7 @@ async def test_estimate_is_pending_until_it_is_computed(suite, monkeypatch):
         release.wait(30)
         return RunEstimate()
 
-    monkeypatch.setattr("spbench.tui.suites.parsed_suite.estimate_plan", wait)
+    monkeypatch.setattr("spbench.tui.suites.parsed_suite._estimate_plan", wait)
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         try:
