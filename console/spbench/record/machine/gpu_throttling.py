@@ -77,9 +77,9 @@ def find_throttled_gpus(case: CaseState) -> list[ThrottledGpu]:
     """Return the GPUs that were throttled in a case, the most serious reason first."""
     gpus = []
     for (host, index), figures in case.measured.gpus.items():
-        for reason, share in (figures.throttle_shares or {}).items():
-            enough = figures.throttled[reason] >= MIN_THROTTLED_READINGS
-            if enough and share >= MIN_THROTTLED_SHARE:
+        for reason, count in figures.throttled.items():
+            share = count / figures.num_throttle_readings
+            if count >= MIN_THROTTLED_READINGS and share >= MIN_THROTTLED_SHARE:
                 gpus.append(ThrottledGpu(host, index, reason, share))
     reasons = list(ThrottleReason)
     return sorted(gpus, key=lambda gpu: (reasons.index(gpu.reason), -gpu.share))
