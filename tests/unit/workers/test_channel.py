@@ -621,3 +621,19 @@ def test_missing_batch_cases_are_an_error_with_the_variable(tmp_path, monkeypatc
 )
 def test_reads_rank_and_size_of_the_launcher(environ, expected):
     assert read_launcher_rank(environ) == expected
+
+
+def test_a_heartbeat_has_only_loads_with_values(tmp_path):
+    channel = FileChannel(tmp_path)
+    channel._beat()
+    channel.host_load = lambda: {"cpu": 0.5}
+    channel.gpu_load = list
+    channel._beat()
+    channel.gpu_load = lambda: [{"index": 0}]
+    channel._beat()
+    channel.rank = 0
+    channel.close()
+    (path,) = tmp_path.glob("*.jsonl")
+    events = [rank_events.decode(line) for line in path.read_bytes().splitlines()]
+    loads = [(event.get("load"), event.get("gpus")) for event in events[:-1]]
+    assert loads == [(None, None), ({"cpu": 0.5}, None), ({"cpu": 0.5}, [{"index": 0}])]

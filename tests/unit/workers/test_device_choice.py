@@ -179,6 +179,7 @@ def test_reports_properties_of_the_gpu(monkeypatch, messages):
     choose_device(context)
     (event,) = channel.select("device")
     messages.check(event["device"])
+    assert event["address"] == "0000:42:00.0"
     for part in ("PCI 0000:42:00.0", "capability 9.0", "CUDA 13.0", "driver 580.82.07"):
         assert part in event["reason"]
     messages.check(event["reason"])
@@ -202,6 +203,7 @@ def test_a_rank_with_a_gpu_reports_the_choice(monkeypatch, messages):
     choose_device(context, preference="cpu")
     (event,) = channel.select("device")
     assert event["device"] == "cpu"
+    assert "address" not in event
     messages.check(event["reason"])
     assert not channel.select("choice")
 
