@@ -28,7 +28,11 @@ class ModelParams:
         "int", 1, "micro-batches of a step, or of each half of mirrored pipelines", minimum=1
     )
     split_size: int | None = parameter(
-        "int", None, "stages of the model, of all rounds; else 2 a round", minimum=1, maximum=10_000
+        "int",
+        None,
+        "stages of the model in all rounds, by default 2 per round",
+        minimum=1,
+        maximum=10_000,
     )
     num_spatial_parts: str | None = parameter(
         "text",
@@ -167,7 +171,7 @@ class ModelParams:
     iterations: int | None = reuse_parameter(
         shared_params.iterations(10),
         default=None,
-        help="timed steps of an epoch; else 10, or a pass over the images of cifar and medical",
+        help="timed steps of an epoch, by default 10, or one pass over images of cifar and medical",
     )
     optimizer: str | None = parameter(
         "choice", None, "sgd (default) has a momentum of 0.9", choices=("sgd", "adam", "adamw")
@@ -216,7 +220,7 @@ class ModelParams:
     baseline_memory: int | None = parameter(
         "bytes",
         None,
-        "memory that the baseline may take, as predicted; else half of what is free",
+        "memory that the baseline may take, as predicted, by default half of what is free",
         minimum=1,
     )
     seed: int = reuse_parameter(SEED)
