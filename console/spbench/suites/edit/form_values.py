@@ -23,7 +23,7 @@ MAX_VALUES = 1000
 """The limit of values of a swept parameter."""
 RANGE_SYNTAX = "write FIRST..LAST *FACTOR or FIRST..LAST +STEP"
 _RANGE = re.compile(r"\s*(\S+?)\s*\.\.\s*(\S+?)\s*(?:([*+])\s*(\S+)\s*)?")
-_MAPPING = "write {NAME: VALUE, ...}, in brackets where there are several"
+_MAPPING = "write {NAME: VALUE, ...}, in brackets if there are several"
 _RANGED = ("int", "float", "pair", "bytes")
 
 
@@ -48,7 +48,7 @@ def parse_text(field: Field, text: str) -> Any:
     if field.kind == "data":
         mappings = _parse_items(field, text, _MAPPING)
         if len(mappings) != 1:
-            raise UsageError(f"{field.name}: {text!r} are several values; {_MAPPING}")
+            raise UsageError(f"{field.name}: {text!r} has several values; {_MAPPING}")
         return _validate(field, mappings[0])
     if field.kind in LIST_KINDS:
         return _validate(
@@ -132,7 +132,7 @@ def _parse_variables(field: Field, text: str) -> dict[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         if "=" not in line:
-            raise UsageError(f"{field.name}: {line!r} is no NAME=VALUE")
+            raise UsageError(f"{field.name}: {line!r} is not NAME=VALUE")
     return {name.strip(): value for name, _, value in (line.partition("=") for line in lines)}
 
 
@@ -245,9 +245,9 @@ def parse_decimal(text: str) -> Decimal:
     try:
         number = Decimal(text)
     except DecimalException:
-        raise ValueError(f"{text!r} is no number; {RANGE_SYNTAX}") from None
+        raise ValueError(f"{text!r} is not a number; {RANGE_SYNTAX}") from None
     if not number.is_finite():
-        raise ValueError(f"{text!r} is no finite number; {RANGE_SYNTAX}")
+        raise ValueError(f"{text!r} is not a finite number; {RANGE_SYNTAX}")
     return number
 
 

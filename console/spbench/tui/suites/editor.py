@@ -54,9 +54,9 @@ class SuiteEditor(TextBox, inherit_bindings=False):
     """A YAML editor in the colours of the theme that marks lines with a problem."""
 
     HELP: ClassVar[str] = """\
-The suite's text. What is wrong is marked ✗ at its line while you type, and said below the text.
-Escape leaves the text, so that all keys of the page work; its function keys work here too.
-Ctrl+Z takes a change back, Ctrl+Y makes it again."""
+The text of the suite. Errors are marked ✗ at their line as you type, and listed below the text.
+Escape leaves the text, so that all keys of the page work. The function keys work here, too. Ctrl+Z
+undoes a change, Ctrl+Y redoes it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         binding
         for binding in TextArea.BINDINGS

@@ -43,11 +43,11 @@ class SuitesPage(Page):
 
     NAME = "suites"
     HELP = """\
-Compose a suite, see the cases that it expands to and the exact launch command of each, and run
-it. On the left the suite files, then the text with its problems, then the cases and the command
-of the chosen one: the case at the cursor is chosen, and choosing a case goes to its line.
-Letters work wherever no text is typed; in the editor use the function keys, or Escape first.
-What starts a run at once has no letter: F5 and F6."""
+Write a suite, see its cases and the exact launch command of each, and run it. The panes are the
+suite files, the text with its errors, the cases, and the command of the selected case. The table
+selects the case at the cursor of the text, and selecting a case moves the cursor to it. Letter keys
+work if no text has the focus. In the editor use the function keys, or press Escape first. No letter
+starts a run: use F5 and F6."""
     MODIFYING_ACTIONS = frozenset(
         {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new", "init"}
     )
@@ -74,7 +74,7 @@ What starts a run at once has no letter: F5 and F6."""
             "f5",
             "run_all",
             "Run",
-            "Save, and run the marked cases, without marks the whole suite",
+            "Save, and run the marked cases, or all if none is marked",
             show=True,
         ),
         make_binding(
@@ -82,13 +82,20 @@ What starts a run at once has no letter: F5 and F6."""
             "f6",
             "run_case",
             "Run case",
-            "Save, and run the chosen case",
+            "Save, and run the selected case",
             show=True,
         ),
         make_binding(
-            "suites.undo", "ctrl+z,super+z", "undo", "Undo", "Take a change back", show=True
+            "suites.undo", "ctrl+z,super+z", "undo", "Undo", "Undo the last change", show=True
         ),
-        make_binding("suites.redo", "ctrl+y,super+y", "redo", "Redo", "Make it again", show=True),
+        make_binding(
+            "suites.redo",
+            "ctrl+y,super+y",
+            "redo",
+            "Redo",
+            "Redo the last undone change",
+            show=True,
+        ),
         make_binding("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
         make_binding(
             "suites.reload", "ctrl+r", "reload", "Reload", "Read the suite from its file again"
@@ -101,17 +108,17 @@ What starts a run at once has no letter: F5 and F6."""
             "f7,i",
             "inject",
             "Plant a fault",
-            "Run the chosen case with a planted fault",
+            "Run the selected case with a planted fault",
         ),
         make_binding(
             "suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"
         ),
-        make_binding("suites.new", "ctrl+n,n", "new", "New suite", "Begin a suite in a new file"),
+        make_binding("suites.new", "ctrl+n,n", "new", "New suite", "Start a suite in a new file"),
         make_binding(
             "suites.init", "I", "init", "Init", "Write the shipped suites into this folder"
         ),
         make_binding(
-            "suites.copy", "y", "copy", "Copy command", "Copy the launch line of the chosen case"
+            "suites.copy", "y", "copy", "Copy command", "Copy the launch line of the selected case"
         ),
     ]
     DEFAULT_CSS = """
@@ -358,9 +365,9 @@ What starts a run at once has no letter: F5 and F6."""
         case = self._get_selected_case()
         if case is None:
             return
-        summary = f"the last rank does so in {case.benchmark}; a check must find it"
+        summary = f"a fault of the last rank in {case.benchmark}; a check must find it"
         choices = [Choice(name, COMMON_FAULTS.get(name, summary)) for name in list_faults(case)]
-        title = f"Fault to plant in {case.id}; the run must find it"
+        title = f"Fault to plant in {case.id} (the run must find it)"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
         if fault is not None and await self._prepare_run():
             await self._start([case.id], fault)
