@@ -122,7 +122,7 @@ async def test_hints_and_stage_legend_are_shown_in_full(folder, size):
             get_input(app, id).value = ""
         hints = [get_input(app, id).placeholder for id in ("profile", "cluster")]
         await wait_until(pilot, lambda: all(hint in read_screen(app) for hint in hints))
-        assert "measured at batch from file" in read_screen(app)
+        assert "measured at batch from file" in " ".join(read_screen(app).split())
 
 
 async def test_overlapped_allreduce_is_noted_below_the_stages(folder):
@@ -266,9 +266,7 @@ async def test_planning_can_be_stopped(folder, monkeypatch):
         await pilot.press("enter")
         await wait_until(pilot, lambda: "… planning" in read_screen(app))
         await pilot.press("escape")
-        await wait_until(
-            pilot, lambda: stopped.is_set() and "Nothing is planned yet" in read_screen(app)
-        )
+        await wait_until(pilot, lambda: stopped.is_set() and "No plan yet" in read_screen(app))
 
 
 async def test_suite_in_an_unknown_home_directory_is_reported(folder):
@@ -344,7 +342,7 @@ async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
         await pilot.press("enter")
         await wait_until(pilot, lambda: starts)
         assert starts == [(str(page.suite),)]
-        await wait_until(pilot, lambda: "runs; its figures stand here" in read_screen(app))
+        await wait_until(pilot, lambda: "is running; its times appear here" in read_screen(app))
         app.context.watch_run(record_plan_run(page.suite, folder / "home"), show=False)
         await wait_until(pilot, lambda: "which has the most work" in read_screen(app))
         # The table is drawn a moment after the line below it.
@@ -424,3 +422,25 @@ async def test_fields_support_lists_completion_and_switching(folder):
             await wait_until(pilot, lambda completion=completion: profile._suggestion == completion)
             await pilot.press("right")
         assert profile.value == "deep/mine.json"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_notes_on_alternatives_are_never_cut(folder, size):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=size) as pilot:
+        page = await make_plan(pilot)
+        notes = {baseline.reason for baseline in page.details.plan.baselines if baseline.reason}
+        assert notes
+
+        def shows_notes():
+            text_parts = read_screen(app).replace("│", " ").split()
+            return all(note in " ".join(text_parts) for note in notes)
+
+        page.query_one("#alternative-notes").scroll_visible(animate=False)
+        await wait_until(pilot, shows_notes)
+
+
+async def test_empty_page_says_how_to_measure_a_profile(tmp_path):
+    app = make_console(tmp_path, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))

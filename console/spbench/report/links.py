@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
+from spbench.record.metric_names import format_metric_name
 from spbench.record.outliers.links import HostPair, RankPair, compute_median_rows
 from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
@@ -51,12 +52,12 @@ class LinkTable:
 
     @property
     def title(self) -> str:
-        """The metric, its unit and its labels: ``latency_us in us, 8 B``."""
+        """The metric, its unit and its labels: ``latency in us, 8 B``."""
         unit = f" in {self.unit}" if self.unit else ""
         labels = "".join(
             f", {_format_label(label, label_value)}" for label, label_value in self.labels.items()
         )
-        return f"{self.name}{unit}{labels}"
+        return f"{format_metric_name(self.name, self.unit)}{unit}{labels}"
 
     def get_value(self, source: int, target: int) -> float | None:
         """Return a pair's value; a value measured in one direction counts for both."""

@@ -1,4 +1,4 @@
-"""The facts about a recorded run that explain its numbers, as labels and texts."""
+"""The facts about a run or a case that explain its numbers, as labels and texts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spbench.record.number_formatting import format_duration, format_number
+from spbench.record.number_formatting import format_duration, format_number, format_value
 from spbench.record.runs.marks import RunMark
+from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import format_day_and_time
+from spbench.suites.expand import format_label
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
+_TIME = "time_ms"
 MAX_HOSTS = 4
 """The largest number of hosts that are named."""
 MAX_FAILED = 8
@@ -23,14 +26,14 @@ _MARK_TEXTS: Mapping[RunMark, str] = {
 }
 
 
-class RunFact(NamedTuple):
-    """A label and a text about a run."""
+class Fact(NamedTuple):
+    """A label and a text about a run or a case."""
 
     label: str
     text: str
 
 
-def list_run_facts(run: RecordedRun, marks: Iterable[RunMark] = ()) -> list[RunFact]:
+def list_run_facts(run: RecordedRun, marks: Iterable[RunMark] = ()) -> list[Fact]:
     """Return the known facts about a run, from its times to its failed cases.
 
     Args:
@@ -41,19 +44,50 @@ def list_run_facts(run: RecordedRun, marks: Iterable[RunMark] = ()) -> list[RunF
     started = "" if summary.started is None else format_day_and_time(summary.started)
     took = "" if summary.duration_s is None else format_duration(summary.duration_s)
     facts = [
-        RunFact("started", started),
-        RunFact("took", took),
-        *(RunFact(*_describe_mark(mark, summary.faults)) for mark in marks),
-        RunFact("note", str(summary.note)),
-        RunFact("hosts", _describe_hosts(run)),
-        RunFact("machine", _describe_machine(run)),
-        RunFact("load", _describe_load(run.environment)),
-        RunFact("versions", _describe_versions(run)),
-        RunFact("launcher", _describe_launchers(run)),
-        RunFact("command", _describe_command(run)),
+        Fact("started", started),
+        Fact("took", took),
+        *(Fact(*_describe_mark(mark, summary.faults)) for mark in marks),
+        Fact("note", str(summary.note)),
+        Fact("hosts", _describe_hosts(run)),
+        Fact("machine", _describe_machine(run)),
+        Fact("load", _describe_load(run.environment)),
+        Fact("versions", _describe_versions(run)),
+        Fact("launcher", _describe_launchers(run)),
+        Fact("command", _describe_command(run)),
         *_generate_failed_cases(run),
     ]
     return [fact for fact in facts if fact.text]
+
+
+def list_case_facts(case: CasePart) -> list[Fact]:
+    """Return the known facts about a case, from its reason to its launch."""
+    reference = case.limits.get(_TIME)
+    reference_text = ""
+    if reference is not None and reference.value is not None:
+        value = format_value(reference.value, reference.unit, _TIME)
+        reference_text = f"{value}, measured by {reference.measured_by}"
+    parameters = [
+        f"{name} {format_label(value)}" for name, value in case.params.items() if value is not None
+    ]
+    facts = [
+        Fact("reason", case.reason or ""),
+        Fact("noise", case.noisy or ""),
+        Fact("ranks", f"{case.np}, {case.benchmark}"),
+        Fact("reference", reference_text),
+        *(Fact("check", _describe_check(check)) for check in case.checks),
+        Fact("parameters", ", ".join(parameters)),
+        Fact("launch", case.launch.command_line if case.launch else ""),
+    ]
+    return [fact for fact in facts if fact.text]
+
+
+def _describe_check(check: CheckPart) -> str:
+    ranks = f"{check.ranks_passed} of {check.ranks_passed + check.ranks_failed} ranks"
+    error = ""
+    if check.max_abs_error is not None:
+        tolerance = format_number(check.tolerance)
+        error = f", largest error {format_number(check.max_abs_error)} (tolerance {tolerance})"
+    return f"{check.name} {check.status} on {ranks}{error}"
 
 
 def _describe_mark(mark: RunMark, faults: Iterable[str]) -> tuple[str, str]:
@@ -114,7 +148,7 @@ def _describe_command(run: RecordedRun) -> str:
     return shlex.join(["spbench", *arguments]) if arguments else ""
 
 
-def _generate_failed_cases(run: RecordedRun) -> Iterator[RunFact]:
+def _generate_failed_cases(run: RecordedRun) -> Iterator[Fact]:
     failed = [
         case
         for case in run.cases.values()
@@ -122,9 +156,9 @@ def _generate_failed_cases(run: RecordedRun) -> Iterator[RunFact]:
     ]
     for case in failed[:MAX_FAILED]:
         reason = f": {case.reason}" if case.reason else ""
-        yield RunFact(case.status, f"{case.id}{reason}")
+        yield Fact(case.status, f"{case.id}{reason}")
     if len(failed) > MAX_FAILED:
-        yield RunFact("failed", f"{len(failed) - MAX_FAILED} more cases")
+        yield Fact("failed", f"{len(failed) - MAX_FAILED} more cases")
 
 
 def _list_texts(value: Any) -> list[str]:

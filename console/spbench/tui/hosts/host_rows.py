@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spbench.launch.finding import FindingStatus
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.survey.facts import HostFacts
 from spbench.record.number_formatting import format_number
-from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.table_columns import Column, TableCell, lay_out
+from spbench.tui.widgets.text import cell_width
 
 COLUMNS = (
     Column("host", "host", 12, flexible=True),
@@ -18,13 +20,13 @@ COLUMNS = (
     Column("cores", "cores", 5, "right", drop_priority=1),
     Column("memory", "memory", 9, "right", drop_priority=2),
     Column("load", "load", 5, "right", drop_priority=3),
-    Column("devices", "devices", 18, drop_priority=5),
-    Column("mpi", "MPI", 18, drop_priority=6),
+    Column("devices", "devices", 12, drop_priority=6),
+    Column("mpi", "MPI", 18, drop_priority=7),
     Column("mpi4py", "mpi4py", 7, drop_priority=10),
-    Column("torch", "torch", 8, drop_priority=7),
+    Column("torch", "torch", 12, drop_priority=8),
     Column("python", "Python", 7, drop_priority=11),
     Column("adapters", "adapters", 24, drop_priority=9),
-    Column("note", "note", 18, drop_priority=8),
+    Column("note", "note", 24, drop_priority=5, flexible=True),
 )
 _SIGNS: Mapping[str, str] = {
     FindingStatus.OK: "✓",
@@ -53,6 +55,21 @@ _WORST_FIRST = (
     NOT_ASKED,
     FindingStatus.OK,
 )
+
+
+def fit_host_column(names: Sequence[str], width: int) -> Sequence[Column]:
+    """Return the columns with the notes taking the spare width, if they are shown.
+
+    Args:
+        names: The names of the hosts.
+        width: The width of the table, in cells.
+    """
+    host = COLUMNS[0]
+    needed_width = max(host.width, *map(cell_width, names), 0)
+    fitted = (replace(host, width=needed_width, flexible=False), *COLUMNS[1:])
+    layout = lay_out(fitted, width)
+    has_notes = any(placed.column.key == "note" for placed in layout.placed)
+    return fitted if has_notes and layout.width <= width else COLUMNS
 
 
 class HostRows:

@@ -38,9 +38,9 @@ class LinksPane(Vertical):
     """One measurement at one message size, between ranks or between hosts."""
 
     HELP: ClassVar[str] = """\
-The newest run that measured links between ranks: the darker, the slower than the median of links
-within a host or between hosts. m shows the next measurement and message size, h the worst pair of
-ranks on each two hosts, or all ranks."""
+The links of the newest run that measured any. The darker a cell, the slower its link, compared with
+the median of links within a host or between hosts. m shows the next measurement or message size. h
+switches between all ranks and pairs of hosts, which have the value of their worst pair of ranks."""
     DEFAULT_CSS = """
     LinksPane #measured, LinksPane #worst { height: auto; max-height: 2; color: $text-muted; }
     LinksPane HeatMap { height: 1fr; }
@@ -109,7 +109,7 @@ ranks on each two hosts, or all ranks."""
     def _describe(self, matrix: LinkMatrix, table: LinkTable, by_host: bool) -> str:
         count = len(matrix.tables)
         position = f" (m: {matrix.tables.index(table) + 1} of {count})" if count > 1 else ""
-        ends = "hosts, the worst pair of each two" if by_host else "ranks"
+        ends = "hosts, worst pair of ranks of each two" if by_host else "ranks"
         return f"{table.title}{position}, between {ends}"
 
 

@@ -49,9 +49,9 @@ class HostsPage(Page):
 
     NAME = "hosts"
     HELP = """\
-The hosts there are to choose from, and what each has. d asks the hosts under the cursor what they
-have, over ssh; nothing is asked before. Below: what was found on one host and how to fix it, and
-the links that were measured last."""
+The hosts that runs can use. d asks the hosts under the cursor over ssh for their cores, memory,
+load, devices and libraries; only this machine is asked without it. Below are the findings on one
+host with their remedies, and the links of the last run that measured any."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     FOOTER = (

@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 from spbench.launch.finding import Finding
 from spbench.launch.survey.differences import find_differences
 from spbench.launch.survey.facts import HostFacts
-from spbench.tui.hosts.host_rows import COLUMNS, HostRows, make_finding_span
+from spbench.tui.hosts.host_rows import COLUMNS, HostRows, fit_host_column, make_finding_span
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.widgets.line_table import LineTable
@@ -29,9 +29,10 @@ class HostsPane(FilterPane):
     """
 
     HELP = """\
-The hosts in the order in which ranks fill them, and what each has said of itself: ✓ ok, ! with a
-note, ✗ with something missing or out of reach, · not asked yet. d asks all of them over ssh, enter
-the one under the cursor, escape stops asking. What was found, and how to fix it, stands below."""
+The hosts in the order in which ranks fill them, with the state of each: ✓ ok, ! a note, ✗ missing
+parts or unreachable, · not asked yet. load is the mean number of busy cores of the last minute. d
+asks all hosts over ssh, enter asks the one under the cursor, and escape stops asking. The findings
+are below, with their remedies."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("hosts", "hosts")]
     DEFAULT_CSS = """
     HostsPane #source-error { height: 1fr; color: $text-error; display: none; }
@@ -60,7 +61,15 @@ the one under the cursor, escape stops asking. What was found, and how to fix it
         error.update(source.error)
         error.display = bool(source.error)
         self.table.display = not source.error
-        self.table.set_rows(self._rows)
+        self._fit_columns()
+
+    def on_resize(self) -> None:
+        """Choose the columns that fit the new width."""
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
+        names = list(map(str, self._rows.keys()))
+        self.table.set_rows(self._rows, fit_host_column(names, self.table.size.width))
 
     def show_progress(self, text: str) -> None:
         """Show the progress of the survey, and the answers of hosts."""
@@ -72,8 +81,8 @@ class FindingsPane(VerticalScroll, can_focus=True):
     """The findings on a host with their remedies, and the differences between hosts."""
 
     HELP = """\
-What was found on the host under the cursor: ✓ there, ! a note, ✗ missing; a line that begins with
-→ is how to fix it. Below: in what the hosts of this source differ."""
+The findings on the host under the cursor: ✓ present, ! a note, ✗ missing. A line that begins with
+→ is the remedy. The differences between the hosts of this source are below."""
     DEFAULT_CSS = """
     FindingsPane { scrollbar-size-vertical: 1; }
     FindingsPane Static { height: auto; }
@@ -111,14 +120,20 @@ What was found on the host under the cursor: ✓ there, ! a note, ✗ missing; a
 def _explain_empty(host: str | None, facts: HostFacts | None) -> str:
     if host is None:
         return "no host is chosen"
-    return "not asked yet: d asks all hosts, enter this one" if facts is None else "nothing amiss"
+    return (
+        "not asked yet: d asks all hosts, enter asks this one" if facts is None else "no findings"
+    )
 
 
 def _render_findings(
     facts: HostFacts | None, machine_findings: Sequence[Finding]
 ) -> Iterator[Content]:
+    """Yield findings, each once: on this machine, the remedy is that for this machine."""
     host_findings = facts.findings if facts else ()
-    for finding in dict.fromkeys((*host_findings, *machine_findings)):
+    finding_by_text = {
+        (finding.subject, finding.text): finding for finding in (*host_findings, *machine_findings)
+    }
+    for finding in finding_by_text.values():
         yield from _render_finding(finding)
 
 

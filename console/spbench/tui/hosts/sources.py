@@ -19,7 +19,7 @@ THIS_MACHINE = "this machine"
 
 COLUMNS = (
     Column("used", "", 1),
-    Column("name", "hosts of", 12, flexible=True),
+    Column("name", "source", 12, flexible=True),
     Column("hosts", "hosts", 5, "right"),
     Column("slots", "slots", 5, "right", drop_priority=1),
 )

@@ -26,8 +26,8 @@ from spbench_core.number_text import format_quantity
 
 PROFILE = "profile"
 CLUSTER = "cluster"
-_PROFILE_HINT = "spbench profile or torchgraph file"
-_CLUSTER_HINT = "2x8 (machines x devices), a YAML file, or a run of link.pingpong"
+_PROFILE_HINT = "profile or torchgraph file"
+_CLUSTER_HINT = "2x8 (machines x devices), YAML file, or run of link.pingpong"
 _BATCH_HINT = "from file"
 _FIRST_BATCH = "32"
 
@@ -104,19 +104,19 @@ class PlanForm(Vertical):
     """
 
     HELP: ClassVar[str] = """\
-What to plan. The profile is a file; one of torchgraph text does not say at what batch size it was
-measured, so that goes beside it. The cluster is machines times devices (2x8 is two machines of 8
-devices), a preset (dapple-a), a YAML file, or a run of link.pingpong (its id, or last). Without a
-micro-batch size the plan chooses its own. → takes a suggestion, F2 shows what there is to choose
-from, enter plans, escape leaves the fields."""
+The profile is a file. If it is torchgraph text, enter the batch size at which it was measured next
+to it. The cluster is machines times devices (2x8 is two machines of 8 devices), a preset
+(dapple-a), a YAML file, or a run of link.pingpong (its id, or last). Without a micro-batch size,
+the plan has the best one. → takes a suggestion, F2 lists profiles and clusters, enter plans, and
+escape leaves the fields."""
     DEFAULT_CSS = """
     PlanForm { height: 5; }
     PlanForm Horizontal { height: 1; }
     PlanForm Label { width: auto; color: $text-primary; padding-right: 1; }
     PlanForm .first { width: 9; }
     PlanForm Input { width: 1fr; margin-right: 2; }
-    PlanForm .number { width: 7; }
-    PlanForm #measured-at { width: 10; }
+    PlanForm .number { width: 10; }
+    PlanForm #measured-at { width: 13; }
     PlanForm Button { margin-left: 2; min-width: 8; }
     """
 

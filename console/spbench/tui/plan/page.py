@@ -31,7 +31,7 @@ from spbench.tui.plan.form import (
     list_clusters,
     list_profiles,
 )
-from spbench.tui.plan.plan_view import NO_PLAN, PlanView
+from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
 from spbench.tui.widgets.keys import make_binding
 from spbench_core.number_text import format_quantity
 
@@ -54,11 +54,11 @@ class PlanPage(Page):
 
     NAME = "plan"
     HELP = """\
-How to cut a model over a cluster. Above stand a profile, a cluster and the batch; enter plans, in a
-process of its own that escape stops. Below stand the stages, the other ways to train the same
-beside the plan, the memory of each stage, and one step of it, which + and - draw longer or shorter.
-F4 writes a suite that runs the plan and opens it, F5 writes it and runs it: then what was measured
-stands beside what was predicted."""
+How to cut a model over a cluster. Enter a profile, a cluster and the batch above; enter plans, in a
+process of its own that escape stops. Below are the stages, other ways to train the same model, the
+memory of each stage, and one step, which + and - draw longer or shorter. F4 writes a suite that
+runs the plan and opens it. F5 writes it and runs it, and then shows measured next to predicted
+times."""
     MODIFYING_ACTIONS = frozenset({"emit", "verify"})
     FOOTER = (
         *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.mode"),
@@ -153,6 +153,9 @@ stands beside what was predicted."""
         files = await asyncio.to_thread(find_nearby_files, self.context.options.folder)
         if self.app.is_running:
             self.form.offer(files)
+            if self.details is None and self._message in ("", NO_PLAN):
+                has_profiles = bool(files.profiles or files.torchgraphs)
+                self.view.show_message(NO_PLAN if has_profiles else NO_PROFILE)
 
     def _show_message(self, text: str, is_error: bool = False) -> None:
         if is_error or text != self._message:
@@ -162,7 +165,7 @@ stands beside what was predicted."""
     def await_run(self, path: Path) -> None:
         """Show the measurements of a run of this suite when it has ended."""
         self._awaited_run = (path, self.context.feed)
-        self.view.show_pending(f"… {path.name} runs; its figures stand here when it has ended")
+        self.view.show_pending(f"… {path.name} is running; its times appear here when it has ended")
 
     def _check_run(self) -> None:
         feed = self.context.feed

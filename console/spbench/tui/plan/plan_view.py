@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -25,12 +26,20 @@ from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.tui.plan.step_pane import StepPane
-from spbench.tui.widgets.fixed_rows import FixedRow, FixedRows, fill_table
+from spbench.tui.widgets.fixed_rows import FixedRow, FixedRows, fill_table, get_text
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
-from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.table_columns import Column, TableCell, lay_out
+from spbench.tui.widgets.text import cell_width
 
-NO_PLAN = "Nothing is planned yet: fill in the fields above (F2 shows what there is), then enter."
+NO_PLAN = (
+    "No plan yet. Fill in the fields above: F2 lists the profiles and clusters of this folder. "
+    "Then press enter."
+)
+NO_PROFILE = (
+    "This folder has no profile of a model. Measure one: "
+    "spbench profile resnet --output profiles/resnet.json"
+)
 STAGES = (
     Column("stage", "stage", 5, "right"),
     Column("layers", "layers", 14, flexible=True),
@@ -46,7 +55,7 @@ ALTERNATIVES = (
     Column("way", "way", 19),
     Column("step", "step", 8, "right"),
     Column("speedup", "speed-up", 8, "right"),
-    Column("reason", "", 10, flexible=True),
+    Column("reason", "note", 10, flexible=True),
 )
 MEASURED = (
     Column("stage", "stage", 11, "right"),
@@ -66,12 +75,14 @@ class PlanView(VerticalScroll, can_focus=True):
 
     HELP: ClassVar[str] = """\
 The plan. Stages: the layers of each, its devices, the times of one micro-batch, the all-reduce of
-one step, and the peak memory of each device. Alternatives: other ways to train the same, estimated
-as the plan is; in mode hpgo by DAPPLE's planner. Memory: what parameters, kept activations and the
-running pass take of each stage's devices. Below: one step."""
+one step, and the peak memory of each device. Alternatives: other ways to train the same model, each
+at its best micro-batch size. Mode best also searches these, so that none is faster than the plan.
+In mode hpgo they are estimates of DAPPLE's planner. Memory: the parts of parameters, kept
+activations and the running pass. Below: one step."""
 
     def __init__(self) -> None:
         super().__init__(id="plan-view")
+        self._alternatives: Sequence[FixedRow] = ()
 
     def compose(self) -> ComposeResult:
         yield Static(NO_PLAN, id="message", markup=False)
@@ -86,6 +97,7 @@ running pass take of each stage's devices. Below: one step."""
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
                     yield _make_table("alternatives", ALTERNATIVES)
+                    yield Static("", id="alternative-notes", classes="notes", markup=False)
             with Vertical(id="right", classes="column"):
                 with Vertical(classes="pane", id="memory") as pane:
                     pane.border_title = "Memory of each device, at its peak"
@@ -120,11 +132,8 @@ running pass take of each stage's devices. Below: one step."""
         notes = list_stage_notes(details.plan)
         self.query_one("#stage-notes", Static).update("\n".join(notes))
         self.query_one("#stage-notes").set_class(not notes, "hidden")
-        fill_table(
-            self.query_one("#alternatives", LineTable),
-            ALTERNATIVES,
-            build_alternative_rows(details.plan),
-        )
+        self._alternatives = build_alternative_rows(details.plan)
+        self._show_alternatives()
         bars, are_capacities = build_memory_bars(details)
         remainder = "free" if are_capacities else "less than most"
         self.query_one(StackedBars).update(MEMORY_PARTS, bars, remainder)
@@ -132,6 +141,26 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#memory").border_subtitle = f"against {full_bar}"
         self.query_one(StepPane).show(details.simulation)
         self.scroll_home(animate=False)
+
+    def on_resize(self) -> None:
+        """Choose where the notes on alternatives fit."""
+        self._show_alternatives()
+
+    def _show_alternatives(self) -> None:
+        """Show the notes in a column, or below the table if it is too narrow for them."""
+        table = self.query_one("#alternatives", LineTable)
+        columns: Sequence[Column] = ALTERNATIVES
+        rows = self._alternatives
+        other_columns = lay_out(ALTERNATIVES[:-1], 0, show_all=True).width
+        longest = max((cell_width(get_text(row.cells[-1])) for row in rows), default=0)
+        fits = other_columns + 1 + longest <= table.size.width
+        if not fits:
+            columns = ALTERNATIVES[:-1]
+            rows = [FixedRow(row.cells[:-1], row.sort_keys[:-1]) for row in rows]
+        fill_table(table, columns, rows)
+        notes = self.query_one("#alternative-notes", Static)
+        notes.update("" if fits else "\n".join(list_alternative_notes(self._alternatives)))
+        notes.set_class(fits, "hidden")
 
     def show_pending(self, text: str) -> None:
         """Show the progress of the run of the plan, or why it has no measurements."""
@@ -193,6 +222,15 @@ def build_alternative_rows(plan: Plan) -> list[FixedRow]:
         cells = (name_cell, step, speedup, TableCell(reason, "muted"))
         rows.append(FixedRow(cells, (name, *row_time_keys, reason or None)))
     return rows
+
+
+def list_alternative_notes(rows: Sequence[FixedRow]) -> list[str]:
+    """Return the note of each alternative, equal ones once."""
+    names_by_note: dict[str, list[str]] = {}
+    for name, *_, note in (map(get_text, row.cells) for row in rows):
+        if note:
+            names_by_note.setdefault(note, []).append(name)
+    return [f"{', '.join(names)}: {note}" for note, names in names_by_note.items()]
 
 
 def build_verification_rows(plan: Plan, verification: Verification) -> list[FixedRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -15,8 +16,10 @@ from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_details import Fact, list_case_facts
 from spbench.tui.cells import format_value_cell, make_status_cell, make_status_span
 from spbench.tui.results.compare_view import MIN_HEIGHT_WITH_CHART
+from spbench.tui.results.fact_table import build_fact_table
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.library import IterationTimes
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
@@ -123,9 +126,9 @@ and plots show."""
     DEFAULT_CSS = """
     CasesView #run-summary { height: auto; max-height: 40%; }
     CasesView #case-remarks { height: auto; max-height: 4; color: $text-muted; }
-    CasesView TimesChart { display: none; height: 1fr; max-height: 12; margin-top: 1; }
+    CasesView TimesChart { display: none; height: 11; margin-top: 1; }
     CasesView.-with-chart TimesChart { display: block; }
-    CasesView.-with-chart #case-remarks { max-height: 12; margin-top: 1; }
+    CasesView.-with-chart #case-remarks { max-height: 1fr; margin-top: 1; }
     """
 
     def __init__(self) -> None:
@@ -175,6 +178,8 @@ and plots show."""
         width = self.size.width - SCROLL_BAR
         unfitted_rows = RecordedCaseRows(self.run)
         swept, columns = choose_columns(_COLUMNS, unfitted_rows, cases, width, after="id")
+        if columns[-1].key == "reason":
+            columns[-1] = replace(columns[-1], flexible=True)  # it has the spare width
         self.table.set_rows(RecordedCaseRows(self.run, swept), columns)
         self.set_class(self.has_chart, "-with-chart")
         table_lines = max(4, min(1 + len(cases), self.size.height // 2))
@@ -193,8 +198,19 @@ and plots show."""
 
     def _show_remarks(self) -> None:
         case = self.selected_case()
-        lines = _list_remarks(case) if case is not None else ()
-        self.query_one("#case-remarks", Static).update("\n".join(lines))
+        remarks = self.query_one("#case-remarks", Static)
+        if case is not None and self.has_class("-with-chart"):
+            remarks.update(build_fact_table(_list_facts(case)))
+        else:
+            remarks.update("\n".join(_list_remarks(case) if case is not None else ()))
+
+
+def _list_facts(case: CasePart) -> Iterator[Fact]:
+    """Yield id, facts and explanations of the values of a case."""
+    yield Fact("case", case.id)
+    yield from list_case_facts(case)
+    for note in _list_notes(case):
+        yield Fact("note", note)
 
 
 def _list_remarks(case: CasePart) -> Iterator[str]:
@@ -202,6 +218,11 @@ def _list_remarks(case: CasePart) -> Iterator[str]:
     yield case.id
     if case.reason:
         yield case.reason
+    yield from _list_notes(case)
+
+
+def _list_notes(case: CasePart) -> Iterator[str]:
+    """Yield explanations of the values of a case."""
     if case.disturbed and not case.noisy:  # the findings of the run explain a noisy case
         yield OVERSUBSCRIBED
     if (case.efficiency() or 0.0) > 1:

@@ -8,22 +8,22 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.table import Table
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import format_duration, replace_line_controls
+from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary, format_passed
 from spbench.record.runs.marks import MarksFormat, RunMark, find_marks, format_marks
 from spbench.record.runs.selection import select_runs
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_details import RunFact, list_run_facts
+from spbench.report.run_details import Fact, list_run_facts
 from spbench.report.times import format_day_and_time
 from spbench.tui.cells import format_moment, make_status_cell
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
+from spbench.tui.results.fact_table import build_fact_table
 from spbench.tui.results.fitted_columns import fit_columns
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
@@ -242,7 +242,9 @@ cursor."""
                 run = replace(loaded, summary=summary)  # the list has the newest note
             facts = list_run_facts(run, self._rows.get_marks(summary.id))
             is_tall = self.screen.has_class("-tall")
-            content = _build_details(summary.id, facts) if is_tall else format_exact_times(summary)
+            content = format_exact_times(summary)
+            if is_tall:
+                content = build_fact_table([Fact("run", summary.id), *facts])
         self.query_one("#details", Static).update(content)
 
     def on_resize(self) -> None:
@@ -295,16 +297,6 @@ cursor."""
         message.update(text)
         message.set_class(bool(text), "visible")
         message.set_class(is_error, "wrong")
-
-
-def _build_details(run_id: str, facts: Sequence[RunFact]) -> Table:
-    """Return facts as a table with the labels at the left."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
-    for fact in (RunFact("run", run_id), *facts):
-        table.add_row(Text(fact.label), Text(replace_line_controls(fact.text)))
-    return table
 
 
 def format_exact_times(run: RunSummary) -> str:

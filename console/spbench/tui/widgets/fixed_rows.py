@@ -46,14 +46,15 @@ class FixedRows:
 
     def search_text(self, key: Hashable) -> str:
         """Return the text of all cells of a row."""
-        return " ".join(map(_get_text, self.cells(key))).lower()
+        return " ".join(map(get_text, self.cells(key))).lower()
 
 
 def fill_table(table: LineTable, columns: Sequence[Column], rows: Sequence[FixedRow]) -> None:
     """Show rows in a table and make it as high as they are, up to `MAX_LINES`."""
     table.styles.height = min(len(rows), MAX_LINES) + 1
-    table.set_rows(FixedRows(columns, rows))
+    table.set_rows(FixedRows(columns, rows), columns)
 
 
-def _get_text(cell: TableCell | str) -> str:
+def get_text(cell: TableCell | str) -> str:
+    """Return the text of a cell."""
     return cell.text if isinstance(cell, TableCell) else cell

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from spbench.record.runs.marks import RunMark
-from spbench.report.run_details import list_run_facts
+from spbench.report.run_details import list_case_facts, list_run_facts
 from support.sample_runs import make_case, make_run
 
 ENVIRONMENT = {
@@ -41,3 +41,8 @@ def test_lists_machine_versions_faults_and_failed_cases(messages):
 
 def test_unknown_facts_are_left_out():
     assert {fact.label for fact in list_run_facts(make_run())} <= {"started", "took", "command"}
+
+
+def test_lists_reason_checks_and_parameters_of_a_case(messages):
+    case = make_case("x", params={"width": 4, "mode": "a", "unset": None}, reason="too slow")
+    messages.check([f"{fact.label}: {fact.text}" for fact in list_case_facts(case)])
