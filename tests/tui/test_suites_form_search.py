@@ -90,6 +90,7 @@ async def test_f3_shows_only_fields_with_a_value_of_their_own(suite):
         form = await open_first_case(pilot)
         await fill(pilot, "halo_len", "1")  # its default
         await fill(pilot, "batch_size", "2")
+        await wait_until(pilot, lambda: "•batch_size" in read_screen(app))
         await pilot.press("f3")
         await wait_until(pilot, lambda: "changed fields of" in read_screen(app))
         assert list_shown_names(form) == [

@@ -54,10 +54,10 @@ class CaseForm(Modal[EditedText | None]):
     HELP = """\
 A case of a benchmark. An empty field has the default that it shows. Several values make a sweep:
 64, 128, 256 or 1..9 +2 or 8..64 *2. Each value is checked as you type, and the preview shows the
-YAML that will be written. Ctrl+F searches the fields, F3 shows only those with a value of your own,
-and Escape shows all again. Up and down move between fields, → takes a suggestion, and F2 lists the
-choices of a field. Ctrl+S writes the case into the text, where Ctrl+Z undoes it. Escape leaves the
-form, after a question if you have changed something."""
+YAML that will be written. Ctrl+F searches the fields. F3 shows only those that differ from their
+default, which • marks, and Escape shows all again. Up and down move between fields, → takes a
+suggestion, and F2 lists the choices of a field. Ctrl+S writes the case into the text, where Ctrl+Z
+undoes it. Escape leaves the form, after a question if you have changed something."""
     HORIZONTAL_BREAKPOINTS = _SIZES
     AUTO_FOCUS = "FieldList Input"
     BINDINGS: ClassVar[list[BindingType]] = [

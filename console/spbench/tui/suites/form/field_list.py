@@ -120,6 +120,7 @@ class FieldList(VerticalScroll, can_focus=False, inherit_bindings=False):
     def handle_change(self, row: FormRow) -> None:
         """Check a row, and add an empty one below the last that has several boxes."""
         row.check()
+        row.refresh()  # its sign may have changed
         if isinstance(row, ExpectRow) and self._is_last_and_filled(row):
             self.mount(ExpectRow(self._metric_names, NO_EXPECTATION), after=row)
         if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):

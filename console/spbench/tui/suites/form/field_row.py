@@ -19,6 +19,8 @@ from spbench_core.catalog.default_texts import AUTO
 
 NAME_WIDTH = 25
 BOX_WIDTH = 24
+CHANGED_SIGN = "•"
+"""Before the name of a field that differs from its default."""
 _MAX_HINT = 360
 """The number of characters that fit into the hint in a terminal of 80 columns."""
 
@@ -102,8 +104,9 @@ class FormRow(Widget):
         """Return the texts next to and below the box."""
         name, description = self._labels
         width, height = self.size
+        sign = CHANGED_SIGN if name and self.is_changed else " "
         pieces = [
-            Content.styled(fit(f" {name}", NAME_WIDTH), "$text-primary"),
+            Content.styled(fit(f"{sign}{name}", NAME_WIDTH), "$text-primary"),
             Content(" " * (self._boxes_width + 1)),
             Content.styled(
                 _fit_words(description, width - NAME_WIDTH - self._boxes_width - 1),
