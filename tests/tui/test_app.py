@@ -173,6 +173,24 @@ async def test_failed_start_is_reported_and_can_be_repeated(tmp_path, monkeypatc
         await wait_until(pilot, lambda: has_notification(app, "mpirun is not installed"))
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_failed_start_stays_on_the_run_page_until_the_next(tmp_path, monkeypatch, size):
+    run = FakeRunStart(monkeypatch, tmp_path / "home")
+    run.status = 3
+    app = make_console(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.context.launch_choice = LaunchChoice(hosts="node[1-2]")
+        app.context.start_suite(tmp_path / "a.yaml", ["first"], "slow")
+        for text in ("not started: a.yaml, first, fault slow, on node[1-2]", "mpirun is not", "→"):
+            await wait_until(pilot, lambda text=text: text in read_screen(app))
+        run.appear()
+        run.status = None
+        app.context.start_run(("a.yaml",))
+        await wait_until(pilot, lambda: "not started" not in str(app.screen.query("#start-note")))
+        await wait_until(pilot, lambda: not app.screen.query_one("#start-note").display)
+
+
 @pytest.mark.long
 async def test_deleted_folder_does_not_end_the_console(tmp_path, monkeypatch):
     suite = SUITES / "smoke.yaml"

@@ -1217,7 +1217,7 @@ async def test_failed_cases_can_rerun_after_the_end(open_run):
             "run.json", {"id": "made-up-run", "request": request}
         )
         await run.press("F")
-        await run.wait_for_texts("This plants its faults", "again: slow=9 (case warp)")
+        await run.wait_for_texts("This plants its", "slow=9 (case warp)")
         await run.press("y")
         await run.wait_until(lambda: starts == [("--failed", "made-up-run")])
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spbench.errors import FailedRunError, SpbenchError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
+from spbench.tui.start_failure import StartFailure, explain_start_failure
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -65,6 +66,7 @@ class ConsoleContext:
         feed: The watched run; None before there is one.
         starting_since: Since when a run is being started, in seconds of the monotonic clock. It is
             None as soon as the run has a folder.
+        start_failure: The last start, if it failed.
         suite: A suite that the Suites page opens when it is shown next.
     """
 
@@ -82,6 +84,7 @@ class ConsoleContext:
         self.environment: tuple[str, ...] = ()
         self.feed: Feed | None = None
         self.starting_since: float | None = None
+        self.start_failure: StartFailure | None = None
         self.suite = options.suite
         self._app = app
         self._follow_task: asyncio.Task[None] | None = None
@@ -172,6 +175,7 @@ class ConsoleContext:
             self._app.notify("not started: another run is just being started", severity="warning")
             return
         self.starting_since = time.monotonic()
+        self.start_failure = None
         self.show_page("run")
         self._app.run_worker(
             self._launch(tuple(args), folder or self.options.folder), group="launch"
@@ -216,8 +220,10 @@ class ConsoleContext:
             )
             self.watch_run(await _wait_for_folder(background_run), show=False)
         except SpbenchError as error:
+            failure = self.start_failure = explain_start_failure(args, str(error))
+            message = f"{failure.reason}\n→ {failure.remedy}"
             self._app.notify(
-                str(error), title="not started", severity="error", timeout=15, markup=False
+                message, title="not started", severity="error", timeout=15, markup=False
             )
         finally:
             self.starting_since = None

@@ -85,6 +85,7 @@ class Page(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """Update the page at once when it is shown again."""
+        self.refresh_bindings()  # the key bar does not change behind a dialog
         self.call_after_refresh(self._tick)
 
     def on_tab_clicked(self, event: Tab.Clicked) -> None:
@@ -94,7 +95,9 @@ class Page(Screen[None]):
     def _tick(self) -> None:
         if not (self.is_current and self.is_mounted and self.app.is_running):
             return
-        self.query_one(TabBar).show(self._format_status())
+        titles = dict(self.context.titles)
+        location = (titles.get(self.NAME, ""), *filter(None, self.describe_location()))
+        self.query_one(TabBar).show(self._format_status(), location)
         self.refresh_page()
         self._update_offers()
 
@@ -110,6 +113,10 @@ class Page(Screen[None]):
         """The page's own actions that the key bar can show."""
         bindings = (binding for binding in self.BINDINGS if isinstance(binding, Binding))
         return tuple(binding.action for binding in bindings if binding.id in self.FOOTER)
+
+    def describe_location(self) -> tuple[str, ...]:
+        """Return the names of run, case and the like, outer ones first; called often."""
+        return ()
 
     def offers(self, action: str) -> bool:
         """Return whether an action of the page has an effect now; it is called often.

@@ -12,9 +12,19 @@ from textual.message import Message
 from textual.widgets import Static
 
 from spbench.tui.cells import format_status
+from spbench.tui.widgets.text import cell_width
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed
+
+SEPARATOR = " > "
+MIN_WIDTH_FOR_LOCATION = 120
+"""Columns of the terminal from which the location is shown."""
+MIN_LOCATION_WIDTH = 8
+_TAB_PADDING = 4
+"""Cells of a tab in addition to its title."""
+_GAPS = 5
+"""Cells left of the location, between it and the status, and right of the status."""
 
 
 class Tab(Static):
@@ -46,6 +56,7 @@ class TabBar(Horizontal):
     TabBar Tab:hover { background: $boost; }
     TabBar Tab.current { background: $primary; color: $background; text-style: bold reverse; }
     TabBar Tab.current:ansi { text-style: reverse; }
+    TabBar #location { display: none; width: auto; padding-left: 2; color: $text-muted; }
     TabBar #status { width: 1fr; content-align-horizontal: right; padding-right: 1; }
     """
 
@@ -53,18 +64,51 @@ class TabBar(Horizontal):
         super().__init__()
         self._pages = pages
         self._current = current
-        self._shown = ""
+        self._shown = ("", "")
 
     def compose(self) -> ComposeResult:
         for digit, (page, title) in enumerate(self._pages, 1):
             yield Tab(digit, page, title, page == self._current)
+        yield Static("", id="location", markup=False)
         yield Static("", id="status", markup=False)
 
-    def show(self, text: str) -> None:
-        """Show a status at the right; an unchanged text causes no new layout."""
-        if text != self._shown:
-            self._shown = text
-            self.query_one("#status", Static).update(text)
+    def show(self, status: str, location: Sequence[str] = ()) -> None:
+        """Show a status at the right, and the location if there is space between.
+
+        Unchanged texts cause no new layout.
+        """
+        shown = (status, self._fit_location(location, cell_width(status)))
+        if shown != self._shown:
+            self._shown = shown
+            self.query_one("#status", Static).update(status)
+            location_line = self.query_one("#location", Static)
+            location_line.update(shown[1])
+            location_line.display = bool(shown[1])
+
+    def _fit_location(self, location: Sequence[str], status_width: int) -> str:
+        if self.size.width < MIN_WIDTH_FOR_LOCATION:
+            return ""
+        tabs_width = sum(
+            cell_width(title) + _TAB_PADDING for title in (title for _, title in self._pages)
+        )
+        return fit_location(location, self.size.width - tabs_width - status_width - _GAPS)
+
+
+def fit_location(location: Sequence[str], width: int) -> str:
+    """Return names in ``width`` cells; the first ones are left out if they do not fit.
+
+    Empty for a single name, which is that of the current tab.
+    """
+    if len(location) < 2:
+        return ""
+    text = SEPARATOR.join(location)
+    remaining = list(location)
+    while cell_width(text) > width and len(remaining) > 1:
+        remaining.pop(0)
+        text = SEPARATOR.join(("…", *remaining))
+    if cell_width(text) <= width:
+        return text
+    return "…" + text[len(text) - width + 1 :] if width >= MIN_LOCATION_WIDTH else ""
 
 
 def format_run_status(feed: Feed | None) -> str:

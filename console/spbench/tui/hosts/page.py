@@ -198,6 +198,11 @@ host with their remedies, and the links of the last run that measured any."""
             return self._hosts_pane.host is not None
         return action not in ("measure", "swap") or self.query_one(LinksPane).has_links
 
+    def describe_location(self) -> tuple[str, ...]:
+        """Return the hostfile and the host under the cursor."""
+        source = self._get_source()
+        return (source.title if source is not None else "", self._hosts_pane.host or "")
+
     def action_use(self) -> None:
         """Use the hosts under the cursor for runs started in the console."""
         source = self._get_source()

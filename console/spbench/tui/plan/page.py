@@ -237,6 +237,11 @@ times."""
         needs_plan = action in ("emit", "verify", "lengthen", "shorten")
         return not needs_plan or self.details is not None
 
+    def describe_location(self) -> tuple[str, ...]:
+        """Return the profile and the cluster of the shown plan."""
+        details = self.details
+        return () if details is None else (details.profile.name, details.cluster.name)
+
     def action_stop(self) -> None:
         """Stop planning, and leave the fields."""
         if self._planning_since is not None:

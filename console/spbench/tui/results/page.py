@@ -254,6 +254,12 @@ both, a metric over runs, a metric over a swept parameter."""
             return run.status != RunStatus.RUNNING
         return True
 
+    def describe_location(self) -> tuple[str, ...]:
+        """Return the run under the cursor, and the case if the cases are shown."""
+        run = self._pane.selected_run()
+        case = self._views.cases.table.cursor_key if self._view is View.CASES else None
+        return (run.id if run is not None else "", "" if case is None else str(case))
+
     def action_view(self) -> None:
         """Show the next view."""
         self._show(self._view.next_view())

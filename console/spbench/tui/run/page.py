@@ -27,6 +27,7 @@ from spbench.tui.run.headline import Headline
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.rank_details import build_rank_details
 from spbench.tui.run.selection import RunSelection
+from spbench.tui.run.start_note import StartNote
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
@@ -156,12 +157,14 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def compose_body(self) -> ComposeResult:
         """Yield the text shown without a run, and the hidden panes of a run."""
+        yield StartNote()
         yield Static(NO_RUN, id="no-run", markup=False)
         yield Headline()
         yield RunBody()
 
     def refresh_page(self) -> None:
         """Show the current state of the watched run."""
+        self.query_one(StartNote).show(self.context.start_failure)
         feed = self.context.feed
         starting = self.context.starting_since
         if feed is None:
@@ -315,6 +318,15 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             has_failed = any(case.status.is_bad for case in feed.state.cases.values())
             return has_failed and (has_ended or action == "next_failed")
         return True
+
+    def describe_location(self) -> tuple[str, ...]:
+        """Return the run, and the case and the rank that are shown."""
+        if self.shown_feed is None or self._presenter is None:
+            return ()
+        case = self._selection.case
+        rank = self._selection.rank
+        names = (self.shown_feed.folder.id, case.id if case is not None else "")
+        return (*names, "" if rank is None else f"rank {rank}")
 
     def action_pause(self) -> None:
         """Pause the display of the ranks, or continue."""

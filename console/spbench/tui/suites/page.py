@@ -275,6 +275,12 @@ starts a run: use F5 and F6."""
             return pane.has_changes
         return action != "init" or pane.document is None
 
+    def describe_location(self) -> tuple[str, ...]:
+        """Return the open suite and the chosen case."""
+        document = self.text_pane.document
+        case = self.cases_pane.case
+        return (document.path.name if document else "", case.id if case is not None else "")
+
     def action_undo(self) -> None:
         """Undo the last change of the text."""
         self.text_pane.editor.undo()
