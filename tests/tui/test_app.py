@@ -198,9 +198,8 @@ async def test_deleted_folder_does_not_end_the_console(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     openings = []
-    monkeypatch.setattr(start, "_reduce_garbage_collection", lambda: None)
 
-    def make_app(opening):
+    def make_app(opening, on_opened):
         openings.append(opening)
         return Mock()
 

@@ -29,6 +29,7 @@ from spbench.tui.settings import (
     load_settings,
     save_theme,
 )
+from spbench.tui.stylesheet import CachingStylesheet
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
 from spbench.tui.widgets.keys import KeyBar
@@ -102,6 +103,8 @@ class ConsoleApp(App[int]):
         loaded = load_settings(self._settings_path, themes, explicit=self._explicit_settings)
         self.settings = loaded.settings
         self._settings_errors = loaded.errors
+        self.theme = self.settings.theme  # before any style is parsed, which depends on it
+        self.stylesheet = CachingStylesheet(self.get_css_variables())
         titles = [(entry.name, entry.title) for entry in PAGES]
         self.context = ConsoleContext(options, self, titles, self.settings.refresh_hz)
 
@@ -114,7 +117,6 @@ class ConsoleApp(App[int]):
         """Show the first page, and offer to watch a run that is still running."""
         report = partial(self.notify, title="plug-in left out", severity="warning", markup=False)
         set_warning_listener(report)
-        self.theme = self.settings.theme
         self.set_keymap(self.settings.keys)
         for entry in PAGES:
             self.add_mode(entry.name, partial(self._make_page, entry))
