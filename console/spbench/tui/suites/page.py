@@ -135,7 +135,7 @@ starts a run: use F5 and F6."""
     SuitesPage.-wide #cases-pane { height: 1fr; width: 4fr; }
     SuitesPage.-narrow SuiteEditor { scrollbar-size: 0 1; }
     """
-    AUTO_FOCUS = "#cases"
+    AUTO_FOCUS = "SuitesPage.files #files, #cases"
     HORIZONTAL_BREAKPOINTS = _SIZES
 
     _requested_line = 0
@@ -144,6 +144,9 @@ starts a run: use F5 and F6."""
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
         self._file_actions = FileActions(self, self.show_document, self.update_files)
+        if context.suite is None:
+            # Before the page is composed, so that its styles and keys are computed only once.
+            self.add_class("files")
 
     def compose_body(self) -> ComposeResult:
         """Yield files, text, cases and command."""
@@ -170,8 +173,6 @@ starts a run: use F5 and F6."""
             self.set_timer(SECOND_RECOVERY_DELAY, partial(self.start_action, offer_unsaved))
         self.query_one("#files").border_title = Content("Files")
         if not self._open_requested():
-            self.add_class("files")
-            self.query_one(SuiteTree).focus()
             self.update_files()
 
     def on_screen_resume(self) -> None:

@@ -170,8 +170,15 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
         if has_moved and opened_path is not None:
             self.call_after_refresh(self.move_cursor, self._files[opened_path])
         self._label(paths)
+        await self._wait_for_refresh()
         for path in paths:
             await self._read(path)
+
+    async def _wait_for_refresh(self) -> None:
+        """Wait until the names are shown. The first check imports the loader."""
+        refreshed = asyncio.Event()
+        self.call_after_refresh(refreshed.set)
+        await refreshed.wait()
 
     def _show(self, folders: dict[Path, tuple[Path, ...]]) -> None:
         chosen = self.cursor_node.data if self.cursor_node else None
