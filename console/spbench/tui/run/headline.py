@@ -51,6 +51,22 @@ class EventRate:
             self._events = events
 
 
+class HostCount:
+    """The number of hosts, counted again only when ranks have started."""
+
+    def __init__(self) -> None:
+        self._counted: object = None
+        self._count = 0
+
+    def update(self, state: RunState) -> int:
+        """Return the number of hosts."""
+        counted = len(state.ranks), [(number, len(job.ranks)) for number, job in state.jobs.items()]
+        if counted != self._counted:
+            self._counted = counted
+            self._count = len({rank.host for rank in state.ranks.values()})
+        return self._count
+
+
 class Headline(Static):
     """The two lines about the run, which are updated even while the page is paused."""
 
@@ -62,6 +78,7 @@ class Headline(Static):
         super().__init__("", id="headline", markup=False)
         self._feed: Feed | None = None
         self._rate = EventRate()
+        self._host_count = HostCount()
         self._shown: object = None
 
     def show_start(self, progress: str) -> None:
@@ -89,10 +106,13 @@ class Headline(Static):
         if feed is not self._feed:
             self._feed = feed
             self._rate = EventRate()
+            self._host_count = HostCount()
         self._rate.update(feed.event_count)
         lines = (
             _build_first(feed, self._rate.value),
-            _build_second(feed, paused, worst_finding, noise_finding),
+            _build_second(
+                feed, paused, self._host_count.update(feed.state), worst_finding, noise_finding
+            ),
         )
         width = max(1, self.content_size.width)
         if (lines, width) != self._shown:
@@ -125,7 +145,11 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
 
 
 def _build_second(
-    feed: Feed, paused: bool, worst_finding: RunFinding | None, noise_finding: RunFinding | None
+    feed: Feed,
+    paused: bool,
+    host_count: int,
+    worst_finding: RunFinding | None,
+    noise_finding: RunFinding | None,
 ) -> list[HeadlinePart]:
     parts = [
         HeadlinePart("PAUSED" if paused else "", "bold reverse"),
@@ -137,7 +161,8 @@ def _build_second(
             HeadlinePart(worst_finding.line, choose_colour(worst_finding.kind), cut=True),
         ]
     phase = "" if feed.ended else _describe_phase(feed)
-    return [*parts, HeadlinePart(phase, "$text-primary"), *_describe_job(feed.state, noise_finding)]
+    job_parts = _describe_job(feed.state, host_count, noise_finding)
+    return [*parts, HeadlinePart(phase, "$text-primary"), *job_parts]
 
 
 def _describe_phase(feed: Feed) -> str:
@@ -150,11 +175,12 @@ def _describe_phase(feed: Feed) -> str:
     return describe_start(feed.state, event_fields.now() if is_live else feed.now)
 
 
-def _describe_job(state: RunState, noise_finding: RunFinding | None) -> Iterator[HeadlinePart]:
+def _describe_job(
+    state: RunState, host_count: int, noise_finding: RunFinding | None
+) -> Iterator[HeadlinePart]:
     if not state.jobs:
         return
     job = state.jobs[max(state.jobs)]
-    host_count = len({rank.host for rank in state.ranks.values()})
     hosts = f" on {format_quantity(host_count, 'host')}" if host_count else ""
     yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{hosts}")
     if noise_finding is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from spbench.record.comparison import NOTABLE_RANK
@@ -125,15 +126,21 @@ def _make_skew_cell(row: RankRow) -> TableCell | str:
 
 def get_rank_sort_value(row: RankRow, column: str) -> Any:
     """Return the sort key of a row in a column; None if the row has no value there."""
-    if column.startswith(_COORDINATE_PREFIX):
-        return _get_coordinate_sort_value(row, column.removeprefix(_COORDINATE_PREFIX))
-    return _SORT_VALUES[column](row)
+    get_value = _SORT_VALUES.get(column)
+    if get_value is not None:
+        return get_value(row)
+    return _get_coordinate_sort_value(row, column.removeprefix(_COORDINATE_PREFIX))
 
 
 def _get_coordinate_sort_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
     """Return the sort key of a coordinate; 0,10 comes after 0,9."""
     text = row.coordinates.get(name)
-    return None if text is None else (tuple(map(int, _NUMBERS.findall(text))), text)
+    return None if text is None else _parse_coordinate(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _parse_coordinate(text: str) -> tuple[tuple[int, ...], str]:
+    return tuple(map(int, _NUMBERS.findall(text))), text
 
 
 def is_slow(skew: float | None) -> bool:

@@ -96,7 +96,8 @@ class RankSource(ABC):
     def _get_cached_row(self, rank: int) -> RankRow | None:
         """Return a row that may be slightly out of date."""
         self._updates_left = UPDATES_AFTER_SORT
-        return self._row_cache[rank][1] if rank in self._row_cache else self._refresh_row(rank)
+        cached = self._row_cache.get(rank)
+        return self._refresh_row(rank) if cached is None else cached[1]
 
     @property
     def busy(self) -> bool:

@@ -95,6 +95,7 @@ class RankStrip(Chart):
     _failed: Container[int] = ()
     _selected: int | None = None
     _note = ""
+    _failed_text = ""
 
     def update(
         self,
@@ -113,6 +114,7 @@ class RankStrip(Chart):
         """
         self._ratios = [drop_infinite(ratio) for ratio in ratios]
         self._failed = failed
+        self._failed_text = self._summarize_failed()
         self._selected = selected
         self._note = note
         self._move_to_selected(self._lay_out())
@@ -218,8 +220,7 @@ class RankStrip(Chart):
 
     def _summarize_all(self) -> str:
         """Return the number of ranks, the failed ones, and the message on slow ones."""
-        failed = self._summarize_failed()
-        parts = [format_quantity(len(self._ratios), "rank"), failed, self._note]
+        parts = [format_quantity(len(self._ratios), "rank"), self._failed_text, self._note]
         return ", ".join(part for part in parts if part)
 
     def _summarize_failed(self) -> str:

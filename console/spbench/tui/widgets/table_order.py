@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from spbench.tui.widgets.table_columns import Rows
 
@@ -67,14 +66,12 @@ class RowOrder:
     def _sort(self, keys: list[Hashable]) -> list[Hashable]:
         if self.sort_column is None:
             return keys[::-1] if self.reverse else keys
-        value_by_key = {key: self.rows.sort_value(key, self.sort_column) for key in keys}
+        sort_value = self.rows.sort_value
+        column = self.sort_column
+        value_by_key = {key: sort_value(key, column) for key in keys}
         sortable = [key for key in keys if value_by_key[key] is not None]
         unsortable = [key for key in keys if value_by_key[key] is None]
-
-        def get_value(key: Hashable) -> Any:
-            return value_by_key[key]
-
-        sortable.sort(key=get_value, reverse=self.reverse)
+        sortable.sort(key=value_by_key.__getitem__, reverse=self.reverse)
         return sortable + unsortable
 
     def _merge(self, natural: list[Hashable]) -> list[Hashable]:
