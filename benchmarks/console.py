@@ -35,6 +35,8 @@ WARM_UP = 5.0
 """Seconds at the start of watching that are not measured."""
 F1 = "\x1bOP"
 SHIFT_TAB = "\x1b[Z"
+START_TEXTS = ("spbench: opening", "Results", "Palette")
+"""Texts of the first line, of the tabs, and of the keys of the first page."""
 HEADING = r"p99\W+skew"
 TABLE_KEYS = (("s", HEADING), ("j", "▸"), ("S", HEADING), ("k", "▸"))
 """Keys and their effects: sort by the next column, row down, reverse the order, row up.
@@ -69,10 +71,11 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=2000, help="of the suite on each page")
     parser.add_argument("--runs", type=int, default=500, help="of the home on each page")
     options = parser.parse_args()
-    paint, page = measure_start(options.rounds)
+    line, frame, page = measure_start(options.rounds)
     figures = [
-        Figure("first paint", paint, "s", maximum=0.6),
-        Figure("the first page with its keys", page, "s"),
+        Figure("the first line", line, "s", maximum=0.3),
+        Figure("the tabs", frame, "s"),
+        Figure("the first page with its keys", page, "s", maximum=0.6),
     ]
     cost = measure_watching(options.ranks, options.rate, options.seconds)
     figures += [
@@ -89,16 +92,15 @@ def main() -> None:
     print(format_figures([*figures, *measure_memory()]))
 
 
-def measure_start(rounds: int) -> tuple[float, float]:
-    """Return the median seconds from start to the tabs, and to a complete page."""
-    paints = []
-    pages = []
+def measure_start(rounds: int) -> tuple[float, ...]:
+    """Return the median seconds to the first line, the tabs and a complete page."""
+    seconds: list[list[float]] = [[] for _ in START_TEXTS]
     with tempfile.TemporaryDirectory() as home:
         for _ in range(rounds):
             with Terminal([SPBENCH, "tui", "--home", home], REPOSITORY) as terminal:
-                paints.append(terminal.wait_for_text("Results"))
-                pages.append(terminal.wait_for_text("Palette"))
-    return median(paints), median(pages)
+                for index, text in enumerate(START_TEXTS):
+                    seconds[index].append(terminal.wait_for_text(text))
+    return tuple(map(median, seconds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
     python -m benchmarks.random_keys [--events 20000] [--seed 1]
 
 No event may cause an error. The console runs in this process, on synthetic runs in a separate
-folder; it starts no run and asks no host. Each event is drawn from --seed, so that an error can be
-repeated; the last events are printed with the error. The exit code is 1 after an error.
+folder. It starts no run and asks no host. Each event is drawn from --seed, so that an error can be
+repeated. The seed and the last events are printed with the error, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import inspect
 import os
 import random
 import shutil
+import string
 import sys
 import tempfile
 import traceback
@@ -34,15 +35,21 @@ from spbench.tui.hosts.page import HostsPage
 from spbench.tui.pages import PAGES
 
 SUITES = Path(__file__).parents[1] / "suites"
-LETTERS = "abcdefghijklmnopqrstuvwxyzBDEGHLNSW/?+-=.,:[]{}#'\"0123456789 äß│"
+LETTERS = f"{string.ascii_letters}/?:+-=.,[]{{}}#'\"0123456789 äß│"
 KEYS = (
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "shift+tab"),
     *("enter", "escape", "space", "backspace", "delete", "ctrl+p", "ctrl+z", "ctrl+y", "ctrl+s"),
     *("ctrl+n", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "shift+down", "ctrl+u", "ctrl+a"),
+    *("ctrl+f", "ctrl+r", "colon", "question_mark", "slash"),  # searches and the list of keys
 )
+WORDS = ("results", "halo", "rank", "node01", "iter", "failed")
+"""Texts that are typed as a whole, for searches that find something."""
 PASTES = ("1, 2", "{a: [1, 2", "\n- name: x\n  benchmark: halo.exchange\n", "\x1b[31m", "é" * 300)
 SIZES = ((80, 24), (200, 60), (120, 36), (40, 10), (20, 5), (300, 80))
-SHARES = (("page", 6), ("letter", 40), ("key", 40), ("click", 8), ("paste", 2), ("size", 4))
+SHARES = (
+    *(("page", 6), ("letter", 38), ("key", 40), ("click", 8)),
+    *(("word", 2), ("paste", 2), ("size", 4)),
+)
 """The kinds of events, and their shares in percent."""
 LAST_EVENTS = 40
 SETTLE = 0.001
@@ -74,7 +81,10 @@ def draw_event(generator: random.Random, app: ConsoleApp) -> DrawnEvent:
             return kind, generator.choice(KEYS)
         case "click":
             width, height = app.size
-            return kind, (generator.randrange(max(1, width)), generator.randrange(max(1, height)))
+            offset = generator.randrange(max(1, width)), generator.randrange(max(1, height))
+            return kind, (offset, generator.choice((1, 1, 2)))
+        case "word":
+            return kind, generator.choice(WORDS)
         case "paste":
             return kind, generator.choice(PASTES)
     return kind, generator.choice(SIZES)
@@ -97,7 +107,8 @@ def main() -> int:
     if error is None:
         print(f"{options.events:,} events, seed {options.seed}: no error")
         return 0
-    print("".join(traceback.format_exception(error)), "the last events:", *last, sep="\n")
+    print("".join(traceback.format_exception(error)))
+    print(f"an error with --seed {options.seed}; the last events:", *last, sep="\n")
     return 1
 
 
@@ -195,7 +206,10 @@ async def _send_event(pilot: Pilot[Any], event: DrawnEvent) -> None:
                 app.context.show_page(argument)  # type: ignore[attr-defined]
         case "click":
             with contextlib.suppress(Exception):  # the screen may be smaller by now
-                await pilot.click(offset=argument)
+                (offset, times) = argument
+                await pilot.click(offset=offset, times=times)
+        case "word":
+            await pilot.press(*argument)
         case "paste":
             app.post_message(Paste(argument))
         case "size":
