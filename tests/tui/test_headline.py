@@ -4,6 +4,7 @@ from benchmarks.synthetic_run import PER_HOST, build_start
 
 from spbench.record.state import RunState
 from spbench.tui.run.headline import HostCount
+from spbench_core.events.rank_events import RankFacts
 
 
 def test_hosts_are_counted_again_when_ranks_have_started():
@@ -24,5 +25,5 @@ def test_hosts_are_not_counted_again_without_a_change():
     count = HostCount()
     assert count.update(state) == 2
     for rank in state.ranks.values():
-        rank.facts = None  # would raise an error if it were read
+        rank.facts = RankFacts("the same host")
     assert count.update(state) == 2

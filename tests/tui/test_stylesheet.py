@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from textual.css import stylesheet
+from textual.css.parse import parse
 
 from spbench.tui.stylesheet import CachingStylesheet
 from support.tui.app_driver import make_console
@@ -14,13 +14,12 @@ SOURCES = {f"widget {number}": f"Widget{number} {{ color: $text; }}" for number 
 @pytest.fixture
 def parse_counts(monkeypatch):
     counts = Counter()
-    parse = stylesheet.parse
 
     def count_and_parse(scope, css, *args, **options):
         counts[css, options["tie_breaker"]] += 1
         return parse(scope, css, *args, **options)
 
-    monkeypatch.setattr(stylesheet, "parse", count_and_parse)
+    monkeypatch.setattr("textual.css.stylesheet.parse", count_and_parse)
     return counts
 
 
