@@ -8,6 +8,7 @@ import pytest
 
 from spbench.engine.run_estimate import RunEstimate
 from support.paths import ROOT
+from support.tui.recorded_pages import make_recorded_folder
 from support.tui.results_page import record_three_runs
 from support.tui.suites_page import write_suite
 
@@ -59,6 +60,12 @@ def case_estimates(monkeypatch):
 def home(tmp_path):
     """Make a folder of three recorded runs."""
     return record_three_runs(tmp_path / "home")
+
+
+@pytest.fixture
+def recorded_folder(tmp_path, monkeypatch):
+    """Make a folder whose pages are the same on every machine."""
+    return make_recorded_folder(tmp_path, monkeypatch)
 
 
 @pytest.fixture
