@@ -11,15 +11,16 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 
 STATUS_SYMBOLS: Mapping[str, str] = {
     **GLYPHS,
+    CaseStatus.FLAKY: GLYPHS[CaseStatus.PASSED],
     CaseStatus.RUNNING: "…",
     CaseStatus.WAITING: "·",
     CaseStatus.UNFINISHED: "!",
 }
 FULL_IDS_WIDTH = 100
 """Width of a table, in cells, from which the ids of cases are not abbreviated."""
-_STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow"}
+_STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow", CaseStatus.FLAKY: "passed"}
 STATUS_COLOURS: Mapping[str, str] = {
-    RunStatus.PASSED: "$text-success",
+    **dict.fromkeys((RunStatus.PASSED, CaseStatus.FLAKY), "$text-success"),
     **dict.fromkeys((RunStatus.FAILED, RunStatus.ERROR, RunStatus.TIMEOUT), "$text-error"),
     **dict.fromkeys((RunStatus.UNFINISHED, RunStatus.UNREADABLE), "$text-warning"),
     RunStatus.RUNNING: "$text-primary",

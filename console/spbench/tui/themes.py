@@ -42,6 +42,7 @@ def _make_theme(name: str, palette: _Palette, *, dark: bool = True) -> Theme:
     variables |= {
         "text": text,
         "text-muted": muted_text,
+        "foreground-muted": muted_text,
         # Placeholders are defaults that the user must be able to read.
         "text-disabled": muted_text,
         "scrollbar": palette.scrollbar,
@@ -51,6 +52,8 @@ def _make_theme(name: str, palette: _Palette, *, dark: bool = True) -> Theme:
         "block-cursor-foreground": text,
         "block-cursor-background": f"{focus} 30%",
         "block-cursor-blurred-background": f"{focus} 18%",
+        "input-selection-background": focus,
+        "input-selection-foreground": background,
         "button-foreground": text,
         # Of buttons with a tone: the text is cut out of it.
         "button-color-foreground": background,
@@ -85,7 +88,7 @@ THEMES = (
         "spbench-light",
         _Palette(
             grounds="#fcfcfa #f4f5f2 #e6e9e8",
-            text="#1c2430 #4e5866",
+            text="#1c2430 #48525f",
             tones="#1f5fa8 #5b6675 #7d5200 #1d7a3c #9a5b00 #b3261e",
             text_tones="#1a5190 #46566b #6d4700 #155f2d #7a4700 #a31d17",
             scrollbar="#b9c0c8",
@@ -98,7 +101,7 @@ THEMES = (
             grounds="#000000 #000000 #1c1c1c",
             text="#ffffff #d4d4d4",
             tones="#00e5ff #ffffff #ffff00 #00ff66 #ffcc00 #ff8a8a",
-            text_tones="#5cf0ff #ffffff #ffff66 #5cff99 #ffd633 #ffa3a3",
+            text_tones="#5cf0ff #ffffff #ffff66 #5cff99 #ffd633 #ffc4c4",
             scrollbar="#9a9a9a",
         ),
     ),
@@ -110,7 +113,7 @@ THEMES = (
             grounds="#121418 #191c22 #23272f",
             text="#e6e6e6 #adb1b8",
             tones="#56b4e9 #999999 #f0e442 #56b4e9 #f0e442 #e69f00",
-            text_tones="#7cc6f0 #b8b8b8 #f3ea6c #7cc6f0 #f3ea6c #f0a830",
+            text_tones="#7cc6f0 #b8b8b8 #f3ea6c #7cc6f0 #f3ea6c #eca31c",
             scrollbar="#464c57",
         ),
     ),

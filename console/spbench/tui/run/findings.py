@@ -33,7 +33,7 @@ class FindingKind(StrEnum):
     NOTE = "note"
 
 
-MUTED = "$foreground 60%"
+MUTED = "$text-muted"
 """Muted text in a style; `$text-muted` would have full brightness outside of CSS rules."""
 _COLOURS: Mapping[str, str] = {
     **STATUS_COLOURS,
@@ -259,7 +259,7 @@ ranks with the largest error and where, why cases did not pass, and what the run
 y copies it all; up and down scroll."""
     DEFAULT_CSS = """
     FindingsPanel { height: 1fr; scrollbar-size: 1 1; }
-    FindingsPanel Static { height: auto; }
+    FindingsPanel Static { height: auto; padding-right: 1; }
     """
 
     def __init__(self, id: str) -> None:
