@@ -64,7 +64,7 @@ def home(tmp_path):
 
 @pytest.fixture
 def recorded_folder(tmp_path, monkeypatch):
-    """Make a folder whose pages are the same on every machine."""
+    """Make a folder that gives the same pages on every machine."""
     return make_recorded_folder(tmp_path, monkeypatch)
 
 

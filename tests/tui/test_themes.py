@@ -1,4 +1,4 @@
-"""The themes of spbench: contrast of everything shown, and statuses without colours."""
+"""The themes of spbench: contrast on the screen, and statuses without colours."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_everything_shown_has_enough_contrast(recorded_folder, page):
                 await pilot.pause(0.1)
             for line in await list_faint_pieces(app, pilot, THEMES):
                 faint.setdefault(line, f"after {key!r} on {type(app.screen).__name__}")
-    assert not faint, "\n".join(f"{line} {place}" for line, place in faint.items())
+    assert not faint, "\n".join(f"{line} {moment}" for line, moment in faint.items())
 
 
 async def test_pale_text_is_found(recorded_folder):

@@ -39,6 +39,7 @@ class Pane(Vertical):
     def set_framed(self, framed: bool) -> None:
         """Draw the border or leave it out."""
         self.set_class(framed, "pane")
+        self.set_class(not framed, "frameless")
 
 
 def make_leave_filter_binding(page: str, rows: str) -> Binding:

@@ -1,4 +1,4 @@
-"""Contrast of what is on the screen (WCAG 2.2), and colours as colour-blind people see them."""
+"""Contrast of the screen (WCAG 2.2), and colours as the colour-blind see them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def round_to_256_colours(colour):
 
 
 def compute_distance(first, second, kind):
-    """Return the distance of two colours for a kind of colour blindness, in CIELAB (1976)."""
+    """Return the distance of two colours in CIELAB for a kind of colour blindness."""
     labs = [_convert_to_lab(_see(colour, kind)) for colour in (first, second)]
     return sum((a - b) ** 2 for a, b in zip(*labs, strict=True)) ** 0.5
 
@@ -103,8 +103,8 @@ def _convert_to_lab(parts):
 def find_faint_pieces(app, minimum=MIN_TEXT_CONTRAST):
     """Return the pieces of the shown screen with too little contrast.
 
-    Of a dialog only its frame is checked: the page behind is dimmed to show that it takes no keys.
-    Scroll bars are left out: how far a list is scrolled is seen from its rows.
+    The page behind a dialog is left out: it is dimmed to show that it takes no keys. So are scroll
+    bars, since the rows show how far a list is scrolled.
     """
     screen = app.screen
     region = screen.children[0].region if screen.is_modal else screen.region

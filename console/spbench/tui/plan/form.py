@@ -117,6 +117,7 @@ escape leaves the fields."""
     PlanForm Input { width: 1fr; margin-right: 2; }
     PlanForm .number { width: 10; }
     PlanForm #measured-at { width: 13; }
+    PlanForm #cluster, PlanForm #measured-at { margin-right: 0; }
     PlanForm Button { margin-left: 2; min-width: 8; }
     """
 

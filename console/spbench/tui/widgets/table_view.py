@@ -125,9 +125,10 @@ class TableView(ScrollView):
         width = self._width
         line = render_heading(self._layout, self._style, order.sort_column, order.reverse)
         line = crop_line(line, self._layout, scroll, width, self._style("heading"))
-        return add_heading_marks(
+        heading = add_heading_marks(
             line, self._style, width, self.paused, (scroll > 0, self._more_right)
         )
+        return heading.extend_cell_length(self.size.width, self._style("heading"))
 
     @property
     def _more_right(self) -> bool:

@@ -59,7 +59,7 @@ class FormRow(Widget):
     FormRow {{ layout: vertical; height: auto; }}
     FormRow Input, FormRow TextArea {{ width: {BOX_WIDTH}; margin-left: {NAME_WIDTH}; }}
     FormRow.wrong Input, FormRow.wrong TextArea {{ margin: 0 0 1 {NAME_WIDTH}; }}
-    FormRow TextArea {{ height: auto; max-height: 4; padding: 0; }}
+    FormRow TextArea {{ height: auto; max-height: 4; padding: 0 1; }}
     """
 
     def __init__(
