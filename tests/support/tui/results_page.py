@@ -1,5 +1,8 @@
 """Helpers that drive the Results page, and recorded runs of a synthetic benchmark."""
 
+from rich.table import Table
+from textual.widgets import Static
+
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.results.runs_pane import RunsPane
 from support.sample_events import (
@@ -112,7 +115,11 @@ def open_results(tmp_path, **options):
 
 def read_widget(app, widget):
     """Return the text of a widget, without its line breaks on the screen."""
-    return str(app.screen.query_one(widget).render())
+    static = app.screen.query_one(widget, Static)
+    if isinstance(static.content, Table):
+        rows = zip(*(column.cells for column in static.content.columns), strict=True)
+        return "\n".join(" ".join(map(str, row)) for row in rows)
+    return str(static.render())
 
 
 async def wait_for_run(pilot):
