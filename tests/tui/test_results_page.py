@@ -279,6 +279,26 @@ async def test_case_screen_shows_all_details(tmp_path, home):
         await wait_until(pilot, lambda: "Launched by Open MPI" in read_screen(app))
 
 
+async def test_case_screen_names_metrics_on_a_narrow_terminal(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("tab", "enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
+        await wait_until(pilot, lambda: "time" in find_line(app, "1.02 ms"))
+        metrics = read_screen(app).partition("Metrics")[2].partition("References")[0]
+        assert "…" not in metrics
+
+
+async def test_comparison_keeps_rows_in_a_tall_narrow_terminal(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 40)) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        await wait_until(pilot, lambda: read_screen(app).count("? not judged ") >= 3)
+
+
 async def test_case_screen_opens_without_reading_files(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=(200, 60)) as pilot:

@@ -24,6 +24,9 @@ from spbench.tui.cells import format_status, format_value_cell, make_status_span
 from spbench.tui.dialogs import Modal
 from spbench_core.number_text import format_quantity
 
+NARROW_WIDTH = 110
+"""Columns of the terminal below which the table of metrics has fewer columns."""
+
 
 class CaseScreen(Modal[None]):
     """A dialog with metrics, references, checks and parameters of a case.
@@ -57,15 +60,18 @@ class CaseScreen(Modal[None]):
                 yield Static(straggler.sentence, classes="remark", markup=False)
             if case.noisy:
                 yield Static(f"{NOISY} noisy: {case.noisy}", classes="remark", markup=False)
-            for title, content in _list_sections(case):
+            is_narrow = self.app.size.width < NARROW_WIDTH
+            for title, content in _list_sections(case, is_narrow=is_narrow):
                 yield Static(title, classes="title", markup=False)
                 yield Static(content)
 
 
-def _list_sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
+def _list_sections(
+    case: CasePart, *, is_narrow: bool = False
+) -> Iterator[tuple[str, RenderableType]]:
     """Yield title and content of each section that is not empty."""
     tables = (
-        ("Metrics", _build_metrics(case)),
+        ("Metrics", _build_short_metrics(case) if is_narrow else _build_metrics(case)),
         ("References, measured in the same job", _build_references(case)),
         ("Checks", _build_checks(case)),
         ("Expectations", _build_expectations(case)),
@@ -108,6 +114,19 @@ def _build_metrics(case: CasePart) -> Table:
     return table
 
 
+def _build_short_metrics(case: CasePart) -> Table:
+    """Return the metrics with the columns that fit a narrow terminal."""
+    table = _make_table("metric", "n", "median", "p95", "max")
+    for name, metric in case.shown_metrics.items():
+        title = format_folded_name(name, metric.unit)
+        if describe_separation(case.benchmark, name):
+            title += " (measured separately)"
+        values = (metric.p50, metric.p95, metric.max)
+        figures = (format_value(value, metric.unit, name) for value in values)
+        _add_row(table, title, str(metric.n), *figures)
+    return table
+
+
 def _build_references(case: CasePart) -> Table:
     table = _make_table("metric", "measured by", "reference", "efficiency", left=2)
     for name, reference in case.limits.items():
@@ -125,7 +144,7 @@ def _build_references(case: CasePart) -> Table:
 
 
 def _build_checks(case: CasePart) -> Table:
-    table = _make_table("check", "came out", "where", "largest error", "tolerance", "ranks", left=3)
+    table = _make_table("check", "status", "detail", "largest error", "tolerance", "ranks", left=3)
     for check in case.checks:
         ranks = f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}"
         error = "not a number"
@@ -137,7 +156,7 @@ def _build_checks(case: CasePart) -> Table:
 
 
 def _build_expectations(case: CasePart) -> Table:
-    table = _make_table("metric", "came out", "expected", "measured", left=3)
+    table = _make_table("metric", "status", "expected", "measured", left=3)
     for expectation in case.expectations:
         metric = case.metrics.get(expectation.metric.partition(".")[0])
         unit = metric.unit if metric is not None else ""
@@ -163,7 +182,7 @@ def _build_expectations(case: CasePart) -> Table:
 
 
 def _build_choices(case: CasePart) -> Table:
-    table = _make_table("what", "chosen", "because", left=3)
+    table = _make_table("choice", "chosen", "reason", left=3)
     for name, choice in case.choices.items():
         _add_row(table, name, choice.value, choice.reason)
     return table

@@ -164,6 +164,7 @@ them."""
     CompareView #compared-runs { height: auto; max-height: 4; }
     CompareView TimesChart { display: none; height: 1fr; max-height: 20; margin-top: 1; }
     CompareView.-with-chart TimesChart { display: block; }
+    CompareView LineTable { min-height: 4; }
     CompareView #notes { height: auto; max-height: 3; }
     CompareView #notes:focus { max-height: 60%; }
     CompareView #remarks { height: auto; color: $text-muted; }

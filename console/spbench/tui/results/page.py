@@ -108,8 +108,8 @@ both, a metric over runs, a metric over a swept parameter."""
     ResultsPage.-tall #details { max-height: 8; }
     ResultsPage.-tall.-side-by-side #details { max-height: 65%; }
     ResultsPage.-tall #compared-runs { max-height: 8; }
-    ResultsPage.-tall #notes { max-height: 16; }
-    ResultsPage.-tall CompareView.-with-chart #notes { max-height: 25%; margin-top: 1; }
+    ResultsPage.-tall.-side-by-side #notes { max-height: 16; }
+    ResultsPage.-tall.-side-by-side .-with-chart #notes { max-height: 25%; margin-top: 1; }
     ResultsPage.-tall CompareView #notes:focus { max-height: 60%; }
     ResultsPage.-short PlotView VerticalScroll { max-height: 2; }
     """
