@@ -12,12 +12,13 @@ from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import update_known_runs
 from spbench.report.export import export_text
+from spbench.report.previous_times import find_previous_run
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import ExportDialog
-from spbench.tui.results.library import RunLibrary, find_previous_run
+from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.runs_pane import RunRows
 from spbench_core.events.statuses import RunStatus
 from support.sample_events import (

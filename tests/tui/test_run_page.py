@@ -17,9 +17,10 @@ from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
-from spbench.tui.run.body import Panel, RunBody
+from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.headline import Headline
+from spbench.tui.run.panels import Panel
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
@@ -34,6 +35,7 @@ WIDE = (200, 60)
 WARPS = make.describe_metric("warps", "1/s", "higher", "min")
 SLOWEST = "histogram: time of the slowest rank"
 SMALLEST = "histogram: warps, smallest of all ranks"
+SMALLEST_BY_ITERATION = "by iteration: warps, smallest of all ranks"
 """Titles of the charts of all ranks."""
 HOSTS = ("node01", "node01", "node02", "node03")
 
@@ -239,7 +241,7 @@ async def test_shows_an_unknown_benchmark_while_it_runs(open_run, size):
         run.source.send(*make_rates())
         await run.press("m" if size != NARROW else "v")
         await run.wait_until(
-            lambda: size == NARROW or run.title("timeline") == f"{SMALLEST}, in 1/s"
+            lambda: size == NARROW or run.title("timeline") == f"{SMALLEST_BY_ITERATION}, in 1/s"
         )
 
 
@@ -392,7 +394,7 @@ async def test_pause_freezes_ranks_but_not_counters(open_run):
         assert run.row(3)[7] == "6.10 ms"
         assert run.page.query_one(HistogramChart)._counts == counts
         await run.press("down")
-        await run.wait_until(lambda: run.title("histogram") == "time of rank 1, each iteration")
+        await run.wait_until(lambda: run.title("histogram") == "histogram: time of rank 1")
         await run.press("escape", "space")
         await run.wait_until(lambda: run.row(3)[7] == "50.0 ms")
         await run.wait_until(lambda: sum(run.page.query_one(HistogramChart)._counts) == 11)
@@ -679,7 +681,9 @@ async def test_details_show_the_phases_of_a_step(open_run, size):
         await run.focus("ranks")
         await run.press("end", "enter")
         await run.wait_for_texts("replica 0, stage 2, tile 2,0", "stage 0", "only rank of stage 2")
-        await run.wait_for_texts("  idle  ", "3.00 ms, 30 %", "ss 60 %")
+        await run.wait_for_texts("  idle  ", "3.00 ms, 30 %")
+        await run.press("end")
+        await run.wait_for_texts("ss 60 %")
         assert "rank 1 " not in read_screen(run.app.screen)
 
 
@@ -782,14 +786,17 @@ async def test_key_cycles_panels_and_hidden_ones_are_not_drawn(open_run, monkeyp
         await run.wait_for_texts("check sum failed", "timing 2/8")
         await run.pilot.pause(0.6)
         assert updated_types == []
-        for _ in range(5):
+        for _ in range(8):
             await run.press("v")
             panes = run.page.query("#lower > *")
             panels.append([pane.id for pane in panes if pane.is_on_screen])
             if panels[-1] == ["histogram-pane"]:
                 await run.wait_until(lambda: HistogramChart in updated_types)
                 assert TimelineChart not in updated_types
-    single_panes = ("histogram-pane", "timeline-pane", "host-loads-pane", "logs-pane")
+    single_panes = (
+        *("histogram-pane", "timeline-pane", "lower-host-map-pane", "lower-parts-pane"),
+        *("lower-previous-pane", "host-loads-pane", "logs-pane"),
+    )
     assert panels == [*([pane] for pane in single_panes), []]
 
 
@@ -1137,7 +1144,7 @@ async def test_focused_pane_can_fill_the_page_and_shrink_again(open_run, size):
         before = run.table("ranks").size
         await run.press("z")
         await run.wait_until(lambda: run.table("ranks").size.width > before.width or size == NARROW)
-        await run.wait_until(lambda: run.table("ranks").size.height > size[1] - 8)
+        await run.wait_until(lambda: run.table("ranks").size.height > size[1] - 12)
         assert "made-up" in read_screen(run.app)
         await run.press("z")
         await run.wait_until(lambda: run.table("ranks").size == before)

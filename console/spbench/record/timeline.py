@@ -90,6 +90,9 @@ class MetricTimeline:
     """A case's metric in order of iterations, of one rank or folded over all ranks.
 
     Repeats follow one another. Folded iterations are kept, so that a call folds only new ones.
+
+    Attributes:
+        count: The number of values at the last call of `points`.
     """
 
     def __init__(self, case: CaseState, metric: str, rank: int | None = None) -> None:
@@ -101,11 +104,12 @@ class MetricTimeline:
         self._worst: Callable[[Iterable[float]], float] = min if info.better == "higher" else max
         self._folded: dict[int, array[float]] = {}
         self._num_ranks: dict[int, int] = {}
+        self.count = 0
 
     def points(self, width: int) -> list[float]:
         """Return at most ``width`` values in the metric's unit, each the worst of a slice."""
         values = self._collect_values()
-        num_values = len(values)
+        num_values = self.count = len(values)
         if num_values <= width:
             return list(values)
         bounds = [index * num_values // width for index in range(width + 1)]

@@ -146,14 +146,6 @@ class RunLibrary:
         return sum(case.status == CaseStatus.PASSED for case in cases), len(cases)
 
 
-def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
-    """Return the previous ended run of the same suite; ``runs`` has the newest first."""
-    run_ids = [other.id for other in runs]
-    older_runs = runs[run_ids.index(run.id) + 1 :] if run.id in run_ids else []
-    same_suite = (other for other in older_runs if other.suite == run.suite)
-    return next((other for other in same_suite if other.status != RunStatus.RUNNING), None)
-
-
 def _list_times(case: CasePart) -> array[float]:
     return array("d", filter(math.isfinite, chain.from_iterable(case.samples.get(HEADLINE, ()))))
 

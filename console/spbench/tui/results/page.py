@@ -14,12 +14,13 @@ from textual.containers import Container
 from textual.worker import Worker
 
 from spbench.record.runs.history import RunSummary
+from spbench.report.previous_times import find_previous_run
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import export_shown
-from spbench.tui.results.library import CaseCounter, RunLibrary, find_previous_run
+from spbench.tui.results.library import CaseCounter, RunLibrary
 from spbench.tui.results.run_changes import RunChanges
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.view_loader import ViewLoader, ViewRequest, select_history

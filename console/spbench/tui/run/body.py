@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
@@ -16,18 +14,25 @@ from spbench.tui.run.findings import FindingsPanel
 from spbench.tui.run.gpu_panel import COLUMNS as GPU_COLUMNS
 from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
+from spbench.tui.run.overview import HostMapPane, PartsPane, PreviousPane
+from spbench.tui.run.panels import (
+    FINDINGS_PANE,
+    FULL_HEIGHT,
+    TALL_HEIGHT,
+    WIDE_WIDTH,
+    Panel,
+    list_panels,
+)
 from spbench.tui.run.rank_cells import build_rank_columns
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
-MEDIUM_WIDTH = 100
-"""Columns from which two charts are next to each other."""
-WIDE_WIDTH = 150
-"""Columns from which cases are next to ranks."""
-TALL_HEIGHT = 32
-"""Lines from which panes have borders."""
 MAX_STRIP_LINES = 4
+CHART_LINES = 20
+"""Lines of the charts on a full screen, which leaves the others to the panes below."""
+MIN_LOWER_EXTRA = 9
+"""Lines of a row of panes below the charts, with fewer there is one row instead of two."""
 MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
 MIN_TABLE_LINES = 4
@@ -41,58 +46,6 @@ MAX_CASE_LINES_SHORT = 5
 MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 9
 """Free lines of a short screen with few ranks, above which they show findings or a chart."""
-_FINDINGS_PANE = "lower-findings-pane"
-
-
-class Panel(Enum):
-    """The content below the ranks; the values are the ids of the shown panes."""
-
-    CHARTS = ("histogram-pane", "timeline-pane")
-    HISTOGRAM = ("histogram-pane",)
-    TIMELINE = ("timeline-pane",)
-    FINDINGS = (_FINDINGS_PANE,)
-    FINDINGS_AND_TIMELINE = (_FINDINGS_PANE, "timeline-pane")
-    LOGS = ("logs-pane",)
-    HOSTS = ("host-loads-pane",)
-    GPUS = ("gpus-pane",)
-    NONE = ()
-
-    @property
-    def shows_findings(self) -> bool:
-        """Whether the findings are shown."""
-        return _FINDINGS_PANE in self.value
-
-
-def list_panels(size: Size) -> tuple[Panel, ...]:
-    """Return the panels for a size; the first is shown until the user chooses another."""
-    if size.width >= WIDE_WIDTH:
-        panels: tuple[Panel, ...] = (
-            Panel.CHARTS,
-            Panel.HOSTS,
-            Panel.GPUS,
-            Panel.LOGS,
-            Panel.NONE,
-        )
-    elif size.width >= MEDIUM_WIDTH:
-        panels = (
-            Panel.CHARTS,
-            Panel.FINDINGS_AND_TIMELINE,
-            Panel.HOSTS,
-            Panel.GPUS,
-            Panel.LOGS,
-            Panel.NONE,
-        )
-    else:
-        panels = (
-            Panel.FINDINGS,
-            Panel.HISTOGRAM,
-            Panel.TIMELINE,
-            Panel.HOSTS,
-            Panel.GPUS,
-            Panel.LOGS,
-            Panel.NONE,
-        )
-    return panels if size.height >= TALL_HEIGHT else (Panel.NONE, *panels[:-1])
 
 
 class RunBody(Container):
@@ -110,14 +63,18 @@ class RunBody(Container):
         & #findings-pane { display: none; }
         & #cases-pane { height: 1fr; }
         & #right { height: 1fr; }
-        & #strip { height: 2; margin: 0 2; }
+        & #strip { height: 2; }
         & #ranks-pane { height: 1fr; }
         & #filter { display: none; height: 1; padding: 0 1; background: $boost; }
         & #filter Static { width: 2; color: $text-accent; }
         & #filter Input { height: 1; background: $boost; padding: 0; }
         & #lower { width: 100%; height: 1fr; }
         & #lower > * { width: 1fr; height: 1fr; }
-        &.-short #strip { margin: 0; }
+        & #extra, & #previous-pane { display: none; }
+        & #extra { height: 1fr; }
+        & #extra > * { height: 1fr; }
+        & #extra > Horizontal > * { width: 1fr; height: 1fr; }
+        &.-full #extra { display: block; }
         &.-wide { layout: horizontal; }
         &.-wide #left { width: 41%; min-width: 74; height: 1fr; }
         &.-wide #findings-pane { display: block; height: 1fr; }
@@ -139,12 +96,13 @@ class RunBody(Container):
                 LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
                 id="cases-pane",
             )
+            yield PreviousPane("previous")
             yield Pane("findings", FindingsPanel(id="findings"), id="findings-pane")
         columns = build_rank_columns(())
         with Vertical(id="right"):
-            yield RankStrip(id="strip")
             yield Pane(
                 "ranks",
+                RankStrip(id="strip"),
                 LineTable(
                     columns, FixedRows(columns), id="ranks", empty=NO_RANKS, sort_to_top=True
                 ),
@@ -154,22 +112,24 @@ class RunBody(Container):
                 yield Static("/")
                 yield _FilterInput(placeholder="words that a rank's row must have")
             with Horizontal(id="lower"):
-                yield Pane("findings", FindingsPanel(id="lower-findings"), id=_FINDINGS_PANE)
+                yield Pane("findings", FindingsPanel(id="lower-findings"), id=FINDINGS_PANE)
                 yield HistogramPane()
                 yield TimelinePane()
-                yield Pane(
-                    "hosts",
-                    LineTable(
-                        HOST_COLUMNS, FixedRows(HOST_COLUMNS), id="host-loads", empty=NO_LOADS
-                    ),
-                    id="host-loads-pane",
-                )
+                yield HostMapPane("lower-host-map")
+                yield PartsPane("lower-parts")
+                yield PreviousPane("lower-previous")
+                yield _make_loads_pane("host-loads")
                 yield Pane(
                     "GPUs",
                     LineTable(GPU_COLUMNS, FixedRows(GPU_COLUMNS), id="gpus", empty=NO_GPUS),
                     id="gpus-pane",
                 )
                 yield Pane("logs", LogView(id="logs"), id="logs-pane")
+            with Vertical(id="extra"):
+                with Horizontal(id="extra-upper"):
+                    yield HostMapPane("host-map")
+                    yield PartsPane("parts")
+                yield _make_loads_pane("extra-loads")
 
     def fit(self, size: Size) -> None:
         """Lay out the panes for a screen size."""
@@ -177,6 +137,7 @@ class RunBody(Container):
         if size.width >= WIDE_WIDTH:
             self.query_one("#left").styles.height = "1fr"
         self.set_class(size.height < TALL_HEIGHT, "-short")
+        self.set_class(size.width >= WIDE_WIDTH and size.height >= FULL_HEIGHT, "-full")
         for pane in self.query(Pane):
             pane.set_framed(size.height >= TALL_HEIGHT)
         panels = list_panels(size)
@@ -236,6 +197,15 @@ class RunBody(Container):
         self.query_one(_FilterInput).clear()
         return was_open
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the screen is so large that it shows all panes at once."""
+        return self.has_class("-full")
+
+    def show_previous(self, has_previous: bool) -> None:
+        """Show the previous run next to the cases of a full screen, if there is one."""
+        self.query_one("#previous-pane").display = has_previous and self.is_full
+
     def limit_table_heights(self, cases: int, ranks: int, *, has_findings: bool) -> None:
         """Limit the heights of tables with few rows.
 
@@ -256,26 +226,45 @@ class RunBody(Container):
             left.styles.height = min(
                 MAX_CASE_LINES_SHORT if is_short else MAX_CASE_LINES, cases + frame_lines
             )
-        strip = self.query_one(RankStrip)
-        strip_lines = -(-ranks // max(1, strip.size.width))
-        strip.styles.height = strip.measure_text_lines(strip.size.width) + max(
-            1, min(strip_lines, 1 if is_short else MAX_STRIP_LINES)
-        )
-        self._limit_height("#cases-pane", cases + frame_lines, left.size.height if is_wide else 0)
+        left_height = left.size.height if is_wide else 0
+        self._limit_height("#cases-pane", cases + frame_lines, left_height)
+        self._limit_height("#previous-pane", cases + frame_lines, left_height // 2)
+        ranks_lines = ranks + frame_lines + self._fit_strip(ranks, is_short=is_short)
         if is_short and not self._user_chose_panel:
-            spare_lines = right.size.height - ranks - frame_lines
-            chart_panels = {Panel.HISTOGRAM, Panel.CHARTS}
-            chart_panel = next(panel for panel in self._panels if panel in chart_panels)
-            if (
-                has_findings
-                and spare_lines > MIN_SPARE_FOR_FINDINGS
-                and self._findings_panel is not None
-            ):
-                self.suggest_findings()
-            else:
-                self._show(chart_panel if spare_lines > MIN_SPARE_FOR_CHART else Panel.NONE)
-        shared_height = right.size.height if self.panel is not Panel.NONE else 0
-        self._limit_height("#ranks-pane", ranks + frame_lines, shared_height)
+            self._choose_short_panel(right.size.height - ranks_lines, has_findings=has_findings)
+        shares_height = self.panel is not Panel.NONE or self.is_full
+        self._limit_height("#ranks-pane", ranks_lines, right.size.height if shares_height else 0)
+        self._fit_extra(right.size.height, ranks_lines)
+
+    def _fit_strip(self, ranks: int, *, is_short: bool) -> int:
+        """Set the height of the strip, and return it."""
+        strip = self.query_one(RankStrip)
+        cell_lines = -(-ranks // max(1, strip.size.width))
+        max_cell_lines = 1 if is_short else MAX_STRIP_LINES
+        text_lines = strip.measure_text_lines(strip.size.width)
+        height = text_lines + max(1, min(cell_lines, max_cell_lines))
+        strip.styles.height = height
+        return height
+
+    def _choose_short_panel(self, spare_lines: int, *, has_findings: bool) -> None:
+        """Show findings or a chart in the free lines of a short screen."""
+        chart_panels = {Panel.HISTOGRAM, Panel.CHARTS}
+        chart_panel = next(panel for panel in self._panels if panel in chart_panels)
+        has_space = spare_lines > MIN_SPARE_FOR_FINDINGS
+        if has_findings and has_space and self._findings_panel is not None:
+            self.suggest_findings()
+        else:
+            self._show(chart_panel if spare_lines > MIN_SPARE_FOR_CHART else Panel.NONE)
+
+    def _fit_extra(self, height: int, ranks_lines: int) -> None:
+        """Divide the lines below the ranks of a full screen."""
+        shares_height = self.is_full and self.screen.maximized is None
+        self.query_one("#lower").styles.height = CHART_LINES if shares_height else "1fr"
+        chart_lines = CHART_LINES if self.panel is not Panel.NONE else 0
+        table_lines = min(ranks_lines, round(height * MAX_TABLE_SHARE))
+        extra_lines = height - table_lines - chart_lines
+        has_space = extra_lines >= 2 * MIN_LOWER_EXTRA
+        self.query_one("#extra-loads-pane").display = has_space and self.panel is not Panel.HOSTS
 
     def _limit_height(self, pane: str, needed: int, shared: int) -> None:
         """Set the height of a pane to the needed lines, or its share of ``shared`` lines.
@@ -286,6 +275,11 @@ class RunBody(Container):
         if shared and self.screen.maximized is None:
             height = max(MIN_TABLE_LINES, min(needed, round(shared * MAX_TABLE_SHARE)))
         self.query_one(pane).styles.height = height
+
+
+def _make_loads_pane(name: str) -> Pane:
+    table = LineTable(HOST_COLUMNS, FixedRows(HOST_COLUMNS), id=name, empty=NO_LOADS)
+    return Pane("load of the hosts, per second", table, id=f"{name}-pane")
 
 
 class _FilterInput(Input):

@@ -174,6 +174,10 @@ class RunCaseRows:
         """Return the ids of the cases in the order of the suite."""
         return list(self._rows)
 
+    def get(self, case: str) -> CaseRow:
+        """Return the row of a case."""
+        return self._rows[case]
+
     def version(self, key: Hashable) -> Hashable:
         """Return the row itself, since equal rows have equal cells."""
         return self._rows[str(key)]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
 from spbench.record.coordinates import (
@@ -18,8 +19,9 @@ from spbench.record.coordinates import (
 from spbench.record.metric_names import format_metric_name
 from spbench.record.shares import Shares, compute_all_shares, compute_shares, list_ranks_with_shares
 from spbench.record.timeline import LiveSamples, MetricTimeline
-from spbench.report.scale import fit_sample_scale
+from spbench.report.scale import Scale, fit_sample_scale
 from spbench.stats.histogram import make_bins
+from spbench.stats.sorted_samples import SortedSamples
 from spbench.tui.panes import Pane
 from spbench.tui.widgets.histogram import MIN_SAMPLES_FOR_BARS, HistogramChart
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
@@ -128,9 +130,8 @@ class TimelinePane(ChartPane):
         chart = self.query_one(TimelineChart)
         spec = samples.case.identity.metrics[metric]
         values = samples.timeline.points(max(16, 2 * chart.size.width))
-        live = samples.distribution
-        live.update()
-        axis = fit_sample_scale(live.values) if live else None
+        points = SortedSamples(value for value in values if math.isfinite(value))
+        axis = fit_sample_scale(points) if points else None
         x_name = "iteration" if metric in samples.case.measured.samples else "repeat"
         chart.update(
             values,
@@ -139,9 +140,9 @@ class TimelinePane(ChartPane):
             "",
             find_limit(samples.case, metric),
             axis=axis,
-            above_range=0 if axis is None else len(live) - live.values.count_below(axis.high),
+            above_range=_count_above(points, axis),
             x_name=x_name,
-            x_count=max(len(live), len(values)),
+            x_count=samples.timeline.count,
         )
         unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""
         self.set_title(f"by {x_name}: {describe_samples(samples.case, metric, rank)}{unit}")
@@ -159,6 +160,13 @@ def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
     if metric == "time_ms":
         return "time of the slowest rank"
     return f"{format_metric_name(spec.name, spec.unit)}, {_FOLDS[spec.fold]}"
+
+
+def _count_above(samples: SortedSamples, axis: Scale | None) -> int:
+    """Return the number of samples beyond the end of an axis."""
+    if axis is None or axis.high >= samples.largest:
+        return 0
+    return len(samples) - samples.count_below(axis.high)
 
 
 def _choose_bin_count(samples: int, width: int) -> int:
@@ -187,15 +195,38 @@ def find_limit(case: CaseState, metric: str) -> float | None:
 
 def build_case_bars(case: CaseState) -> list[StackedBars]:
     """Return a chart for each metric with shares, of all ranks and of single ranks."""
+    return [group.make_chart() for group in compute_case_bars(case)]
+
+
+@dataclass(frozen=True, slots=True)
+class BarGroup:
+    """The bars of a metric: those of all ranks together, and of single ranks."""
+
+    total: Shares
+    bars: Sequence[Bar]
+
+    def make_chart(self) -> StackedBars:
+        """Return a chart of the bars."""
+        chart = StackedBars()
+        self.update(chart)
+        return chart
+
+    def update(self, chart: StackedBars) -> None:
+        """Show the bars in a chart."""
+        chart.update([*self.total.parts], self.bars, self.total.remainder)
+
+
+def compute_case_bars(case: CaseState) -> list[BarGroup]:
+    """Return the bars of each metric with shares."""
     ranks = list_ranks_with_shares(case)
     shown_ranks = ranks[:MAX_RANK_BARS] if len(ranks) > 1 else []
     labels = list(_label_ranks(case, shown_ranks))
-    charts = []
+    groups = []
     for total in compute_all_shares(case):
         shares_of_ranks = [compute_shares(case, total.metric, rank) for rank in shown_ranks]
         labelled_shares = zip(labels, shares_of_ranks, strict=True)
-        charts.append(_build_bars(total, [("all ranks", total), *labelled_shares]))
-    return charts
+        groups.append(_group_bars(total, [("all ranks", total), *labelled_shares]))
+    return groups
 
 
 def build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
@@ -203,20 +234,19 @@ def build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
     charts = []
     for total in compute_all_shares(case):
         rank_shares = compute_shares(case, total.metric, rank)
-        charts.append(_build_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)]))
+        group = _group_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)])
+        charts.append(group.make_chart())
     return charts
 
 
-def _build_bars(total: Shares, labelled_shares: list[tuple[str, Shares | None]]) -> StackedBars:
+def _group_bars(total: Shares, labelled_shares: list[tuple[str, Shares | None]]) -> BarGroup:
     """Return the bars of labelled shares; a rank without shares has no bar."""
-    chart = StackedBars()
     bars = [
         Bar(label, [*shares.parts.values()])
         for label, shares in labelled_shares
         if shares is not None
     ]
-    chart.update([*total.parts], bars, total.remainder)
-    return chart
+    return BarGroup(total, bars)
 
 
 def _label_ranks(case: CaseState, ranks: list[int]) -> Iterator[str]:

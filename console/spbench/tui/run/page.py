@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -14,16 +15,21 @@ from textual.widgets import Input, Static
 
 from spbench.engine import background
 from spbench.errors import SpbenchError
+from spbench.record.case_state import CaseState
 from spbench.record.runs.folder import RunFolder
+from spbench.report.previous_times import list_previous_times, load_previous_run
 from spbench.suites.shipped import resolve_shipped_path, resolve_suite_path
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
 from spbench.tui.panes import Pane
-from spbench.tui.run.body import Panel, RunBody
+from spbench.tui.run.body import RunBody
+from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.details import build_case_details
 from spbench.tui.run.findings import FindingKind
 from spbench.tui.run.headline import Headline
+from spbench.tui.run.overview import PreviousRows
+from spbench.tui.run.panels import Panel
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.rank_details import build_rank_details
 from spbench.tui.run.selection import RunSelection
@@ -142,6 +148,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self._presenter: RunPresenter | None = None
         self.shown_feed: Feed | None = None
         self.can_rerun = False
+        self._feed_with_previous: Feed | None = None
         self._bindings_state: object = None
         super().__init__(context)
 
@@ -176,6 +183,9 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         if self.shown_feed is not feed:
             self._open(feed)
         self.presenter.tick()
+        if feed.state.run is not None and self._feed_with_previous is not feed:
+            self._feed_with_previous = feed
+            self.run_worker(self._load_previous(feed), group="previous", exclusive=True)
         if starting is not None:  # the panes still show the previous run
             self.query_one(Headline).show_start(describe_preparation(starting))
         else:
@@ -231,6 +241,45 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         cases = self._selection.cases
         if cases.has_pending_times and not any(worker.group == "times" for worker in self.workers):
             self.run_worker(cases.compute_times(), group="times")
+        if not any(worker.group == "figures" for worker in self.workers):
+            self._compute_figures()
+
+    def _compute_figures(self) -> None:
+        """Compute the figures of the visible overviews, one case at a time."""
+        selection = self._selection
+        if self.presenter.shows_hosts_by_case:
+            pending = selection.hosts.find_pending(selection.feed.state.cases.values())
+            if pending is not None:
+                self.run_worker(self._compute(selection.hosts, pending), group="figures")
+                return
+        if self.presenter.shows_parts and selection.case is not None:
+            pending = selection.bars.find_pending([selection.case])
+            if pending is not None:
+                self.run_worker(self._compute(selection.bars, pending), group="figures")
+
+    async def _compute(self, computation: CaseComputation[Any], case: CaseState) -> None:
+        """Compute figures of a case, and show them."""
+        await computation.compute(case)
+        self.presenter.stay_active()
+
+    async def _load_previous(self, feed: Feed) -> None:
+        """Load the times of the previous run of the suite."""
+        load = partial(
+            load_previous_run,
+            self.context.options.home,
+            feed.folder,
+            keep=not self.context.readonly,
+        )
+        identities = [case.identity for case in feed.state.cases.values()]
+        try:
+            run = await asyncio.to_thread(load)
+        except SpbenchError:
+            return  # the Results page shows the error
+        if run is not None and self.shown_feed is feed:
+            times = await asyncio.to_thread(list_previous_times, run, identities)
+            rows = PreviousRows(times, self._selection.cases)
+            if times:
+                self.presenter.show_previous(rows, run.summary.started)
 
     def on_resize(self, event: Resize) -> None:
         """Lay out the panes for the new size."""

@@ -22,6 +22,7 @@ from spbench.tui.run.findings import FindingKind, FindingsPanel, RunFinding
 from spbench.tui.run.gpu_panel import GpuRows
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.run.log_view import LogView
+from spbench.tui.run.overview import HostMapPane, PartsPane, PreviousPane, PreviousRows
 from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection
@@ -71,7 +72,13 @@ class RunPresenter:
         charts = [partial(self._show_chart, pane) for pane in panes]
         self._rank_parts: list[_Update] = [*charts, self._show_strip]
         self._parts = deque(
-            [*self._rank_parts, self._show_findings, self._show_cases, self._show_hosts]
+            [
+                *self._rank_parts,
+                self._show_findings,
+                self._show_cases,
+                self._show_hosts,
+                self._show_overview,
+            ]
         )
         self._requested: set[_Update] = set()
         self._source: RankSource = selection.ranks
@@ -82,8 +89,9 @@ class RunPresenter:
         self.ranks.paused = False
         self.ranks.filter = ""
         self._set_rows(self.cases, selection.cases)
-        self.hosts = body.query_one("#host-loads", LineTable)
-        self.hosts.set_rows(HostLoadRows(selection.feed.state.host_loads))
+        self.hosts = [body.query_one(name, LineTable) for name in ("#host-loads", "#extra-loads")]
+        for table in self.hosts:
+            table.set_rows(HostLoadRows(selection.feed.state.host_loads))
         self.gpus = body.query_one("#gpus", LineTable)
         self.gpus.set_rows(GpuRows(selection.feed.state.gpu_loads))
         self._set_rows(self.ranks, self._source, self._source.columns)
@@ -113,6 +121,10 @@ class RunPresenter:
             # If ticks are far apart, some parts had no update since the last change.
             self._settled = True
             self._update_parts(len(self._parts))
+
+    def stay_active(self) -> None:
+        """Continue updates for a while."""
+        self._stay_active(monotonic())
 
     def _stay_active(self, now: float) -> None:
         """Continue updates for a while, with a last update of all parts."""
@@ -266,7 +278,7 @@ class RunPresenter:
 
     def _show_hosts(self) -> None:
         self._body.has_gpus = bool(self.selection.feed.state.gpu_loads)
-        for table in (self.hosts, self.gpus):
+        for table in (*self.hosts, self.gpus):
             if table.is_on_screen:
                 table.update_rows()
 
@@ -295,3 +307,40 @@ class RunPresenter:
             view.show(self.selection.feed, rank)
             owner = "all ranks" if rank is None else f"rank {rank}"
             self._body.query_one("#logs-pane", Pane).set_title(f"logs of {owner}")
+
+    def show_previous(self, rows: PreviousRows, started: float | None) -> None:
+        """Show the times of the previous run of the suite."""
+        self.selection.previous = rows
+        for pane in self._body.query(PreviousPane):
+            pane.show(rows, started)
+        self.update_all()
+
+    @property
+    def shows_hosts_by_case(self) -> bool:
+        """Whether a map of the hosts is visible."""
+        return any(pane.is_on_screen for pane in self._body.query(HostMapPane))
+
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the parts of an iteration are visible or may become so."""
+        return self._body.is_full or any(pane.is_on_screen for pane in self._body.query(PartsPane))
+
+    def _show_overview(self) -> None:
+        """Update hosts by case, parts of an iteration, and the previous run."""
+        selection = self.selection
+        case = selection.case
+        if self.shows_hosts_by_case:
+            hosts = selection.list_hosts()
+            slowness = selection.compute_host_slowness()
+            for host_map in (pane.map for pane in self._body.query(HostMapPane)):
+                if host_map.is_on_screen:
+                    host_map.show(hosts, slowness, case.id if case is not None else "")
+        groups = (selection.bars.get(case) if case is not None else None) or []
+        for parts_pane in self._body.query(PartsPane):
+            parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")
+        if self._body.is_full:
+            self._body.query_one("#parts-pane").display = bool(groups)
+        self._body.show_previous(selection.previous is not None)
+        for previous_pane in self._body.query(PreviousPane):
+            if previous_pane.is_on_screen:
+                previous_pane.update_rows()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from spbench.record.case_state import CaseState
+from spbench.record.host_slowness import compute_host_slowness, find_host_slowness
 from spbench.tui.feed import Feed
+from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
 from spbench.tui.run.case_rows import RunCaseRows
-from spbench.tui.run.charts import MetricSamples, SamplesCache, list_metrics
+from spbench.tui.run.charts import MetricSamples, SamplesCache, compute_case_bars, list_metrics
 from spbench.tui.run.findings import RunFindings
+from spbench.tui.run.overview import PreviousRows
 from spbench.tui.run.rank_source import RankSource
 from spbench_core.events.statuses import CaseStatus
 
@@ -24,6 +30,10 @@ class RunSelection:
         self.feed = feed
         self.cases = RunCaseRows(feed)
         self.findings = RunFindings(feed)
+        self.hosts = CaseComputation(compute_host_slowness, is_live=False)
+        self.bars = CaseComputation(compute_case_bars, is_live=True)
+        self.previous: PreviousRows | None = None
+        self._hosts: tuple[int, list[str]] = (0, [])
         self.rank: int | None = None
         self.follows_running = True
         self._case_id: str | None = None
@@ -82,6 +92,25 @@ class RunSelection:
             return None
         return self._samples_cache.get(case, metric, self.rank)
 
+    def list_hosts(self) -> list[str]:
+        """Return the hosts of the run, ``node10`` after ``node9``."""
+        jobs = self.feed.state.jobs
+        count = sum(len(job.ranks) for job in jobs.values())
+        if count != self._hosts[0]:  # thousands of ranks take milliseconds
+            facts = (rank for job in jobs.values() for rank in job.ranks.values())
+            self._hosts = count, sorted({rank.host for rank in facts}, key=_split_numbers)
+        return self._hosts[1]
+
+    def compute_host_slowness(self) -> dict[str, Mapping[str, float]]:
+        """Return the slowness by case and host, as far as it is computed."""
+        slowness: dict[str, Mapping[str, float]] = {}
+        for case in self.feed.state.cases.values():
+            if case is self.running_case and not case.status.is_final:
+                slowness[case.id] = find_host_slowness(case, self._live.skews())
+            else:
+                slowness[case.id] = self.hosts.get(case) or {}
+        return slowness
+
     def first_failed_case(self) -> str | None:
         """Return the id of the first failed case; None if no case failed."""
         cases = self.feed.state.cases.values()
@@ -120,3 +149,9 @@ def _has_failed_rank(case: CaseState) -> bool:
     """Return whether a rank failed a check, ended in error or was lost."""
     broken = any(rank.status.is_broken for rank in case.measured.ranks.values())
     return broken or not all(case.measured.passed_by_rank.values())
+
+
+def _split_numbers(host: str) -> list[tuple[int, str]]:
+    """Return a sort key of a host, by which numbers are compared by value."""
+    parts = re.split(r"(\d+)", host)
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]

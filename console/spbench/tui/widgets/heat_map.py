@@ -54,6 +54,9 @@ class HeatMap(Chart):
         make_binding("map.down", "down", "row(1)", "Down", "The row below"),
     ]
 
+    NOTABLE: ClassVar[float] = NOTABLE_LINK
+    """The ratio to the median from which a cell is notable."""
+
     _rows: Sequence[str] = ()
     _columns: Sequence[str] = ()
     _values: Matrix = ()
@@ -199,7 +202,7 @@ class HeatMap(Chart):
         slowness = self._slowness[row][column]
         if value is not None and slowness is None:
             slowness = 1.0
-        glyph, style = choose_slowness_mark(slowness, NOTABLE_LINK, ascii=self.ascii)
+        glyph, style = choose_slowness_mark(slowness, self.NOTABLE, ascii=self.ascii)
 
         end = " "
         if self.cursor == row * len(self._columns) + column:

@@ -1,0 +1,251 @@
+"""Panes with an overview: hosts by case, parts of a step, and the previous run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.messages.slowness import describe_ratio
+from spbench.record.number_formatting import DISTURBED, format_factor, format_value
+from spbench.report.previous_times import PreviousTime
+from spbench.report.text_tables import drop_parameter_names
+from spbench.tui.cells import format_time_cell
+from spbench.tui.panes import Pane
+from spbench.tui.run.case_rows import RunCaseRows
+from spbench.tui.run.charts import BarGroup
+from spbench.tui.widgets.fixed_rows import FixedRows
+from spbench.tui.widgets.heat_map import HeatMap
+from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.stacked_bars import StackedBars
+from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.text import cell_width, fit
+
+MAX_HOST_COLUMNS = 16
+"""Most hosts with a column; more hosts have a cell each for the shown case only."""
+LEGEND = "░ normal  ▒ a bit slow  ▓ slow  █ very slow  · none"
+HOST_MAP_TITLE = "hosts by case: slowest rank / typical rank"
+NO_PARTS = "this case has no measured parts of an iteration"
+PREVIOUS_COLUMNS = (
+    Column("case", "case", 14, flexible=True),
+    Column("then", "then", 9, "right"),
+    Column("now", "now", 9, "right"),
+    Column("ratio", "now / then", 10, "right"),
+)
+
+
+class HostMap(HeatMap):
+    """The slowness of each host: by case, or in the shown case with many hosts."""
+
+    HELP: ClassVar[str] = (
+        "One cell for each host and case: the time of its slowest rank over that of the typical\n"
+        "rank with the same work. ░ near the median, ▒ and ▓ slow, █ far slower, · not compared.\n"
+        "More than 16 hosts: one cell for each host, in the shown case, in order of ranks.\n"
+        "Arrows, home, end or a click read a cell out, escape lets it go."
+    )
+    NOTABLE: ClassVar[float] = NOTABLE_RANK
+
+    _hosts: Sequence[str] = ()
+    _shown_case = ""
+    _is_grid = False
+    _content: object = None
+
+    def show(
+        self,
+        hosts: Sequence[str],
+        slowness_by_case: Mapping[str, Mapping[str, float]],
+        shown_case: str,
+    ) -> None:
+        """Show hosts.
+
+        Args:
+            hosts: The hosts in order.
+            slowness_by_case: The slowness by case and host.
+            shown_case: The case of the ranks on the page.
+        """
+        content = (hosts, slowness_by_case, shown_case, self.size.width)
+        if content == self._content:
+            return
+        self._content = content
+        self._hosts = hosts
+        self._shown_case = shown_case
+        self._is_grid = len(hosts) > MAX_HOST_COLUMNS
+        if self._is_grid:
+            self._show_grid(slowness_by_case.get(shown_case, {}))
+            return
+        cases = [case for case in slowness_by_case if slowness_by_case[case]]
+        rows = [[slowness_by_case[case].get(host) for host in hosts] for case in cases]
+        labels = [drop_parameter_names(case) for case in cases]
+        self.update(labels, rows, "x", "lower", hosts, rows)
+
+    def _show_grid(self, slowness: Mapping[str, float]) -> None:
+        """Show one cell for each host, in as many lines as needed."""
+        per_line = max(1, (self.size.width - 18) // 2)
+        lines = [
+            self._hosts[start : start + per_line] for start in range(0, len(self._hosts), per_line)
+        ]
+        padding = [None] * per_line
+        rows = [[*map(slowness.get, line), *padding][:per_line] for line in lines]
+        columns = [str(index) for index in range(per_line)]
+        self.update([line[0] for line in lines], rows, "x", "lower", columns, rows)
+
+    def _render_heading(self, frame: Any) -> list[tuple[str, str]]:
+        if self._is_grid:
+            return [(f"one cell for each host, in {self._shown_case}", "axis")]
+        width = frame.column_width - 1
+        if max(map(cell_width, self._columns)) > width:
+            return super()._render_heading(frame)
+        labels = "".join(f"{fit(host, width, 'right')} " for host in self._columns)
+        return [(" " * frame.label_width + labels, "axis")]
+
+    def _summarize(self) -> list[str]:
+        if self.cursor is None:
+            return [LEGEND]
+        row, column = divmod(self.cursor, len(self._columns))
+        case = self._shown_case if self._is_grid else self._rows[row]
+        index = self.cursor if self._is_grid else column
+        if index >= len(self._hosts):
+            return ["no host"]
+        ratio = self._values[row][column]
+        position = f"{self._hosts[index]} in {case}"
+        if ratio is None:
+            return [f"{position}: not compared"]
+        if ratio >= self.NOTABLE:
+            return [f"{position}: {describe_ratio(ratio)}"]
+        return [f"{position}: not slow ({format_factor(ratio)})"]
+
+
+class HostMapPane(Pane):
+    """The slowness of hosts in a frame."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(HOST_MAP_TITLE, HostMap(id=name), id=f"{name}-pane")
+
+    @property
+    def map(self) -> HostMap:
+        """The map."""
+        return self.query_one(HostMap)
+
+
+class PartsPane(Pane):
+    """The parts of an iteration in a frame, as bars of all ranks and of each."""
+
+    DEFAULT_CSS = """
+    PartsPane VerticalScroll { height: 1fr; scrollbar-size: 1 1; }
+    PartsPane StackedBars { height: auto; }
+    PartsPane Static { height: auto; color: $text-muted; }
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__("parts of an iteration", id=f"{name}-pane")
+        self._group: BarGroup | None = None
+        self._note = Static(NO_PARTS, markup=False)
+        self._chart = StackedBars()
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield self._note
+            yield self._chart
+
+    def show(self, group: BarGroup | None, case: str) -> None:
+        """Show the bars of a case; None: it has no parts."""
+        if group is self._group:
+            return
+        self._group = group
+        self._note.display = group is None
+        self._chart.display = group is not None
+        if group is None:
+            self.set_title("parts of an iteration")
+            return
+        group.update(self._chart)
+        self._chart.refresh(layout=True)
+        mean = format_value(group.total.mean, group.total.unit)
+        self.set_title(f"parts of an iteration of {case}, mean {mean}")
+
+
+class PreviousRows:
+    """The times of cases in the previous run of the suite and in this one.
+
+    Args:
+        times: The times of the previous run, by case.
+        cases: The cases of this run.
+    """
+
+    def __init__(self, times: Mapping[str, PreviousTime], cases: RunCaseRows) -> None:
+        self._times = times
+        self._cases = cases
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the ids of the cases that both runs have."""
+        return [case for case in list(self._cases.keys()) if case in self._times]
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return the row of the case, since equal rows have equal cells."""
+        return self._cases.version(key)
+
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
+        """Return the cells of a case."""
+        row = self._cases.get(str(key))
+        previous = self._times[str(key)]
+        then_mark = DISTURBED if previous.disturbed else ""
+        now_mark = DISTURBED if row.disturbed and row.time is not None else ""
+        ratio = self._compute_ratio(str(key))
+        ratio_mark = then_mark or now_mark
+        return [
+            drop_parameter_names(row.id) if row.short_id else row.id,
+            TableCell(then_mark + format_time_cell(previous.time_ms), "muted"),
+            now_mark + format_time_cell(row.time),
+            "" if ratio is None else ratio_mark + format_factor(ratio),
+        ]
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return the sort key of a case."""
+        values = {
+            "case": key,
+            "then": self._times[str(key)].time_ms,
+            "now": self._cases.get(str(key)).time,
+            "ratio": self._compute_ratio(str(key)),
+        }
+        return values[column]
+
+    def search_text(self, key: Hashable) -> str:
+        """Return the id of the case."""
+        return str(key).lower()
+
+    def _compute_ratio(self, case: str) -> float | None:
+        row = self._cases.get(case)
+        previous = self._times[case].time_ms
+        if row.time is None or row.is_preliminary or previous <= 0:
+            return None
+        return row.time / previous
+
+
+class PreviousPane(Pane):
+    """The times of the previous run of the suite in a frame."""
+
+    def __init__(self, name: str) -> None:
+        table = LineTable(
+            PREVIOUS_COLUMNS,
+            FixedRows(PREVIOUS_COLUMNS),
+            id=name,
+            empty="no earlier run of this suite has ended",
+        )
+        super().__init__("previous run of the suite", table, id=f"{name}-pane")
+        self.set_remark("Results page, c: the comparison")
+
+    def show(self, rows: PreviousRows, started: float | None) -> None:
+        """Show the rows of another previous run, which started then."""
+        self.query_one(LineTable).set_rows(rows)
+        title = "previous run of the suite"
+        if started is not None:
+            title += f", {datetime.fromtimestamp(started, UTC):%Y-%m-%d %H:%M} UTC"
+        self.set_title(title)
+
+    def update_rows(self) -> None:
+        """Update the times."""
+        self.query_one(LineTable).update_rows()

@@ -1,0 +1,70 @@
+"""The panels below the ranks of the Run page, for each size of the screen."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from textual.geometry import Size
+
+MEDIUM_WIDTH = 100
+"""Columns from which two charts are next to each other."""
+WIDE_WIDTH = 150
+"""Columns from which cases are next to ranks."""
+TALL_HEIGHT = 32
+"""Lines from which panes have borders."""
+FULL_HEIGHT = 48
+"""Lines from which a wide screen shows hosts and parts of a step without a key."""
+FINDINGS_PANE = "lower-findings-pane"
+
+
+class Panel(Enum):
+    """The content below the ranks; the values are the ids of the shown panes."""
+
+    CHARTS = ("histogram-pane", "timeline-pane")
+    HISTOGRAM = ("histogram-pane",)
+    TIMELINE = ("timeline-pane",)
+    FINDINGS = (FINDINGS_PANE,)
+    FINDINGS_AND_TIMELINE = (FINDINGS_PANE, "timeline-pane")
+    LOGS = ("logs-pane",)
+    HOSTS = ("host-loads-pane",)
+    GPUS = ("gpus-pane",)
+    HOST_MAP = ("lower-host-map-pane",)
+    PARTS = ("lower-parts-pane",)
+    MAP_AND_PARTS = ("lower-host-map-pane", "lower-parts-pane")
+    PREVIOUS = ("lower-previous-pane",)
+    NONE = ()
+
+    @property
+    def shows_findings(self) -> bool:
+        """Whether the findings are shown."""
+        return FINDINGS_PANE in self.value
+
+
+_LAST_PANELS = (Panel.HOSTS, Panel.GPUS, Panel.LOGS, Panel.NONE)
+
+
+def list_panels(size: Size) -> tuple[Panel, ...]:
+    """Return the panels for a size; the first is shown until the user chooses another."""
+    if size.width >= WIDE_WIDTH and size.height >= FULL_HEIGHT:
+        panels: tuple[Panel, ...] = (Panel.CHARTS, *_LAST_PANELS)
+    elif size.width >= WIDE_WIDTH:
+        panels = (Panel.CHARTS, Panel.MAP_AND_PARTS, Panel.PREVIOUS, *_LAST_PANELS)
+    elif size.width >= MEDIUM_WIDTH:
+        panels = (
+            Panel.CHARTS,
+            Panel.FINDINGS_AND_TIMELINE,
+            Panel.MAP_AND_PARTS,
+            Panel.PREVIOUS,
+            *_LAST_PANELS,
+        )
+    else:
+        panels = (
+            Panel.FINDINGS,
+            Panel.HISTOGRAM,
+            Panel.TIMELINE,
+            Panel.HOST_MAP,
+            Panel.PARTS,
+            Panel.PREVIOUS,
+            *_LAST_PANELS,
+        )
+    return panels if size.height >= TALL_HEIGHT else (Panel.NONE, *panels[:-1])

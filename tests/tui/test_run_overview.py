@@ -1,0 +1,81 @@
+"""The overview of a run on the Run page: hosts by case and the previous run."""
+
+import pytest
+from textual.app import App
+from textual.geometry import Size
+
+from spbench.record.host_slowness import find_host_slowness
+from spbench.report.previous_times import list_previous_times
+from spbench.tui.run.overview import HostMap
+from spbench.tui.run.panels import Panel, list_panels
+from support import sample_events as make
+from support.sample_runs import make_case, make_run
+from support.tui.app_driver import read_screen
+
+SIZES = ((200, 60), (120, 40), (80, 24))
+
+
+class MapApp(App):
+    """An application with a host map only."""
+
+    def compose(self):
+        yield HostMap()
+
+
+async def draw_map(hosts, slowness, case, size, keys=()):
+    app = MapApp()
+    async with app.run_test(size=size) as pilot:
+        app.query_one(HostMap).show(hosts, slowness, case)
+        await pilot.press(*keys)
+        return read_screen(app).splitlines()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_few_hosts_have_a_column_and_a_ratio_for_each_case(count):
+    hosts = [f"node{number}" for number in range(1, count + 1)]
+    ratios = dict.fromkeys(hosts, 1.0) | {hosts[-1]: 2.47}
+    lines = await draw_map(hosts, {"a": ratios, "links": {}}, "a", (60, 10))
+    assert lines[0].split() == hosts
+    assert lines[1].split()[1:] == ["1.00░"] * (count - 1) + ["2.47█"]
+    assert "▓ slow" in lines[2]
+    assert "links" not in "".join(lines)
+
+
+async def test_many_hosts_have_one_cell_each():
+    hosts = [f"node{number:03}" for number in range(512)]
+    ratios = dict.fromkeys(hosts, 1.0) | {"node300": 1.5}
+    lines = await draw_map(hosts, {"a": ratios}, "a", (118, 24), ["home"])
+    cells = "".join("".join(line.split()[1:]) for line in lines[1:-1])
+    assert cells.count("▓") == 1
+    assert sum(map(cells.count, "░▓")) == 512
+    assert "node000 in a: not slow (1.00x)" in "".join(lines)
+
+
+def test_slowness_of_a_host_is_that_of_its_slowest_rank():
+    case = make.build_state(
+        make.make_started_run(make.describe_case("a", 3), hosts=("x", "x", "y"))
+    ).cases["a"]
+    assert find_host_slowness(case, {0: 1.0, 1: 2.0}) == {"x": 2.0}
+
+
+def test_other_work_is_not_compared_with_the_previous_run():
+    run = make_run(
+        make_case("a", {"time_ms": 4.0}, np=2),
+        make_case("b", {"time_ms": 4.0}, np=4),
+        make_case("c", {"time_ms": 4.0}, np=2, params={"halo_len": 2}),
+    )
+    work = {"benchmark": run.cases["a"].benchmark, "params": {"halo_len": 1}}
+    cases = [make.describe_case(name, 2, **work) for name in "abc"]
+    state = make.build_state([make.run_start(*cases)])
+    identities = [case.identity for case in state.cases.values()]
+    times = list_previous_times(run, identities)
+    assert {case: time.time_ms for case, time in times.items()} == {"a": 4.0}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_each_size_offers_the_overview(size):
+    offered = {name for panel in list_panels(Size(*size)) for name in panel.value}
+    is_full = size == (200, 60)
+    assert ("lower-host-map-pane" in offered) is not is_full
+    assert ("lower-previous-pane" in offered) is not is_full
+    assert Panel.LOGS in list_panels(Size(*size))
