@@ -265,9 +265,11 @@ async def test_quitting_asks_during_an_unwatched_run(tmp_path, monkeypatch):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        assert "`" not in read_screen(app)
         await pilot.press("q")
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "A run keeps running without the console" in read_screen(app)
+        assert "`" not in read_screen(app)
 
 
 async def test_quitting_without_a_run_does_not_ask(tmp_path):

@@ -315,7 +315,7 @@ class ConsoleApp(App[int]):
         reasons = [text for text in texts if text]
         if self.context.is_run_active() or background.has_running():
             reasons.append(
-                "A run keeps running without the console; `spbench tui` offers to watch it again. "
+                "A run keeps running without the console; spbench tui offers to watch it again. "
                 "(To end the run itself, cancel it on the Run page.)"
             )
 

@@ -44,8 +44,8 @@ No run is watched.
 1  compose a suite and run it
 3  look at a recorded run, or play it again
 
-A run that is started in a shell is found too: `spbench run SUITE` there, then open the console.
-`spbench tui --demo` plays a recorded run and needs no MPI."""
+A run that is started in a shell is found too: spbench run SUITE there, then open the console.
+spbench tui --demo plays a recorded run and needs no MPI."""
 STARTING_TEXT = "… starting the run"
 _REPLAY_ACTIONS = frozenset({"play", "speed"})
 """Actions that need a replay."""
