@@ -32,7 +32,7 @@ def find_selected_path(app):
 async def test_first_start_explains_spbench_and_runs_in_two_keys(tmp_path, size):
     app = make_empty_console(tmp_path)
     async with app.run_test(size=size) as pilot:
-        await wait_until(pilot, lambda: "spbench measures what" in read_screen(app))
+        await wait_until(pilot, lambda: "spbench measures the" in read_screen(app))
         await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
         app.screen.query_one(SuiteTree).focus()
         await wait_until(pilot, lambda: app.screen.query_one(SuiteTree).cursor_node is not None)
