@@ -14,7 +14,7 @@ from support.tui.suites_page import (
 
 
 def read_title(app):
-    return str(app.screen.query_one("#cases-frame").border_title)
+    return str(app.screen.query_one("#cases-frame").border_subtitle)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -33,9 +33,9 @@ NARROW = (80, 24)
 MEDIUM_SIZE = (120, 40)
 WIDE = (200, 60)
 WARPS = make.describe_metric("warps", "1/s", "higher", "min")
-SLOWEST = "histogram: time of the slowest rank"
-SMALLEST = "histogram: warps, smallest of all ranks"
-SMALLEST_BY_ITERATION = "by iteration: warps, smallest of all ranks"
+SLOWEST = "Histogram: time of the slowest rank"
+SMALLEST = "Histogram: warps, smallest of all ranks"
+SMALLEST_BY_ITERATION = "By iteration: warps, smallest of all ranks"
 """Titles of the charts of all ranks."""
 HOSTS = ("node01", "node01", "node02", "node03")
 
@@ -148,6 +148,9 @@ class WatchedRun:
     def title(self, pane):
         return self.page.query_one(f"#{pane}-pane")._border_title.plain
 
+    def remark(self, pane):
+        return self.page.query_one(f"#{pane}-pane")._border_subtitle.plain
+
     async def press(self, *keys):
         for key in keys:
             self.app.simulate_key(key)
@@ -230,7 +233,7 @@ async def test_shows_an_unknown_benchmark_while_it_runs(open_run, size):
         await run.wait_for_texts(
             "… running", "· waiting", "25%", "node03", "slow", "4/4", "✓ passed"
         )
-        assert run.title("ranks") == "ranks of warp"
+        assert run.title("ranks") == "Ranks of warp"
         assert run.table("cases").cursor_key == "warp"
         strip = run.page.query_one(RankStrip)
         await run.wait_until(lambda: strip._ratios and strip._ratios[3] > 2.8)
@@ -355,7 +358,7 @@ async def test_end_of_a_run_shows_first_failed_case_and_findings(open_run):
         run.source.send(*make_ended_run()[len(make_running_events()) :])
         await run.wait_until(lambda: run.page.query_one(RunBody).shows_findings)
         await run.wait_until(lambda: run.table("cases").cursor_key == "next")
-        assert run.title("ranks").startswith("ranks of next")
+        assert run.title("ranks").startswith("Ranks of next")
         # Only once: a later choice of the user stays.
         await run.press("v")
         await run.wait_until(lambda: not run.page.query_one(RunBody).shows_findings)
@@ -394,7 +397,7 @@ async def test_pause_freezes_ranks_but_not_counters(open_run):
         assert run.row(3)[7] == "6.10 ms"
         assert run.page.query_one(HistogramChart)._counts == counts
         await run.press("down")
-        await run.wait_until(lambda: run.title("histogram") == "histogram: time of rank 1")
+        await run.wait_until(lambda: run.title("histogram") == "Histogram: time of rank 1")
         await run.press("escape", "space")
         await run.wait_until(lambda: run.row(3)[7] == "50.0 ms")
         await run.wait_until(lambda: sum(run.page.query_one(HistogramChart)._counts) == 11)
@@ -432,7 +435,7 @@ async def test_filter_shows_matching_ranks_until_escape(open_run):
         await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
         await run.press("slash", *"e01")
         await run.wait_until(lambda: run.ranks == [0, 1])
-        await run.wait_until(lambda: "2 of 4 match 'e01'" in run.title("ranks"))
+        await run.wait_until(lambda: run.remark("ranks") == "2 of 4 match 'e01'")
         await run.press("enter", "down")
         await run.wait_until(
             lambda: run.table("ranks").has_focus and run.table("ranks").cursor_key == 1
@@ -552,12 +555,12 @@ async def test_finished_case_keeps_its_ranks_until_f_follows_again(open_run, siz
         await run.wait_for_texts("31.0")
         await run.focus("cases")
         await run.press("up")
-        await run.wait_until(lambda: run.title("ranks") == "ranks of warp")
+        await run.wait_until(lambda: run.title("ranks") == "Ranks of warp")
         await run.wait_for_texts("done", "2.05", "✗ failed")
         assert "31.0 " not in read_screen(run.app).replace("…31.0", "")
         assert run.table("cases").cursor_key == "warp"
         await run.press("f")
-        await run.wait_until(lambda: run.title("ranks") == "ranks of next")
+        await run.wait_until(lambda: run.title("ranks") == "Ranks of next")
         assert run.table("cases").cursor_key == "next"
 
 
@@ -573,7 +576,7 @@ async def test_time_of_a_running_case_equals_its_final_time(open_run):
         )
         await run.wait_for_texts("6.10 ms", "1.25 ms", "20 %", "✓ passed", "4/4")
         run.source.send(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
-        await run.wait_until(lambda: run.title("ranks") == "ranks of next")
+        await run.wait_until(lambda: run.title("ranks") == "Ranks of next")
         await run.wait_until(lambda: run.table("cases").cursor_key == "next")
         await run.wait_until(lambda: run.page.query_one(HistogramChart)._counts == ())
 
@@ -621,11 +624,11 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
         line = run.page.query_one(TimelineChart)
         await run.wait_until(lambda: line._values == [6.0, 6.2])
         await run.press("down", "down")
-        await run.wait_until(lambda: run.title("histogram") == "histogram: time of rank 2")
+        await run.wait_until(lambda: run.title("histogram") == "Histogram: time of rank 2")
         await run.wait_until(lambda: line._values == [2.1, 2.0])
         await run.press("m")
         await run.wait_until(
-            lambda: run.title("timeline") == "by iteration: warps of rank 2, in 1/s"
+            lambda: run.title("timeline") == "By iteration: warps of rank 2, in 1/s"
         )
         await run.wait_until(
             lambda: (line._values, line._unit, line._better) == ([11, 11], "1/s", "higher")
@@ -639,7 +642,7 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
         await run.focus("strip")
         await run.press("end")
         await run.wait_until(lambda: run.table("ranks").cursor_key == 3)
-        await run.wait_until(lambda: run.title("histogram") == "histogram: time of rank 3")
+        await run.wait_until(lambda: run.title("histogram") == "Histogram: time of rank 3")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -872,7 +875,7 @@ async def test_selection_during_an_update_is_kept(open_run):
         await run.focus("cases")
         run.table("cases").action_last()
         run.page.presenter.update_all()  # before the page gets the message of the selection
-        await run.wait_for_texts("ranks of next")
+        await run.wait_for_texts("Ranks of next")
         assert run.table("cases").cursor_key == "next"
 
 
@@ -931,7 +934,7 @@ async def test_shows_cancelled_and_skipped_cases(open_run):
         await run.wait_for_texts("- cancelled", "- skipped", "0/2 passed", "interrupted by SIGINT")
         await run.focus("cases")
         await run.press("down")
-        await run.wait_for_texts("no rank has begun here", "ranks of next")
+        await run.wait_for_texts("no rank has begun here", "Ranks of next")
 
 
 @pytest.mark.long
@@ -1031,9 +1034,9 @@ async def test_external_names_are_not_parsed_as_markup(open_run):
     log = make.rank_event("log", 0, level="error", message="[/x] \x1b[31m")
     times = make_samples([[1.0], [2.0]], case["id"])
     async with open_run(WIDE, [*make.make_started_run(case, hosts=hosts), *times, log]) as run:
-        await run.wait_for_texts("[red]a[/]", "[/b]", "ranks of case[width=1,mode=[bold]]")
+        await run.wait_for_texts("[red]a[/]", "[/b]", "Ranks of case[width=1,mode=[bold]]")
         await run.press("down", "l")
-        await run.wait_until(lambda: run.title("logs") == "logs of rank 1")
+        await run.wait_until(lambda: run.title("logs") == "Logs of rank 1")
         await run.press("up")
         await run.wait_for_texts("[/x] ?[31m")
 

@@ -33,7 +33,7 @@ SWEPT = ("second[iterations=5]", "second[iterations=10]")
 
 
 def read_title(app):
-    return str(app.screen.query_one("#cases-frame").border_title)
+    return str(app.screen.query_one("#cases-frame").border_subtitle)
 
 
 def read_question(app):

@@ -91,7 +91,7 @@ THEMES = (
             text="#1c2430 #48525f",
             tones="#1f5fa8 #5b6675 #7d5200 #1d7a3c #9a5b00 #b3261e",
             text_tones="#1a5190 #46566b #6d4700 #155f2d #7a4700 #a31d17",
-            scrollbar="#b9c0c8",
+            scrollbar="#c9cfd6",
         ),
         dark=False,
     ),

@@ -37,6 +37,7 @@ class ViewsPane(Vertical):
 
     def __init__(self) -> None:
         super().__init__(classes="pane")
+        self.border_title = View.CASES.capitalize()
 
     def compose(self) -> ComposeResult:
         yield ViewBar()
@@ -71,6 +72,7 @@ class ViewsPane(Vertical):
         switcher = self.query_one(ContentSwitcher)
         had_focus = self.screen.focused is not None and self in self.screen.focused.ancestors
         self.query_one(ViewBar).show(view)
+        self.border_title = view.capitalize()
         switcher.current = _CONTENT[view]
         if had_focus:
             self.focus_view(view)

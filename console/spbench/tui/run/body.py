@@ -8,7 +8,7 @@ from textual.geometry import Size
 from textual.widgets import Input, Static
 
 from spbench.tui.panes import Pane
-from spbench.tui.run.case_rows import COLUMNS, LEGEND
+from spbench.tui.run.case_rows import COLUMNS
 from spbench.tui.run.charts import HistogramPane, TimelinePane
 from spbench.tui.run.findings import FindingsPanel
 from spbench.tui.run.gpu_panel import COLUMNS as GPU_COLUMNS
@@ -92,16 +92,16 @@ class RunBody(Container):
     def compose(self) -> ComposeResult:
         with Vertical(id="left"):
             yield Pane(
-                f"cases, {LEGEND}",
+                "Cases",
                 LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
                 id="cases-pane",
             )
             yield PreviousPane("previous")
-            yield Pane("findings", FindingsPanel(id="findings"), id="findings-pane")
+            yield Pane("Findings", FindingsPanel(id="findings"), id="findings-pane")
         columns = build_rank_columns(())
         with Vertical(id="right"):
             yield Pane(
-                "ranks",
+                "Ranks",
                 RankStrip(id="strip"),
                 LineTable(
                     columns, FixedRows(columns), id="ranks", empty=NO_RANKS, sort_to_top=True
@@ -112,7 +112,7 @@ class RunBody(Container):
                 yield Static("/")
                 yield _FilterInput(placeholder="words that a rank's row must have")
             with Horizontal(id="lower"):
-                yield Pane("findings", FindingsPanel(id="lower-findings"), id=FINDINGS_PANE)
+                yield Pane("Findings", FindingsPanel(id="lower-findings"), id=FINDINGS_PANE)
                 yield HistogramPane()
                 yield TimelinePane()
                 yield HostMapPane("lower-host-map")
@@ -124,7 +124,7 @@ class RunBody(Container):
                     LineTable(GPU_COLUMNS, FixedRows(GPU_COLUMNS), id="gpus", empty=NO_GPUS),
                     id="gpus-pane",
                 )
-                yield Pane("logs", LogView(id="logs"), id="logs-pane")
+                yield Pane("Logs", LogView(id="logs"), id="logs-pane")
             with Vertical(id="extra"):
                 with Horizontal(id="extra-upper"):
                     yield HostMapPane("host-map")
@@ -279,7 +279,7 @@ class RunBody(Container):
 
 def _make_loads_pane(name: str) -> Pane:
     table = LineTable(HOST_COLUMNS, FixedRows(HOST_COLUMNS), id=name, empty=NO_LOADS)
-    return Pane("load of the hosts, per second", table, id=f"{name}-pane")
+    return Pane("Load of the hosts, per second", table, id=f"{name}-pane")
 
 
 class _FilterInput(Input):

@@ -84,7 +84,7 @@ class HistogramPane(ChartPane):
     """The histogram in a frame."""
 
     def __init__(self) -> None:
-        super().__init__("samples", HistogramChart(id="histogram"), id="histogram-pane")
+        super().__init__("Samples", HistogramChart(id="histogram"), id="histogram-pane")
 
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the distribution of the samples."""
@@ -95,7 +95,7 @@ class HistogramPane(ChartPane):
             self.clear()
             return
         unit = samples.case.identity.metrics[metric].unit
-        self.set_title(f"histogram: {describe_samples(samples.case, metric, rank)}")
+        self.set_title(f"Histogram: {describe_samples(samples.case, metric, rank)}")
         if len(live) < MIN_SAMPLES_FOR_BARS:
             edges = (live.values.smallest, live.values.largest)
             chart.update(edges, (len(live),), unit, few=list(live.values))
@@ -115,7 +115,7 @@ class HistogramPane(ChartPane):
         )
 
     def clear(self) -> None:
-        self.set_title("samples")
+        self.set_title("Samples")
         self.query_one(HistogramChart).update((), (), "")
 
 
@@ -123,7 +123,7 @@ class TimelinePane(ChartPane):
     """The timeline in a frame."""
 
     def __init__(self) -> None:
-        super().__init__("time line", TimelineChart(id="timeline"), id="timeline-pane")
+        super().__init__("Time line", TimelineChart(id="timeline"), id="timeline-pane")
 
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the samples, iteration by iteration."""
@@ -145,10 +145,10 @@ class TimelinePane(ChartPane):
             x_count=samples.timeline.count,
         )
         unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""
-        self.set_title(f"by {x_name}: {describe_samples(samples.case, metric, rank)}{unit}")
+        self.set_title(f"By {x_name}: {describe_samples(samples.case, metric, rank)}{unit}")
 
     def clear(self) -> None:
-        self.set_title("time line")
+        self.set_title("Time line")
         self.query_one(TimelineChart).update((), "", "none", "")
 
 

@@ -259,7 +259,8 @@ ranks with the largest error and where, why cases did not pass, and what the run
 y copies it all; up and down scroll."""
     DEFAULT_CSS = """
     FindingsPanel { height: 1fr; scrollbar-size: 1 1; }
-    FindingsPanel Static { height: auto; padding-right: 1; }
+    FindingsPanel Static { height: auto; }
+    .frameless FindingsPanel Static { padding-right: 1; }
     """
 
     def __init__(self, id: str) -> None:

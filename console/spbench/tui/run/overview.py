@@ -29,7 +29,7 @@ from spbench.tui.widgets.text import cell_width, fit
 MAX_HOST_COLUMNS = 16
 """Most hosts with a column; more hosts have a cell each for the shown case only."""
 LEGEND = "░ normal  ▒ a bit slow  ▓ slow  █ very slow  · none"
-HOST_MAP_TITLE = "hosts by case: slowest rank / typical rank"
+HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank"
 NO_PARTS = "this case has no measured parts of an iteration"
 PREVIOUS_COLUMNS = (
     Column("case", "case", 14, flexible=True),
@@ -142,7 +142,7 @@ class PartsPane(Pane):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__("parts of an iteration", id=f"{name}-pane")
+        super().__init__("Parts of an iteration", id=f"{name}-pane")
         self._group: BarGroup | None = None
         self._note = Static(NO_PARTS, markup=False)
         self._chart = StackedBars()
@@ -160,12 +160,12 @@ class PartsPane(Pane):
         self._note.display = group is None
         self._chart.display = group is not None
         if group is None:
-            self.set_title("parts of an iteration")
+            self.set_title("Parts of an iteration")
             return
         group.update(self._chart)
         self._chart.refresh(layout=True)
         mean = format_value(group.total.mean, group.total.unit)
-        self.set_title(f"parts of an iteration of {case}, mean {mean}")
+        self.set_title(f"Parts of an iteration of {case}, mean {mean}")
 
 
 class PreviousRows:
@@ -235,13 +235,13 @@ class PreviousPane(Pane):
             id=name,
             empty="no earlier run of this suite has ended",
         )
-        super().__init__("previous run of the suite", table, id=f"{name}-pane")
+        super().__init__("Previous run of the suite", table, id=f"{name}-pane")
         self.set_remark("Results page, c: the comparison")
 
     def show(self, rows: PreviousRows, started: float | None) -> None:
         """Show the rows of another previous run, which started then."""
         self.query_one(LineTable).set_rows(rows)
-        title = "previous run of the suite"
+        title = "Previous run of the suite"
         if started is not None:
             title += f", {datetime.fromtimestamp(started, UTC):%Y-%m-%d %H:%M} UTC"
         self.set_title(title)

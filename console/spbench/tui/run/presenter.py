@@ -17,6 +17,7 @@ from textual.widget import Widget
 from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
+from spbench.tui.run.case_rows import LEGEND
 from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.findings import FindingKind, FindingsPanel, RunFinding
 from spbench.tui.run.gpu_panel import GpuRows
@@ -237,7 +238,8 @@ class RunPresenter:
         selection.cases.short_ids = self.cases.size.width < FULL_IDS_WIDTH
         selection.cases.update()
         self._update_table(self.cases)
-        self._body.query_one("#cases-pane", Pane).set_remark(selection.cases.efficiency_note())
+        remark = selection.cases.efficiency_note() or LEGEND
+        self._body.query_one("#cases-pane", Pane).set_remark(remark)
         self._limit_table_heights()
         # If the user has just moved the cursor, its message is still to come: do not move it back.
         untouched = self.cases.cursor_key == self._cursors.get(self.cases)
@@ -252,12 +254,13 @@ class RunPresenter:
         else:
             self._source = source
             self._set_rows(self.ranks, source, source.columns)
-        title = f"ranks of {source.case.id}" if source.case else "ranks"
+        remark = ""
         if self.ranks.filter:
-            title += (
-                f", {self.ranks.match_count} of {self.ranks.row_count} match {self.ranks.filter!r}"
-            )
-        self._body.query_one("#ranks-pane", Pane).set_title(title)
+            counts = f"{self.ranks.match_count} of {self.ranks.row_count}"
+            remark = f"{counts} match {self.ranks.filter!r}"
+        pane = self._body.query_one("#ranks-pane", Pane)
+        pane.set_title(f"Ranks of {source.case.id}" if source.case else "Ranks")
+        pane.set_remark(remark)
 
     def _show_findings(self) -> None:
         self.findings = self.selection.findings.collect()
@@ -306,7 +309,7 @@ class RunPresenter:
         if view.is_on_screen:
             view.show(self.selection.feed, rank)
             owner = "all ranks" if rank is None else f"rank {rank}"
-            self._body.query_one("#logs-pane", Pane).set_title(f"logs of {owner}")
+            self._body.query_one("#logs-pane", Pane).set_title(f"Logs of {owner}")
 
     def show_previous(self, rows: PreviousRows, started: float | None) -> None:
         """Show the times of the previous run of the suite."""

@@ -123,7 +123,7 @@ the work, within a factor of 5. Unknown: the work depends on your code or on a G
     def _update_title(self) -> None:
         cases = self.rows.cases
         table = self.table
-        title = format_quantity(len(cases), "case") if cases else "Cases"
+        title = format_quantity(len(cases), "case")
         if table.filter and cases:
             title = f"{table.match_count:,} of {title}"
         if marked := len(self.marked):
@@ -132,4 +132,4 @@ the work, within a factor of 5. Unknown: the work depends on your code or on a G
             title += f", {duration}"
         if not self.rows.current:
             title += ", as they were before the errors" if cases else ", once the errors are fixed"
-        self.border_title = Content(title)
+        self.border_subtitle = Content(title)
