@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from spbench.tui.dialogs import Modal
@@ -39,7 +39,7 @@ class Chooser(Modal[str | None]):
     ]
     DEFAULT_CSS = """
     Chooser OptionList {
-        height: auto; max-height: 60vh; border: none; padding: 0; margin: 1 0;
+        height: auto; max-height: 60vh; border: none; padding: 0; margin-top: 1;
         background: transparent;
     }
     """
@@ -53,11 +53,11 @@ class Chooser(Modal[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = Content(self._question)
+            frame.border_subtitle = "enter chooses  esc cancels"
             yield Input(placeholder="type to find", id="find")
             options = OptionList(id="found", markup=False)
             options.can_focus = False
             yield options
-            yield Static("enter chooses, escape cancels", classes="note")
 
     def on_mount(self) -> None:
         """Show all choices."""

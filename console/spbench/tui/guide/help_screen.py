@@ -40,7 +40,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll() as frame:
             frame.border_title = "Help"
-            frame.border_subtitle = "escape closes"
+            frame.border_subtitle = "esc closes"
             for scope in Scope:
                 yield from self._compose_section(scope)
 

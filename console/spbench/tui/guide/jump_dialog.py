@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from spbench.tui.dialogs import Modal
 from spbench.tui.guide.destinations import Destination, find_destinations
@@ -44,7 +44,6 @@ or Run page that shows it."""
         Binding("pagedown", "page(1)", "Page down", id="jump.page-down", tooltip="A page down"),
     ]
     DEFAULT_CSS = """
-    JumpDialog > Vertical { width: 100; height: 90%; max-height: 34; }
     JumpDialog LineTable { height: 1fr; margin-top: 1; }
     """
 
@@ -65,7 +64,6 @@ or Run page that shows it."""
             table = LineTable(COLUMNS, FixedRows(COLUMNS), id="destinations", empty="no match")
             table.can_focus = False
             yield table
-            yield Static("", id="count", classes="note", markup=False)
 
     def on_mount(self) -> None:
         """Show the cases, and read the other destinations."""
@@ -92,9 +90,8 @@ or Run page that shows it."""
         table.action_first()
         count = f"{len(self._matches):,} of {len(self._destinations):,}"
         reading = ", reading more" if self._is_reading else ""
-        self.query_one("#count", Static).update(
-            f"enter goes there, escape cancels  ({count}{reading})"
-        )
+        frame = self.query_one(Vertical)
+        frame.border_subtitle = f"{count}{reading}  enter goes there  esc cancels"
 
     def on_input_submitted(self) -> None:
         """Return the destination under the cursor."""
