@@ -100,7 +100,7 @@ THEMES = (
         _Palette(
             grounds="#000000 #000000 #1c1c1c",
             text="#ffffff #d4d4d4",
-            tones="#00b8d4 #ffffff #ffff00 #00ff66 #ffcc00 #ff8a8a",
+            tones="#00bcd8 #ffffff #ffff00 #00ff66 #ffcc00 #ff8a8a",
             text_tones="#5cf0ff #ffffff #ffff66 #5cff99 #ffd633 #ffadad",
             scrollbar="#9a9a9a",
         ),
