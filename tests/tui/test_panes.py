@@ -1,0 +1,44 @@
+"""The look that the panes of all pages share."""
+
+from __future__ import annotations
+
+import pytest
+
+from spbench.tui.pages import PAGES
+from support.tui.app_driver import make_console, read_screen, wait_until
+from support.tui.recorded_pages import make_page_console, wait_for_page
+
+SMALL = (80, 24)
+MEDIUM = (120, 40)
+
+
+def find_style(app, text):
+    """Return the style of the segment with a text."""
+    strips = app.screen._compositor.render_strips()
+    return next(part.style for strip in strips for part in strip if text in part.text)
+
+
+async def test_each_pane_has_a_title_in_sentence_case(recorded_folder):
+    suite = recorded_folder / "suites" / "halo.yaml"
+    app = make_console(recorded_folder, page="suites", suite=suite)
+    async with app.run_test(size=MEDIUM) as pilot:
+        await wait_until(pilot, lambda: "halo.exchange" in read_screen(app))
+        for digit, entry in enumerate(PAGES, 1):
+            await pilot.press(str(digit))
+            await wait_until(pilot, lambda name=entry.name: app.current_mode == name)
+            await pilot.pause(0.2)
+            titles = [str(pane.border_title or "") for pane in app.screen.query(".pane")]
+            assert titles
+            assert all(title[:1].isupper() or title == suite.name for title in titles), titles
+
+
+@pytest.mark.parametrize(("size", "is_separated"), [(SMALL, True), (MEDIUM, False)])
+async def test_headings_separate_panes_without_borders(recorded_folder, size, is_separated):
+    app = make_page_console(recorded_folder, "run", "spbench-dark")
+    async with app.run_test(size=size) as pilot:
+        await wait_for_page(pilot, "run")
+        heading = find_style(app, "efficiency")
+        row = find_style(app, "stencil")
+        cursor_free = find_style(app, "fused")
+        assert row.bgcolor != cursor_free.bgcolor
+        assert (heading.bgcolor != cursor_free.bgcolor) == is_separated
