@@ -4,12 +4,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from spbench.record.runs.playback import find_demo_run
 from spbench.suites import shipped
+from spbench.suites.shipped import list_shipped_suites
 from spbench.tui.context import ConsoleOptions
+from spbench.tui.guide.destinations import DestinationReader
 from spbench.tui.suites.editor import SuiteEditor
-from spbench.tui.suites.tree import FIRST_SUITE, SuiteTree
+from spbench.tui.suites.tree import FIRST_SUITE, SuiteTree, list_files
 from support.paths import SUITES
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 from support.tui.suites_page import RecordingApp, get_editor, list_messages
@@ -86,9 +89,33 @@ async def test_unwritten_suite_keeps_the_others_listed(tmp_path):
         await wait_until(pilot, lambda: "smoke.yaml  20 cases" in read_screen(app))
         assert "shipped with spbench" in read_screen(app)
         assert "1 error" not in read_screen(app)
+        assert "smoke.yaml (copy, not saved: F5 or Ctrl+S writes it into suites/)" in read_screen(
+            app
+        )
         await pilot.press("ctrl+s")
-        await wait_until(pilot, lambda: "shipped with spbench" not in read_screen(app))
+        await wait_until(pilot, lambda: "not saved" not in read_screen(app))
         assert (tmp_path / "suites" / "smoke.yaml").is_file()
+        assert "shipped with spbench" in read_screen(app)
+
+
+def test_lists_shipped_suites_without_a_copy_last(tmp_path):
+    shipped_files = tuple(list_shipped_suites().values())
+    assert list_files(tmp_path) == {SUITES: shipped_files}
+    own = tmp_path / "suites" / "halo.yaml"
+    own.parent.mkdir()
+    shutil.copy(SUITES / "halo.yaml", own)
+    expected = tuple(path for path in shipped_files if path.name != "halo.yaml")
+    assert list(list_files(tmp_path).items()) == [(own.parent, (own,)), (SUITES, expected)]
+
+
+def test_finds_shipped_suites_next_to_own_ones(tmp_path):
+    (tmp_path / "suites").mkdir()
+    shutil.copy(SUITES / "halo.yaml", tmp_path / "suites")
+    options = ConsoleOptions(home=tmp_path / "home", environ={}, folder=tmp_path)
+    destinations = DestinationReader(options).read()
+    keys = {entry.name: entry.key for entry in destinations}
+    assert keys["halo.yaml"] == str(tmp_path / "suites" / "halo.yaml")
+    assert keys["smoke.yaml"] == "shipped:smoke"
 
 
 async def test_suites_in_a_virtual_environment_count_as_shipped(tmp_path, monkeypatch):
@@ -129,6 +156,18 @@ async def test_keys_keep_their_meaning_without_an_open_suite(tmp_path):
         assert not (tmp_path / "suites").exists()
         await pilot.press("ctrl+n")
         await wait_until(pilot, lambda: "File of the new suite:" in read_screen(app))
+
+
+async def test_name_of_a_new_suite_continues_the_folder(tmp_path):
+    (tmp_path / "suites").mkdir()
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
+        await pilot.press("ctrl+n")
+        await wait_until(pilot, lambda: isinstance(app.focused, Input))
+        await pilot.press(*"my", "full_stop", *"yaml", "enter")
+        await wait_until(pilot, lambda: app.screen.text_pane.document is not None)
+        assert app.screen.text_pane.document.path == tmp_path / "suites" / "my.yaml"
 
 
 @pytest.mark.long

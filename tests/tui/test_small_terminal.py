@@ -15,8 +15,8 @@ SMALL = (40, 10)
     [
         (Confirm("Delete the run? " * 20, "Delete", "Cancel"), ["Delete (y)", "Cancel (n)"]),
         (
-            Confirm("made-up.yaml has changed. Overwrite it?", "Overwrite", "Keep disk version"),
-            ["Overwrite (y)", "Keep disk version (n)"],
+            Confirm("made-up.yaml has changed. Overwrite it?", "Overwrite", "Do not save"),
+            ["Overwrite (y)", "Do not save (n)"],
         ),
         (
             AskLine(

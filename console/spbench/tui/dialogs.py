@@ -71,6 +71,7 @@ class AskLine(Modal[str | None]):
         question: The question.
         text: The proposed line.
         empty: Whether an empty line is an answer. Otherwise it is the same as Escape.
+        select: Whether typing replaces the proposed line, instead of continuing it.
     """
 
     HELP = "A line to fill in. Enter takes it, Escape leaves without a change."
@@ -78,16 +79,19 @@ class AskLine(Modal[str | None]):
         Binding("escape", "leave", "Cancel", id="dialog.leave"),
     ]
 
-    def __init__(self, question: str, text: str = "", *, empty: bool = False) -> None:
+    def __init__(
+        self, question: str, text: str = "", *, empty: bool = False, select: bool = True
+    ) -> None:
         super().__init__()
         self._question = question
         self._text = text
         self._empty = empty
+        self._select = select
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._question, markup=False)
-            yield Input(self._text, id="line", compact=True)
+            yield Input(self._text, select_on_focus=self._select, id="line", compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Return the line."""

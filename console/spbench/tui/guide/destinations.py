@@ -10,11 +10,12 @@ from pathlib import Path
 
 from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.suites.case import Case
+from spbench.suites.shipped import PREFIX, needs_copy
 from spbench.tui.cells import format_status
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.feed import Feed
 from spbench.tui.hosts.sources import read_sources
-from spbench.tui.suites.tree import list_files
+from spbench.tui.suites.tree import SHIPPED, list_files
 
 _PREFIX_SCORE = 4
 _PART_SCORE = 3
@@ -66,10 +67,11 @@ class DestinationReader:
     def _list_suites(self) -> Iterator[Destination]:
         folder = self._options.folder
         for parent, paths in list_files(folder).items():
+            is_shipped = needs_copy(parent, folder)
+            location = SHIPPED if is_shipped else _shorten(parent, folder)
             for path in paths:
-                yield Destination(
-                    DestinationKind.SUITE, path.name, _shorten(parent, folder), str(path)
-                )
+                key = f"{PREFIX}{path.stem}" if is_shipped else str(path)
+                yield Destination(DestinationKind.SUITE, path.name, location, key)
 
     def _list_runs(self) -> Iterator[Destination]:
         self._runs = update_known_runs(self._options.home, self._runs, keep=False)

@@ -34,6 +34,11 @@ class SuiteDocument:
         return make_suite_text(self.path) if self.proposed is None else self.proposed
 
     @property
+    def is_unsaved_copy(self) -> bool:
+        """Whether the suite is a copy of a shipped one that has no file."""
+        return self.stored is None and self.proposed is not None
+
+    @property
     def is_new(self) -> bool:
         """Whether the suite was started from scratch and has no file."""
         return self.stored is None and self.proposed is None
@@ -87,8 +92,13 @@ def copy_document(path: Path, folder: Path) -> SuiteDocument:
     Raises:
         UsageError: The suite cannot be read, or the file exists.
     """
+    return make_document(locate_copy(path, folder), _read_text(path))
+
+
+def locate_copy(path: Path, folder: Path) -> Path:
+    """Return the file of a folder into which a shipped suite is copied."""
     name = f"{DEMO}.yaml" if path.parent.name == DEMO else path.name
-    return make_document(folder / "suites" / name, _read_text(path))
+    return folder / "suites" / name
 
 
 def make_suite_text(path: Path) -> str:

@@ -82,7 +82,8 @@ class FileActions:
             return
         folder = self._page.context.options.folder
         start = "suites/" if (folder / "suites").is_dir() else ""
-        name = await self._page.app.push_screen_wait(AskLine("File of the new suite:", start))
+        question = AskLine("File of the new suite:", start, select=False)
+        name = await self._page.app.push_screen_wait(question)
         if name is None:
             return
         try:
@@ -113,9 +114,9 @@ class FileActions:
         text = self._pane.editor.text
         if document is None:
             return False
-        question = f"{document.path.name} has changed on disk. Overwrite it?"
+        question = f"{document.path.name} has changed on disk. Overwrite it with your text?"
         stale = await asyncio.to_thread(document.is_stale)
-        if stale and not await self._page.confirm(question, "Overwrite", "Keep disk version"):
+        if stale and not await self._page.confirm(question, "Overwrite", "Do not save"):
             return False
         try:
             self._pane.mark_saved(await asyncio.to_thread(document.save, text))
@@ -140,8 +141,10 @@ class FileActions:
         if not self._pane.has_changes and on_disk.stored == document.stored:
             self._page.app.notify(f"{name} has not changed on disk", timeout=4, markup=False)
             return
-        question = f"{name} is not saved. Reload it and replace your changes? (Ctrl+Z undoes it.)"
-        if not self._pane.has_changes or await self._page.confirm(question, "Reload", "Cancel"):
+        question = f"{name} is not saved. Replace your text by the file? (Ctrl+Z undoes it.)"
+        if not self._pane.has_changes or await self._page.confirm(
+            question, "Reload from disk", "Keep my text"
+        ):
             self._pane.reload(on_disk)
             self._update_files()
 

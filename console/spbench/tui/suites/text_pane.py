@@ -38,8 +38,8 @@ NO_SUITE = """\
 spbench measures the communication, computing and training steps of deep learning on a cluster. It \
 checks each result against an independent reference.
 
-No suite is open. F2 shows the files, Enter opens one and F5 runs it. Ctrl+N starts a new suite. I \
-(or the command spbench init) writes the suites that come with spbench into this folder."""
+No suite is open. Enter opens the suite selected in Files, and F5 runs it. Ctrl+N starts a new \
+suite. I (or the command spbench init) writes the suites that come with spbench into this folder."""
 
 _DISK_NOTES = {
     DiskState.CURRENT: "",
@@ -171,6 +171,9 @@ class TextPane(Vertical):
         title = "Suite" if self.document is None else self.document.path.name
         if self.has_changes:
             title = f"{UNSAVED} {title} not saved (Ctrl+S)"
+        elif self.document is not None and self.document.is_unsaved_copy:
+            folder = self.document.path.parent.name
+            title = f"{title} (copy, not saved: F5 or Ctrl+S writes it into {folder}/)"
         if self._disk_watch is not None:
             title += _DISK_NOTES[self._disk_watch.state]
         if self._error_count:

@@ -22,12 +22,17 @@ from spbench.errors import UsageError
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.suites.shipped import list_shipped_suites, needs_copy
+from spbench.tui.suites.document import locate_copy
 from spbench.tui.widgets.keys import make_binding
 from spbench_core.number_text import format_quantity
 
 FIRST_SUITE = "smoke"
 """The shipped suite that is selected at first: each benchmark once, small, on two ranks."""
 
+SHIPPED = "shipped with spbench"
+"""The title of the shipped suites that have no copy in the folder."""
+NOT_SAVED = "not saved"
+"""Shown next to the open suite if it has no file yet."""
 MAX_FILES = 500
 """Largest number of suites listed per folder."""
 _HEAD_BYTES = 4096
@@ -59,12 +64,16 @@ def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
 
 
 def list_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
-    """Return the files to list: those of `find_suites`, or else the shipped suites."""
+    """Return the files to list: those of `find_suites`, then shipped suites without a copy."""
     suites = find_suites(folder, opened)
-    shipped = tuple(list_shipped_suites().values())
-    if not shipped or any(path.exists() for paths in suites.values() for path in paths):
-        return suites
-    return {**suites, shipped[0].parent: shipped}
+    listed = {path.resolve() for paths in suites.values() for path in paths}
+    shipped = tuple(
+        path
+        for path in list_shipped_suites().values()
+        if path.resolve() not in listed and not os.path.lexists(locate_copy(path, folder))
+    )
+    # The folder of the shipped suites is listed in full if one of them is opened there.
+    return suites if not shipped else {**suites, shipped[0].parent: shipped}
 
 
 def find_same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:
@@ -112,8 +121,9 @@ class SuiteTree(Tree[Path]):
     """Suite files by folder, with the number of cases or errors of loaded files."""
 
     HELP: ClassVar[str] = """\
-The suites below this folder and next to the open one. If there are none, the suites that come with
-spbench are listed, which open as copies. Enter opens a suite; ✗ marks one with errors.
+The suites below this folder and next to the open one, then the suites that come with spbench. Enter
+opens a suite. A shipped suite opens as a copy, which is written when you save or run it, and leaves
+the list of shipped ones then. ✗ marks a suite with errors.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("files.open", "enter", "select_cursor", "Open", "Open the file", show=True),
@@ -139,6 +149,7 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
         self.auto_expand = False
         self._folder = folder
         self._opened: Path | None = None
+        self._is_opened_unsaved = False
         self._files: dict[Path, TreeNode[Path]] = {}
         self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
@@ -147,9 +158,11 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
         self._update_listing(opened)
 
     def _find_first_suite(self) -> TreeNode[Path] | None:
-        """Return the shipped suite that runs anywhere in seconds, if it is listed."""
-        shipped = (node for path, node in self._files.items() if self._is_shipped(path))
-        return next((node for node in shipped if node.data and node.data.stem == FIRST_SUITE), None)
+        """Return the first suite, or among shipped ones that which runs anywhere in seconds."""
+        nodes = list(self._files.values())
+        if nodes and nodes[0].data is not None and self._is_shipped(nodes[0].data):
+            nodes.sort(key=lambda node: node.data is None or node.data.stem != FIRST_SUITE)
+        return next(iter(nodes), None)
 
     def lists_shipped(self, path: Path) -> bool:
         """Return whether a file is listed as a shipped suite."""
@@ -165,6 +178,9 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
         opened_path = await asyncio.to_thread(find_same_file, paths, opened)
         has_moved = opened_path != self._opened
         self._opened = opened_path
+        self._is_opened_unsaved = opened_path is not None and not await asyncio.to_thread(
+            os.path.lexists, opened_path
+        )
         if paths != list(self._files):
             self._show(folders)
         if has_moved and opened_path is not None:
@@ -189,16 +205,12 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
             for path in files:
                 self._files[path] = node.add_leaf(path.name, path)
         self.root.expand()
-        node_to_select = (
-            self._files.get(chosen or self._opened or Path()) or self._find_first_suite()
-        )
-        self.call_after_refresh(
-            self.move_cursor, node_to_select or next(iter(self._files.values()), None)
-        )
+        node_to_select = self._files.get(chosen or self._opened or Path())
+        self.call_after_refresh(self.move_cursor, node_to_select or self._find_first_suite())
 
     def _format_folder(self, folder: Path) -> str:
         if self._is_shipped(folder):
-            return "shipped with spbench"
+            return SHIPPED
         name = os.path.relpath(folder, self._folder)
         return f"{name if len(name) < len(str(folder)) else folder}/"
 
@@ -216,7 +228,12 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
     def _label(self, paths: Iterable[Path]) -> None:
         """Set the labels of files, which also measures them again."""
         for path in paths:
-            self._files[path].set_label(_format_label(path, self._get_check(path)))
+            self._files[path].set_label(self._format_label(path))
+
+    def _format_label(self, path: Path) -> str:
+        if path == self._opened and self._is_opened_unsaved:
+            return f"{path.name}  {NOT_SAVED}"
+        return _format_label(path, self._get_check(path))
 
     def _get_check(self, path: Path) -> FileCheck | None:
         return self._checks[path][1] if path in self._checks else None
@@ -225,14 +242,14 @@ spbench are listed, which open as copies. Enter opens a suite; ✗ marks one wit
         """Return the width of a label; unlike rendering, this needs no styles."""
         if node.data is None:
             return cell_len(str(node.label))
-        return cell_len(_format_label(node.data, self._get_check(node.data)))
+        return cell_len(self._format_label(node.data))
 
     def render_label(self, node: TreeNode[Path], base_style: Style, style: Style) -> Text:
         """Return the name of a folder or a file, with the loader's result for a file."""
         if node.data is None:
             return Text(str(node.label), self.get_component_rich_style("suite-tree--folder"))
         check = self._get_check(node.data)
-        label = Text(_format_label(node.data, check), style)
+        label = Text(self._format_label(node.data), style)
         if node.data == self._opened:
             label.stylize(Style(bold=True))
         if node is not self.cursor_node:  # the cursor has its own background
