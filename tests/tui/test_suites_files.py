@@ -136,3 +136,34 @@ async def test_problem_lines_have_a_sign_and_a_colour():
         assert backgrounds[0] != backgrounds[1]
         editor.mark_problems({})
         assert "✗" not in "".join(segment.text for segment in editor.render_line(1))
+
+
+class EmptyEditorApp(App):
+    def compose(self):
+        yield SuiteEditor("cases:")
+
+
+async def test_keys_of_the_editor_follow_the_indentation():
+    app = EmptyEditorApp()
+    async with app.run_test(size=(40, 10)) as pilot:
+        editor = app.query_one(SuiteEditor)
+        editor.focus()
+        await pilot.press(
+            "ctrl+end", "enter", "minus", "space", "a", "colon", "1", "enter", *"np", "colon", "2"
+        )
+        await pilot.press("enter", "backspace")
+        assert editor.text == "cases:\n  - a:1\n    np:2\n  "
+        await pilot.press("x", "shift+tab")
+        assert editor.text.endswith("\nx")
+        await pilot.press("tab")
+        assert editor.text.endswith("\nx ")
+        editor.undo()
+        await pilot.press("ctrl+home")
+        assert editor.cursor_location == (0, 0)
+        editor.select_all()
+        await pilot.press("tab")
+        assert editor.text == "  cases:\n    - a:1\n      np:2\n  x"
+        await pilot.press("shift+tab")
+        assert editor.text == "cases:\n  - a:1\n    np:2\nx"
+        editor.undo()
+        assert editor.text.startswith("  cases:")

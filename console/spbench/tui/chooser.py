@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -99,7 +100,10 @@ class Chooser(Modal[str | None]):
         options.highlighted = 0 if self._shown else None
 
 
-def _render_choice(choice: Choice, width: int) -> Text:
-    return Text(f"{choice.name:<{width}}", Style(bold=True)).append(
-        choice.summary, Style(bold=False)
-    )
+def _render_choice(choice: Choice, width: int) -> Table:
+    """Return the row of a choice; the lines of a long summary are aligned."""
+    row = Table.grid(expand=True)
+    row.add_column(width=width, no_wrap=True, overflow="ellipsis")
+    row.add_column(ratio=1)
+    row.add_row(Text(choice.name, Style(bold=True)), Text(choice.summary, Style(bold=False)))
+    return row

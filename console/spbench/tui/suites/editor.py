@@ -8,12 +8,15 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Region
 from textual.strip import Strip
 from textual.widgets import TextArea
-from textual.widgets.text_area import Location, TextAreaTheme
+from textual.widgets.text_area import Location, Selection, TextAreaTheme
 
+from spbench.suites.edit.indentation import INDENT, count_indent, find_indent_of_next_line
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import ComponentStyles
 
 PROBLEM_SIGN = "✗"
@@ -55,14 +58,19 @@ class SuiteEditor(TextBox, inherit_bindings=False):
 
     HELP: ClassVar[str] = """\
 The text of the suite. Errors are marked ✗ at their line as you type, and listed below the text.
-Escape leaves the text, so that all keys of the page work. The function keys work here, too. Ctrl+Z
-undoes a change, Ctrl+Y redoes it."""
+Enter keeps the indentation, and adds a level after "key:" and in an item "- ". Tab indents the
+selected lines, and Shift+Tab unindents them. Escape leaves the text, so that all keys of the page
+work. The function keys work here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        binding
-        for binding in TextArea.BINDINGS
-        if isinstance(binding, Binding)
-        and binding.key not in _PAGE_KEYS
-        and binding.action not in _PAGE_ACTIONS
+        *(
+            binding
+            for binding in TextArea.BINDINGS
+            if isinstance(binding, Binding)
+            and binding.key not in _PAGE_KEYS
+            and binding.action not in _PAGE_ACTIONS
+        ),
+        make_binding("editor.start", "ctrl+home", "move_to_start", "Start", "Go to the first line"),
+        make_binding("editor.end", "ctrl+end", "move_to_end", "End", "Go to the end of the text"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"suite-editor--{name}" for name in (*_CAPTURES.values(), "problem", "sign")
@@ -93,7 +101,7 @@ undoes a change, Ctrl+Y redoes it."""
             max_checkpoints=200,
             id=id,
         )
-        self.indent_width = 2
+        self.indent_width = INDENT
         self._problems: dict[int, int] = {}
         self._style = ComponentStyles(self, "suite-editor")
         self._colours: dict[str, Style] = {}
@@ -136,6 +144,54 @@ undoes a change, Ctrl+Y redoes it."""
         )
         self.history.checkpoint()
         self.go_to(line)
+
+    def action_move_to_start(self) -> None:
+        """Move the cursor to the start of the text."""
+        self.move_cursor((0, 0))
+
+    def action_move_to_end(self) -> None:
+        """Move the cursor to the end of the text."""
+        self.move_cursor(self.document.end)
+
+    def on_key(self, event: events.Key) -> None:
+        """Keep the indentation at Enter, and change it at Tab, Shift+Tab and Backspace."""
+        if self.read_only:
+            return
+        row, column = self.cursor_location
+        before_cursor = self.document[row][:column]
+        is_in_indent = not before_cursor.strip() and self.selection.is_empty
+        if event.key == "enter":
+            first_row, first_column = min(self.selection.start, self.selection.end)
+            indent = find_indent_of_next_line(self.document[first_row][:first_column])
+            self._replace_via_keyboard("\n" + " " * indent, *self.selection)
+        elif event.key == "tab" and self.selection.start[0] != self.selection.end[0]:
+            self._shift_lines(INDENT)
+        elif event.key == "shift+tab":
+            self._shift_lines(-INDENT)
+        elif event.key == "backspace" and is_in_indent and column:
+            self.delete((row, column - ((column - 1) % INDENT + 1)), (row, column))
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _shift_lines(self, width: int) -> None:
+        """Indent the selected lines, or unindent them if the width is negative."""
+        start, end = self.selection
+        first_row = min(start[0], end[0])
+        last_row = max(start[0], end[0])
+        lines = [self.document[row] for row in range(first_row, last_row + 1)]
+        shifted_lines = [_shift_line(line, width) for line in lines]
+        if shifted_lines == lines:
+            return
+        self.history.checkpoint()
+        self.replace("\n".join(shifted_lines), (first_row, 0), (last_row, len(lines[-1])))
+        self.history.checkpoint()
+        moves = [len(new) - len(old) for new, old in zip(shifted_lines, lines, strict=True)]
+        self.selection = Selection(
+            (start[0], max(0, start[1] + moves[start[0] - first_row])),
+            (end[0], max(0, end[1] + moves[end[0] - first_row])),
+        )
 
     def on_resize(self) -> None:
         """Keep the cursor in view, for example above a list of problems."""
@@ -200,6 +256,12 @@ undoes a change, Ctrl+Y redoes it."""
         return Strip(
             [Segment(line_number_text, self._style("sign")), *tinted_segments], strip.cell_length
         )
+
+
+def _shift_line(line: str, width: int) -> str:
+    if not line.strip():
+        return line
+    return " " * max(0, count_indent(line) + width) + line.lstrip(" ")
 
 
 def split_lines(text: str) -> list[str]:
