@@ -101,11 +101,11 @@ async def test_unwritten_suite_keeps_the_others_listed(tmp_path):
 def test_lists_shipped_suites_without_a_copy_last(tmp_path):
     shipped_files = tuple(list_shipped_suites().values())
     assert list_files(tmp_path) == {SUITES: shipped_files}
-    own = tmp_path / "suites" / "halo.yaml"
-    own.parent.mkdir()
-    shutil.copy(SUITES / "halo.yaml", own)
+    copy = tmp_path / "suites" / "halo.yaml"
+    copy.parent.mkdir()
+    shutil.copy(SUITES / "halo.yaml", copy)
     expected = tuple(path for path in shipped_files if path.name != "halo.yaml")
-    assert list(list_files(tmp_path).items()) == [(own.parent, (own,)), (SUITES, expected)]
+    assert list(list_files(tmp_path).items()) == [(copy.parent, (copy,)), (SUITES, expected)]
 
 
 def test_finds_shipped_suites_next_to_own_ones(tmp_path):

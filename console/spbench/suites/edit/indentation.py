@@ -23,9 +23,8 @@ def find_indent_of_next_line(line: str) -> int:
     if content.startswith("#"):
         return indent
     while content.startswith(_ITEM_DASH):
-        rest = content[len(_ITEM_DASH) :]
-        item_content = rest.lstrip(" ")
-        indent += len(_ITEM_DASH) + len(rest) - len(item_content)
+        item_content = content[len(_ITEM_DASH) :].lstrip(" ")
+        indent += len(content) - len(item_content)
         content = item_content
     if content.partition(" #")[0].rstrip().endswith(":"):
         indent += INDENT

@@ -32,7 +32,7 @@ FIRST_SUITE = "smoke"
 SHIPPED = "shipped with spbench"
 """The title of the shipped suites that have no copy in the folder."""
 NOT_SAVED = "not saved"
-"""Shown next to the open suite if it has no file yet."""
+"""Shown after the name of the open suite if it has no file."""
 MAX_FILES = 500
 """Largest number of suites listed per folder."""
 _HEAD_BYTES = 4096
@@ -64,7 +64,7 @@ def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
 
 
 def list_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
-    """Return the files to list: those of `find_suites`, then shipped suites without a copy."""
+    """Return the files of `find_suites`, then the shipped suites without a copy."""
     suites = find_suites(folder, opened)
     listed = {path.resolve() for paths in suites.values() for path in paths}
     shipped = tuple(
@@ -158,7 +158,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._update_listing(opened)
 
     def _find_first_suite(self) -> TreeNode[Path] | None:
-        """Return the first suite, or among shipped ones that which runs anywhere in seconds."""
+        """Return the first suite, or the quickest if only shipped ones are listed."""
         nodes = list(self._files.values())
         if nodes and nodes[0].data is not None and self._is_shipped(nodes[0].data):
             nodes.sort(key=lambda node: node.data is None or node.data.stem != FIRST_SUITE)
