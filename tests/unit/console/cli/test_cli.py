@@ -504,7 +504,7 @@ def test_runs_are_listed_with_their_status(spbench, home):
         line.split()[0]: line.split()[1:] for line in spbench("results", "list").out.splitlines()
     }
     assert lines == {
-        "run": ["started", "status", "passed", "took", "suite", "host", "note"],
+        "run": ["started", "status", "passed", "took", "suite", "host"],
         first.id: ["1970-01-01T00:16:40Z", "passed", "made-up", host],
         second.id: ["2001-09-09T01:46:40Z", "unfinished", "made-up", host],
     }
