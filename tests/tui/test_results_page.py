@@ -169,17 +169,32 @@ async def test_list_follows_runs_from_start_to_end(tmp_path, home, fake_running,
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         page.poll_seconds = 0.05
+        await pilot.press("down")
         started = record_synthetic_run(home, 4, 3.0, suite="going", ends=False)
         lines = started.events.read_bytes().splitlines(keepends=True)
         started.events.write_bytes(b"".join(lines[:12]))
         await wait_until(pilot, lambda: "… running" in find_line(app, "2001-01-04"))
-        assert page._pane.selected_run().id.startswith("20010103"), "the cursor stays on its run"
+        assert page._pane.selected_run().id.startswith("20010102"), "the cursor stays on its run"
         await pilot.press("home")
         await wait_until(pilot, lambda: "… running, 6 cases, 0 passed" in read_screen(app))
         started.events.write_bytes(b"".join(lines))
         await wait_until(pilot, lambda: "… running, 6 cases, 6 passed" in read_screen(app))
         started.write_json("run.json", started.read_json("run.json") | {"verdict": "passed"})
         await wait_until(pilot, lambda: "✓ passed" in find_line(app, "2001-01-04"))
+
+
+async def test_cursor_on_the_newest_run_follows_new_runs(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        page.poll_seconds = 0.05
+        newer = record_synthetic_run(home, 4, 3.0)
+        await wait_until(pilot, lambda: page._pane.selected_run().id == newer.id)
+        await pilot.press("s")
+        assert page._pane.table.sorted_by[0] is not None
+        record_synthetic_run(home, 5, 3.0)
+        await wait_until(pilot, lambda: len(page._pane.shown) == 5)
+        assert page._pane.selected_run().id == newer.id, "a sorted list keeps its run"
 
 
 async def test_slow_read_of_runs_is_not_started_twice(tmp_path, home, monkeypatch):

@@ -161,7 +161,8 @@ class RunsPane(FilterPane):
     """
 
     HELP = """\
-The recorded runs, the newest first; … is one that is still running.
+The recorded runs, the newest first; … is one that is still running. A cursor on the newest run
+moves to each newer one.
 marks: ! fault: made with a planted fault. ≠ other machine, ≠ other versions: the hosts, or the MPI
 library or torch, differ from those of the newest run of the suite.
 A run is shown if its id, suite, status, host, marks or note have all words of the filter.
@@ -216,11 +217,19 @@ cursor."""
         return next((run for run in self.shown if run.id == key), None)
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
-        """Show the current runs, the newest first."""
+        """Show the current runs, the newest first; a cursor on the newest run follows."""
+        is_on_newest = self._is_on_newest()
         self._all = runs
         if self.marked is not None and all(run.id != self.marked for run in runs):
             self._rows.marked = None  # it was deleted
         self._select(self.query_one(Input).value)
+        if is_on_newest and self.shown:
+            self.table.move_to(self.shown[0].id)
+
+    def _is_on_newest(self) -> bool:
+        """Return whether the list is in its natural order with the cursor on its first run."""
+        is_natural = self.table.sorted_by == (None, False)
+        return is_natural and bool(self.shown) and self.table.cursor_key == self.shown[0].id
 
     def show_filtered(self, text: str) -> None:
         """Show the runs that match, and post `FilterChanged`."""
