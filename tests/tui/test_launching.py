@@ -56,7 +56,6 @@ async def test_hosts_can_be_a_file_or_a_list(tmp_path, suite):
 @pytest.mark.parametrize(
     ("key", "path", "error"),
     [
-        ("H", "~no-such-user/file", "~no-such-user/file: unknown home directory"),
         ("n", "~no-such-user/file", "~no-such-user/file: unknown home directory"),
         ("n", "/", "/: not a file name"),
     ],
@@ -70,6 +69,34 @@ async def test_invalid_path_is_reported(tmp_path, suite, key, path, error):
         await wait_until(pilot, lambda: app._notifications)
         assert [notification.message for notification in app._notifications] == [error]
         assert app.screen is page
+
+
+@pytest.mark.parametrize(
+    ("key", "line", "error"),
+    [
+        ("H", "~no-such-user/file", "✗ ~no-such-user/file: unknown home directory"),
+        ("H", "node01:x", "✗ hosts: "),
+        ("E", "1X=2", "✗ '1X=2' is not NAME=VALUE"),
+    ],
+)
+async def test_dialog_stays_open_with_the_error_of_its_line(tmp_path, suite, key, line, error):
+    app = make_console(tmp_path, suite=suite)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "mpirun" in read_screen(app))
+        await answer_line(pilot, key, line)
+        await wait_until(pilot, lambda: error in read_screen(app))
+        assert isinstance(app.screen, AskLine)
+        await pilot.press("backspace")
+        await wait_until(pilot, lambda: error not in read_screen(app))
+
+
+@pytest.mark.parametrize("line", ["node01:2, node02:2", "node01:2 node02:2"])
+async def test_list_of_hosts_may_have_spaces(tmp_path, suite, line):
+    app = make_console(tmp_path, suite=suite)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "mpirun" in read_screen(app))
+        await answer_line(pilot, "H", line)
+        await wait_until(pilot, lambda: app.context.launch_choice.hosts == "node01:2,node02:2")
 
 
 def test_long_list_is_not_taken_for_a_file(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -9,6 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
+
+from spbench.errors import SpbenchError
 
 Answer = TypeVar("Answer")
 
@@ -72,6 +76,8 @@ class AskLine(Modal[str | None]):
         text: The proposed line.
         empty: Whether an empty line is an answer. Otherwise it is the same as Escape.
         select: Whether typing replaces the proposed line, instead of continuing it.
+        check: Raises a `SpbenchError` if a line is invalid; the dialog shows it and stays open.
+            It is called in a thread.
     """
 
     HELP = "A line to fill in. Enter takes it, Escape leaves without a change."
@@ -79,24 +85,52 @@ class AskLine(Modal[str | None]):
         Binding("escape", "leave", "Cancel", id="dialog.leave"),
     ]
 
+    DEFAULT_CSS = """
+    AskLine #problem { display: none; color: $text-error; }
+    AskLine #problem.visible { display: block; }
+    """
+
     def __init__(
-        self, question: str, text: str = "", *, empty: bool = False, select: bool = True
+        self,
+        question: str,
+        text: str = "",
+        *,
+        empty: bool = False,
+        select: bool = True,
+        check: Callable[[str], object] | None = None,
     ) -> None:
         super().__init__()
         self._question = question
         self._text = text
         self._empty = empty
         self._select = select
+        self._check = check
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._question, markup=False)
             yield Input(self._text, select_on_focus=self._select, id="line", compact=True)
+            yield Static("", id="problem", markup=False)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the line."""
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Return the line, or show why it is invalid."""
         line = event.value.strip()
+        if line and self._check is not None:
+            try:
+                await asyncio.to_thread(self._check, line)
+            except SpbenchError as error:
+                self._show_problem(f"✗ {error}")
+                return
         self.dismiss(line if line or self._empty else None)
+
+    def on_input_changed(self) -> None:
+        """Hide the error of the line before."""
+        self._show_problem("")
+
+    def _show_problem(self, text: str) -> None:
+        problem = self.query_one("#problem", Static)
+        problem.update(text)
+        problem.set_class(bool(text), "visible")
 
     def action_leave(self) -> None:
         """Leave without an answer."""

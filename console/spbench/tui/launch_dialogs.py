@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spbench.errors import SpbenchError, UsageError
+from spbench.errors import UsageError
+from spbench.launch.choice import LaunchChoice
+from spbench.launch.hosts.hosts import parse_hosts
 from spbench.suites.launcher_names import AUTO, LAUNCHERS, load_plugin_launchers
 from spbench.suites.pipe_files import expand_user_path
 from spbench.tui.chooser import Choice, Chooser
@@ -53,19 +55,30 @@ async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
     choice = context.launch_choice
     current = str(choice.hostfile) if choice.hostfile else choice.hosts or ""
     question = "Hosts of runs from here: a hostfile, or node[01-08]:4,other; empty: the suite's own"
-    line = await app.push_screen_wait(AskLine(question, current, empty=True))
-    if line is None:
-        return
-    try:
-        path = expand_user_path(context.options.folder, line)
-    except SpbenchError as error:
-        app.notify(str(error), severity="error", markup=False)
-        return
-    is_file: bool = await asyncio.to_thread(_is_file, path)
-    if line and is_file:
-        context.launch_choice = replace(choice, hostfile=path, hosts=None)
-    else:
-        context.launch_choice = replace(choice, hostfile=None, hosts=line or None)
+    folder = context.options.folder
+
+    def check(line: str) -> None:
+        parse_host_choice(choice, folder, line)
+
+    line = await app.push_screen_wait(AskLine(question, current, empty=True, check=check))
+    if line is not None:
+        context.launch_choice = await asyncio.to_thread(parse_host_choice, choice, folder, line)
+
+
+def parse_host_choice(choice: LaunchChoice, folder: Path, line: str) -> LaunchChoice:
+    """Return a choice with the hosts of a line: a hostfile, a list, or the suite's own.
+
+    Raises:
+        UsageError: The line is neither a file nor a valid list of hosts.
+    """
+    if not line:
+        return replace(choice, hostfile=None, hosts=None)
+    path = expand_user_path(folder, line)
+    if _is_file(path):
+        return replace(choice, hostfile=path, hosts=None)
+    hosts = re.sub(r"\s*,\s*|\s+", ",", line.strip())
+    parse_hosts(hosts, "hosts")
+    return replace(choice, hostfile=None, hosts=hosts)
 
 
 def _is_file(path: Path) -> bool:
@@ -79,13 +92,10 @@ async def choose_environment(app: App[Any], context: ConsoleContext) -> None:
     """Ask for additional environment variables of the ranks."""
     current = shlex.join(context.environment)
     question = "Environment of the ranks of runs from here: NAME=VALUE NAME=VALUE; empty: none"
-    line = await app.push_screen_wait(AskLine(question, current, empty=True))
-    if line is None:
-        return
-    try:
+    dialog = AskLine(question, current, empty=True, check=parse_environment)
+    line = await app.push_screen_wait(dialog)
+    if line is not None:
         context.environment = parse_environment(line)
-    except SpbenchError as error:
-        app.notify(str(error), severity="error", markup=False)
 
 
 def parse_environment(line: str) -> tuple[str, ...]:
