@@ -120,7 +120,8 @@ def read_findings(app):
 
 
 def find_line(app, text):
-    return next((line for line in read_screen(app).splitlines() if text in line), "")
+    """Return the first line with this text below the tabs and the location."""
+    return next((line for line in read_screen(app).splitlines()[1:] if text in line), "")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -203,6 +204,23 @@ def test_similar_link_is_not_reported_as_worse(tmp_path):
     (matrix,) = build_link_matrices(run)
     (table,) = matrix.tables
     assert describe_worst_link(table).endswith("2.02 us, near the median within a host.")
+
+
+async def test_load_measured_twice_is_one_finding(folder, fake_survey, monkeypatch):
+    def make_load(value, remedy):
+        return Finding("note", "load", f"load {value} on 2 cores from other work", remedy)
+
+    facts = HostFacts(MACHINE, "note", "", (make_load(4.03, "choose hosts"),), cores=2)
+    monkeypatch.setattr(f"{__name__}.make_facts", lambda host: facts)
+    machine_findings = [make_load(6.07, "wait")]
+    monkeypatch.setattr(
+        asking_module, "examine_machine", lambda python, ranks, env: machine_findings
+    )
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: "load 6.07" in read_findings(app))
+        assert read_findings(app).count("load: ") == 1
 
 
 async def test_asks_a_single_host_and_can_be_stopped(folder, fake_survey):
@@ -338,7 +356,7 @@ async def test_map_and_text_show_the_slowest_link(folder, fake_survey, size):
         page = await wait_for_examination(pilot)
         heat_map = page.query_one(HeatMap)
         await wait_until(pilot, lambda: heat_map.count_stops() == 16)
-        await wait_until(pilot, lambda: "latency in us, 8 B (m: 1 of 2)" in read_screen(app))
+        await wait_until(pilot, lambda: "Latency in us, 8 B, between ranks" in read_screen(app))
         await wait_until(pilot, lambda: run.id in read_screen(app))
         await wait_until(pilot, lambda: "█" in find_line(app, "│ 1 node01"))
         assert "█" not in find_line(app, "│ 0 node01")
@@ -355,7 +373,7 @@ async def test_map_and_text_show_the_slowest_link(folder, fake_survey, size):
             pilot, lambda: "node01 -> node02: 5.20 us, 2.60x the median" in read_screen(app)
         )
         await pilot.press("m")
-        await wait_until(pilot, lambda: "bandwidth in GB/s, 1 MiB (m: 2 of 2)" in read_screen(app))
+        await wait_until(pilot, lambda: "Bandwidth in GB/s, 1 MiB" in read_screen(app))
         await pilot.press("h")
         await wait_until(pilot, lambda: heat_map.count_stops() == 16)
         await wait_until(pilot, lambda: "█" not in read_screen(app))

@@ -290,7 +290,7 @@ def _check_load(answer: Mapping[str, Any]) -> Iterator[Finding]:
     if load is not None and load > BUSY_LOAD * cores:
         text = f"load {load:g} on {format_quantity(cores, 'core')} from other work"
         yield Finding(
-            FindingStatus.NOTE, "load", text, "wait, or leave it out with --exclude-hosts"
+            FindingStatus.NOTE, "load", text, "wait until it ends, or choose hosts without this one"
         )
 
 

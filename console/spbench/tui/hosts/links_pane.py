@@ -108,9 +108,10 @@ switches between all ranks and pairs of hosts, which have the value of their wor
 
     def _describe(self, matrix: LinkMatrix, table: LinkTable, by_host: bool) -> str:
         count = len(matrix.tables)
-        position = f" (m: {matrix.tables.index(table) + 1} of {count})" if count > 1 else ""
+        position = f" ({matrix.tables.index(table) + 1} of {count}, m: next)" if count > 1 else ""
         ends = "hosts, worst pair of ranks of each two" if by_host else "ranks"
-        return f"{table.title}{position}, between {ends}"
+        title = table.title[:1].upper() + table.title[1:]
+        return f"{title}, between {ends}{position}"
 
 
 def describe_worst_link(table: LinkTable) -> str:

@@ -130,11 +130,18 @@ def _render_findings(
 ) -> Iterator[Content]:
     """Yield findings, each once: on this machine, the remedy is that for this machine."""
     host_findings = facts.findings if facts else ()
-    finding_by_text = {
-        (finding.subject, finding.text): finding for finding in (*host_findings, *machine_findings)
+    finding_by_key = {
+        _make_finding_key(finding): finding for finding in (*host_findings, *machine_findings)
     }
-    for finding in finding_by_text.values():
+    for finding in finding_by_key.values():
         yield from _render_finding(finding)
+
+
+def _make_finding_key(finding: Finding) -> tuple[str, str]:
+    """Return a key that is equal for two findings on the same fact."""
+    if finding.subject == "load":  # measured twice, its number differs
+        return finding.subject, ""
+    return finding.subject, finding.text
 
 
 def _render_differences(queried_facts: Iterable[HostFacts]) -> Iterator[Content]:

@@ -226,7 +226,7 @@ class HeatMap(Chart):
         if self.cursor is None:
             shape = f"{len(self._rows)} x {len(self._columns)}"
             median = format_value(self._median or 0.0, self._unit)
-            return [f"{shape}, median {median}", "arrows read the cells out"]
+            return [f"{shape}, median {median}", "arrow keys show a cell's value"]
         row, column = divmod(self.cursor, len(self._columns))
         value = self._values[row][column]
         pair = f"{self._rows[row]} -> {self._columns[column]}"
