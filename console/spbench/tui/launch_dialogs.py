@@ -66,7 +66,7 @@ async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
 
 
 def parse_host_choice(choice: LaunchChoice, folder: Path, line: str) -> LaunchChoice:
-    """Return a choice with the hosts of a line: a hostfile, a list, or the suite's own.
+    """Return a choice with the hosts of a line: a file, a list, or none.
 
     Raises:
         UsageError: The line is neither a file nor a valid list of hosts.

@@ -227,7 +227,7 @@ cursor."""
             self.table.move_to(self.shown[0].id)
 
     def _is_on_newest(self) -> bool:
-        """Return whether the list is in its natural order with the cursor on its first run."""
+        """Return whether the cursor is on the newest run of the unsorted list."""
         is_natural = self.table.sorted_by == (None, False)
         return is_natural and bool(self.shown) and self.table.cursor_key == self.shown[0].id
 
