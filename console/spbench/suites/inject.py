@@ -8,11 +8,40 @@ from dataclasses import replace
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.case import Case
 from spbench_core.catalog import COMMON_FAULTS, parse_fault
+from spbench_core.catalog.fault_effects import describe_fault
+
+_MAX_CHECKS_NAMED = 2
+_FINDERS = {
+    "hang": "The time limit ends the case.",
+    "kill": "The case ends with an error that names the rank.",
+    "stop": "The case ends with an error that names the silent rank.",
+    "raise": "The case ends with the exception.",
+    "exit": "The case ends with an error that names the rank.",
+    "slow": "The run names the slow rank.",
+}
+"""The way in which each of the common faults is found."""
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
     """Return the faults that affect a case: its benchmark's, then common ones."""
     return (*case.entry.list_faults(dict(case.params)), *COMMON_FAULTS)
+
+
+def list_effective_faults(case: Case) -> tuple[str, ...]:
+    """Return the faults of `list_faults` that can change something in a case."""
+    return (*case.entry.list_effective_faults(dict(case.params)), *COMMON_FAULTS)
+
+
+def describe_fault_and_finder(case: Case, fault: str) -> str:
+    """Return the effect of a fault in a case, and how it is found."""
+    if fault in COMMON_FAULTS:
+        return f"{COMMON_FAULTS[fault]}. {_FINDERS[fault]}"
+    checks = case.entry.list_checks(dict(case.params))
+    effect = describe_fault(fault) or f"a fault of {case.entry.plugin or case.benchmark}"
+    if not 1 <= len(checks) <= _MAX_CHECKS_NAMED:
+        return f"{effect}. A check fails."
+    noun = "The check" if len(checks) == 1 else "A check of"
+    return f"{effect}. {noun} {' or '.join(checks)} fails."
 
 
 def inject_faults(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ...]:

@@ -124,6 +124,10 @@ def _keep_names(names: tuple[str, ...], _: Params) -> tuple[str, ...]:
     return names
 
 
+def _always_has_effect(_: str, __: Params) -> bool:
+    return True
+
+
 def _keep_metrics(metrics: tuple[Metric, ...], _: Params) -> tuple[Metric, ...]:
     return metrics
 
@@ -151,6 +155,8 @@ class Benchmark:
             ``matrix``. A point has the parameters that differ; None removes a parameter.
         choose_checks: Returns those of its checks that are made with complete parameters.
         choose_faults: Returns those of its faults that change anything with complete parameters.
+        has_effect: Whether one of the chosen faults changes anything with complete parameters.
+            Forms offer only such faults; a command may plant any, and the ranks then reject it.
         choose_metrics: Returns the metrics that it has with complete parameters.
         own_lines: Whether it prints the lines of `Context.say` when it runs standalone, instead of
             the lines of the reference scripts.
@@ -206,6 +212,7 @@ class Benchmark:
     imports_torch: bool = True
     takes_devices: bool = False
     version: int = 1
+    has_effect: Callable[[str, Params], bool] = _always_has_effect
     aliases: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -248,6 +255,10 @@ class Benchmark:
     def list_faults(self, params: Params) -> tuple[str, ...]:
         """Return the faults that can be planted in a case with complete parameters."""
         return self.choose_faults(self.faults, params)
+
+    def list_effective_faults(self, params: Params) -> tuple[str, ...]:
+        """Return the faults that change something in a case with complete parameters."""
+        return tuple(fault for fault in self.list_faults(params) if self.has_effect(fault, params))
 
     def complete(self, values: Mapping[str, Any]) -> Params:
         """Return all parameters: parsed, with defaults filled in, and checked together.

@@ -451,3 +451,23 @@ def test_rejects_invalid_parameters_of_a_network(params, param, expected):
 def test_inference_has_only_faults_that_change_outputs(entry, params):
     faults = entry.list_faults(entry.complete(SMALL | params | {"enable_evaluation": True}))
     assert set(faults) == {"wrong-neighbour", "full:wrong-neighbour", "uncounted-wait"}
+
+
+@pytest.mark.parametrize(
+    ("params", "has_tile"),
+    [
+        ({"scheme": "lp", "split_size": 2}, False),
+        (
+            {"scheme": "sp", "split_size": 1, "num_spatial_parts": 2, "slice_method": "vertical"},
+            True,
+        ),
+    ],
+)
+def test_effective_faults_fit_the_layout(params, has_tile):
+    complete = RESNET.complete(SMALL | params)
+    faults = RESNET.list_effective_faults(complete)
+    assert ("drop-tile" in faults) is has_tile
+    assert ("lost-halo-gradient" in faults) is has_tile
+    assert "drop-gradient" in faults
+    assert "uncounted-wait" not in faults
+    assert "drop-tile" in RESNET.list_faults(complete)

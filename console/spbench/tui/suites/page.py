@@ -366,14 +366,15 @@ starts a run: use F5 and F6."""
 
     async def _run_with_fault(self) -> None:
         """Ask for a fault and run the selected case with it, to test that it is detected."""
-        from spbench.suites.inject import list_faults
-        from spbench_core.catalog import COMMON_FAULTS
+        from spbench.suites.inject import describe_fault_and_finder, list_effective_faults
 
         case = self._get_selected_case()
         if case is None:
             return
-        summary = f"a fault of the last rank in {case.benchmark}; a check must find it"
-        choices = [Choice(name, COMMON_FAULTS.get(name, summary)) for name in list_faults(case)]
+        choices = [
+            Choice(name, describe_fault_and_finder(case, name))
+            for name in list_effective_faults(case)
+        ]
         title = f"Fault to plant in {case.id} (the run must find it)"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
         if fault is not None and await self._prepare_run():

@@ -5,9 +5,16 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, NothingSelected, UsageError
-from spbench.suites.inject import inject_fault, inject_faults
+from spbench.suites.inject import (
+    describe_fault_and_finder,
+    inject_fault,
+    inject_faults,
+    list_effective_faults,
+)
 from spbench.suites.loader import load_suite_file, load_suite_text
 from spbench.suites.select import select_matching, select_named
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.fault_effects import describe_fault
 
 TEXT = """\
 schema: spbench.suite/1
@@ -192,3 +199,16 @@ def test_training_faults_are_rejected_for_inference():
         with pytest.raises(UsageError, match=f"no selected case knows '{fault}'; they know wrong"):
             inject_fault(infer, fault)
     assert inject_fault(infer, "wrong-neighbour")[0].inject == "wrong-neighbour"
+
+
+def test_each_fault_has_an_effect_of_its_own():
+    names = {fault for entry in BENCHMARKS.values() for fault in entry.faults}
+    effects = {name: describe_fault(name) for name in names}
+    assert all(effects.values())
+    assert len(set(effects.values())) == len(names)
+    assert describe_fault("of-a-plug-in") == ""
+
+
+def test_faults_of_a_case_say_what_finds_them(messages):
+    case = next(case for case in CASES if case.benchmark.startswith("halo."))
+    messages.check([describe_fault_and_finder(case, name) for name in list_effective_faults(case)])

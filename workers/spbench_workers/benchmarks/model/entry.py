@@ -27,7 +27,13 @@ from spbench_workers.benchmarks.model.params import (
     ModelParams,
 )
 from spbench_workers.benchmarks.model.profile.entry import BENCHMARKS as PROFILES
-from spbench_workers.benchmarks.model.regimes import CHECKS, CHECKS_OF_NETWORKS, select_checks
+from spbench_workers.benchmarks.model.regimes import (
+    CHECKS,
+    CHECKS_OF_NETWORKS,
+    Regime,
+    select_checks,
+    select_regimes,
+)
 from spbench_workers.benchmarks.model.resolving import PIPELINE_PARAMS, resolve
 from spbench_workers.benchmarks.model.work import make_estimate
 
@@ -217,6 +223,15 @@ _STEP_FAULTS = (
 _IMPORT_FAULTS = ("lost-tile-sum", "tile-dice", "other-draws", "stale-state")
 FAULTS_OF_LEARNING = frozenset((*_STEP_FAULTS, *_IMPORT_FAULTS)) - {"wrong-neighbour"}
 """Faults of gradients and statistics, which need training."""
+_TILE_FAULTS = ("drop-tile", "lost-halo-gradient", "lost-tile-sum", "tile-dice")
+"""Faults that need a tile on the last rank."""
+OPERATOR_FAULTS = (
+    "zero-weight-gradient",
+    "zero-input-gradient",
+    "scale-weight-gradient",
+    "scale-input-gradient",
+)
+"""Faults that only a comparison of operators finds at full size."""
 _FAULTS = (*_STEP_FAULTS, "uncounted-wait")
 FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _STEP_FAULTS)
 """The same faults, injected only at full size."""
@@ -227,6 +242,31 @@ def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
     if not params["enable_evaluation"]:
         return faults
     return tuple(fault for fault in faults if fault.removeprefix("full:") not in FAULTS_OF_LEARNING)
+
+
+def _has_effect(fault: str, params: Params) -> bool:
+    """Return whether a fault changes anything, if the parameters show that."""
+    base_fault = fault.removeprefix("full:")
+    if base_fault != fault:
+        if Regime.FULL_SIZE not in select_regimes(params):
+            return False
+        if base_fault in OPERATOR_FAULTS and "operators" not in select_checks(CHECKS, params):
+            return False
+    if base_fault == "uncounted-wait":
+        return bool(params["arrival"] == "poisson")
+    layout = make_layout(params)
+    last_rank = layout.list_coordinates(layout.rank_count - 1)
+    stages = [layout.stages[coordinates.stage] for coordinates in last_rank]
+    has_tile = any(stage.spatial for stage in stages)
+    if base_fault in _TILE_FAULTS:
+        return has_tile
+    if base_fault == "wrong-neighbour":
+        return has_tile or len(layout.stages) > 1
+    if base_fault == "tile-batchnorm":
+        return any(stage.rank_count > 1 for stage in layout.stages)
+    if base_fault == "mean-instead-of-sum":
+        return params["parts"] > 1 or any(stage.rank_count > 1 for stage in stages)
+    return True
 
 
 BENCHMARKS = (
@@ -246,6 +286,7 @@ BENCHMARKS = (
             throughput="images_per_second",
             choose_checks=select_checks,
             choose_faults=_faults,
+            has_effect=_has_effect,
             own_lines=True,
             says_passed=True,
             place=describe_rank,

@@ -25,7 +25,11 @@ from spbench_parallel.precision.formats import FP32
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model.baseline import MeasuredRun, report_baseline
 from spbench_workers.benchmarks.model.case import ModelCase, build_case
-from spbench_workers.benchmarks.model.entry import FAULTS_OF_LEARNING, FULL_SIZE_FAULTS
+from spbench_workers.benchmarks.model.entry import (
+    FAULTS_OF_LEARNING,
+    FULL_SIZE_FAULTS,
+    OPERATOR_FAULTS,
+)
 from spbench_workers.benchmarks.model.epochs import Epochs, count_epoch_steps
 from spbench_workers.benchmarks.model.inference.accuracy import (
     InferredAnswers,
@@ -54,14 +58,6 @@ from spbench_workers.benchmarks.model.validation import Validation, make_plans
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
 from spbench_workers.timing import measure
-
-_OPERATOR_FAULTS = (
-    "zero-weight-gradient",
-    "zero-input-gradient",
-    "scale-weight-gradient",
-    "scale-input-gradient",
-)
-"""Faults that only a comparison of operators finds at full size."""
 
 
 def run(context: Context) -> None:
@@ -190,7 +186,7 @@ def _check_faults(context: Context, case: ModelCase) -> None:
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {mode}")
 
     skips_operators = "operators" not in context.entry.list_checks(context.params)
-    for fault in _OPERATOR_FAULTS:
+    for fault in OPERATOR_FAULTS:
         if skips_operators and context.planted_in_job(f"full:{fault}"):
             raise CannotRunError(
                 f"full:{fault}: operators of one rank are not compared at full size here; take "
