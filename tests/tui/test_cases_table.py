@@ -2,6 +2,9 @@
 
 import pytest
 
+from spbench.tui.suites.case_rows import COLUMNS
+from spbench.tui.widgets.table_columns import lay_out
+from spbench_core.catalog import BENCHMARKS
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.suites_page import (
     FIRST_CASE_LINE,
@@ -73,3 +76,11 @@ async def test_mark_stays_with_its_case_while_the_text_changes(suite):
         get_editor(app).undo()
         get_editor(app).undo()
         await wait_until(pilot, lambda: read_title(app) == "3 cases, 2 marked")
+
+
+def test_columns_show_each_benchmark_in_full_next_to_the_text():
+    names = [name for name, entry in BENCHMARKS.items() if not entry.plugin]
+    column = next(column for column in COLUMNS if column.key == "benchmark")
+    assert max(map(len, names)) <= column.width
+    shown = [placed.column.key for placed in lay_out(COLUMNS, 53).placed]
+    assert shown == ["case", "benchmark", "ranks", "estimate"]

@@ -57,7 +57,7 @@ async def test_duration_is_next_to_the_number_of_cases(suite, known_estimates):
         await wait_until(pilot, lambda: read_title(app) == "3 cases, about 24 s")
         known_estimates[SWEPT[1]] = CaseEstimate(None, EstimateSource.UNKNOWN)
         await replace_line(pilot, 1, "# Another line.")
-        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 14 s + 1 case")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 14 s + 1 unknown")
 
 
 @pytest.mark.usefixtures("known_estimates")
@@ -100,7 +100,7 @@ async def test_form_shows_the_duration_of_its_case(suite):
     async with app.run_test(size=(140, 40)) as pilot:
         form = await open_first_case(pilot)
         summary = form.query_one("#message", Static)
-        await wait_until(pilot, lambda: str(summary.content) == "1 case on 2 ranks, about 4 s")
+        await wait_until(pilot, lambda: str(summary.content) == "1 case on 2 ranks, estimate 4 s")
 
 
 def make_feed(folder, *events):

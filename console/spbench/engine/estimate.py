@@ -23,7 +23,7 @@ from spbench.errors import SpbenchError
 from spbench.launch.gpu_needs import may_use_gpu
 from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job
-from spbench.launch.load import read_load
+from spbench.launch.load import Load, read_load
 from spbench.launch.placement import count_cores
 from spbench.record.runs.case_durations import hash_work
 from spbench.record.runs.folder import RunFolder
@@ -56,11 +56,13 @@ TORCH_SECONDS = 1.8
 """Seconds of a core until a rank with torch is ready."""
 
 
-def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
+def estimate_plan(plan: RunPlan, home: Path, *, consider_load: bool = True) -> RunEstimate:
     """Return the estimate of a run, from recorded runs of a home and from the work.
 
-    It reads the index of the home. Call it in a thread if a user must not wait.
+    It reads the index of the home. Call it in a thread if a user must not wait. Without
+    ``consider_load`` this machine counts as idle, so that the estimate of a case stays the same.
     """
+    load = read_load() if consider_load else None
     cases = _list_cases(plan.jobs)
     np_by_case = _count_ranks(plan.jobs)
     work_by_case = {case.id: _hash_case_work(plan, case, np_by_case[case.id]) for case in cases}
@@ -79,13 +81,13 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     for job in jobs:
         num_concurrent = num_concurrent_by_group[_make_group_key(job)]
         start_seconds = _estimate_start(
-            plan, job, history_by_work.get(work_by_case[job.cases[0].id])
+            plan, job, load, history_by_work.get(work_by_case[job.cases[0].id])
         )
         # a launch starts once for all its cases, and once for jobs that run at the same time
         start_share = start_seconds / len(job.cases) / num_concurrent
         for case in job.cases:
             past_durations = history_by_work.get(work_by_case[case.id])
-            repeat_seconds, source = _estimate_repeat(plan, job, case, past_durations)
+            repeat_seconds, source = _estimate_repeat(plan, job, load, case, past_durations)
             source_by_case[case.id] = source
             repeats_in_job = 1 if job.repeat is not None else case.repeat
             # launches that a case needs beyond those of the plan take as long as these
@@ -218,7 +220,7 @@ def _count_job_cores(plan: RunPlan, job: Job) -> int:
 
 
 def _estimate_start(
-    plan: RunPlan, job: Job, past_durations: Sequence[PastDuration] | None
+    plan: RunPlan, job: Job, load: Load | None, past_durations: Sequence[PastDuration] | None
 ) -> float:
     """Return the seconds from a launch until its first case begins."""
     past_seconds = [row.start for row in past_durations or () if row.start is not None]
@@ -227,16 +229,15 @@ def _estimate_start(
     ranks_per_core = max(1.0, job.np / _count_job_cores(plan, job))
     imports_torch = any(case.imports_torch for case in job.cases)
     seconds_per_rank = TORCH_SECONDS if imports_torch else RANK_SECONDS
-    return START_SECONDS + ranks_per_core * seconds_per_rank * _estimate_slowdown(plan, job)
+    return START_SECONDS + ranks_per_core * seconds_per_rank * _estimate_slowdown(plan, job, load)
 
 
-def _estimate_slowdown(plan: RunPlan, job: Job) -> float:
+def _estimate_slowdown(plan: RunPlan, job: Job, load: Load | None) -> float:
     """Return the factor by which other work on this machine slows a job down now.
 
     All processes that are ready to run get an equal share of the cores.
     """
-    load = read_load() if runs_locally(plan, job) else None
-    if load is None:
+    if load is None or not runs_locally(plan, job):
         return 1.0
     other_processes = min(load.minute_mean, load.num_runnable)
     processes_per_core = max(1.0, (job.np + other_processes) / load.cores)
@@ -244,7 +245,11 @@ def _estimate_slowdown(plan: RunPlan, job: Job) -> float:
 
 
 def _estimate_repeat(
-    plan: RunPlan, job: Job, case: Case, past_durations: Sequence[PastDuration] | None
+    plan: RunPlan,
+    job: Job,
+    load: Load | None,
+    case: Case,
+    past_durations: Sequence[PastDuration] | None,
 ) -> tuple[float | None, EstimateSource]:
     """Return the seconds of one repeat of a case, if known, and their source."""
     if past_durations:
@@ -254,7 +259,7 @@ def _estimate_repeat(
         return None, EstimateSource.UNKNOWN
     total_seconds = estimate_work_seconds(work, job.np, _count_job_cores(plan, job))
     computing_seconds = total_seconds - work.seconds
-    slowed_seconds = _estimate_slowdown(plan, job) * computing_seconds
+    slowed_seconds = _estimate_slowdown(plan, job, load) * computing_seconds
     return work.seconds + slowed_seconds, EstimateSource.WORK
 
 

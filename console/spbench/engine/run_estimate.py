@@ -11,6 +11,9 @@ from functools import cached_property
 from spbench.record.number_formatting import format_duration
 from spbench_core.number_text import format_quantity
 
+UNKNOWN = "unknown"
+APPROXIMATE = "~"
+"""Before an estimate from the work of a case, which is less exact than one from earlier runs."""
 MAX_ERROR_FACTOR = 5
 """The factor within which an estimate from the work should be."""
 
@@ -38,6 +41,16 @@ class CaseEstimate:
     source: EstimateSource
     start_seconds: float = 0.0
     num_launches: int = 1
+
+    @property
+    def own_seconds(self) -> float | None:
+        """The duration without the start of launches, which depends on the other cases."""
+        return None if self.seconds is None else max(0.0, self.seconds - self.start_seconds)
+
+    @property
+    def own_text(self) -> str:
+        """The duration without the start for a table: ``7 s``, ``~7 s`` or ``unknown``."""
+        return RunEstimate({"": self}).own_text
 
     @property
     def text(self) -> str:
@@ -80,12 +93,24 @@ class RunEstimate:
 
     @property
     def short_text(self) -> str:
-        """The estimate for a title: ``about 7.0 s``, ``about 40 s + 2 cases``."""
+        """The estimate for a title: ``about 7.0 s``, ``about 40 s + 2 unknown``."""
         unknown = self.counts[EstimateSource.UNKNOWN]
         if self.seconds is None:
             return "unknown duration" if unknown else ""
-        more = f" + {format_quantity(unknown, 'case')}" if unknown else ""
+        more = f" + {unknown:,} {UNKNOWN}" if unknown else ""
         return f"about {format_estimate(self.seconds)}{more}"
+
+    @property
+    def own_text(self) -> str:
+        """The duration without the start: ``7 s``, ``~7 s``, ``7 s + 2 unknown``."""
+        unknown = self.counts[EstimateSource.UNKNOWN]
+        durations = [case.own_seconds for case in self.cases.values()]
+        known_durations = [duration for duration in durations if duration is not None]
+        if not known_durations:
+            return UNKNOWN if unknown else ""
+        sign = APPROXIMATE if self.counts[EstimateSource.WORK] else ""
+        more = f" + {unknown:,} {UNKNOWN}" if unknown else ""
+        return f"{sign}{format_estimate(sum(known_durations))}{more}"
 
     @property
     def _source_text(self) -> str:

@@ -7,12 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from spbench.engine.run_estimate import (
-    CaseEstimate,
-    EstimateSource,
-    RunEstimate,
-    format_estimate,
-)
+from spbench.engine.run_estimate import UNKNOWN, CaseEstimate, RunEstimate
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 if TYPE_CHECKING:
@@ -21,18 +16,15 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("case", "case", 16, flexible=True),
-    Column("benchmark", "benchmark", 14, drop_priority=2),
+    Column("benchmark", "benchmark", 17, drop_priority=1),
     Column("ranks", "ranks", 5, align="right"),
     Column("estimate", "estimate", 8, align="right"),
-    Column("line", "line", 4, align="right", drop_priority=1),
+    Column("line", "line", 4, align="right", drop_priority=2),
 )
 MARK = "●"
 ALL_SLOTS = "all"
 """Shown as the number of ranks if a case uses all slots of the hosts."""
 PENDING = "…"
-UNKNOWN = "unknown"
-APPROXIMATE = "~"
-"""Before an estimate from the work of a case, which is less exact than one from earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +93,7 @@ class SuiteCaseRows:
         case = self._by_id[key]
         ranks = float("inf") if case.np is None else case.np
         estimate = self.estimates.get(case.id)
-        seconds = None if estimate is None else estimate.seconds
+        seconds = None if estimate is None else estimate.own_seconds
         values = {
             "benchmark": case.benchmark,
             "ranks": ranks,
@@ -114,10 +106,7 @@ class SuiteCaseRows:
         estimate = self.estimates.get(case.id)
         if estimate is None and self.estimating:
             return PENDING
-        if estimate is None or estimate.seconds is None:
-            return UNKNOWN
-        sign = APPROXIMATE if estimate.source is EstimateSource.WORK else ""
-        return f"{sign}{format_estimate(estimate.seconds)}"
+        return UNKNOWN if estimate is None else estimate.own_text
 
     def search_text(self, key: Hashable) -> str:
         """Return id, benchmark and parameters."""

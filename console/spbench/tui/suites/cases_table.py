@@ -27,7 +27,9 @@ class CasesTable(FilterPane):
 The cases that the suite expands to. / filters them by words of their id, benchmark and parameters.
 Space marks a case (●), a marks all that are shown or removes their marks. F5 runs the marked cases,
 or all if none is marked. The estimate is the duration in earlier runs, or with ~ one computed from
-the work, within a factor of 5. Unknown: the work depends on your code or on a GPU."""
+the work for an idle machine, within a factor of 5. It leaves out the start of the launch, which
+cases share: only the total below the table includes it. Unknown: the work depends on your code or
+on a GPU."""
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
         make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run"),

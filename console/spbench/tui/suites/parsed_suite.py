@@ -126,7 +126,7 @@ def estimate_suite(suite: Suite, request: Request) -> RunEstimate:
 def _estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     from spbench.engine.estimate import estimate_plan
 
-    return estimate_plan(plan, home)
+    return estimate_plan(plan, home, consider_load=False)
 
 
 def find_command(parsed: ParsedSuite, case: str) -> JobCommand | str:

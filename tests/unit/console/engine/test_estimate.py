@@ -197,7 +197,7 @@ def test_program_is_unknown_until_it_has_run(home: Path) -> None:
     estimate = estimate_plan(run, home)
     assert estimate.cases["other"].source is UNKNOWN
     assert estimate.text.endswith(", without 1 case of unknown duration")
-    assert estimate.short_text.endswith(" + 1 case")
+    assert estimate.short_text.endswith(" + 1 unknown")
     record_durations(home, run, {"few": 1.0, "many": 1.0, "other": 3.0})
     assert estimate_plan(run, home).cases["other"].source is HISTORY
 
@@ -402,3 +402,31 @@ def test_resumed_run_counts_from_its_resumption() -> None:
 def test_formats_the_remaining_time(messages) -> None:
     assert format_remaining(None) == ""
     messages.check(format_remaining(41.2))
+
+
+def test_own_duration_is_the_same_next_to_other_cases(home: Path) -> None:
+    first_case = TWO_CASES[: TWO_CASES.index("  - {name: many")]
+    estimates_alone = estimate_plan(plan_suite(home, first_case), home, consider_load=False).cases
+    estimates_of_both = estimate_plan(plan_suite(home), home, consider_load=False).cases
+    assert estimates_alone["few"].seconds != estimates_of_both["few"].seconds
+    assert estimates_alone["few"].own_seconds == pytest.approx(estimates_of_both["few"].own_seconds)
+    assert estimates_alone["few"].own_text == estimates_of_both["few"].own_text
+
+
+def test_estimate_of_an_idle_machine_ignores_the_load(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = plan_suite(home)
+    idle_seconds = estimate_plan(run, home, consider_load=False).seconds
+    monkeypatch.setattr(
+        estimates, "read_load", lambda: Load(minute_mean=6.0, num_runnable=9, cores=2)
+    )
+    assert estimate_plan(run, home, consider_load=False).seconds == idle_seconds
+    assert estimate_plan(run, home).seconds > idle_seconds
+
+
+def test_own_text_has_the_sign_of_its_source() -> None:
+    cases = {"a": CaseEstimate(5.0, WORK, 1.0), "b": CaseEstimate(None, UNKNOWN)}
+    assert cases["a"].own_text == "~4 s"
+    assert cases["b"].own_text == "unknown"
+    assert RunEstimate(cases).own_text == "~4 s + 1 unknown"

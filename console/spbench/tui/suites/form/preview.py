@@ -32,7 +32,7 @@ class Preview:
         first_line: The number of the first of these lines.
         problems: Error messages.
         cases: The cases of the entry; empty if there are problems.
-        duration: A short text of their estimated duration; empty if it is unknown.
+        duration: The estimate that the table shows too; empty if there is none.
     """
 
     edited: EditedText | None
@@ -57,7 +57,7 @@ class Preview:
             ranks = " or ".join(map(str, known_rank_counts)) + " ranks"
         else:
             ranks = f"{known_rank_counts[0]} to {known_rank_counts[-1]} ranks"
-        duration = f", {self.duration}" if self.duration else ""
+        duration = f", estimate {self.duration}" if self.duration else ""
         return f"{format_quantity(len(self.cases), 'case')} on {ranks}{duration}"
 
 
@@ -89,7 +89,7 @@ def build_preview(
     suite = check_text(single_case.text, path).suite
     if suite is None:
         return Preview(edited, "\n".join(lines), span.top, problems)
-    duration = estimate(suite).short_text
+    duration = estimate(suite).own_text
     return Preview(edited, "\n".join(lines), span.top, problems, suite.cases, duration)
 
 
