@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 from textual.binding import Binding
 from textual.events import AppBlur
+from textual.widgets._toast import Toast
 
 from spbench.engine import background
 from spbench.errors import UsageError
@@ -170,7 +171,7 @@ async def test_failed_start_is_reported_and_can_be_repeated(tmp_path, monkeypatc
             app.context.start_run(("a.yaml",))
             await wait_until(pilot, lambda: not app.context.starting_since)
             assert len(run.starts) == count
-        await wait_until(pilot, lambda: has_notification(app, "mpirun is not installed"))
+        await wait_until(pilot, lambda: "mpirun is not installed" in read_screen(app))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -189,6 +190,35 @@ async def test_failed_start_stays_on_the_run_page_until_the_next(tmp_path, monke
         app.context.start_run(("a.yaml",))
         await wait_until(pilot, lambda: "not started" not in str(app.screen.query("#start-note")))
         await wait_until(pilot, lambda: not app.screen.query_one("#start-note").display)
+
+
+async def test_failed_start_hides_the_run_before(tmp_path, monkeypatch):
+    run = FakeRunStart(monkeypatch, tmp_path / "home")
+    run.appear()
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        assert "Open" not in read_screen(app)  # enter has no effect
+        app.context.replay_run(run.run_folder, None)
+        await wait_until(pilot, lambda: app.screen.query_one("#headline").display)
+        await wait_until(pilot, lambda: app.context.feed.ended)
+        run.run_folder = None
+        run.status = 3
+        app.context.start_run(("a.yaml",))
+        await wait_until(pilot, lambda: app.context.start_failure is not None)
+        await wait_until(pilot, lambda: not app.screen.query_one("#headline").display)
+        await wait_until(pilot, lambda: "✗ not started" in read_screen(app).splitlines()[0])
+        assert app.screen.offers("again") is False
+        assert "Open" not in read_screen(app)
+
+
+async def test_messages_cover_no_titles(tmp_path):
+    app = make_console(tmp_path)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.notify("a message")
+        await wait_until(pilot, lambda: app.screen.query(Toast))
+        await wait_until(pilot, lambda: app.screen.query(Toast).first().region.bottom == 23)
 
 
 @pytest.mark.long

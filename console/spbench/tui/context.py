@@ -63,7 +63,7 @@ class ConsoleContext:
     Attributes:
         launch_choice: Hosts and launcher of runs started in the console.
         environment: Additional variables of the ranks, ``NAME=VALUE``.
-        feed: The watched run; None before there is one.
+        feed: The watched run; None before there is one, and after a failed start.
         starting_since: Since when a run is being started, in seconds of the monotonic clock. It is
             None as soon as the run has a folder.
         start_failure: The last start, if it failed.
@@ -176,6 +176,8 @@ class ConsoleContext:
             return
         self.starting_since = time.monotonic()
         self.start_failure = None
+        if not self.is_run_active():
+            self.feed = None  # an earlier run must not look like the outcome of this start
         self.show_page("run")
         self._app.run_worker(
             self._launch(tuple(args), folder or self.options.folder), group="launch"
@@ -221,10 +223,11 @@ class ConsoleContext:
             self.watch_run(await _wait_for_folder(background_run), show=False)
         except SpbenchError as error:
             failure = self.start_failure = explain_start_failure(args, str(error))
-            message = f"{failure.reason}\n→ {failure.remedy}"
-            self._app.notify(
-                message, title="not started", severity="error", timeout=15, markup=False
-            )
+            if self._app.current_mode != "run":  # the Run page shows the failure itself
+                message = f"{failure.reason}\n→ {failure.remedy}"
+                self._app.notify(
+                    message, title="not started", severity="error", timeout=15, markup=False
+                )
         finally:
             self.starting_since = None
 

@@ -127,11 +127,11 @@ class Page(Screen[None]):
 
     def _format_status(self) -> str:
         context = self.context
-        run = (
-            "… starting a run"
-            if context.starting_since is not None
-            else format_run_status(context.feed)
-        )
+        run = format_run_status(context.feed)
+        if context.starting_since is not None:
+            run = "… starting a run"
+        elif context.start_failure is not None and context.feed is None:
+            run = "✗ not started"
         parts = [run, context.launch_title, "readonly" if context.readonly else ""]
         return "  ".join(part for part in parts if part)
 

@@ -46,6 +46,11 @@ No run is watched.
 
 A run that is started in a shell is found too: spbench run SUITE there, then open the console.
 spbench tui --demo plays a recorded run and needs no MPI."""
+NOT_STARTED = """\
+No run is watched, since the last one could not be started.
+
+1  change the suite or its cases, and start the run again
+3  look at an earlier run"""
 STARTING_TEXT = "… starting the run"
 _REPLAY_ACTIONS = frozenset({"play", "speed"})
 """Actions that need a replay."""
@@ -67,6 +72,7 @@ class RunPage(Page):
     """
 
     NAME = "run"
+    AUTO_FOCUS = ""  # the panes are hidden until there is a run; then the ranks get the focus
     HELP = """\
 The run that is watched: its cases, and the ranks of the case that runs.
 Choose a case to see the ranks that it has left, f follows the running one again.
@@ -175,7 +181,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         feed = self.context.feed
         starting = self.context.starting_since
         if feed is None:
-            text = NO_RUN
+            self._close()
+            text = NO_RUN if self.context.start_failure is None else NOT_STARTED
             if starting is not None:
                 text = f"{STARTING_TEXT}: {describe_preparation(starting)}"
             self.query_one("#no-run", Static).update(text)
@@ -217,6 +224,18 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.call_after_refresh(self._presenter.update_all)
         self.can_rerun = False
         self.run_worker(self._find_suite(feed), group="suite", exclusive=True)
+
+    def _close(self) -> None:
+        """Hide the run that was watched before."""
+        if self.shown_feed is None:
+            return
+        self.query_one("#no-run").display = True
+        self.query_one(Headline).display = self.query_one(RunBody).display = False
+        self.shown_feed = None
+        self._presenter = None
+        self.set_focus(None)  # keys of a hidden table have no effect
+        self._bindings_state = None
+        self.refresh_bindings()
 
     async def _find_suite(self, feed: Feed) -> None:
         """Offer to start the run again if its suite exists."""
@@ -260,7 +279,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     async def _compute(self, computation: CaseComputation[Any], case: CaseState) -> None:
         """Compute figures of a case, and show them."""
         await computation.compute(case)
-        self.presenter.stay_active()
+        if self._presenter is not None:  # unless a start has ended the watch
+            self._presenter.stay_active()
 
     async def _load_previous(self, feed: Feed) -> None:
         """Load the times of the previous run of the suite."""
