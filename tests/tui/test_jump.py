@@ -1,11 +1,20 @@
 """The jump to a suite, run, host or case by its name."""
 
 import time
+from unittest.mock import patch
 
 from textual.widgets import Input
 
-from spbench.tui.guide.destinations import Destination, DestinationKind, find_destinations
+from spbench.record.runs.index_file import open_writing
+from spbench.tui.context import ConsoleOptions
+from spbench.tui.guide.destinations import (
+    Destination,
+    DestinationKind,
+    DestinationReader,
+    find_destinations,
+)
 from spbench.tui.guide.jump_dialog import JumpDialog
+from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.runs_pane import RunsPane
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.suites_page import wait_for_cases
@@ -93,6 +102,48 @@ async def test_jumps_to_suite_and_case(suite):
         await jump_to(pilot, "case secon10", "second[iterations=10]")
         await wait_until(pilot, lambda: app.current_mode == "suites")
         await wait_until(pilot, lambda: app.screen.cases_pane.case.id == "second[iterations=10]")
+
+
+def add_to_index(home, run, *cases):
+    """Add cases of a run to the index of a home."""
+    with open_writing(home) as index:
+        values = [(run, case, "passed", "") for case in cases]
+        index.executemany("INSERT INTO cases (run, id, status, work) VALUES (?, ?, ?, ?)", values)
+
+
+def test_lists_cases_of_all_suites_and_of_recorded_runs(suite, home):
+    older, newer = sorted(path.name for path in (home / "runs").iterdir())[-2:]
+    add_to_index(home, older, "both", "old")
+    add_to_index(home, newer, "both")
+    options = ConsoleOptions(home=home, environ={}, folder=suite.parent.parent)
+    reader = DestinationReader(options)
+    cases = [found for found in reader.read() if found.kind is DestinationKind.CASE]
+    assert str(suite) in {case.owner for case in cases if case.name == "first"}
+    assert "shipped:halo" in {case.owner for case in cases}
+    recorded = {case.name: case.owner for case in cases if case.key == "results"}
+    assert recorded == {"both": newer, "old": older}
+    with patch("spbench.tui.guide.destinations.load_suite_file", side_effect=AssertionError):
+        assert len(reader.read()) >= len(cases)  # unchanged files are not read again
+
+
+async def test_jumps_to_cases_of_a_closed_suite_and_of_a_run(suite, home):
+    run = max(path.name for path in (home / "runs").iterdir())
+    app = make_console(suite.parent.parent, page="results", home=home)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: app.current_mode == "results")
+        page = app.screen
+        await wait_until(pilot, lambda: page.query(CasesView))
+        await wait_until(pilot, lambda: page.query_one(CasesView).selected_case() is not None)
+        case = list(page.query_one(CasesView).run.cases)[-1]
+        add_to_index(home, run, case)
+        await jump_to(pilot, f"second[iterations=10] {suite.name}", "second[iterations=10]")
+        await wait_until(pilot, lambda: app.current_mode == "suites")
+        await wait_until(pilot, lambda: app.screen.cases_pane.case is not None)
+        await wait_until(pilot, lambda: app.screen.cases_pane.case.id == "second[iterations=10]")
+        await jump_to(pilot, f"case {case} {run}", case)
+        await wait_until(pilot, lambda: app.current_mode == "results")
+        await wait_until(pilot, lambda: page.query_one(CasesView).selected_case().id == case)
+        assert page.query_one(CasesView).run.summary.id == run
 
 
 async def test_jumps_to_a_host(tmp_path):

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from spbench.errors import SpbenchError
+from spbench.record.runs.case_names import list_recorded_cases
+from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.suites.case import Case
+from spbench.suites.loader import load_suite_file
 from spbench.suites.shipped import PREFIX, needs_copy
 from spbench.tui.cells import format_status
 from spbench.tui.context import ConsoleOptions
@@ -40,12 +44,15 @@ class Destination:
         name: Its name.
         location: The folder, suite, run or hostfile that it belongs to, for the user.
         key: The path of a suite, the source of a host, or the page of a case.
+        owner: The path of the suite, or the id of the run, that has the case; empty for those that
+            the page shows already.
     """
 
     kind: DestinationKind
     name: str
     location: str
     key: str = ""
+    owner: str = ""
 
     @property
     def search_text(self) -> str:
@@ -59,19 +66,57 @@ class DestinationReader:
     def __init__(self, options: ConsoleOptions) -> None:
         self._options = options
         self._runs: KnownRuns | None = None
+        self._cases: dict[Path, tuple[FileStamp, tuple[str, ...]]] = {}
 
     def read(self) -> list[Destination]:
-        """Return suites, runs, the newest first, and hosts; call it in a thread."""
-        return [*self._list_suites(), *self._list_runs(), *self._list_hosts()]
+        """Return suites, runs, the newest first, hosts and cases; call it in a thread."""
+        suites = list(self._list_suites())
+        return [
+            *(suite for suite, _ in suites),
+            *self._list_runs(),
+            *self._list_hosts(),
+            *self._list_cases(suites),
+            *self._list_recorded_cases(),
+        ]
 
-    def _list_suites(self) -> Iterator[Destination]:
+    def _list_suites(self) -> Iterator[tuple[Destination, Path]]:
+        """Yield each suite and its file."""
         folder = self._options.folder
         for parent, paths in list_files(folder).items():
             is_shipped = needs_copy(parent, folder)
             location = SHIPPED if is_shipped else _shorten(parent, folder)
             for path in paths:
                 key = f"{PREFIX}{path.stem}" if is_shipped else str(path)
-                yield Destination(DestinationKind.SUITE, path.name, location, key)
+                yield Destination(DestinationKind.SUITE, path.name, location, key), path
+
+    def _list_cases(self, suites: Iterable[tuple[Destination, Path]]) -> Iterator[Destination]:
+        for suite, path in suites:
+            location = f"{suite.location.removesuffix('/')}/{suite.name}"
+            for case in self._read_cases(path):
+                yield Destination(DestinationKind.CASE, case, location, "suites", suite.key)
+
+    def _read_cases(self, path: Path) -> tuple[str, ...]:
+        """Return the ids of a suite's cases; none if it has errors."""
+        stamp = file_stamp(path)
+        known = self._cases.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        try:
+            cases = tuple(case.id for case in load_suite_file(path).cases)
+        except SpbenchError:  # the Suites page lists the errors
+            cases = ()
+        self._cases[path] = stamp, cases
+        return cases
+
+    def _list_recorded_cases(self) -> Iterator[Destination]:
+        """Yield each case in the newest run of its suite that has it."""
+        runs = self._runs or {}
+        listed: set[tuple[str, str]] = set()
+        for run, case in list_recorded_cases(self._options.home):
+            suite = runs[run][1].suite if run in runs else None
+            if suite is not None and (suite, case) not in listed:
+                listed.add((suite, case))
+                yield Destination(DestinationKind.CASE, case, f"run {run}", "results", run)
 
     def _list_runs(self) -> Iterator[Destination]:
         self._runs = update_known_runs(self._options.home, self._runs, keep=False)

@@ -24,8 +24,10 @@ from spbench.tui.hosts.page import HostsPage
 from spbench.tui.hosts.panes import HostsPane
 from spbench.tui.page import Page
 from spbench.tui.panes import FilterPane
+from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.page import ResultsPage
 from spbench.tui.results.runs_pane import RunsPane
+from spbench.tui.results.views import View, ViewTab
 from spbench.tui.run.page import RunPage
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.widgets.line_table import LineTable
@@ -38,7 +40,11 @@ AnyPage = TypeVar("AnyPage", bound=Page)
 
 
 async def jump(
-    app: App[Any], context: ConsoleContext, pages: dict[str, Page], reader: DestinationReader
+    app: App[Any],
+    context: ConsoleContext,
+    pages: dict[str, Page],
+    reader: DestinationReader,
+    text: str = "",
 ) -> None:
     """Ask for a destination and go there.
 
@@ -47,9 +53,17 @@ async def jump(
         context: The state that the pages share.
         pages: The pages that were shown so far, by name.
         reader: Reads the destinations on disk.
+        text: The words that the dialog starts with.
     """
-    cases = list_known_destinations(context, pages.get(SuitesPage.NAME))
-    destination = await app.push_screen_wait(JumpDialog(cases, reader.read))
+    suites_page = pages.get(SuitesPage.NAME)
+    cases = list_known_destinations(context, suites_page)
+    open_path = _find_open_path(suites_page)
+
+    def read() -> list[Destination]:
+        # The cases of the open suite are listed with their unsaved changes.
+        return [found for found in reader.read() if not open_path or found.owner != open_path]
+
+    destination = await app.push_screen_wait(JumpDialog(cases, read, text))
     if destination is not None and not await _go_to(app, destination):
         app.notify(f"{destination.name} is no longer there", severity="warning", markup=False)
 
@@ -66,6 +80,15 @@ def list_known_destinations(context: ConsoleContext, suites_page: Page | None) -
     return destinations
 
 
+def _find_open_path(suites_page: Page | None) -> str:
+    """Return the path of the open suite; empty if there is none."""
+    if isinstance(suites_page, SuitesPage) and suites_page.is_mounted:
+        document = suites_page.text_pane.document
+        if document is not None:
+            return str(document.path)
+    return ""
+
+
 async def _go_to(app: App[Any], destination: Destination) -> bool:
     """Show a destination; return whether it is still there."""
     if destination.kind is DestinationKind.SUITE:
@@ -80,8 +103,39 @@ async def _go_to(app: App[Any], destination: Destination) -> bool:
     if destination.key == RunPage.NAME:
         run_page = await _show(app, RunPage)
         return await _select(run_page.query_one("#cases", LineTable), destination.name)
-    cases = (await _show(app, SuitesPage)).cases_pane.cases
+    if destination.key == ResultsPage.NAME:
+        return await _select_recorded_case(await _show(app, ResultsPage), destination)
+    suites_page = await _show(app, SuitesPage)
+    if destination.owner and not await _open_suite(suites_page, destination.owner):
+        return True  # the page shows the reason, or the user keeps unsaved text
+    cases = suites_page.cases_pane.cases
     return await _select(cases.table, destination.name, cases)
+
+
+async def _open_suite(page: SuitesPage, path: str) -> bool:
+    """Open a suite; return whether it is open, since the user may keep unsaved text."""
+    previous = page.text_pane.document
+    page.open(Path(path))
+    end_time = time.monotonic() + ROW_DEADLINE
+    while page.text_pane.document is previous:
+        if time.monotonic() > end_time or not page.is_mounted:
+            return False
+        await asyncio.sleep(_POLL_INTERVAL)
+    return True
+
+
+async def _select_recorded_case(page: ResultsPage, destination: Destination) -> bool:
+    runs = page.query_one(RunsPane)
+    if not await _select(runs.table, destination.owner, runs):
+        return False
+    page.post_message(ViewTab.Clicked(View.CASES))
+    cases = page.query_one(CasesView)
+    end_time = time.monotonic() + ROW_DEADLINE
+    while cases.run is None or cases.run.summary.id != destination.owner:
+        if time.monotonic() > end_time or not page.is_mounted:
+            return False
+        await asyncio.sleep(_POLL_INTERVAL)
+    return await _select(cases.table, destination.name)
 
 
 async def _show(app: App[Any], page: type[AnyPage]) -> AnyPage:

@@ -30,12 +30,14 @@ class JumpDialog(Modal[Destination | None]):
     Args:
         cases: The cases that the pages show.
         read: Reads the other destinations; called in a thread.
+        text: The words to start with.
     """
 
     HELP: ClassVar[str] = """\
 Type words, or letters in their order, to find a suite, run, host or case. Enter goes there: a suite
-is opened, a run is selected on the Results page, a host on the Hosts page, and a case on the Suites
-or Run page that shows it."""
+is opened, a run is selected on the Results page and a host on the Hosts page. A case is selected on
+the page of its location: its suite is opened on the Suites page, a recorded one is on the Results
+page, and one of the watched run on the Run page."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="jump.leave", tooltip="Stay here"),
         Binding("up", "move(-1)", "Up", id="jump.up", tooltip="The destination above"),
@@ -48,11 +50,15 @@ or Run page that shows it."""
     """
 
     def __init__(
-        self, cases: Sequence[Destination], read: Callable[[], Sequence[Destination]]
+        self,
+        cases: Sequence[Destination],
+        read: Callable[[], Sequence[Destination]],
+        text: str = "",
     ) -> None:
         super().__init__()
         self._cases = cases
         self._read = read
+        self._text = text
         self._destinations: Sequence[Destination] = cases
         self._matches: Sequence[Destination] = ()
         self._is_reading = True
@@ -60,14 +66,14 @@ or Run page that shows it."""
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = "Jump to a suite, run, host or case"
-            yield Input(placeholder="type to find", id="destination", compact=True)
+            yield Input(self._text, placeholder="type to find", id="destination", compact=True)
             table = LineTable(COLUMNS, FixedRows(COLUMNS), id="destinations", empty="no match")
             table.can_focus = False
             yield table
 
     def on_mount(self) -> None:
         """Show the cases, and read the other destinations."""
-        self._find("")
+        self._find(self._text)
         self.run_worker(self._read_destinations(), group="read")
 
     async def _read_destinations(self) -> None:
