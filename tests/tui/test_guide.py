@@ -2,12 +2,13 @@
 
 import pytest
 from textual.command import CommandPalette
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from spbench.tui.guide.actions import Scope, list_actions
 from spbench.tui.guide.cheat_sheet import CheatSheet, break_lines
 from spbench.tui.guide.help_screen import HelpScreen
-from spbench.tui.guide.palette import list_commands
+from spbench.tui.guide.jump_dialog import JumpDialog
+from spbench.tui.guide.palette import list_commands, rate_match
 from spbench.tui.pages import PAGES
 from spbench.tui.themes import THEMES
 from spbench.tui.widgets.prose import join_lines, render_prose
@@ -130,14 +131,54 @@ async def test_palette_has_the_present_page_first(tmp_path, home):
                 assert sum(phrase.startswith(f"{entry.title}: ") for phrase in phrases) > 3
 
 
-async def test_palette_finds_by_letters_and_shows_the_key(tmp_path):
+@pytest.mark.parametrize("size", SIZES)
+async def test_messages_can_be_read_again(tmp_path, size):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.notify("the first", timeout=0.01)
+        app.notify("the second", title="not started", severity="error", timeout=0.01)
+        await wait_until(pilot, lambda: not app._notifications)
+        await pilot.press("f9")
+        await wait_until(pilot, lambda: "✗ not started: the second" in read_screen(app))
+        screen = read_screen(app)
+        assert screen.index("the second") < screen.index("· the first")
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: not app.screen.is_modal)
+
+
+def test_words_match_starts_or_longer_parts():
+    assert rate_match("base", "Compare with a baseline", "Baseline") == 1
+    full = rate_match("compare", "Compare with a baseline", "Results Baseline")
+    part = rate_match("line", "Compare with a baseline", "Results Baseline")
+    assert 0 < part < full < 1
+    assert rate_match("ne", "Compare with a baseline", "Baseline") == 0
+    assert rate_match("resnet", "Results: show the next view", "Results View") == 0
+    assert rate_match("compare xyz", "Compare with a baseline", "Baseline") == 0
+
+
+async def test_palette_offers_the_jump_for_other_words(suite):
+    app = make_console(suite.parent.parent, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("ctrl+p")
+        await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press(*"madeup")
+        await wait_until(pilot, lambda: "Search suites, runs, hosts and cases" in read_screen(app))
+        await wait_until(pilot, lambda: "Run: " not in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
+        assert app.screen.query_one(Input).value == "madeup"
+
+
+async def test_palette_finds_by_words_and_shows_the_key(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await wait_until(pilot, lambda: "Quit the console" in read_screen(app))
-        await pilot.press(*"cmpbasln")
+        await pilot.press(*"comp baseline")
         await wait_until(pilot, lambda: "Results: compare with a baseline  b" in read_screen(app))
         await pilot.press("escape")
 

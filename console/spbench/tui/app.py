@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual._context import active_message_pump
 from textual.actions import ActionParseResult
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.events import AppBlur, Event, Key, Paste
@@ -21,6 +21,7 @@ from textual.events import AppBlur, Event, Key, Paste
 from spbench.errors import SpbenchError, UsageError
 from spbench.tui.app_bindings import APP_BINDINGS
 from spbench.tui.context import ConsoleContext, ConsoleOptions
+from spbench.tui.guide.message_log import LoggingApp
 from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import (
     check_action_ids,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from spbench.tui.guide.destinations import DestinationReader
     from spbench.tui.page import Page
 
+_PAGE_ACTIONS = frozenset({"show_page", "choose", "cheat_sheet", "jump", "messages"})
+"""Actions that are disabled while a dialog is open."""
 KEY_WAIT_STEP = 0.005
 """Time of one step of waiting until a key was handled, in seconds."""
 UNSAVED_CHECK_INTERVAL = 0.5
@@ -56,7 +59,7 @@ def _load_action_provider() -> type[Provider]:
     return ActionProvider
 
 
-class ConsoleApp(App[int]):
+class ConsoleApp(LoggingApp):
     """The console.
 
     Args:
@@ -284,14 +287,18 @@ class ConsoleApp(App[int]):
         self.push_screen(CheatSheet(list_sheet_keys(self.screen)))
 
     def action_jump(self) -> None:
-        """Ask for a suite, run, host or case, and go there."""
+        """Ask for a destination and go there."""
+        self.jump_to()
+
+    def jump_to(self, text: str = "") -> None:
+        """Search for a suite, run, host or case, starting with these words, and go there."""
         from spbench.tui.guide.destinations import DestinationReader
         from spbench.tui.guide.jump import jump
 
         if self._destination_reader is None:
             self._destination_reader = DestinationReader(self.context.options)
         self.run_worker(
-            jump(self, self.context, self.pages, self._destination_reader),
+            jump(self, self.context, self.pages, self._destination_reader, text),
             group="jump",
             exclusive=True,
         )
@@ -332,7 +339,7 @@ class ConsoleApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the choice of pages and launch settings while a dialog is open."""
-        if action in ("show_page", "choose", "cheat_sheet", "jump") and self.screen.is_modal:
+        if action in _PAGE_ACTIONS and self.screen.is_modal:
             return False
         if action == "choose" and self.context.readonly:
             return False

@@ -44,6 +44,9 @@ APP_BINDINGS = (
     ),
     make_binding("app.jump", "colon", "jump", "Jump", "Go to a suite, run, host or case"),
     make_binding(
+        "app.messages", "f9", "messages", "Messages", "Show the messages so far, also those gone"
+    ),
+    make_binding(
         "app.help",
         "f1",
         "help",

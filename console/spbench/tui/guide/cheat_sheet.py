@@ -13,7 +13,7 @@ from textual.widgets import Static
 from spbench.tui.guide.actions import Scope, list_actions, sort_by_relevance
 from spbench.tui.widgets.text import cell_width
 
-GENERAL_IDS = ("app.jump", "app.palette", "app.help", "app.quit")
+GENERAL_IDS = ("app.jump", "app.palette", "app.messages", "app.help", "app.quit")
 """Ids of the general actions of the sheet."""
 PAGE_DIGITS = ("1-5", "Pages")
 _GAP = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,15 @@ from spbench.tui.pages import PAGES
 
 LAST_WEIGHT = 0.5
 """Weight of the score of the last command; the first has 1, and the others are between."""
+
+
+JUMP_SCORE = 0.01
+"""Score of the jump, which is below all commands that match."""
+_TITLE_SCORE = 1.0
+_PREFIX_SCORE = 0.8
+_PART_SCORE = 0.4
+_MIN_PART_LENGTH = 3
+"""Fewest letters of a match inside a word; with less, most commands would match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +55,14 @@ class ThemedApp(Protocol):
     def choose_theme(self, name: str) -> None: ...
 
 
+class JumpingApp(Protocol):
+    """An application that goes to a suite, run, host or case."""
+
+    def jump_to(self, text: str) -> None: ...
+
+
 class ActionProvider(Provider):
-    """Finds actions and themes by words, or by letters that their phrases contain."""
+    """Finds actions and themes by words or parts of words, and offers the jump last."""
 
     async def discover(self) -> Hits:
         """Yield all commands, the most relevant first."""
@@ -55,19 +71,60 @@ class ActionProvider(Provider):
             yield DiscoveryHit(prompt, command.run, command.phrase)
 
     async def search(self, query: str) -> Hits:
-        """Yield the commands that match; relevant ones have higher scores."""
-        matcher = self.matcher(query)
+        """Yield the commands that match; better and more relevant ones have higher scores."""
         commands = self._list()
         for index, command in enumerate(commands):
-            score = max(matcher.match(command.phrase), matcher.match(command.title))
+            score = rate_match(query, command.phrase, command.title)
             if score > 0:
                 weight = 1 - (1 - LAST_WEIGHT) * index / len(commands)
-                prompt = _render_prompt(matcher.highlight(command.phrase), command)
+                prompt = _render_prompt(highlight_words(command.phrase, query), command)
                 yield Hit(score * weight, prompt, command.run, command.phrase)
+        jump = self._make_jump(query)
+        if jump is not None:
+            yield Hit(JUMP_SCORE, _render_prompt(Content(jump.phrase), jump), jump.run, jump.phrase)
+
+    def _make_jump(self, query: str) -> PaletteCommand | None:
+        """Return the search for suites, runs, hosts and cases; None where it is disabled."""
+        if self.screen.is_modal:
+            return None
+        run = partial(cast("JumpingApp", self.app).jump_to, query)
+        return PaletteCommand("Search suites, runs, hosts and cases", "", ":", run)
 
     def _list(self) -> list[PaletteCommand]:
         app = cast("ThemedApp", self.app)
         return list(list_commands(self.screen, app.choose_theme))
+
+
+def rate_match(query: str, phrase: str, title: str) -> float:
+    """Return how well a command has all words of a query, from 0 (not at all) to 1.
+
+    A word matches the start of a word best, then a part of one if it has 3 letters or more.
+    """
+    words = re.findall(r"[^\W_]+", f"{title} {phrase}".lower())
+    wanted_words = query.lower().split()
+    scores = [_rate_word(wanted, words, title.lower()) for wanted in wanted_words]
+    if not scores or min(scores) == 0:
+        return 0
+    return sum(scores) / len(scores)
+
+
+def _rate_word(wanted: str, words: Iterable[str], title: str) -> float:
+    if title.startswith(wanted):
+        return _TITLE_SCORE
+    if any(word.startswith(wanted) for word in words):
+        return _PREFIX_SCORE
+    is_part = len(wanted) >= _MIN_PART_LENGTH and any(wanted in word for word in words)
+    return _PART_SCORE if is_part else 0
+
+
+def highlight_words(phrase: str, query: str) -> Content:
+    """Return a phrase with the words of a query marked."""
+    content = Content(phrase)
+    for wanted in query.lower().split():
+        start = phrase.lower().find(wanted)
+        if start >= 0:
+            content = content.stylize("bold $text-accent", start, start + len(wanted))
+    return content
 
 
 def _render_prompt(phrase: Content, command: PaletteCommand) -> Content:
