@@ -111,15 +111,22 @@ def add_to_index(home, run, *cases):
         index.executemany("INSERT INTO cases (run, id, status, work) VALUES (?, ?, ?, ?)", values)
 
 
+def list_cases(reader):
+    """Return the cases among the destinations."""
+    destinations = reader.read()
+    return [entry for entry in destinations if entry.kind is DestinationKind.CASE]
+
+
 def test_lists_cases_of_all_suites_and_of_recorded_runs(suite, home):
     older, newer = sorted(path.name for path in (home / "runs").iterdir())[-2:]
     add_to_index(home, older, "both", "old")
     add_to_index(home, newer, "both")
     options = ConsoleOptions(home=home, environ={}, folder=suite.parent.parent)
     reader = DestinationReader(options)
-    cases = [found for found in reader.read() if found.kind is DestinationKind.CASE]
+    cases = list_cases(reader)
     assert str(suite) in {case.owner for case in cases if case.name == "first"}
     assert "shipped:halo" in {case.owner for case in cases}
+    assert {case.owner for case in find_destinations(cases, "link.pingpong")} >= {str(suite)}
     recorded = {case.name: case.owner for case in cases if case.key == "results"}
     assert recorded == {"both": newer, "old": older}
     with patch("spbench.tui.guide.destinations.load_suite_file", side_effect=AssertionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -46,6 +47,7 @@ class Destination:
         key: The path of a suite, the source of a host, or the page of a case.
         owner: The path of the suite, or the id of the run, that has the case; empty for those that
             the page shows already.
+        benchmark: The benchmark of a case, which the search finds, too; empty if it is unknown.
     """
 
     kind: DestinationKind
@@ -53,11 +55,12 @@ class Destination:
     location: str
     key: str = ""
     owner: str = ""
+    benchmark: str = ""
 
     @property
     def search_text(self) -> str:
         """The text in which words are looked for, in lower case."""
-        return f"{self.kind.value} {self.name} {self.location}".lower()
+        return f"{self.kind.value} {self.name} {self.location} {self.benchmark}".lower()
 
 
 class DestinationReader:
@@ -66,7 +69,7 @@ class DestinationReader:
     def __init__(self, options: ConsoleOptions) -> None:
         self._options = options
         self._runs: KnownRuns | None = None
-        self._cases: dict[Path, tuple[FileStamp, tuple[str, ...]]] = {}
+        self._cases: dict[Path, tuple[FileStamp, tuple[Case, ...]]] = {}
 
     def read(self) -> list[Destination]:
         """Return suites, runs, the newest first, hosts and cases; call it in a thread."""
@@ -93,18 +96,17 @@ class DestinationReader:
         for suite, path in suites:
             location = f"{suite.location.removesuffix('/')}/{suite.name}"
             for case in self._read_cases(path):
-                yield Destination(DestinationKind.CASE, case, location, "suites", suite.key)
+                yield _make_case(case, location, suite.key)
 
-    def _read_cases(self, path: Path) -> tuple[str, ...]:
-        """Return the ids of a suite's cases; none if it has errors."""
+    def _read_cases(self, path: Path) -> tuple[Case, ...]:
+        """Return the cases of a suite; none if it has errors."""
         stamp = file_stamp(path)
-        known = self._cases.get(path)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        try:
-            cases = tuple(case.id for case in load_suite_file(path).cases)
-        except SpbenchError:  # the Suites page lists the errors
-            cases = ()
+        previous = self._cases.get(path)
+        if previous is not None and previous[0] == stamp:
+            return previous[1]
+        cases: tuple[Case, ...] = ()
+        with suppress(SpbenchError):  # the Suites page lists the errors
+            cases = load_suite_file(path).cases
         self._cases[path] = stamp, cases
         return cases
 
@@ -140,7 +142,11 @@ def _describe_run(run: RunSummary) -> str:
 
 def list_suite_cases(suite: Path, cases: Iterable[Case]) -> list[Destination]:
     """Return the cases of the open suite."""
-    return [Destination(DestinationKind.CASE, case.id, suite.name, "suites") for case in cases]
+    return [_make_case(case, suite.name) for case in cases]
+
+
+def _make_case(case: Case, location: str, suite: str = "") -> Destination:
+    return Destination(DestinationKind.CASE, case.id, location, "suites", suite, case.benchmark)
 
 
 def list_run_cases(feed: Feed) -> list[Destination]:

@@ -61,7 +61,11 @@ async def jump(
 
     def read() -> list[Destination]:
         # The cases of the open suite are listed with their unsaved changes.
-        return [found for found in reader.read() if not open_path or found.owner != open_path]
+        return [
+            destination
+            for destination in reader.read()
+            if not open_path or destination.owner != open_path
+        ]
 
     destination = await app.push_screen_wait(JumpDialog(cases, read, text))
     if destination is not None and not await _go_to(app, destination):

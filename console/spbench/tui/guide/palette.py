@@ -77,14 +77,14 @@ class ActionProvider(Provider):
             score = rate_match(query, command.phrase, command.title)
             if score > 0:
                 weight = 1 - (1 - LAST_WEIGHT) * index / len(commands)
-                prompt = _render_prompt(highlight_words(command.phrase, query), command)
+                prompt = _render_prompt(highlight_terms(command.phrase, query), command)
                 yield Hit(score * weight, prompt, command.run, command.phrase)
         jump = self._make_jump(query)
         if jump is not None:
             yield Hit(JUMP_SCORE, _render_prompt(Content(jump.phrase), jump), jump.run, jump.phrase)
 
     def _make_jump(self, query: str) -> PaletteCommand | None:
-        """Return the search for suites, runs, hosts and cases; None where it is disabled."""
+        """Return the search for suites, runs, hosts and cases; None if a dialog is open."""
         if self.screen.is_modal:
             return None
         run = partial(cast("JumpingApp", self.app).jump_to, query)
@@ -98,32 +98,31 @@ class ActionProvider(Provider):
 def rate_match(query: str, phrase: str, title: str) -> float:
     """Return how well a command has all words of a query, from 0 (not at all) to 1.
 
-    A word matches the start of a word best, then a part of one if it has 3 letters or more.
+    A term matches the start of a word best, then a part of one if it has 3 letters or more.
     """
-    words = re.findall(r"[^\W_]+", f"{title} {phrase}".lower())
-    wanted_words = query.lower().split()
-    scores = [_rate_word(wanted, words, title.lower()) for wanted in wanted_words]
+    names = re.findall(r"[^\W_]+", f"{title} {phrase}".lower())
+    scores = [_rate_term(term, names, title.lower()) for term in query.lower().split()]
     if not scores or min(scores) == 0:
         return 0
     return sum(scores) / len(scores)
 
 
-def _rate_word(wanted: str, words: Iterable[str], title: str) -> float:
-    if title.startswith(wanted):
+def _rate_term(term: str, names: Iterable[str], title: str) -> float:
+    if title.startswith(term):
         return _TITLE_SCORE
-    if any(word.startswith(wanted) for word in words):
+    if any(name.startswith(term) for name in names):
         return _PREFIX_SCORE
-    is_part = len(wanted) >= _MIN_PART_LENGTH and any(wanted in word for word in words)
+    is_part = len(term) >= _MIN_PART_LENGTH and any(term in name for name in names)
     return _PART_SCORE if is_part else 0
 
 
-def highlight_words(phrase: str, query: str) -> Content:
+def highlight_terms(phrase: str, query: str) -> Content:
     """Return a phrase with the words of a query marked."""
     content = Content(phrase)
-    for wanted in query.lower().split():
-        start = phrase.lower().find(wanted)
+    for term in query.lower().split():
+        start = phrase.lower().find(term)
         if start >= 0:
-            content = content.stylize("bold $text-accent", start, start + len(wanted))
+            content = content.stylize("bold $text-accent", start, start + len(term))
     return content
 
 
