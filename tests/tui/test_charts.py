@@ -110,7 +110,7 @@ async def test_cell_of_many_ranks_shows_the_worst():
         assert strip_text.count("░") == math.ceil(4096 / ranks_per_cell) - 3
         await pilot.hover(RankStrip, offset=(2000 // ranks_per_cell, 0))
         assert str(strip.tooltip).startswith(
-            "rank 2001, 3.00x as slow as ranks with the same work, of ranks "
+            "rank 2001, 3.00x as slow as the median rank, of ranks "
         )
         await pilot.click(RankStrip, offset=(2000 // ranks_per_cell, 0))
         assert app.messages == [2001]

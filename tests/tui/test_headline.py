@@ -1,9 +1,12 @@
-"""Tests of the number of hosts in the headline of a run."""
+"""Tests of the headline of a run."""
 
+import pytest
 from benchmarks.synthetic_run import PER_HOST, build_start
 
+from spbench.record.run_parts import CaseCounts
 from spbench.record.state import RunState
-from spbench.tui.run.headline import HostCount
+from spbench.tui.run.findings import FindingKind, RunFinding
+from spbench.tui.run.headline import BAR_WIDTH, HostCount, _build_bar, _wrap_finding
 from spbench_core.events.rank_events import RankFacts
 
 
@@ -27,3 +30,31 @@ def test_hosts_are_not_counted_again_without_a_change():
     for rank in state.ranks.values():
         rank.facts = RankFacts("the same host")
     assert count.update(state) == 2
+
+
+@pytest.mark.parametrize(
+    ("total", "ran", "passed", "cells"),
+    [
+        (1, 1, 0, (0, 16, 0)),
+        (4, 2, 2, (8, 0, 8)),
+        (9, 9, 7, (12, 4, 0)),
+        (100, 100, 99, (15, 1, 0)),
+        (4, 0, 0, (0, 0, 16)),
+    ],
+)
+def test_bar_has_shares_of_passed_and_other_cases(total, ran, passed, cells):
+    bar = _build_bar(CaseCounts(total, ran, passed, idle=0))
+    texts, colours = zip(*bar, strict=True)
+    assert tuple(map(len, texts)) == cells
+    assert sum(cells) == BAR_WIDTH
+    assert "".join(texts) == "█" * cells[0] + "▒" * cells[1] + "░" * cells[2]
+    assert len(set(colours)) == 3
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_long_finding_is_wrapped_and_not_cut(width):
+    message = "ranks on vm waited up to 90 % of their time for a core in 19 of 20 cases because"
+    finding = RunFinding(FindingKind.NOISY, "", f"{message} other work used it; repeat the run")
+    lines = [line.plain for line in _wrap_finding(finding, width)]
+    assert " ".join(lines) == finding.line
+    assert all(len(line) <= width for line in lines)

@@ -5,6 +5,7 @@ from textual.app import App
 from textual.geometry import Size
 
 from spbench.record.host_slowness import find_host_slowness
+from spbench.record.stragglers import MIN_BLOCKS
 from spbench.report.previous_times import list_previous_times
 from spbench.tui.run.overview import HostMap
 from spbench.tui.run.panels import Panel, list_panels
@@ -51,11 +52,13 @@ async def test_many_hosts_have_one_cell_each():
     assert "node000 in a: not slow (1.00x)" in "".join(lines)
 
 
-def test_slowness_of_a_host_is_that_of_its_slowest_rank():
-    case = make.build_state(
-        make.make_started_run(make.describe_case("a", 3), hosts=("x", "x", "y"))
-    ).cases["a"]
-    assert find_host_slowness(case, {0: 1.0, 1: 2.0}) == {"x": 2.0}
+@pytest.mark.parametrize("samples", [MIN_BLOCKS - 1, MIN_BLOCKS])
+def test_slowness_of_a_host_is_that_of_its_slowest_rank(samples):
+    times = [make.rank_event("samples", rank, values=[1.0] * samples) for rank in range(3)]
+    started = make.make_started_run(make.describe_case("a", 3), hosts=("x", "x", "y"))
+    case = make.build_state([*started, *times]).cases["a"]
+    expected = {"x": 2.0} if samples == MIN_BLOCKS else {}
+    assert find_host_slowness(case, {0: 1.0, 1: 2.0}) == expected
 
 
 def test_other_work_is_not_compared_with_the_previous_run():

@@ -20,6 +20,7 @@ from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySourc
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.headline import Headline
+from spbench.tui.run.overview import HostMap
 from spbench.tui.run.panels import Panel
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.widgets.histogram import HistogramChart
@@ -229,7 +230,9 @@ async def test_shows_a_passed_run(open_run, size):
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
 async def test_shows_an_unknown_benchmark_while_it_runs(open_run, size):
-    async with open_run(size, [*make_running_events(), *make_checks(failed=())]) as run:
+    more_times = make_samples([[2.0] * 6] * 3 + [[6.1] * 6])
+    events = [*make_running_events(), *more_times, *make_checks(failed=())]
+    async with open_run(size, events) as run:
         await run.wait_for_texts(
             "… running", "· waiting", "25%", "node03", "slow", "4/4", "✓ passed"
         )
@@ -404,6 +407,55 @@ async def test_pause_freezes_ranks_but_not_counters(open_run):
         await run.wait_until(lambda: "PAUSED" not in read_screen(run.app))
 
 
+async def test_pause_freezes_the_host_map(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("6.10", "0/2 cases")
+        host_map = run.page.query_one("#host-map", HostMap)
+        await run.wait_until(lambda: host_map.has_content)
+        await run.press("space")
+        await run.wait_for_texts("PAUSED")
+        content = host_map._content
+        run.source.send(*make_samples([[2.0] * 9] * 3 + [[9.0] * 9]), *make_case_end())
+        await run.wait_for_texts("1/2 cases")
+        run.page.presenter.update_all()
+        await run.pilot.pause()
+        assert host_map._content is content
+        await run.press("space")
+        await run.wait_until(lambda: host_map._content is not content)
+
+
+@pytest.mark.parametrize(("size", "count"), [((120, 40), 17), (NARROW, 9)])
+async def test_cases_take_the_free_lines(open_run, size, count):
+    cases = [make.describe_case(f"case{index:02}", 2) for index in range(20)]
+    async with open_run(size, make.make_started_run(*cases, hosts=HOSTS[:2])) as run:
+        await run.wait_until(
+            lambda: sum("case" in line for line in read_screen(run.app).splitlines()) > count
+        )
+
+
+async def test_note_names_the_reference_of_the_selected_case(open_run):
+    origin = "a memory copy of 65536 B by rank 0 alone"
+    reference = make.rank_event(
+        "metric", 0, case="warp", name="time_ms", value=1.25, measured_by=origin
+    )
+    async with open_run(MEDIUM_SIZE, [*make_running_events(), reference]) as run:
+        await run.wait_for_texts(f"reference of warp: {origin}")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_few_samples_call_no_rank_slow(open_run, size):
+    async with open_run(size, make_running_events()) as run:
+        await run.wait_for_texts("4 ranks, too few samples to compare ranks (2)", "2.98x")
+        assert "slow " not in read_screen(run.app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_ended_run_has_a_summary(open_run, size):
+    async with open_run(size, make_ended_run()) as run:
+        await run.wait_for_texts("■ ended 2 cases: 1 passed, 1 failed", "F runs again what")
+        assert "3 compares it with other runs" in read_findings(run.app)
+
+
 async def test_paused_ranks_can_be_sorted_by_active_time(open_run):
     waits = make.describe_metric("wait_ms", "ms", part_of="time_ms", waits=True)
     case = {**describe_synthetic_case(), "metrics": [make.TIME, waits]}
@@ -518,9 +570,9 @@ async def test_strip_names_the_slow_rank_and_those_that_wait(open_run, size):
     events = make.make_started_run(case, hosts=HOSTS)
     for rank in range(4):
         events += [
-            make.rank_event("samples", rank, case="warp", values=[times[rank]] * 3),
+            make.rank_event("samples", rank, case="warp", values=[times[rank]] * 8),
             make.rank_event(
-                "samples", rank, case="warp", metric="wait_ms", values=[4.0 * (rank < 3)] * 3
+                "samples", rank, case="warp", metric="wait_ms", values=[4.0 * (rank < 3)] * 8
             ),
         ]
     async with open_run(size, events) as run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spbench.record.case_state import CaseState
+from spbench.record.stragglers import has_enough_samples
 
 
 def compute_host_slowness(case: CaseState) -> dict[str, float]:
@@ -15,14 +16,15 @@ def compute_host_slowness(case: CaseState) -> dict[str, float]:
 def find_host_slowness(case: CaseState, ratios: Mapping[int, float]) -> dict[str, float]:
     """Return for each host the largest ratio of its ranks to those with the same work.
 
-    Benchmarks of links have none, because a rank's time depends on its partner.
+    Benchmarks of links have none, because a rank's time depends on its partner. Cases with too few
+    samples have none either.
 
     Args:
         case: The case.
         ratios: The ratio of each rank to the typical one with the same work.
     """
     slowness: dict[str, float] = {}
-    if case.identity.measures == "link":
+    if case.identity.measures == "link" or not has_enough_samples(case):
         return slowness
     for rank, ratio in ratios.items():
         recorded = case.measured.ranks.get(rank)

@@ -155,6 +155,17 @@ def find_waiting_ranks(
     ]
 
 
+def count_compared_samples(case: CaseState) -> int:
+    """Return the number of times of the rank with the fewest; 0 without times."""
+    samples = case.measured.samples.get("time_ms", {}).values()
+    return min((sum(map(len, repeats.values())) for repeats in samples), default=0)
+
+
+def has_enough_samples(case: CaseState) -> bool:
+    """Whether every rank has enough times to call one of them slow."""
+    return count_compared_samples(case) >= MIN_BLOCKS
+
+
 def can_judge_ranks(case: CaseState) -> bool:
     """Whether a case was long enough to report a rank that is slow throughout."""
     return case.timed_seconds >= MIN_LAG_SECONDS and len(list(_split_blocks(case))) >= MIN_BLOCKS

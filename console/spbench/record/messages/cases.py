@@ -12,6 +12,16 @@ from spbench.record.number_formatting import format_factor, format_percent, form
 from spbench_core.number_text import format_quantity
 
 
+def describe_time_reference(case: CaseState | None) -> str:
+    """Return what the time of a case is compared with; empty without a reference."""
+    if case is None:
+        return ""
+    reference = case.measured.median_references.get("time_ms")
+    if reference is None or not reference["measured_by"]:
+        return ""
+    return f"reference of {case.id}: {reference['measured_by']}"
+
+
 def describe_limit(item: Mapping[str, Any]) -> str:
     """Return the limit of an expectation, such as ``368 us (reference 350 us +5 %)``.
 

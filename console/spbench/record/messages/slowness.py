@@ -8,10 +8,16 @@ from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names
 from spbench.record.number_formatting import format_factor, format_time
-from spbench.record.stragglers import find_waiting_ranks
+from spbench.record.stragglers import (
+    MIN_LAG_SECONDS,
+    count_compared_samples,
+    find_waiting_ranks,
+    has_enough_samples,
+)
 
 NONE_SLOW = "no rank is slow"
 NOT_COMPARED = "no two ranks do the same work"
+LINKS = "ranks are not compared: the time of a rank depends on its partner"
 
 
 def describe_slowness(
@@ -21,6 +27,9 @@ def describe_slowness(
     ratios: Mapping[int, float],
 ) -> str:
     """Return which rank is slow and which ranks wait for it, if any.
+
+    A rank of a finished case is slow only if it is one of its stragglers. A rank of a running case
+    must be slow for as many samples and as long as a straggler.
 
     Args:
         case: The case.
@@ -32,9 +41,18 @@ def describe_slowness(
         return ""
     if not ratios:
         return NOT_COMPARED
-    slow = [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
-    if not slow:
+    if case.identity.measures == "link":
+        return LINKS
+    if not has_enough_samples(case):
+        return f"too few samples to compare ranks ({count_compared_samples(case)})"
+    suspected = [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
+    if not suspected:
         return NONE_SLOW
+    slow = [rank for rank in suspected if _is_slow(case, rank, times[rank])]
+    if not slow:
+        worst = max(suspected, key=ratios.__getitem__)
+        subject = f"{_name_rank(case, worst)} takes {format_factor(ratios[worst])}"
+        return f"{subject} as long as the median rank, too briefly to call it slow"
     worst = max(slow, key=ratios.__getitem__)
     message = f"{_name_rank(case, worst)} is {describe_ratio(ratios[worst])}"
     if len(slow) > 1:
@@ -44,8 +62,17 @@ def describe_slowness(
 
 
 def describe_ratio(ratio: float) -> str:
-    """Return ``2.47x as slow as ranks with the same work``."""
-    return f"{format_factor(ratio)} as slow as ranks with the same work"
+    """Return ``2.47x as slow as the median rank``."""
+    return f"{format_factor(ratio)} as slow as the median rank"
+
+
+def _is_slow(case: CaseState, rank: int, time: RankTime) -> bool:
+    """Whether a suspected rank is slow by the rules for stragglers."""
+    if case.status.is_final:
+        recorded = case.measured.ranks.get(rank)
+        host = recorded.host if recorded is not None else ""
+        return any(straggler.includes(rank, host) for straggler in case.execution.stragglers)
+    return time.total * count_compared_samples(case) >= 1000 * MIN_LAG_SECONDS
 
 
 def find_culprit(
@@ -57,7 +84,7 @@ def find_culprit(
 ) -> int | None:
     """Return the slow rank that a rank waits for; None if it is not a single one."""
     slow = [number for number, ratio in ratios.items() if ratio >= NOTABLE_RANK]
-    if len(slow) != 1 or rank in slow:
+    if len(slow) != 1 or rank in slow or not has_enough_samples(case):
         return None
     return slow[0] if rank in find_waiting_ranks(case.identity, times, comparison) else None
 

@@ -40,9 +40,18 @@ NO_LOADS = "no host has said its load"
 NO_GPUS = "no host has reported a GPU"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
-MAX_CASE_LINES = 10
-MAX_CASE_LINES_SHORT = 5
-"""Most lines of the cases above the ranks on a short screen, without their border."""
+MIN_CASE_LINES = 10
+MIN_CASE_LINES_SHORT = 5
+"""Lines of the cases above the ranks, even if other panes need more lines."""
+MIN_PANEL_LINES = 4
+MIN_CHART_LINES = 12
+"""Lines of the panel below the ranks that many cases leave to it: without and with content."""
+CHART_PANELS = (
+    Panel.CHARTS,
+    Panel.HISTOGRAM,
+    Panel.TIMELINE,
+    Panel.FINDINGS_AND_TIMELINE,
+)
 MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 9
 """Free lines of a short screen with few ranks, above which they show findings or a chart."""
@@ -62,6 +71,8 @@ class RunBody(Container):
         & #left { height: 5; }
         & #findings-pane { display: none; }
         & #cases-pane { height: 1fr; }
+        & #cases { height: 1fr; }
+        & #case-note { display: none; height: auto; max-height: 2; color: $text-muted; }
         & #right { height: 1fr; }
         & #strip { height: 2; }
         & #ranks-pane { height: 1fr; }
@@ -70,10 +81,9 @@ class RunBody(Container):
         & #filter Input { height: 1; background: $boost; padding: 0; }
         & #lower { width: 100%; height: 1fr; }
         & #lower > * { width: 1fr; height: 1fr; }
-        & #extra, & #previous-pane { display: none; }
+        & #extra, & #previous-pane, & #parts-pane { display: none; }
         & #extra { height: 1fr; }
         & #extra > * { height: 1fr; }
-        & #extra > Horizontal > * { width: 1fr; height: 1fr; }
         &.-full #extra { display: block; }
         &.-wide { layout: horizontal; }
         &.-wide #left { width: 41%; min-width: 74; height: 1fr; }
@@ -88,16 +98,19 @@ class RunBody(Container):
         self.has_gpus = False
         self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
+        self._case_note = ""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="left"):
             yield Pane(
                 "Cases",
                 LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
+                Static(id="case-note", markup=False),
                 id="cases-pane",
             )
             yield PreviousPane("previous")
             yield Pane("Findings", FindingsPanel(id="findings"), id="findings-pane")
+            yield PartsPane("parts")
         columns = build_rank_columns(())
         with Vertical(id="right"):
             yield Pane(
@@ -126,9 +139,7 @@ class RunBody(Container):
                 )
                 yield Pane("Logs", LogView(id="logs"), id="logs-pane")
             with Vertical(id="extra"):
-                with Horizontal(id="extra-upper"):
-                    yield HostMapPane("host-map")
-                    yield PartsPane("parts")
+                yield HostMapPane("host-map")
                 yield _make_loads_pane("extra-loads")
 
     def fit(self, size: Size) -> None:
@@ -202,12 +213,18 @@ class RunBody(Container):
         """Whether the screen is so large that it shows all panes at once."""
         return self.has_class("-full")
 
+    def show_parts(self, has_parts: bool) -> None:
+        """Show the parts of an iteration below the findings of a full screen, if there are any."""
+        self.query_one("#parts-pane").display = has_parts and self.is_full
+
     def show_previous(self, has_previous: bool) -> None:
         """Show the previous run next to the cases of a full screen, if there is one."""
         self.query_one("#previous-pane").display = has_previous and self.is_full
 
-    def limit_table_heights(self, cases: int, ranks: int, *, has_findings: bool) -> None:
-        """Limit the heights of tables with few rows.
+    def limit_table_heights(
+        self, cases: int, ranks: int, *, has_findings: bool, has_samples: bool
+    ) -> None:
+        """Limit the heights of tables with few rows, and give the free lines to the cases.
 
         If that leaves lines free on a short screen, and the user has chosen no panel, show the
         findings there, or a chart if there are no findings.
@@ -216,25 +233,68 @@ class RunBody(Container):
             cases: Number of cases.
             ranks: Number of ranks.
             has_findings: Whether there are findings.
+            has_samples: Whether the charts have samples.
         """
         is_short = self.has_class("-short")
         is_wide = self.has_class("-wide")
         frame_lines = 1 if is_short else 3
-        left = self.query_one("#left")
         right = self.query_one("#right")
-        if not is_wide:
-            left.styles.height = min(
-                MAX_CASE_LINES_SHORT if is_short else MAX_CASE_LINES, cases + frame_lines
-            )
-        left_height = left.size.height if is_wide else 0
-        self._limit_height("#cases-pane", cases + frame_lines, left_height)
-        self._limit_height("#previous-pane", cases + frame_lines, left_height // 2)
+        cases_lines = cases + frame_lines + self._count_note_lines()
         ranks_lines = ranks + frame_lines + self._fit_strip(ranks, is_short=is_short)
+        min_case_lines = min(cases_lines, MIN_CASE_LINES_SHORT if is_short else MIN_CASE_LINES)
+        height = right.size.height if is_wide else self.size.height
         if is_short and not self._user_chose_panel:
-            self._choose_short_panel(right.size.height - ranks_lines, has_findings=has_findings)
+            taken_lines = ranks_lines if is_wide else ranks_lines + min_case_lines
+            self._choose_short_panel(height - taken_lines, has_findings=has_findings)
+        if not is_wide:
+            panel_lines = self._count_panel_lines(has_samples=has_samples)
+            max_ranks_lines = max(MIN_TABLE_LINES, round(height * MAX_TABLE_SHARE))
+            free_lines = height - min(ranks_lines, max_ranks_lines) - panel_lines
+            left_lines = max(min_case_lines, min(cases_lines, free_lines))
+            self.query_one("#left").styles.height = left_lines
+            height -= left_lines
+        left_height = self.query_one("#left").size.height if is_wide else 0
+        self._limit_height("#cases-pane", cases_lines, left_height)
+        self._limit_height("#previous-pane", cases + frame_lines, left_height // 2)
+        self._fit_parts(left_height)
         shares_height = self.panel is not Panel.NONE or self.is_full
-        self._limit_height("#ranks-pane", ranks_lines, right.size.height if shares_height else 0)
+        self._limit_height("#ranks-pane", ranks_lines, height if shares_height else 0)
         self._fit_extra(right.size.height, ranks_lines)
+
+    def show_case_note(self, note: str) -> None:
+        """Show a note on the selected case below the cases, on a screen with space for it."""
+        widget = self.query_one("#case-note", Static)
+        if note != self._case_note:
+            self._case_note = note
+            widget.update(note)
+        widget.display = bool(note) and not self.has_class("-short")
+
+    def _count_note_lines(self) -> int:
+        note = self.query_one("#case-note", Static)
+        return max(1, note.size.height) if note.display else 0
+
+    def _count_panel_lines(self, *, has_samples: bool) -> int:
+        """Return the number of lines that the panel below the ranks needs."""
+        if self.panel is Panel.NONE:
+            return 0
+        is_short = self.has_class("-short")
+        lines = MIN_CHART_LINES
+        if self.panel is Panel.FINDINGS or (self.panel in CHART_PANELS and not has_samples):
+            text_lines = 0
+            if self.panel.shows_findings:
+                text_lines = self.query_one("#lower-findings", FindingsPanel).text_lines
+            frame_lines = 1 if is_short else 3
+            lines = min(max(text_lines + frame_lines, MIN_PANEL_LINES), MIN_CHART_LINES)
+        return min(lines, self.size.height // 3) if is_short else lines
+
+    def _fit_parts(self, left_height: int) -> None:
+        """Let the parts of an iteration share the lines of the findings on a full screen."""
+        parts = self.query_one("#parts-pane")
+        shares_height = parts.display and self.is_full and self.screen.maximized is None
+        findings_lines = self.query_one("#findings", FindingsPanel).text_lines + 3
+        limit = left_height // 2
+        height = min(max(findings_lines, MIN_LOWER_EXTRA), limit) if shares_height else "1fr"
+        self.query_one("#findings-pane").styles.height = height
 
     def _fit_strip(self, ranks: int, *, is_short: bool) -> int:
         """Set the height of the strip, and return it."""

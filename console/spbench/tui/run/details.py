@@ -186,7 +186,8 @@ def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]
             suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
             exceeds_reference = exceeds_reference or efficiency > 1
         metric = format_metric_name(name, unit)
-        yield "reference", f"{metric} {reference_text}{suffix}, by {reference['measured_by']}"
+        origin = f"measured in the same job: {reference['measured_by']}"
+        yield "reference", f"{metric} {reference_text}{suffix}; {origin}"
     if exceeds_reference:
         yield "", ABOVE_REFERENCE
 

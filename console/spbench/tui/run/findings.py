@@ -16,6 +16,7 @@ from spbench.record.judge import describe_failed_checks
 from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
 from spbench.record.machine.gpu_throttling import describe_lost_gpus
 from spbench.record.messages.enumeration import enumerate_names, name_cases
+from spbench.record.messages.outcome import describe_outcome
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY
@@ -27,6 +28,7 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 class FindingKind(StrEnum):
     """The kinds of findings that are not statuses of cases."""
 
+    SUMMARY = "summary"
     LOST = "lost"
     SLOW = "slow"
     NOISY = "noisy"
@@ -39,12 +41,14 @@ _COLOURS: Mapping[str, str] = {
     **STATUS_COLOURS,
     CaseStatus.CANCELLED: MUTED,
     CaseStatus.SKIPPED: MUTED,
+    FindingKind.SUMMARY: "bold $text-accent",
     FindingKind.LOST: "$text-error",
     FindingKind.SLOW: "$text-warning",
     FindingKind.NOISY: "$text-warning",
     FindingKind.NOTE: MUTED,
 }
 _SIGNS: Mapping[str, str] = {
+    FindingKind.SUMMARY: "■ ended",
     FindingKind.LOST: "✗ lost",
     FindingKind.SLOW: "▲ slow",
     FindingKind.NOISY: f"{NOISY} noisy",
@@ -99,6 +103,7 @@ class RunFindings:
         self._lags_by_case: dict[tuple[str, float | None], list[Lag]] = {}
         self._sharing_cache: tuple[object, str | None] = (None, None)
         self._noise: list[str] = []
+        self._outcome = ""
 
     def collect(self) -> list[RunFinding]:
         """Return all findings, the most severe first."""
@@ -127,6 +132,7 @@ class RunFindings:
             noisy_findings = [finding for finding in recorded if finding.kind is FindingKind.NOISY]
             notes += [finding for finding in recorded if finding.kind is FindingKind.NOTE]
         return [
+            *self._summarize(),
             *self._collect_errors(),
             *lost_findings,
             *slow_findings,
@@ -134,6 +140,15 @@ class RunFindings:
             *noisy_findings,
             *notes,
         ]
+
+    def _summarize(self) -> list[RunFinding]:
+        """Return the summary of a run that has ended, with the next steps."""
+        if not self._has_ended:
+            return []
+        steps = "3 compares it with other runs"
+        if any(case.status.is_bad for case in self._feed.state.cases.values()):
+            steps = f"F runs again what failed, {steps}"
+        return [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
 
     def _collect_failures(self) -> list[RunFinding]:
         """Return why cases failed; cases with the same reason are grouped."""
@@ -161,6 +176,7 @@ class RunFindings:
             for key, case in zip(keys, cases, strict=True)
         }
         self._noise = summarize_noise(state)
+        self._outcome = describe_outcome(state.cases.values())
 
     def _collect_lags(self) -> list[Lag]:
         """Return the stragglers of the running case, then those of the finished cases."""
@@ -213,6 +229,8 @@ class RunFindings:
         return self._failures_by_case[case.id]
 
     def _collect_notes(self) -> Iterator[RunFinding]:
+        if self._has_ended and self._feed.folder.report.exists():
+            yield RunFinding(FindingKind.NOTE, "", self._feed.folder.report_line)
         cases_by_fault: dict[str, list[str]] = {}
         for case in self._feed.state.cases.values():
             # If a case failed because of its fault, the reason names the fault.
@@ -270,6 +288,11 @@ y copies it all; up and down scroll."""
 
     def compose(self) -> Iterator[Static]:
         yield self._text
+
+    @property
+    def text_lines(self) -> int:
+        """The number of lines of the findings, as far as they are laid out."""
+        return self._text.size.height
 
     def show(self, findings: list[RunFinding]) -> None:
         """Show these findings."""

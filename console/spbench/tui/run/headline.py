@@ -1,4 +1,4 @@
-"""The two lines at the top: run, status, progress, and the speed of a replay."""
+"""The lines at the top: run, status, progress, the speed of a replay, and a hidden finding."""
 
 from __future__ import annotations
 
@@ -11,24 +11,37 @@ from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
 from spbench.record.messages.phases import describe_phase, describe_start
-from spbench.record.run_parts import count_cases
+from spbench.record.run_parts import CaseCounts, count_cases
 from spbench.record.state import RunState
 from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.run.findings import MUTED, RunFinding, choose_colour
-from spbench.tui.widgets.text import cell_width, fit
+from spbench.tui.widgets.text import cell_width, fit, wrap_words
 from spbench_core.events import fields as event_fields
+from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
 BAR_WIDTH = 16
+MAX_FINDING_LINES = 3
+"""Most lines of the finding below the two lines about the run."""
 
 
 class HeadlinePart(NamedTuple):
-    """A part of a line; if it does not fit, it is cut or left out."""
+    """A part of a line; if it does not fit, it is cut or left out.
+
+    Attributes:
+        bar: Styled pieces in front of the text.
+    """
 
     text: str
     style: str = ""
     cut: bool = False
+    bar: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def width(self) -> int:
+        """The number of cells of bar and text."""
+        return sum(cell_width(text) for text, _ in self.bar) + cell_width(self.text)
 
 
 class EventRate:
@@ -68,10 +81,11 @@ class HostCount:
 
 
 class Headline(Static):
-    """The two lines about the run, which are updated even while the page is paused."""
+    """The lines about the run, which are updated even while the page is paused."""
 
     DEFAULT_CSS = (
-        "Headline { dock: top; height: 2; margin-top: 1; padding: 0 1; background: $boost; }"
+        "Headline { dock: top; height: auto; min-height: 2; margin-top: 1; padding: 0 1;"
+        " background: $boost; }"
     )
 
     def __init__(self) -> None:
@@ -87,21 +101,20 @@ class Headline(Static):
             return
         self._shown = progress
         self.update(Content.assemble(("… starting a run", "bold"), f"\n{progress}"), layout=False)
+        self.styles.height = 2
 
     def show(
         self,
         feed: Feed,
         paused: bool,
-        worst_finding: RunFinding | None,
-        noise_finding: RunFinding | None,
+        finding: RunFinding | None,
     ) -> None:
         """Show a run.
 
         Args:
             feed: The run.
             paused: Whether table and charts are paused.
-            worst_finding: The most severe finding, if the findings are not visible.
-            noise_finding: A finding on noise, shown after the phase of the run.
+            finding: The most severe finding, if the findings are not visible.
         """
         if feed is not self._feed:
             self._feed = feed
@@ -110,15 +123,15 @@ class Headline(Static):
         self._rate.update(feed.event_count)
         lines = (
             _build_first(feed, self._rate.value),
-            _build_second(
-                feed, paused, self._host_count.update(feed.state), worst_finding, noise_finding
-            ),
+            _build_second(feed, paused, self._host_count.update(feed.state)),
         )
         width = max(1, self.content_size.width)
-        if (lines, width) != self._shown:
-            self._shown = lines, width
-            text = Content("\n").join(_join_fitting(line, width) for line in lines)
-            self.update(text, layout=False)
+        if (lines, finding, width) != self._shown:
+            self._shown = lines, finding, width
+            contents = [_join_fitting(line, width) for line in lines]
+            finding_lines = _wrap_finding(finding, width)
+            self.update(Content("\n").join([*contents, *finding_lines]), layout=False)
+            self.styles.height = len(contents) + len(finding_lines)
 
 
 def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
@@ -128,15 +141,13 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
         reason = feed.failure or "waiting for the run's first events"
         return [HeadlinePart(reason, "$text-error" if feed.failure else MUTED, cut=True)]
     counts = count_cases(cases)
-    filled_cells = BAR_WIDTH * counts.ran // max(1, counts.total)
-    bar = "█" * filled_cells + "░" * (BAR_WIDTH - filled_cells)
     has_ended = feed.ended or run.finished is not None
     return [
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(
             format_status(feed.status) + _format_host(feed), f"bold {choose_colour(feed.status)}"
         ),
-        HeadlinePart(f"{bar} {counts.describe(has_ended)}", "$text-primary"),
+        HeadlinePart(f" {counts.describe(has_ended)}", "$text-primary", bar=_build_bar(counts)),
         HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(feed.remaining)),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
@@ -144,25 +155,36 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
     ]
 
 
-def _build_second(
-    feed: Feed,
-    paused: bool,
-    host_count: int,
-    worst_finding: RunFinding | None,
-    noise_finding: RunFinding | None,
-) -> list[HeadlinePart]:
-    parts = [
+def _build_bar(counts: CaseCounts) -> tuple[tuple[str, str], ...]:
+    """Return the shares of passed cases, of other cases with a result, and of open ones."""
+    ran_cells = BAR_WIDTH * counts.ran // max(1, counts.total)
+    bad_count = counts.ran - counts.passed
+    bad_cells = 0
+    if bad_count and ran_cells:  # even a small share is visible
+        bad_cells = max(1, round(ran_cells * bad_count / counts.ran))
+    return (
+        ("█" * (ran_cells - bad_cells), choose_colour(CaseStatus.PASSED)),
+        ("▒" * bad_cells, choose_colour(CaseStatus.FAILED)),
+        ("░" * (BAR_WIDTH - ran_cells), MUTED),
+    )
+
+
+def _build_second(feed: Feed, paused: bool, host_count: int) -> list[HeadlinePart]:
+    phase = "" if feed.ended else _describe_phase(feed)
+    return [
         HeadlinePart("PAUSED" if paused else "", "bold reverse"),
         HeadlinePart(_describe_replay(feed), "$text-accent"),
+        HeadlinePart(phase, "$text-primary"),
+        *_describe_job(feed.state, host_count),
     ]
-    if worst_finding is not None:
-        return [
-            *parts,
-            HeadlinePart(worst_finding.line, choose_colour(worst_finding.kind), cut=True),
-        ]
-    phase = "" if feed.ended else _describe_phase(feed)
-    job_parts = _describe_job(feed.state, host_count, noise_finding)
-    return [*parts, HeadlinePart(phase, "$text-primary"), *job_parts]
+
+
+def _wrap_finding(finding: RunFinding | None, width: int) -> list[Content]:
+    """Return the lines of a finding; the last one is cut if there are too many."""
+    if finding is None:
+        return []
+    lines = wrap_words(finding.line, width, MAX_FINDING_LINES)
+    return [Content.assemble((line, choose_colour(finding.kind))) for line in lines]
 
 
 def _describe_phase(feed: Feed) -> str:
@@ -175,16 +197,12 @@ def _describe_phase(feed: Feed) -> str:
     return describe_start(feed.state, event_fields.now() if is_live else feed.now)
 
 
-def _describe_job(
-    state: RunState, host_count: int, noise_finding: RunFinding | None
-) -> Iterator[HeadlinePart]:
+def _describe_job(state: RunState, host_count: int) -> Iterator[HeadlinePart]:
     if not state.jobs:
         return
     job = state.jobs[max(state.jobs)]
     hosts = f" on {format_quantity(host_count, 'host')}" if host_count else ""
     yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{hosts}")
-    if noise_finding is not None:
-        yield HeadlinePart(noise_finding.line, choose_colour(noise_finding.kind), cut=True)
     yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)
 
 
@@ -198,13 +216,15 @@ def _join_fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
     available_width = width
     for part in parts:
         gap = "  " if spans else ""
-        text = gap + part.text
-        if not part.text or (cell_width(text) > available_width and not part.cut):
+        width = len(gap) + part.width
+        if not part.text or (width > available_width and not part.cut):
             continue
-        if cell_width(text) > available_width:
-            text = fit(text, available_width)
-        spans.append((text, part.style))
-        available_width -= cell_width(text)
+        text = part.text
+        if width > available_width:
+            text = fit(text, available_width - len(gap))
+            width = available_width
+        spans += [(gap, ""), *part.bar, (text, part.style)]
+        available_width -= width
     return Content.assemble(*spans)
 
 

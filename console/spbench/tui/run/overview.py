@@ -55,6 +55,11 @@ class HostMap(HeatMap):
     _is_grid = False
     _content: object = None
 
+    @property
+    def has_content(self) -> bool:
+        """Whether hosts were shown."""
+        return self._content is not None
+
     def show(
         self,
         hosts: Sequence[str],

@@ -244,17 +244,10 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def _show_headline(self) -> None:
         # Findings are in the headline only while they are not visible elsewhere.
-        findings = self.presenter.findings
-        hidden = [] if self.query_one(RunBody).shows_findings else findings
-        worst_finding = None
-        if hidden and hidden[0].kind not in (FindingKind.NOISY, FindingKind.NOTE):
-            worst_finding = hidden[0]
-        noise_finding = next(
-            (finding for finding in hidden if finding.kind is FindingKind.NOISY), None
-        )
-        self.query_one(Headline).show(
-            self._selection.feed, self.presenter.paused, worst_finding, noise_finding
-        )
+        hidden = [] if self.query_one(RunBody).shows_findings else self.presenter.findings
+        quiet_kinds = (FindingKind.SUMMARY, FindingKind.NOTE)
+        worst = next((finding for finding in hidden if finding.kind not in quiet_kinds), None)
+        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst)
 
     def _compute_times(self) -> None:
         cases = self._selection.cases

@@ -14,6 +14,7 @@ from time import monotonic
 
 from textual.widget import Widget
 
+from spbench.record.messages.cases import describe_time_reference
 from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
@@ -30,7 +31,6 @@ from spbench.tui.run.selection import RunSelection
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.table_columns import Column, Rows
-from spbench_core.events.statuses import CaseStatus
 
 SLOW_INTERVAL = 0.5
 """Time in which all slow parts are updated once, in seconds."""
@@ -39,10 +39,6 @@ SETTLE_SECONDS = 1.2
 
 It exceeds `SLOW_INTERVAL`, so that every part shows the last change.
 """
-_SEVERE_KINDS = frozenset(
-    {FindingKind.LOST, FindingKind.SLOW, CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT}
-)
-"""The kinds of findings that open the panel of findings when a run ends."""
 _Update = Callable[[], None]
 
 
@@ -168,8 +164,7 @@ class RunPresenter:
         if self._outcome_shown or run is None or run.finished is None:
             return False
         self._outcome_shown = True
-        if any(finding.kind in _SEVERE_KINDS for finding in selection.findings.collect()):
-            self._body.suggest_findings()
+        self._body.suggest_findings()
         failed = selection.first_failed_case()
         if failed is not None and selection.follows_running and selection.rank is None:
             selection.choose(failed)
@@ -240,6 +235,7 @@ class RunPresenter:
         self._update_table(self.cases)
         remark = selection.cases.efficiency_note() or LEGEND
         self._body.query_one("#cases-pane", Pane).set_remark(remark)
+        self._body.show_case_note(describe_time_reference(selection.case))
         self._limit_table_heights()
         # If the user has just moved the cursor, its message is still to come: do not move it back.
         untouched = self.cases.cursor_key == self._cursors.get(self.cases)
@@ -276,7 +272,10 @@ class RunPresenter:
             finding.kind is not FindingKind.NOTE for finding in self.findings
         )
         self._body.limit_table_heights(
-            self.cases.row_count, self.ranks.row_count, has_findings=has_findings
+            self.cases.row_count,
+            self.ranks.row_count,
+            has_findings=has_findings,
+            has_samples=self.selection.metric is not None,
         )
 
     def _show_hosts(self) -> None:
@@ -336,13 +335,12 @@ class RunPresenter:
             hosts = selection.list_hosts()
             slowness = selection.compute_host_slowness()
             for host_map in (pane.map for pane in self._body.query(HostMapPane)):
-                if host_map.is_on_screen:
+                if host_map.is_on_screen and not (self.paused and host_map.has_content):
                     host_map.show(hosts, slowness, case.id if case is not None else "")
         groups = (selection.bars.get(case) if case is not None else None) or []
         for parts_pane in self._body.query(PartsPane):
             parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")
-        if self._body.is_full:
-            self._body.query_one("#parts-pane").display = bool(groups)
+        self._body.show_parts(bool(groups))
         self._body.show_previous(selection.previous is not None)
         for previous_pane in self._body.query(PreviousPane):
             if previous_pane.is_on_screen:

@@ -13,6 +13,7 @@ from spbench.record.coordinates import CoordinateName, describe_coordinates
 from spbench.record.number_formatting import format_factor, format_rate, format_time
 from spbench.record.rank_figures import MAX_RECENT
 from spbench.record.rank_rows import RankRow
+from spbench.record.stragglers import MIN_BLOCKS
 from spbench.tui.cells import format_time_cell, make_status_cell
 from spbench.tui.widgets.glyphs import render_sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -119,7 +120,7 @@ def _make_skew_cell(row: RankRow) -> TableCell | str:
     skew = row.skew
     if skew is None:
         return "" if row.p50 is None else TableCell("-", "muted")
-    if is_slow(skew):
+    if is_slow(row):
         return TableCell(f"{format_factor(skew)} slow", "slow")
     return format_factor(skew)
 
@@ -143,14 +144,14 @@ def _parse_coordinate(text: str) -> tuple[tuple[int, ...], str]:
     return tuple(map(int, _NUMBERS.findall(text))), text
 
 
-def is_slow(skew: float | None) -> bool:
-    """Return whether the skew of a rank is notable."""
-    return skew is not None and skew >= NOTABLE_RANK
+def is_slow(row: RankRow) -> bool:
+    """Return whether the skew of a rank is notable, from enough times."""
+    return row.skew is not None and row.skew >= NOTABLE_RANK and row.iterations >= MIN_BLOCKS
 
 
 def build_search_text(row: RankRow) -> str:
     """Return the text for a filter: ``rank 7 node03 tile 0,1 timing slow failed``."""
-    slow = "slow" if is_slow(row.skew) else ""
+    slow = "slow" if is_slow(row) else ""
     coordinates = describe_coordinates(row.coordinates)
     return (
         f"rank {row.rank} {row.host} {coordinates} {row.activity} {slow} {row.check or ''}".lower()

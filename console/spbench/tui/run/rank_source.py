@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from spbench.record.case_state import CaseState
 from spbench.record.coordinates import CoordinateName
 from spbench.record.rank_rows import RankRow
+from spbench.record.stragglers import has_enough_samples
 from spbench.tui.run.rank_cells import (
     build_empty_cells,
     build_rank_cells,
@@ -132,8 +133,13 @@ class RankSource(ABC):
         """Return which rank is slow and which ranks wait for it, if any."""
 
     def ratios(self) -> list[float | None]:
-        """Return the skews as a list by rank, with None for ranks without one."""
+        """Return the skews as a list by rank, with None for ranks without one.
+
+        With too few samples, no rank has one.
+        """
         ranks = self.ranks()
+        if self.case is None or not has_enough_samples(self.case):
+            return [None] * (ranks[-1] + 1 if ranks else 0)
         return list(map(self.skews().get, range(ranks[-1] + 1 if ranks else 0)))
 
     def failed_ranks(self) -> set[int]:

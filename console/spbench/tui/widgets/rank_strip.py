@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -20,7 +19,7 @@ from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.glyphs import choose_slowness_mark
 from spbench.tui.widgets.keys import make_binding
-from spbench.tui.widgets.text import join_fitting
+from spbench.tui.widgets.text import join_fitting, wrap_words
 from spbench_core.number_text import format_quantity
 
 MAX_TEXT_LINES = 2
@@ -170,13 +169,13 @@ class RankStrip(Chart):
             for start in range(0, len(stops), cells_per_line)
         ]
         if height > 1:
-            text_lines = _wrap(self._summarize(layout), width, self._count_text_lines())
+            text_lines = wrap_words(self._summarize(layout), width, self._count_text_lines())
             lines += [[(line, "text")] for line in text_lines]
         return lines
 
     def measure_text_lines(self, width: int) -> int:
         """Return the number of lines that the message on all ranks needs."""
-        return len(_wrap(self._summarize_all(), width, MAX_TEXT_LINES))
+        return len(wrap_words(self._summarize_all(), width, MAX_TEXT_LINES))
 
     def _count_text_lines(self) -> int:
         """Return the number of lines for text; at least one line is for the cells."""
@@ -253,12 +252,3 @@ def _describe_slowness(ratio: float | None) -> str:
     if ratio is None:
         return "not compared"
     return describe_ratio(ratio) if ratio >= NOTABLE_RANK else f"not slow ({format_factor(ratio)})"
-
-
-def _wrap(text: str, width: int, max_lines: int) -> list[str]:
-    """Return a text in lines; the last one is cut if there are too many."""
-    lines = wrap(text, max(1, width)) or [""]
-    if len(lines) <= max_lines:
-        return lines
-    last_line = join_fitting([" ".join(lines[max_lines - 1 :])], width)
-    return [*lines[: max_lines - 1], last_line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import Literal
 
@@ -39,6 +40,15 @@ def wrap(text: str, width: int) -> list[str]:
     if text.isascii():
         return [text[start : start + width] for start in range(0, max(1, len(text)), width)]
     return chop_cells(text, width)
+
+
+def wrap_words(text: str, width: int, max_lines: int) -> list[str]:
+    """Return a text in lines of whole words; the last one is cut if there are too many."""
+    lines = textwrap.wrap(replace_controls(text), max(1, width)) or [""]
+    if len(lines) <= max_lines:
+        return lines
+    last_line = join_fitting([" ".join(lines[max_lines - 1 :])], width)
+    return [*lines[: max_lines - 1], last_line]
 
 
 def join_fitting(phrases: Iterable[str], width: int) -> str:

@@ -4,26 +4,34 @@ import pytest
 
 from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.messages.slowness import (
+    LINKS,
     NONE_SLOW,
     NOT_COMPARED,
     describe_slowness,
     find_culprit,
 )
+from spbench.record.stragglers import MIN_BLOCKS
 from support.sample_events import (
     TIME,
     build_state,
+    case_judged,
     describe_case,
     describe_metric,
     make_started_run,
+    rank_event,
 )
 
 WAIT = describe_metric("wait_ms", "ms", "lower", part_of="time_ms", waits=True)
 
 
-def build_case(count, **changes):
+SLOW = {"rank": 1, "host": "node1", "ratio": 2.4, "seconds": 6.0, "since": 1e9, "cause": True}
+
+
+def build_case(count, samples=MIN_BLOCKS, end=(), **changes):
     hosts = tuple(f"node{rank}" for rank in range(count))
     case = describe_case("a", count, metrics=[TIME, WAIT], **changes)
-    return build_state(make_started_run(case, hosts=hosts)).cases["a"]
+    times = [rank_event("samples", rank, values=[10.0] * samples) for rank in range(count)]
+    return build_state([*make_started_run(case, hosts=hosts), *times, *end]).cases["a"]
 
 
 def compare(case, times):
@@ -77,3 +85,31 @@ def test_culprit_is_the_only_slow_rank():
 
     assert list_culprits(make_times(4.0, 4.1, 4.0, 9.9)) == [3, 3, 3, None]
     assert list_culprits(make_times(4.0, 4.1, 9.0, 9.9)) == [None] * 4
+
+
+@pytest.mark.parametrize("samples", [1, MIN_BLOCKS - 1])
+def test_no_rank_is_slow_by_few_samples(samples, messages):
+    case = build_case(2, samples)
+    messages.check(describe(case, make_times(4.0, 9.9)))
+    assert find_culprit(case, *compare(case, make_times(4.0, 9.9)), 0) is None
+
+
+def test_no_rank_is_slow_within_a_time_slice(messages):
+    messages.check(describe(build_case(2), make_times(0.4, 0.99, total=1.0)))
+
+
+@pytest.mark.parametrize("stragglers", [[], [{**SLOW, "rank": 0, "host": "node0"}]])
+def test_only_stragglers_of_a_finished_case_are_slow(stragglers, messages):
+    end = [rank_event("case_end", rank) for rank in range(2)]
+    case = build_case(2, end=[*end, case_judged("a", stragglers=stragglers)])
+    messages.check(describe(case, make_times(4.0, 9.9)))
+
+
+def test_straggler_of_a_finished_case_is_slow():
+    end = [rank_event("case_end", rank) for rank in range(2)]
+    case = build_case(2, end=[*end, case_judged("a", stragglers=[SLOW])])
+    assert describe(case, make_times(4.0, 9.9)).startswith("rank 1 on node1 is 2.44x as slow")
+
+
+def test_ranks_of_links_are_not_compared():
+    assert describe(build_case(2, measures="link"), make_times(4.0, 9.9)) == LINKS
