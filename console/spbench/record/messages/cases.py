@@ -13,7 +13,7 @@ from spbench_core.number_text import format_quantity
 
 
 def describe_time_reference(case: CaseState | None) -> str:
-    """Return what the time of a case is compared with; empty without a reference."""
+    """Return the origin of the reference time of a case; empty without one."""
     if case is None:
         return ""
     reference = case.measured.median_references.get("time_ms")

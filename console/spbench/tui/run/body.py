@@ -214,7 +214,7 @@ class RunBody(Container):
         return self.has_class("-full")
 
     def show_parts(self, has_parts: bool) -> None:
-        """Show the parts of an iteration below the findings of a full screen, if there are any."""
+        """Show the parts of an iteration, if any, on a full screen."""
         self.query_one("#parts-pane").display = has_parts and self.is_full
 
     def show_previous(self, has_previous: bool) -> None:

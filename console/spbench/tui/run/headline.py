@@ -1,4 +1,4 @@
-"""The lines at the top: run, status, progress, the speed of a replay, and a hidden finding."""
+"""The lines at the top: run, status, progress, replay, and a hidden finding."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
 
 
 def _build_bar(counts: CaseCounts) -> tuple[tuple[str, str], ...]:
-    """Return the shares of passed cases, of other cases with a result, and of open ones."""
+    """Return the shares of passed, other finished, and open cases."""
     ran_cells = BAR_WIDTH * counts.ran // max(1, counts.total)
     bad_count = counts.ran - counts.passed
     bad_cells = 0

@@ -43,7 +43,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def wrap_words(text: str, width: int, max_lines: int) -> list[str]:
-    """Return a text in lines of whole words; the last one is cut if there are too many."""
+    """Return lines of whole words; the last one is cut if there are too many."""
     lines = textwrap.wrap(replace_controls(text), max(1, width)) or [""]
     if len(lines) <= max_lines:
         return lines
