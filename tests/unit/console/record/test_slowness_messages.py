@@ -91,7 +91,8 @@ def test_culprit_is_the_only_slow_rank():
 def test_no_rank_is_slow_by_few_samples(samples, messages):
     case = build_case(2, samples)
     messages.check(describe(case, make_times(4.0, 9.9)))
-    assert find_culprit(case, *compare(case, make_times(4.0, 9.9)), 0) is None
+    comparison, times, ratios = compare(case, make_times(4.0, 9.9))
+    assert find_culprit(case, comparison, times, ratios, 0) is None
 
 
 def test_no_rank_is_slow_within_a_time_slice(messages):
