@@ -33,13 +33,16 @@ def list_effective_faults(case: Case) -> tuple[str, ...]:
 
 
 def describe_fault_and_finder(case: Case, fault: str) -> str:
-    """Return the effect of a fault in a case, and how it is found."""
+    """Return the effect of a fault in a case, and how it is found.
+
+    A case with many checks gets no check named: any of them may fail.
+    """
     if fault in COMMON_FAULTS:
         return f"{COMMON_FAULTS[fault]}. {_FINDERS[fault]}"
     checks = case.entry.list_checks(dict(case.params))
     effect = describe_fault(fault) or f"a fault of {case.entry.plugin or case.benchmark}"
     if not 1 <= len(checks) <= _MAX_CHECKS_NAMED:
-        return f"{effect}. A check fails."
+        return effect
     noun = "The check" if len(checks) == 1 else "A check of"
     return f"{effect}. {noun} {' or '.join(checks)} fails."
 

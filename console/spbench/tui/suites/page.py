@@ -375,7 +375,7 @@ starts a run: use F5 and F6."""
             Choice(name, describe_fault_and_finder(case, name))
             for name in list_effective_faults(case)
         ]
-        title = f"Fault to plant in {case.id} (the run must find it)"
+        title = f"Fault to plant in {case.id}: the run must find it"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
         if fault is not None and await self._prepare_run():
             await self._start([case.id], fault)
