@@ -59,6 +59,8 @@ class LiveStragglers:
             for rank, since in self._since.items()
             if (seconds := self._lag_seconds(rank)) >= min_seconds
         ]
+        if not lasting:
+            return []
         hosts = {rank: state.host for rank, state in self._state.ranks.items()}
         return merge_stragglers_by_host(lasting, hosts)
 

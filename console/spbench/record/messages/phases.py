@@ -29,7 +29,9 @@ def describe_start(state: RunState, now: float) -> str:
         return f"job {last_job.number} has ended, the next begins: {elapsed}"
     # Jobs on separate hosts may run at once.
     ranks_of_jobs = [_list_ranks(state, job) for job in running]
-    if any(not rank.phase.is_before_work for ranks in ranks_of_jobs for rank in ranks):
+    # A set, since thousands of ranks are in few phases.
+    phases = {rank.phase for ranks in ranks_of_jobs for rank in ranks}
+    if not all(phase.is_before_work for phase in phases):
         return ""
     newest = max(running, key=lambda job: job.number)
     return _describe_launch(newest, _list_ranks(state, newest), now)
@@ -94,17 +96,22 @@ def _find_counting_rank(state: RunState) -> RankState | None:
 
 
 def _describe_uncounted(state: RunState, now: float) -> str:
-    rank_by_phase = {
-        rank.shown_phase: rank for rank in sorted(state.ranks.values(), key=lambda rank: rank.done)
-    }
-    if Activity.RUNNING in rank_by_phase:
-        rank = rank_by_phase[Activity.RUNNING]
-        lines = format_quantity(rank.done, "line")
-        return f"{Activity.RUNNING}, {lines}, {_format_seconds_since(rank.phase_since, now)}"
-    if Activity.WAITING in rank_by_phase:
-        since = rank_by_phase[Activity.WAITING].phase_since
+    working = [rank for rank in state.ranks.values() if rank.phase is RankPhase.WORKING]
+    running = _find_most_advanced(working, Activity.RUNNING)
+    if running is not None:
+        lines = format_quantity(running.done, "line")
+        return f"{Activity.RUNNING}, {lines}, {_format_seconds_since(running.phase_since, now)}"
+    waiting = _find_most_advanced(working, Activity.WAITING)
+    if waiting is not None:
+        since = waiting.phase_since
         return f"{Activity.WAITING} for another rank, {_format_seconds_since(since, now)}"
     return ""
+
+
+def _find_most_advanced(ranks: Collection[RankState], activity: Activity) -> RankState | None:
+    """Return the rank with the most steps done among those with an activity."""
+    active = [rank for rank in ranks if rank.activity == activity]
+    return max(active, key=lambda rank: rank.done, default=None)
 
 
 def _estimate_seconds(rank: RankState, now: float) -> float | None:

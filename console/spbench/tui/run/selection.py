@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from time import monotonic
 
 from spbench.record.case_state import CaseState
 from spbench.record.host_slowness import compute_host_slowness, find_host_slowness
@@ -16,6 +18,9 @@ from spbench.tui.run.findings import RunFindings
 from spbench.tui.run.overview import PreviousRows
 from spbench.tui.run.rank_source import RankSource
 from spbench_core.events.statuses import CaseStatus
+
+LIVE_SLOWNESS_INTERVAL = 1.0
+"""Time between two comparisons of the hosts in the running case, in seconds."""
 
 
 class RunSelection:
@@ -34,6 +39,8 @@ class RunSelection:
         self.bars = CaseComputation(compute_case_bars, is_live=True)
         self.previous: PreviousRows | None = None
         self._hosts: tuple[int, list[str]] = (0, [])
+        self._live_slowness: tuple[float, CaseState | None, Mapping[str, float]]
+        self._live_slowness = (-math.inf, None, {})
         self.rank: int | None = None
         self.follows_running = True
         self._case_id: str | None = None
@@ -106,9 +113,18 @@ class RunSelection:
         slowness: dict[str, Mapping[str, float]] = {}
         for case in self.feed.state.cases.values():
             if case is self.running_case and not case.status.is_final:
-                slowness[case.id] = find_host_slowness(case, self._live.skews())
+                slowness[case.id] = self._compute_live_slowness(case)
             else:
                 slowness[case.id] = self.hosts.get(case) or {}
+        return slowness
+
+    def _compute_live_slowness(self, case: CaseState) -> Mapping[str, float]:
+        """Return the slowness of the hosts in the running case, computed once per second."""
+        now = monotonic()
+        computed_at, computed_case, slowness = self._live_slowness
+        if computed_case is not case or now - computed_at >= LIVE_SLOWNESS_INTERVAL:
+            slowness = find_host_slowness(case, self._live.skews())
+            self._live_slowness = now, case, slowness
         return slowness
 
     def first_failed_case(self) -> str | None:

@@ -9,12 +9,16 @@ from spbench.tui.widgets.table_columns import Rows
 
 SORT_INTERVAL = 0.5
 """Smallest time between two sorts of changing rows, in seconds."""
+LONG_SORT_INTERVAL = 1.0
+"""The same for more than `MANY_ROWS` rows, since sorting thousands of rows delays keys."""
+MANY_ROWS = 1000
 
 
 class RowOrder:
     """The keys that match the filter, sorted.
 
-    Added and removed rows appear at once, while sorting waits for `SORT_INTERVAL`.
+    Added and removed rows appear at once, while sorting waits for `SORT_INTERVAL`, or for
+    `LONG_SORT_INTERVAL` if there are many rows.
     """
 
     def __init__(self, rows: Rows, sort: str | None, reverse: bool) -> None:
@@ -36,7 +40,8 @@ class RowOrder:
             force: Sort even if `SORT_INTERVAL` has not passed.
         """
         natural = list(self.rows.keys())
-        if force or now - self._sorted_at >= SORT_INTERVAL:
+        interval = LONG_SORT_INTERVAL if len(natural) > MANY_ROWS else SORT_INTERVAL
+        if force or now - self._sorted_at >= interval:
             keys = self._sort(self._filter(natural))
             self._sorted_at = now
         elif natural != self._natural:
