@@ -696,3 +696,16 @@ async def test_shows_each_finding_once_and_reasons_per_case(tmp_path):
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
         await wait_until(pilot, lambda: "rank 1 on node01 is 3.00x as slow" in read_screen(app))
         assert "≈ noisy: the hypervisor of node01 gave 50 %" in read_screen(app)
+
+
+async def test_small_screen_marks_the_cut_of_a_summary(tmp_path):
+    findings = ["rank 1 of node01 is slow in " + ", ".join(f"case{i}" for i in range(100))]
+    events = [*make_started_run(describe_swept_case(1, "a")), job_end()]
+    record_run(tmp_path / "home", [*events, run_end("failed", 1, findings=findings)])
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_run(pilot)
+        await wait_until(pilot, lambda: "rank 1 of node01 is slow" in read_screen(app))
+        summary = read_widget(app, "#run-summary")
+        assert summary.endswith("…")
+        assert app.screen.query_one("#run-summary").size.height == len(summary.splitlines())

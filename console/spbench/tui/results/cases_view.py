@@ -27,6 +27,7 @@ from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.results.times_view import show_case_times
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.text import fit_lines
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
@@ -41,6 +42,12 @@ _COLUMNS = (
     Column("reason", "reason", 30, drop_priority=5),
 )
 _TIME = "time_ms"
+SUMMARY_SHARE = 0.4
+"""Share of the lines that the summary of the run may take."""
+MIN_ROWS = 4
+"""Rows of the table before which the summary takes no more than its share."""
+REMARK_LINES = 2
+"""Lines below the table that are left for remarks on the case."""
 OVERSUBSCRIBED = "~ more ranks than cores: the times are not the hardware's"
 
 
@@ -124,7 +131,7 @@ checks: those that passed of those made, each on each rank.
 Enter opens all that was measured of a case. The case under the cursor is the one that the charts
 and plots show."""
     DEFAULT_CSS = """
-    CasesView #run-summary { height: auto; max-height: 40%; }
+    CasesView #run-summary { height: auto; }
     CasesView #case-remarks { height: auto; max-height: 4; color: $text-muted; }
     CasesView TimesChart { display: none; height: 11; margin-top: 1; }
     CasesView.-with-chart TimesChart { display: block; }
@@ -134,6 +141,7 @@ and plots show."""
     def __init__(self) -> None:
         super().__init__(id="cases-view")
         self.run: RecordedRun | None = None
+        self._summary = Content("")
         self._times: IterationTimes = {}
 
     def compose(self) -> ComposeResult:
@@ -154,7 +162,7 @@ and plots show."""
     def show_run(self, run: RecordedRun | None, message: str = "") -> None:
         """Show a run, or a message on why there is none."""
         self.run = run
-        self.query_one("#run-summary", Static).update(_summarize(run) if run else message)
+        self._summary = _summarize(run) if run else Content(message)
         self._times = {}
         self._show_rows()
 
@@ -184,8 +192,17 @@ and plots show."""
         self.set_class(self.has_chart, "-with-chart")
         table_lines = max(4, min(1 + len(cases), self.size.height // 2))
         self.table.styles.height = table_lines if self.has_chart else "1fr"
+        self._show_summary(len(cases))
         self._show_remarks()
         self._show_chart()
+
+    def _show_summary(self, case_count: int) -> None:
+        """Show the summary in the lines that the table leaves; an ellipsis marks a cut."""
+        height = self.size.height
+        table_lines = 1 + min(case_count, MIN_ROWS)
+        limit = max(round(SUMMARY_SHARE * height), height - table_lines - REMARK_LINES)
+        summary = fit_lines(self._summary, self.size.width, limit)
+        self.query_one("#run-summary", Static).update(summary)
 
     def _show_chart(self) -> None:
         if self.has_chart:

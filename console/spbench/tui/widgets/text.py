@@ -9,6 +9,7 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.content import Content
 from textual.widget import Widget
 
 from spbench.record.number_formatting import replace_controls
@@ -49,6 +50,19 @@ def wrap_words(text: str, width: int, max_lines: int) -> list[str]:
         return lines
     last_line = join_fitting([" ".join(lines[max_lines - 1 :])], width)
     return [*lines[: max_lines - 1], last_line]
+
+
+def fit_lines(content: Content, width: int, count: int) -> Content:
+    """Return a text wrapped to at most ``count`` lines; an ellipsis marks a cut."""
+    if width <= 0 or count <= 0:
+        return content
+    lines = content.wrap(width)
+    if len(lines) <= count:
+        return content
+    last = lines[count - 1].rstrip()
+    if cell_width(last.plain) >= width:
+        last = last[: width - 1]
+    return Content("\n").join([*lines[: count - 1], last + _ELLIPSIS])
 
 
 def join_fitting(phrases: Iterable[str], width: int) -> str:
