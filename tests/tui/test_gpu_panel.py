@@ -6,8 +6,8 @@ import pytest
 
 from spbench.record.machine.gpu_loads import GpuLoads
 from spbench.tui.run.findings import FindingKind, RunFindings
-from spbench.tui.run.gpu_panel import ABSENT, COLUMNS, GpuRows, describe_gpu
 from spbench.tui.run.panels import Panel
+from spbench.tui.run.panes.gpu_panel import ABSENT, COLUMNS, GpuRows, describe_gpu
 from spbench.tui.run.rank_details import build_rank_details
 from support import sample_events as make
 from support.tui.app_driver import make_console, read_screen, wait_until

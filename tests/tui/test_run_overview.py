@@ -7,8 +7,8 @@ from textual.geometry import Size
 from spbench.record.host_slowness import find_host_slowness
 from spbench.record.stragglers import MIN_BLOCKS
 from spbench.report.previous_times import list_previous_times
-from spbench.tui.run.overview import HostMap
 from spbench.tui.run.panels import Panel, list_panels
+from spbench.tui.run.panes.overview import HostMap
 from support import sample_events as make
 from support.sample_runs import make_case, make_run
 from support.tui.app_driver import read_screen

@@ -20,8 +20,8 @@ from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySourc
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.headline import Headline
-from spbench.tui.run.overview import HostMap
 from spbench.tui.run.panels import Panel
+from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
@@ -1210,7 +1210,7 @@ async def test_focused_pane_can_fill_the_page_and_shrink_again(open_run, size):
 @pytest.mark.long
 async def test_panes_follow_terminal_size_and_another_run(open_run, tmp_path):
     async with open_run(WIDE, [*make_running_events(), *make_checks()]) as run:
-        await run.wait_for_texts("findings", "check sum failed")
+        await run.wait_for_texts("Findings", "check sum failed")
         await run.pilot.resize_terminal(*NARROW)
         await run.wait_until(lambda: not run.page.query_one("#findings-pane").is_on_screen)
         await run.wait_for_texts("check sum failed", "node03")
@@ -1228,8 +1228,8 @@ async def test_panes_follow_terminal_size_and_another_run(open_run, tmp_path):
 async def test_slow_rank_among_thousands_is_visible(open_run):
     np = 2000
     hosts = [f"node{rank // 64:02d}" for rank in range(np)]
-    times = [[2.0 + (rank % 7) / 100, 2.0] for rank in range(np)]
-    times[1234] = [9.0, 9.0]
+    times = [[2.0 + (rank % 7) / 100] * 8 for rank in range(np)]
+    times[1234] = [9.0] * 8
     async with open_run(
         WIDE,
         [*make.make_started_run(describe_synthetic_case(np=np), hosts=hosts), *make_samples(times)],

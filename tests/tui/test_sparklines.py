@@ -1,7 +1,7 @@
 """Sparklines of host loads."""
 
 from spbench.record.machine.host_loads import HostLoads
-from spbench.tui.run.hosts_panel import HostLoadRows
+from spbench.tui.run.panes.hosts_panel import HostLoadRows
 from spbench.tui.widgets.glyphs import render_sparkline
 
 

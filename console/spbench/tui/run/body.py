@@ -9,13 +9,9 @@ from textual.widgets import Input, Static
 
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import COLUMNS
-from spbench.tui.run.charts import HistogramPane, TimelinePane
 from spbench.tui.run.findings import FindingsPanel
-from spbench.tui.run.gpu_panel import COLUMNS as GPU_COLUMNS
-from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
-from spbench.tui.run.log_view import LogView
-from spbench.tui.run.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.panels import (
+    CHART_PANELS,
     FINDINGS_PANE,
     FULL_HEIGHT,
     TALL_HEIGHT,
@@ -23,6 +19,11 @@ from spbench.tui.run.panels import (
     Panel,
     list_panels,
 )
+from spbench.tui.run.panes.charts import HistogramPane, TimelinePane
+from spbench.tui.run.panes.gpu_panel import COLUMNS as GPU_COLUMNS
+from spbench.tui.run.panes.hosts_panel import COLUMNS as HOST_COLUMNS
+from spbench.tui.run.panes.log_view import LogView
+from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import build_rank_columns
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
@@ -46,12 +47,6 @@ MIN_CASE_LINES_SHORT = 5
 MIN_PANEL_LINES = 4
 MIN_CHART_LINES = 12
 """Lines of the panel below the ranks that many cases leave to it: without and with content."""
-CHART_PANELS = (
-    Panel.CHARTS,
-    Panel.HISTOGRAM,
-    Panel.TIMELINE,
-    Panel.FINDINGS_AND_TIMELINE,
-)
 MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 9
 """Free lines of a short screen with few ranks, above which they show findings or a chart."""
@@ -239,8 +234,8 @@ class RunBody(Container):
         is_wide = self.has_class("-wide")
         frame_lines = 1 if is_short else 3
         right = self.query_one("#right")
-        cases_lines = cases + frame_lines + self._count_note_lines()
-        ranks_lines = ranks + frame_lines + self._fit_strip(ranks, is_short=is_short)
+        cases_lines = max(1, cases) + frame_lines + self._count_note_lines()
+        ranks_lines = max(1, ranks) + frame_lines + self._fit_strip(ranks, is_short=is_short)
         min_case_lines = min(cases_lines, MIN_CASE_LINES_SHORT if is_short else MIN_CASE_LINES)
         height = right.size.height if is_wide else self.size.height
         if is_short and not self._user_chose_panel:

@@ -33,7 +33,7 @@ from spbench.record.shares import compute_all_shares
 from spbench.tui.cells import format_status
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
-from spbench.tui.run.charts import build_case_bars, describe_missing_bars
+from spbench.tui.run.panes.charts import build_case_bars, describe_missing_bars
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.number_text import format_quantity

@@ -23,18 +23,24 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
 from spbench.tui.panes import Pane
+from spbench.tui.run.bindings import (
+    FAILURE_ACTIONS,
+    FOOTER,
+    REPLAY_ACTIONS,
+    RUN_ACTIONS,
+    RUN_BINDINGS,
+)
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.details import build_case_details
 from spbench.tui.run.findings import FindingKind
 from spbench.tui.run.headline import Headline
-from spbench.tui.run.overview import PreviousRows
 from spbench.tui.run.panels import Panel
+from spbench.tui.run.panes.overview import PreviousRows
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.rank_details import build_rank_details
 from spbench.tui.run.selection import RunSelection
 from spbench.tui.run.start_note import StartNote
-from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
@@ -52,15 +58,6 @@ No run is watched, since the last one could not be started.
 1  change the suite or its cases, and start the run again
 3  look at an earlier run"""
 STARTING_TEXT = "… starting the run"
-_REPLAY_ACTIONS = frozenset({"play", "speed"})
-"""Actions that need a replay."""
-_RUN_ACTIONS = _REPLAY_ACTIONS | {
-    *("pause", "filter", "panel", "cancel", "again", "failed", "follow", "slowest"),
-    *("metric", "logs", "next_failed", "copy", "back"),
-}
-"""Actions that need a run."""
-_FAILURE_ACTIONS = frozenset({"failed", "next_failed"})
-"""Actions that need a failed case."""
 
 
 class RunPage(Page):
@@ -86,64 +83,8 @@ own: the median without waits for other ranks. skew: own time and the shortest w
 with the same work, over the same of the typical one.
 The strip above the ranks has a piece for each rank, green to red by its skew."""
     MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
-    FOOTER = (
-        *("run.cancel", "run.failed", "run.again", "run.back", "run.play", "run.next-failed"),
-        *("run.slowest", "run.panel", "run.logs", "run.filter", "run.pause", "run.metric"),
-        *("run.follow", "run.faster", "run.slower", "run.zoom", "run.copy"),
-    )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_binding(
-            "run.pause",
-            "space",
-            "pause",
-            "Pause",
-            "Hold table and charts; counters go on",
-            show=True,
-        ),
-        make_binding(
-            "run.filter", "slash", "filter", "Filter", "Show the ranks that match words", show=True
-        ),
-        make_binding(
-            "run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True
-        ),
-        make_binding(
-            "run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True
-        ),
-        make_binding(
-            "run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True
-        ),
-        make_binding(
-            "run.failed", "F", "failed", "Run failed", "Run again what failed in this run"
-        ),
-        make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
-        make_binding(
-            "run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"
-        ),
-        make_binding("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
-        make_binding("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
-        make_binding(
-            "run.next-failed",
-            "n",
-            "next_failed",
-            "Next failed",
-            "The next rank that failed, of any case",
-        ),
-        make_binding("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
-        make_binding("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
-        make_binding("run.play", "p", "play", "Play", "Stop a replay, or go on"),
-        make_binding(
-            "run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"
-        ),
-        make_binding("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
-        make_binding(
-            "run.back",
-            "escape",
-            "back",
-            "All ranks",
-            "Leave filter, then the chosen rank",
-            show=True,
-        ),
-    ]
+    FOOTER = FOOTER
+    BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
     ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,Footer"
     DEFAULT_CSS = """
     RunPage #no-run { width: 100%; height: 1fr; content-align: center middle; }
@@ -354,8 +295,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def _offers(self, action: str) -> bool:
         feed = self.shown_feed
         if feed is None:
-            return action not in _RUN_ACTIONS
-        if action in _REPLAY_ACTIONS:
+            return action not in RUN_ACTIONS
+        if action in REPLAY_ACTIONS:
             return isinstance(feed.source, ReplaySource)
         if action == "back":
             return self._selection.rank is not None or self.query_one(RunBody).is_filter_open
@@ -376,7 +317,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             return has_ended
         if action == "follow":
             return not has_ended and not self._selection.follows_running
-        if action in _FAILURE_ACTIONS:
+        if action in FAILURE_ACTIONS:
             has_failed = any(case.status.is_bad for case in feed.state.cases.values())
             return has_failed and (has_ended or action == "next_failed")
         return True

@@ -40,6 +40,7 @@ class Panel(Enum):
         return FINDINGS_PANE in self.value
 
 
+CHART_PANELS = (Panel.CHARTS, Panel.HISTOGRAM, Panel.TIMELINE, Panel.FINDINGS_AND_TIMELINE)
 _LAST_PANELS = (Panel.HOSTS, Panel.GPUS, Panel.LOGS, Panel.NONE)
 
 

@@ -19,12 +19,12 @@ from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_rows import LEGEND
-from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.findings import FindingKind, FindingsPanel, RunFinding
-from spbench.tui.run.gpu_panel import GpuRows
-from spbench.tui.run.hosts_panel import HostLoadRows
-from spbench.tui.run.log_view import LogView
-from spbench.tui.run.overview import HostMapPane, PartsPane, PreviousPane, PreviousRows
+from spbench.tui.run.panes.charts import ChartPane
+from spbench.tui.run.panes.gpu_panel import GpuRows
+from spbench.tui.run.panes.hosts_panel import HostLoadRows
+from spbench.tui.run.panes.log_view import LogView
+from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane, PreviousRows
 from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection

@@ -22,9 +22,9 @@ from spbench.record.rank_figures import RankFigures
 from spbench.record.run_parts import RankState
 from spbench.record.shares import compute_all_shares
 from spbench.tui.cells import format_status
-from spbench.tui.run.charts import build_rank_bars
 from spbench.tui.run.details import DetailsScreen, Line, read_failure_output
-from spbench.tui.run.gpu_panel import describe_gpu
+from spbench.tui.run.panes.charts import build_rank_bars
+from spbench.tui.run.panes.gpu_panel import describe_gpu
 from spbench.tui.run.selection import RunSelection
 from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CheckOutcome, RankStatus

@@ -13,9 +13,14 @@ from spbench.tui.feed import Feed
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
 from spbench.tui.run.case_rows import RunCaseRows
-from spbench.tui.run.charts import MetricSamples, SamplesCache, compute_case_bars, list_metrics
 from spbench.tui.run.findings import RunFindings
-from spbench.tui.run.overview import PreviousRows
+from spbench.tui.run.panes.charts import (
+    MetricSamples,
+    SamplesCache,
+    compute_case_bars,
+    list_metrics,
+)
+from spbench.tui.run.panes.overview import PreviousRows
 from spbench.tui.run.rank_source import RankSource
 from spbench_core.events.statuses import CaseStatus
 

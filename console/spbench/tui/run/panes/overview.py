@@ -18,7 +18,7 @@ from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import format_time_cell
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import RunCaseRows
-from spbench.tui.run.charts import BarGroup
+from spbench.tui.run.panes.charts import BarGroup
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.heat_map import HeatMap
 from spbench.tui.widgets.line_table import LineTable

@@ -1,0 +1,68 @@
+"""The key bindings of the Run page, and the actions that need a run or a replay."""
+
+from __future__ import annotations
+
+from textual.binding import BindingType
+
+from spbench.tui.widgets.keys import make_binding
+
+REPLAY_ACTIONS = frozenset({"play", "speed"})
+"""Actions that need a replay."""
+RUN_ACTIONS = REPLAY_ACTIONS | {
+    *("pause", "filter", "panel", "cancel", "again", "failed", "follow", "slowest"),
+    *("metric", "logs", "next_failed", "copy", "back"),
+}
+"""Actions that need a run."""
+FAILURE_ACTIONS = frozenset({"failed", "next_failed"})
+"""Actions that need a failed case."""
+FOOTER = (
+    *("run.cancel", "run.failed", "run.again", "run.back", "run.play", "run.next-failed"),
+    *("run.slowest", "run.panel", "run.logs", "run.filter", "run.pause", "run.metric"),
+    *("run.follow", "run.faster", "run.slower", "run.zoom", "run.copy"),
+)
+"""The keys in the footer, the most important first."""
+RUN_BINDINGS: list[BindingType] = [
+    make_binding(
+        "run.pause",
+        "space",
+        "pause",
+        "Pause",
+        "Hold table and charts; counters go on",
+        show=True,
+    ),
+    make_binding(
+        "run.filter", "slash", "filter", "Filter", "Show the ranks that match words", show=True
+    ),
+    make_binding("run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True),
+    make_binding("run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True),
+    make_binding(
+        "run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True
+    ),
+    make_binding("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
+    make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
+    make_binding(
+        "run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"
+    ),
+    make_binding("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
+    make_binding("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
+    make_binding(
+        "run.next-failed",
+        "n",
+        "next_failed",
+        "Next failed",
+        "The next rank that failed, of any case",
+    ),
+    make_binding("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
+    make_binding("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
+    make_binding("run.play", "p", "play", "Play", "Stop a replay, or go on"),
+    make_binding("run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"),
+    make_binding("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
+    make_binding(
+        "run.back",
+        "escape",
+        "back",
+        "All ranks",
+        "Leave filter, then the chosen rank",
+        show=True,
+    ),
+]

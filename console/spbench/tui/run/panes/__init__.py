@@ -1,0 +1,1 @@
+"""Panes of the Run page: charts, overview, loads of hosts and GPUs, and logs."""
