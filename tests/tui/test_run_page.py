@@ -451,10 +451,17 @@ async def test_few_samples_call_no_rank_slow(open_run, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_ended_run_has_a_summary(open_run, size):
+async def test_ended_run_has_a_summary(open_run, size, tmp_path):
     async with open_run(size, make_ended_run()) as run:
         await run.wait_for_texts("■ ended 2 cases: 1 passed, 1 failed", "F runs again what")
         assert "3 compares it with other runs" in read_findings(run.app)
+        assert "report:" not in read_findings(run.app)
+        (tmp_path / "home" / "runs" / "made-up-run" / "report.json").touch()
+        await run.wait_until(
+            lambda: any(
+                "report:" in note.text for note in run.page.presenter.selection.findings.collect()
+            )
+        )
 
 
 async def test_paused_ranks_can_be_sorted_by_active_time(open_run):
@@ -1221,7 +1228,7 @@ async def test_panes_follow_terminal_size_and_another_run(open_run, tmp_path):
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
         run.app.context.watch_run(folder, ScriptedSource(folder, make.make_complete_run()))
         await run.wait_for_texts("✓ passed", "tile", "0,1")
-        assert "warp" not in read_screen(run.app)
+        await run.wait_until(lambda: "warp" not in read_screen(run.app))
         assert not run.page.query_one("#filter").display
 
 

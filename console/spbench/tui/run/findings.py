@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -230,7 +231,7 @@ class RunFindings:
 
     def _collect_notes(self) -> Iterator[RunFinding]:
         if self._has_ended and self._feed.folder.report.exists():
-            yield RunFinding(FindingKind.NOTE, "", self._feed.folder.report_line)
+            yield RunFinding(FindingKind.NOTE, "", _describe_report(self._feed.folder.report))
         cases_by_fault: dict[str, list[str]] = {}
         for case in self._feed.state.cases.values():
             # If a case failed because of its fault, the reason names the fault.
@@ -242,6 +243,12 @@ class RunFindings:
         if self._feed.remote_host and not self._feed.ended:
             note = f"the run is running on {self._feed.remote_host}, as far as its log shows"
             yield RunFinding(FindingKind.NOTE, "", f"{note}; it can be cancelled there")
+
+
+def _describe_report(report: Path) -> str:
+    """Return where the report is, with a short path so that it fits in a line."""
+    cwd = Path.cwd()
+    return f"report: {report.relative_to(cwd) if report.is_relative_to(cwd) else report}"
 
 
 def _explain_unfinished(host: str | None) -> str:
