@@ -50,3 +50,14 @@ async def test_form_buttons_are_visible(suite):
         await wait_until(
             pilot, lambda: "Cancel (Esc)" in read_screen(app) and "(Ctrl+S)" in read_screen(app)
         )
+
+
+async def test_long_summary_of_a_choice_stays_in_its_column(tmp_path):
+    app = make_console(tmp_path, page="results")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: app.current_mode == "results")
+        app.push_screen(Chooser("Choose", [Choice("first", "word " * 20)]))
+        await wait_until(pilot, lambda: "word" in read_screen(app))
+        lines = [line for line in read_screen(app).splitlines() if "word" in line]
+        assert len(lines) > 1
+        assert len({line.index("word") for line in lines}) == 1
