@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from spbench.engine.plan import PRIVATE_NAMES, RunPlan, prepare_job, prepare_launches
+from spbench.launch.hosts.names import fold
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.launcher import JobSpec
 from spbench.launch.program import build_program_argv, build_standalone_args, wrap_argv
@@ -37,6 +38,7 @@ class JobCommand:
         standalone: Ids of cases, each with the line that runs only this case without the console.
         num_launches: The number of times that the job is launched.
         secrets: Variables with credentials, which the shell must have.
+        idle_hosts: The chosen hosts that get no rank, as far as known before the start.
     """
 
     job: Job
@@ -46,6 +48,7 @@ class JobCommand:
     standalone: tuple[tuple[str, str], ...]
     num_launches: int = 1
     secrets: tuple[str, ...] = ()
+    idle_hosts: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -59,7 +62,8 @@ class JobCommand:
         launches = f"{self.num_launches} launches by turns, " if self.num_launches > 1 else ""
         ranks = format_quantity(job.np, "rank")
         cases = format_quantity(len(job.cases), "case")
-        return f"job {job.number}: {ranks}, {launches}{cases}, {self.version}"
+        idle = f"{fold(self.idle_hosts)} without ranks, " if self.idle_hosts else ""
+        return f"job {job.number}: {ranks}, {idle}{launches}{cases}, {self.version}"
 
 
 def build_commands(plan: RunPlan) -> list[JobCommand]:
@@ -106,7 +110,16 @@ def _build_command(plan: RunPlan, job: Job, launch: Launch, cases: tuple[Case, .
         standalone=standalone,
         num_launches=sum(other.number == job.number for other in plan.launch_order),
         secrets=tuple(dict.fromkeys(secret_names)),
+        idle_hosts=_find_idle_hosts(plan, job, launch),
     )
+
+
+def _find_idle_hosts(plan: RunPlan, job: Job, launch: Launch) -> tuple[str, ...]:
+    hosts = plan.find_hosts(job)
+    if hosts is None or not launch.placement:  # this machine, or the launcher places the ranks
+        return ()
+    used_names = {block.host for block in launch.placement}
+    return tuple(name for name in hosts.names if name not in used_names)
 
 
 def _build_standalone_lines(
