@@ -4,6 +4,7 @@ SpbenchError            a message for the user, and an exit code
 ├── UsageError          2: a wrong argument, hostfile or suite
 │   └── SuiteError      2: all errors of one suite file, each with line and column
 ├── MissingError        3: the environment lacks a launcher, a host or a package
+│   └── LauncherMissingError  3: the launcher of the settings is not installed
 ├── FailedRunError      4: a run could not continue (for example, its folder is not writable)
 ├── NothingSelected     5
 └── StoppedError        124, 130, 143: the run was stopped before its first job
@@ -15,7 +16,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 import spbench_core
 from spbench_core.number_text import format_quantity
@@ -45,6 +46,16 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+class Advice(Enum):
+    """A remedy with options of the command line; the TUI names its keys instead."""
+
+    ONLY_SHOW_LINES = "use it with --dry-run or spbench command"
+    LEAVE_HOSTS_OUT = (
+        "or leave hosts out with --exclude-hosts, or all of these with --skip-bad-hosts"
+    )
+    FIX_OR_SKIP_HOSTS = "spbench doctor says how to fix it, --skip-bad-hosts continues without them"
+
+
 class SpbenchError(Exception):
     """An error for the user; the message names the problem, its place and a remedy."""
 
@@ -61,6 +72,10 @@ class MissingError(SpbenchError):
     """The environment lacks a launcher, a host or a package."""
 
     exit_code = ExitCode.MISSING
+
+
+class LauncherMissingError(MissingError):
+    """The launcher that was asked for is not installed here."""
 
 
 class FailedRunError(SpbenchError):

@@ -3,7 +3,9 @@
 import pytest
 from textual.widgets import Input
 
-from spbench.errors import UsageError
+from spbench.errors import Advice, UsageError
+from spbench.launch.choice import LaunchChoice
+from spbench.tui.advice import KEYS_BY_ADVICE, name_keys
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.launch_dialogs import _is_file, parse_environment
@@ -97,6 +99,44 @@ async def test_list_of_hosts_may_have_spaces(tmp_path, suite, line):
         await wait_until(pilot, lambda: "mpirun" in read_screen(app))
         await answer_line(pilot, "H", line)
         await wait_until(pilot, lambda: app.context.launch_choice.hosts == "node01:2,node02:2")
+
+
+async def test_library_is_checked_in_its_dialog_and_gets_a_version(tmp_path, suite):
+    app = make_console(tmp_path, suite=suite)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "mpirun" in read_screen(app))
+        await pilot.press("L")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        await pilot.press(*"another", "enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        app.screen.query_one(Input).value = "lam"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "libraries are" in read_screen(app))
+        assert "--assume" not in read_screen(app)
+        app.screen.query_one(Input).value = "mvapich2"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app.context.launch_choice.assume == "mvapich2-2.3.7")
+
+
+async def test_command_names_hosts_without_ranks(tmp_path, suite):
+    choice = LaunchChoice(hosts="node01:2,node02:2", assume="openmpi-5.0")
+    app = make_console(tmp_path, suite=suite, launch_choice=choice)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "node02 without ranks" in read_screen(app))
+
+
+async def test_missing_launcher_names_the_key_that_shows_its_line(tmp_path, suite):
+    choice = LaunchChoice(launcher="mpirun_rsh")
+    app = make_console(tmp_path, suite=suite, launch_choice=choice)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "L, then another library" in read_screen(app))
+
+
+def test_each_advice_has_keys_instead_of_options():
+    assert set(KEYS_BY_ADVICE) == set(Advice)
+    for advice in Advice:
+        assert "--" in advice.value
+        assert "--" not in name_keys(f"cannot reach node1; {advice.value}")
 
 
 def test_long_list_is_not_taken_for_a_file(tmp_path):

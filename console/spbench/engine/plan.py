@@ -10,7 +10,7 @@ from typing import Any
 from spbench.engine.case_check import check_cases
 from spbench.engine.connections.descriptors import FILES_OF_JOB, check_connections
 from spbench.engine.connections.endpoint import check_tunnel, parse_addresses, parse_ports
-from spbench.errors import MissingError, UsageError, did_you_mean
+from spbench.errors import Advice, MissingError, UsageError, did_you_mean
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from spbench.launch.devices import check_devices
 from spbench.launch.gpu_needs import check_gpus
@@ -319,7 +319,7 @@ async def check_hosts(
         more = f" and {hidden} more" if hidden else ""
         raise MissingError(
             f"cannot reach {problems}{more}; check the hostfile and that ssh needs no password, "
-            "or leave hosts out with --exclude-hosts, or all of these with --skip-bad-hosts"
+            f"{Advice.LEAVE_HOSTS_OUT.value}"
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from spbench.engine.plan import HostFactsBySettings, RunPlan
-from spbench.errors import MissingError
+from spbench.errors import Advice, MissingError
 from spbench.launch.detect import load_traits
 from spbench.launch.gpu_needs import survey_key
 from spbench.launch.hosts.hostfiles import HostsFinder
@@ -73,8 +73,8 @@ async def run_preflight(plan: RunPlan, progress: Progress) -> PreflightResult:
         hidden = len(messages) - _MAX_REASONS
         more = f"; and {hidden} reasons more" if hidden > 0 else ""
         raise MissingError(
-            f"not fit for this run: {'; '.join(messages[:_MAX_REASONS])}{more} (spbench doctor "
-            "says how to fix it, --skip-bad-hosts continues without them)"
+            f"not fit for this run: {'; '.join(messages[:_MAX_REASONS])}{more} "
+            f"({Advice.FIX_OR_SKIP_HOSTS.value})"
         )
     excluded = tuple(f"left out: {message}" for message in messages)
     for line in excluded:

@@ -17,9 +17,22 @@ from math import inf
 from pathlib import Path
 from typing import Any, cast
 
-from spbench.errors import MissingError, SpbenchError, UsageError, did_you_mean
+from spbench.errors import (
+    LauncherMissingError,
+    MissingError,
+    SpbenchError,
+    UsageError,
+    did_you_mean,
+)
 from spbench.launch.launcher import Launcher, LauncherTraits, get_traits
-from spbench.launch.mpi_probe import LIBRARIES, PROBE, MpiLibrary, parse_probe, read_library
+from spbench.launch.mpi_probe import (
+    LIBRARIES,
+    PROBE,
+    VERSION_BY_LIBRARY,
+    MpiLibrary,
+    parse_probe,
+    read_library,
+)
 from spbench.launch.program import find_interpreter, wrap_argv
 from spbench.suites.launcher_names import (
     AUTO,
@@ -224,7 +237,7 @@ def _find_named(name: str, env: Mapping[str, str], folder: Path) -> InstalledLau
         other_names = [
             other for other in list_launcher_names() if _find_installed(other, env, folder)
         ]
-        raise MissingError(
+        raise LauncherMissingError(
             f"launcher {name} is not installed: looked {_describe_search(env, folder)}"
             f"{_describe_rejected(name, env, folder)}; "
             f"installed: {', '.join(other_names) or 'none'}"
@@ -303,17 +316,24 @@ def _format_none_installed(
     )
 
 
+def add_default_version(text: str) -> str:
+    """Return ``mvapich2-2.3.7`` for ``mvapich2``; other texts are unchanged."""
+    return f"{text}-{VERSION_BY_LIBRARY[text]}" if text in LIBRARIES else text
+
+
 def parse_assumed_library(text: str) -> MpiLibrary:
     """Return the library that text like ``mvapich2-2.3.7`` names.
 
+    Without a version it is the one of `VERSION_BY_LIBRARY`.
     An assumed library need not be installed: launch lines can be printed for another cluster.
 
     Raises:
         UsageError: The text is not a known library and a version.
     """
-    match = _ASSUMED.fullmatch(text)
+    match = _ASSUMED.fullmatch(add_default_version(text))
     if match is None or match[1] not in LIBRARIES:
-        suggestion = did_you_mean(text.partition("-")[0], LIBRARIES)
+        name = text.partition("-")[0]
+        suggestion = "" if name in LIBRARIES else did_you_mean(name, LIBRARIES)
         names = ", ".join(LIBRARIES)
         raise UsageError(
             f"--assume {text}: write LIBRARY-VERSION{suggestion}; libraries are {names}"

@@ -71,6 +71,14 @@ _TITLE_BY_LIBRARY = {
 _MEMORY_IN_FOLDERS = frozenset({"openmpi"})
 LIBRARIES = tuple(_TITLE_BY_LIBRARY)
 """The names of the MPI libraries that spbench knows."""
+VERSION_BY_LIBRARY = {
+    "openmpi": "5.0",
+    "mpich": "4.2",
+    "intelmpi": "2021.18",
+    "mvapich": "4.0",
+    "mvapich2": "2.3.7",
+}
+"""The version that is assumed if only the name of a library is given."""
 # Marks in the library's version text. MVAPICH2's contains "MVAPICH", so the order matters.
 _NAME_BY_VERSION_MARK = (
     ("Open MPI", "openmpi"),

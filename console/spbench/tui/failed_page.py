@@ -61,8 +61,8 @@ class FailedPage(Page):
 
     NAME = "failed"
     HELP = """\
-A page failed: this is a defect of spbench, and not of what you did. The other pages and the run
-go on. Y copies the report, Enter opens the page again; unsaved text of a suite is offered there."""
+A page failed: this is a defect of spbench, not a mistake of yours. The other pages and the run
+continue. Y copies the report. Enter opens the page again and offers unsaved text of a suite."""
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("failed.open", "enter", "open", "Reopen", "Open the page again", show=True),
         make_binding("failed.copy", "y", "copy", "Copy report", "Copy the report", show=True),

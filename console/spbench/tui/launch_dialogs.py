@@ -14,6 +14,7 @@ from spbench.launch.choice import LaunchChoice
 from spbench.launch.hosts.hosts import parse_hosts
 from spbench.suites.launcher_names import AUTO, LAUNCHERS, load_plugin_launchers
 from spbench.suites.pipe_files import expand_user_path
+from spbench.tui.advice import name_keys
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
@@ -42,12 +43,29 @@ async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
         return
     assumed = None
     if name == ASSUME:
-        question = "MPI library whose launch lines are shown, as mvapich2-2.3.7:"
-        assumed = await app.push_screen_wait(AskLine(question, context.launch_choice.assume or ""))
+        assumed = await _ask_library(app, context.launch_choice.assume or "")
         if assumed is None:
             return
     launcher = None if name in (AUTO, ASSUME) else name
     context.launch_choice = replace(context.launch_choice, launcher=launcher, assume=assumed)
+
+
+async def _ask_library(app: App[Any], text: str) -> str | None:
+    """Ask for an MPI library; without a version it gets the default one."""
+    from spbench.launch.detect import add_default_version, parse_assumed_library
+    from spbench.launch.mpi_probe import VERSION_BY_LIBRARY
+
+    names = ", ".join(add_default_version(name) for name in VERSION_BY_LIBRARY)
+    question = f"MPI library to show launch lines for, also of other versions: {names}"
+
+    def check(line: str) -> None:
+        try:
+            parse_assumed_library(line)
+        except UsageError as error:
+            raise UsageError(name_keys(str(error))) from None
+
+    line = await app.push_screen_wait(AskLine(question, text, check=check))
+    return None if line is None else add_default_version(line)
 
 
 async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from spbench.tui.advice import name_keys
 from spbench_core.number_text import format_quantity
 
 _SUITE_SUFFIXES = (".yaml", ".yml")
@@ -21,14 +22,6 @@ _REMEDIES = (
     (re.compile(r"\bcases?\b"), f"choose other cases on the Suites page, {_START_AGAIN}"),
 )
 """Remedies by a pattern in the reason; the first that fits is used."""
-_TEXT_BY_OPTION = {
-    "--hostfile": "the hostfile",
-    "--hosts": "the list of hosts",
-    "--launcher ": "launcher ",
-    "--case ": "case ",
-    "--inject ": "fault ",
-}
-"""Texts for the options of ``spbench run`` that a user of the TUI does not type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +51,7 @@ def _word_reason(args: Sequence[str], message: str) -> str:
     library = _find_value(args, "--assume")
     if library is not None and "--assume" in message:
         return f"{library} is assumed, not installed: only its launch lines can be shown"
-    for option, text in _TEXT_BY_OPTION.items():
-        message = message.replace(option, text)
-    return message
+    return name_keys(message)
 
 
 def describe_request(args: Sequence[str]) -> str:

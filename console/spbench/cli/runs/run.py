@@ -37,7 +37,7 @@ from spbench.cli.request import (
 from spbench.cli.runs.execution import execute_plan, make_line_writer
 from spbench.cli.runs.reports import REPORT_OPTIONS, report_rejection, write_report
 from spbench.cli.value_completions import complete_fault, complete_run
-from spbench.errors import ExitCode, SpbenchError, UsageError
+from spbench.errors import Advice, ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _check_dry_run(
     if launch_choice.assume and not dry_run:
         raise UsageError(
             f"--assume {launch_choice.assume} shows launch lines of an MPI library that need not "
-            "be here: use it with --dry-run or spbench command"
+            f"be here: {Advice.ONLY_SHOW_LINES.value}"
         )
 
 

@@ -14,6 +14,7 @@ from textual.widgets import Input, Static
 from spbench.launch.finding import Finding
 from spbench.launch.survey.differences import find_differences
 from spbench.launch.survey.facts import HostFacts
+from spbench.tui.advice import name_keys
 from spbench.tui.hosts.host_rows import COLUMNS, HostRows, fit_host_column, make_finding_span
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
@@ -156,4 +157,4 @@ def _render_finding(finding: Finding) -> Iterator[Content]:
     text = f" {finding.subject}: {finding.text}"
     yield Content.assemble(make_finding_span(finding.status), text)
     if finding.remedy:
-        yield Content.styled(f"  → {finding.remedy}", "italic")
+        yield Content.styled(f"  → {name_keys(finding.remedy)}", "italic")

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
-from spbench.errors import Diagnostic, SpbenchError, UsageError
+from spbench.errors import Diagnostic, LauncherMissingError, SpbenchError, UsageError
 from spbench.record.runs.folder import find_working_folder
+from spbench.tui.advice import name_keys
 
 if TYPE_CHECKING:
     from spbench.engine.commands import JobCommand
@@ -134,9 +135,11 @@ def find_command(parsed: ParsedSuite, case: str) -> JobCommand | str:
     from spbench.engine.commands import build_case_command
 
     if parsed.plan is None:
-        return parsed.plan_error
+        return name_keys(parsed.plan_error)
     try:
         find_working_folder()  # a launch line is one for this folder
         return build_case_command(parsed.plan, case)
+    except LauncherMissingError as error:
+        return f"{error}\n→ L, then another library, shows the line for a cluster that has it"
     except SpbenchError as error:
-        return str(error)
+        return name_keys(str(error))

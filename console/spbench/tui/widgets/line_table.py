@@ -46,7 +46,7 @@ class LineTable(TableView, can_focus=True):
 Rows that change as they are measured; ▸ marks the chosen one.
 Up, down, page up, page down, home, end (or j, k, g, G) choose a row; enter opens it.
 s sorts by the next column, S turns the order round; a click on a heading does both.
-« and » tell of columns out of view: left and right scroll, w shows all or those that fit."""
+« and » mark columns out of view: left and right scroll, w shows all columns or fits them."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("table.up", "up,k", "move(-1)", "Up", "The row above"),

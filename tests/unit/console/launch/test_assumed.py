@@ -7,7 +7,7 @@ from spbench.engine.plan import Request, plan_run
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.launch.detect import find_assumed_launcher, list_launchers, parse_assumed_library
-from spbench.launch.mpi_probe import LIBRARIES
+from spbench.launch.mpi_probe import LIBRARIES, VERSION_BY_LIBRARY
 from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.settings import LaunchSettings
 from support.paths import HOSTFILES, SUITES
@@ -50,11 +50,18 @@ def test_mvapich_uses_mpirun_rsh_before_version_4(messages):
 
 @pytest.mark.parametrize(
     ("text", "suggestion"),
-    [("mvapich2", ""), ("mvapich2-", ""), ("lam-7.1", ""), ("opnmpi-5", "openmpi"), ("", "")],
+    [("mvapich2-", ""), ("lam-7.1", ""), ("opnmpi-5", "openmpi"), ("", "")],
 )
 def test_rejects_invalid_library_names(text, suggestion):
     with pytest.raises(UsageError, match=rf"--assume {text}: write LIBRARY-VERSION.*{suggestion}"):
         parse_assumed_library(text)
+
+
+def test_library_without_a_version_has_the_default():
+    assert parse_assumed_library("mvapich2") == parse_assumed_library("mvapich2-2.3.7")
+    for name, version in VERSION_BY_LIBRARY.items():
+        assert parse_assumed_library(name).version_text.endswith(version)
+    assert set(VERSION_BY_LIBRARY) == set(LIBRARIES)
 
 
 def test_launch_line_needs_no_installed_library(tmp_path, monkeypatch):

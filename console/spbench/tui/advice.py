@@ -1,0 +1,33 @@
+"""Messages of the command line in terms of the TUI: its keys instead of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spbench.errors import Advice
+
+KEYS_BY_ADVICE: Mapping[Advice, str] = {
+    Advice.ONLY_SHOW_LINES: "L chooses a launcher that is installed here",
+    Advice.LEAVE_HOSTS_OUT: "or H chooses hosts without them",
+    Advice.FIX_OR_SKIP_HOSTS: "d on the Hosts page shows how to fix it, H chooses other hosts",
+}
+"""The remedy in the TUI for each advice that names options."""
+_TEXT_BY_OPTION = {
+    "--hostfile": "the hostfile",
+    "--hosts": "the list of hosts",
+    "--exclude-hosts": "the hosts to leave out",
+    "--assume": "the assumed library",
+    "--launcher ": "launcher ",
+    "--case ": "case ",
+    "--inject ": "fault ",
+}
+"""Texts for the options that a user of the TUI does not type."""
+
+
+def name_keys(message: str) -> str:
+    """Return a message with the keys and dialogs of the TUI instead of options."""
+    for advice, keys in KEYS_BY_ADVICE.items():
+        message = message.replace(advice.value, keys)
+    for option, text in _TEXT_BY_OPTION.items():
+        message = message.replace(option, text)
+    return message
