@@ -119,7 +119,10 @@ def make_case_above_reference():
 
 def test_details_explain_references_and_separate_metrics():
     lines = list(_list_case_lines(make_case_above_reference(), "passed", disturbed=True))
-    assert ("reference", "time 3.00 ms, efficiency ~150 %, by ping-pong") in lines
+    assert (
+        "reference",
+        "time 3.00 ms, efficiency ~150 %; measured in the same job: ping-pong",
+    ) in lines
     assert [text for _, text in lines if text.startswith("above 100 %")]
     assert ("measured separately", "exchange: not parts of the time") in lines
 
