@@ -809,7 +809,7 @@ async def test_findings_open_their_panel_after_the_last_update_of_cases(open_run
         run.app.context.feed.failure = "the log is damaged"
         run.page.presenter._show_cases()
         run.page.presenter._show_findings()
-        assert body.shows_findings
+        await run.wait_until(lambda: body.shows_findings)
 
 
 @pytest.fixture
