@@ -444,3 +444,49 @@ async def test_empty_page_says_how_to_measure_a_profile(tmp_path):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
+
+
+async def test_measures_a_profile_if_the_folder_has_none(tmp_path, monkeypatch):
+    measured = []
+
+    async def measure(model, folder, home):
+        measured.append((model, folder))
+        return "profiles/resnet.json"
+
+    monkeypatch.setattr(page_module, "measure_profile", measure)
+    app = make_console(tmp_path, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
+        await pilot.press("f2")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: measured == [("resnet", tmp_path)])
+        await wait_until(pilot, lambda: "profiles/resnet.json is measured" in read_screen(app))
+        assert get_input(app, "profile").value == "profiles/resnet.json"
+
+
+async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, monkeypatch):
+    async def fail(model, folder, home):
+        raise PlannerError("no torch here")
+
+    monkeypatch.setattr(page_module, "measure_profile", fail)
+    app = make_console(tmp_path, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
+        await pilot.press("f2", "enter")
+        await wait_until(pilot, lambda: "✗ no torch here" in read_screen(app))
+    readonly = make_console(tmp_path, page="plan", readonly=True)
+    async with readonly.run_test(size=(80, 24), notifications=True) as pilot:
+        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(readonly))
+        await pilot.press("f2", "enter")
+        await wait_until(pilot, lambda: "starts nothing" in read_screen(readonly))
+
+
+async def test_plan_is_explained_in_words(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await make_plan(pilot)
+        await wait_until(pilot, lambda: "The plan in words" in read_screen(app))
+        assert "The model is cut into 2 stages" in read_screen(app)
+        assert "needs the most memory" in read_screen(app)
+        assert page.details is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from spbench.planner.cluster.machines import Cluster, Link
 from spbench.planner.output.verification import Verification
-from spbench.planner.plans import Plan, format_devices, format_span
+from spbench.planner.plans import Plan, PlanStage, format_devices, format_span
 from spbench.planner.simulation.step import Simulation
 from spbench.record.number_formatting import (
     fold_numbers,
@@ -44,6 +44,44 @@ def describe_plan(plan: Plan) -> tuple[str, str, str]:
         f"step {format_seconds(plan.step_s)}, {format_factor(plan.speedup)} as fast as one device "
         f"({format_seconds(plan.single_s)})",
     )
+
+
+def explain_plan(plan: Plan) -> list[str]:
+    """Return lines of text that explain stages, batch, limits and memory of a plan."""
+    stages = plan.stages
+    cut = "The model is not cut: each device has a copy of all its layers."
+    if len(stages) > 1:
+        cut = (
+            f"The model is cut into {len(stages)} stages, and each micro-batch goes through all "
+            "of them."
+        )
+    batches = "The batch goes through in one piece."
+    if plan.micro_batches > 1:
+        batches = (
+            f"A batch of {plan.global_batch_size} is processed as "
+            f"{plan.micro_batches} micro-batches of {plan.micro_batch_size} per pipeline."
+        )
+    lines = [cut, batches]
+    if len(stages) > 1:
+        slowest = max(range(len(stages)), key=lambda index: _compute_pass_seconds(stages[index]))
+        seconds = format_seconds(_compute_pass_seconds(stages[slowest]))
+        lines.append(
+            f"Stage {slowest} limits the speed: its passes take {seconds} per micro-batch."
+        )
+    shared = [index for index, stage in enumerate(stages) if stage.device_count > 1]
+    if shared:
+        lines.append(
+            f"The devices of {_format_stages(shared)} share each micro-batch, and sum their "
+            "gradients in an all-reduce after each step."
+        )
+    largest = max(range(len(stages)), key=lambda index: stages[index].memory_bytes)
+    memory = format_memory(stages[largest].memory_bytes)
+    lines.append(f"Stage {largest} needs the most memory: {memory} on each of its devices.")
+    return lines
+
+
+def _compute_pass_seconds(stage: PlanStage) -> float:
+    return stage.forward_s + stage.backward_s
 
 
 def describe_links(cluster: Cluster) -> str:

@@ -19,6 +19,7 @@ from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.nearby_files import NearbyFiles, complete_path, find_nearby_files
 from spbench.planner.plans import Mode
+from spbench.planner.profile_process import MODELS, build_profile_arguments
 from spbench.planner.request import PlanRequest, parse_plan_request
 from spbench.report.links import find_last_link_matrix
 from spbench.tui.chooser import Choice
@@ -196,8 +197,19 @@ def list_profiles(folder: Path) -> list[Choice]:
     """Return the profiles in and near a folder."""
     files = find_nearby_files(folder)
     return [
-        *(Choice(name, "a profile of spbench") for name in files.profiles),
-        *(Choice(name, "torchgraph text; say its batch size") for name in files.torchgraphs),
+        *(Choice(name, "the measured times of a model's layers") for name in files.profiles),
+        *(
+            Choice(name, "torchgraph text; enter its batch size next to it")
+            for name in files.torchgraphs
+        ),
+    ]
+
+
+def list_models() -> list[Choice]:
+    """Return the models that the page can measure, each with its command."""
+    return [
+        Choice(name, f"{summary}: spbench {' '.join(build_profile_arguments(name))}")
+        for name, summary in MODELS.items()
     ]
 
 
@@ -209,7 +221,7 @@ def list_clusters(folder: Path, home: Path) -> list[Choice]:
     except SpbenchError:
         measured = None
     if measured is not None:
-        choices.append(Choice(measured[0].id, "the links that this run has measured"))
+        choices.append(Choice(measured[0].id, "the links that this run measured"))
     for name, preset in PRESETS.items():
         counts = " in ".join(
             (
@@ -217,5 +229,5 @@ def list_clusters(folder: Path, home: Path) -> list[Choice]:
                 format_quantity(len(preset.machines), "machine"),
             )
         )
-        choices.append(Choice(name, f"{counts}, as the DAPPLE paper has them"))
+        choices.append(Choice(name, f"{counts}, from the DAPPLE paper"))
     return choices

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -15,6 +16,7 @@ from spbench.errors import SpbenchError
 from spbench.planner.nearby_files import find_nearby_files
 from spbench.planner.output.emission import emit_suite
 from spbench.planner.output.verification import compare_with_run
+from spbench.planner.profile_process import measure_profile
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
 from spbench.record.runs.files import write_file
@@ -29,6 +31,7 @@ from spbench.tui.plan.form import (
     ModeSwitch,
     PlanForm,
     list_clusters,
+    list_models,
     list_profiles,
 )
 from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
@@ -117,6 +120,7 @@ times."""
         self.details: PlanDetails | None = None
         self.suite: Path | None = None
         self._planning_since: float | None = None
+        self._work = ""
         self._message = ""
         self._searched_at = -POLL_INTERVAL
         self._awaited_run: tuple[Path, Feed | None] | None = None
@@ -142,7 +146,7 @@ times."""
         """Show the progress of planning, find files, and check the awaited run."""
         if self._planning_since is not None:
             self._show_message(
-                f"… planning, {time.monotonic() - self._planning_since:.0f} s; escape stops it"
+                f"… {self._work}, {time.monotonic() - self._planning_since:.0f} s; escape stops it"
             )
         if time.monotonic() - self._searched_at >= POLL_INTERVAL:
             self._searched_at = time.monotonic()
@@ -214,8 +218,7 @@ times."""
         except SpbenchError as error:
             self._show_message(f"✗ {error}", is_error=True)
             return
-        self._planning_since = time.monotonic()
-        self.run_worker(self._plan(request), group="planning")
+        self._start_work("planning", self._plan(request))
 
     async def _plan(self, request: PlanRequest) -> None:
         try:
@@ -263,12 +266,39 @@ times."""
         else:
             choices = await asyncio.to_thread(list_profiles, options.folder)
         if not choices:
-            self.show_error("no profile found; measure one: spbench profile resnet --output FILE")
+            await self._offer_measuring()
             return
         title = "Cluster to plan for" if field == CLUSTER else "Profile to plan"
         chosen = await self.app.push_screen_wait(Chooser(title, choices))
         if chosen is not None:
             self.form.set_text(field, chosen)
+
+    async def _offer_measuring(self) -> None:
+        """Ask for a model to measure a profile of, since the folder has none."""
+        title = "No profile in this folder: measure the layers of"
+        model = await self.app.push_screen_wait(Chooser(title, list_models()))
+        if model is not None and self.context.readonly:
+            self.show_error("a read-only console starts nothing")
+        elif model is not None:
+            self.cancel_work("planning")
+            self._start_work(f"measuring the layers of {model}", self._measure(model))
+
+    async def _measure(self, model: str) -> None:
+        options = self.context.options
+        try:
+            path = await measure_profile(model, options.folder, options.home)
+        except SpbenchError as error:
+            self._planning_since = None
+            self._show_message(f"✗ {error}", is_error=True)
+        else:
+            self._planning_since = None
+            self.form.set_text(PROFILE, path)
+            self._show_message(f"✓ {path} is measured; enter plans it")
+
+    def _start_work(self, description: str, work: Coroutine[Any, Any, None]) -> None:
+        self._work = description
+        self._planning_since = time.monotonic()
+        self.run_worker(work, group="planning")
 
     def action_mode(self) -> None:
         """Change the mode."""

@@ -15,6 +15,7 @@ from spbench.planner.output.plan_description import (
     THIS_PLAN,
     describe_plan,
     describe_step_parts,
+    explain_plan,
     format_baseline_cells,
     format_memory,
     format_stage_cells,
@@ -32,14 +33,19 @@ from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.table_columns import Column, TableCell, lay_out
 from spbench.tui.widgets.text import cell_width
 
-NO_PLAN = (
-    "No plan yet. Fill in the fields above: F2 lists the profiles and clusters of this folder. "
-    "Then press enter."
-)
-NO_PROFILE = (
-    "This folder has no profile of a model. Measure one: "
-    "spbench profile resnet --output profiles/resnet.json"
-)
+_STEPS = """\
+2. Choose a cluster: 2x8 is two machines of 8 devices; F2 in its field lists others.
+3. Press enter. F4 then writes the plan as a suite, and F5 runs it and compares the times."""
+NO_PLAN = f"""\
+How to split a model over the devices of a cluster, and how long one step takes:
+
+1. Choose a profile, the measured times of a model's layers; F2 lists those of this folder.
+{_STEPS}"""
+NO_PROFILE = f"""\
+How to split a model over the devices of a cluster, and how long one step takes:
+
+1. Measure a profile of a model with F2, or spbench profile resnet --output profiles/resnet.json
+{_STEPS}"""
 STAGES = (
     Column("stage", "stage", 5, "right"),
     Column("layers", "layers", 14, flexible=True),
@@ -78,7 +84,7 @@ The plan. Stages: the layers of each, its devices, the times of one micro-batch,
 one step, and the peak memory of each device. Alternatives: other ways to train the same model, each
 at its best micro-batch size. Mode best also searches these, so that none is faster than the plan.
 In mode hpgo they are estimates of DAPPLE's planner. Memory: the parts of parameters, kept
-activations and the running pass. Below: one step."""
+activations and the running pass. Below: one step, and the plan in words."""
 
     def __init__(self) -> None:
         super().__init__(id="plan-view")
@@ -109,6 +115,9 @@ activations and the running pass. Below: one step."""
         pane = StepPane()
         pane.add_class("hidden")
         yield pane
+        with Vertical(classes="pane hidden", id="explanation-pane") as pane:
+            pane.border_title = "The plan in words"
+            yield Static("", id="explanation", classes="notes", markup=False)
 
     def show_message(self, text: str, is_error: bool = False) -> None:
         """Show a message instead of a plan."""
@@ -140,6 +149,7 @@ activations and the running pass. Below: one step."""
         full_bar = "the devices' memory" if are_capacities else "the most of any stage"
         self.query_one("#memory").border_subtitle = f"against {full_bar}"
         self.query_one(StepPane).show(details.simulation)
+        self.query_one("#explanation", Static).update("\n".join(explain_plan(details.plan)))
         self.scroll_home(animate=False)
 
     def on_resize(self) -> None:
@@ -187,8 +197,8 @@ activations and the running pass. Below: one step."""
         self.query_one(StepPane).shorten()
 
     def _show_parts(self, shown: bool) -> None:
-        for part in (self.query_one("#upper"), self.query_one(StepPane)):
-            part.set_class(not shown, "hidden")
+        for selector in ("#upper", "StepPane", "#explanation-pane"):
+            self.query_one(selector).set_class(not shown, "hidden")
 
 
 def _make_table(id: str, columns: tuple[Column, ...]) -> LineTable:

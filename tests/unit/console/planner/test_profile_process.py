@@ -1,0 +1,30 @@
+"""Measuring profiles in a separate process."""
+
+import pytest
+
+from spbench.planner import profile_process
+from spbench.planner.errors import PlannerError
+from spbench.planner.profile_process import measure_profile
+
+
+def replace_program(monkeypatch, tmp_path, text):
+    """Let a script with this text measure instead of spbench."""
+    script = tmp_path / "program"
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(profile_process.sys, "executable", str(script))
+
+
+async def test_returns_the_path_of_the_profile(monkeypatch, tmp_path):
+    replace_program(monkeypatch, tmp_path, 'echo "$@" > arguments')
+    path = await measure_profile("resnet", tmp_path, tmp_path / "home")
+    assert path == "profiles/resnet.json"
+    assert (tmp_path / "profiles").is_dir()
+    arguments = (tmp_path / "arguments").read_text()
+    assert "spbench profile resnet --output profiles/resnet.json" in arguments
+
+
+async def test_reports_the_error_of_the_process(monkeypatch, tmp_path):
+    replace_program(monkeypatch, tmp_path, "echo 'error: no torch' >&2; exit 3")
+    with pytest.raises(PlannerError, match="exit code 3: no torch"):
+        await measure_profile("resnet", tmp_path, tmp_path / "home")
