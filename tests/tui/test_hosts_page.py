@@ -379,6 +379,23 @@ async def test_map_and_text_show_the_slowest_link(folder, fake_survey, size):
         await wait_until(pilot, lambda: "█" not in read_screen(app))
 
 
+async def test_large_screen_lists_the_slowest_link_of_each_measurement(folder, fake_survey):
+    record_links(folder / "home")
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: find_line(app, "▸ latency in us, 8 B"))
+        assert "2.60x worse" in find_line(app, "▸ latency in us, 8 B")
+        await pilot.press("m")
+        await wait_until(pilot, lambda: find_line(app, "▸ bandwidth in GB/s"))
+        assert not page.query_one("#worst").display
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: "Slowest: rank 1" in read_screen(app))
+        assert not page.query_one("#measurements").display
+
+
 async def test_newly_measured_links_appear(folder, fake_survey):
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -19,9 +21,14 @@ from spbench.report.comparison.compare import SIMILAR
 from spbench.report.links import LinkMatrix, LinkTable
 from spbench.report.times import format_day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
+from spbench.tui.widgets.text import cell_width, fit
 
 MAX_RANKS_DRAWN = 256
 """Largest number of ranks of a matrix of ranks; with more, hosts are drawn."""
+_MAP_LINES = 2
+"""Lines of the map without its rows: the heading, and the text about a cell."""
+_MARGIN_LINES = 4
+"""Lines of the pane without the map and the list of measurements."""
 NO_LINKS = "No run here measured links between ranks yet; suites/links.yaml does."
 
 
@@ -44,6 +51,9 @@ switches between all ranks and pairs of hosts, which have the value of their wor
     DEFAULT_CSS = """
     LinksPane #measured, LinksPane #worst { height: auto; max-height: 2; color: $text-muted; }
     LinksPane HeatMap { height: 1fr; }
+    LinksPane #measurements { height: auto; display: none; margin-top: 1; }
+    LinksPane.-with-measurements #measurements { display: block; }
+    LinksPane.-with-measurements #worst { display: none; }
     """
 
     def __init__(self) -> None:
@@ -57,6 +67,7 @@ switches between all ranks and pairs of hosts, which have the value of their wor
         yield Static(NO_LINKS, id="measured", markup=False)
         yield HeatMap(id="map")
         yield Static("", id="worst", markup=False)
+        yield Static("", id="measurements", markup=False)
 
     def on_mount(self) -> None:
         """Hide the map until links are known."""
@@ -88,7 +99,9 @@ switches between all ranks and pairs of hosts, which have the value of their wor
 
     def _draw(self) -> None:
         if self._matrix is not None:
-            self.run_worker(self._show(self._matrix), group="map", exclusive=True)
+            # Not a coroutine object: Python warns if one is cancelled before it starts.
+            show: Callable[[], Awaitable[None]] = partial(self._show, self._matrix)
+            self.run_worker(show, group="map", exclusive=True)
 
     async def _show(self, matrix: LinkMatrix) -> None:
         table = matrix.tables[min(self._table_index, len(matrix.tables) - 1)]
@@ -105,6 +118,27 @@ switches between all ranks and pairs of hosts, which have the value of their wor
         )
         self.query_one("#measured", Static).update(self._describe(matrix, table, by_host))
         self.query_one("#worst", Static).update(describe_worst_link(table))
+        await self._show_measurements(matrix, table, len(labelled.labels))
+
+    async def _show_measurements(
+        self, matrix: LinkMatrix, shown: LinkTable, num_labels: int
+    ) -> None:
+        """List the slowest link of each measurement if it fits below the map."""
+        map_lines = num_labels + _MAP_LINES
+        fits = map_lines + len(matrix.tables) + _MARGIN_LINES <= self.size.height
+        lines: list[str] = []
+        if fits and len(shown.ranks) <= MAX_RANKS_DRAWN:
+            lines = await asyncio.to_thread(_list_measurements, matrix, shown)
+            fits = max(map(cell_width, lines)) <= self.size.width
+        if not self.app.is_running:
+            return
+        self.set_class(fits and bool(lines), "-with-measurements")
+        self.query_one(HeatMap).styles.height = map_lines if fits and lines else "1fr"
+        self.query_one("#measurements", Static).update("\n".join(lines))
+
+    def on_resize(self) -> None:
+        """Use the new height."""
+        self._draw()
 
     def _describe(self, matrix: LinkMatrix, table: LinkTable, by_host: bool) -> str:
         count = len(matrix.tables)
@@ -112,6 +146,15 @@ switches between all ranks and pairs of hosts, which have the value of their wor
         ends = "hosts, worst pair of ranks of each two" if by_host else "ranks"
         title = table.title[:1].upper() + table.title[1:]
         return f"{title}, between {ends}{position}"
+
+
+def _list_measurements(matrix: LinkMatrix, shown: LinkTable) -> list[str]:
+    """Return a line for each measurement with its slowest link; ▸ marks the shown one."""
+    width = max(cell_width(table.title) for table in matrix.tables)
+    return [
+        f"{'▸' if table is shown else ' '} {fit(table.title, width)}  {describe_worst_link(table)}"
+        for table in matrix.tables
+    ]
 
 
 def describe_worst_link(table: LinkTable) -> str:

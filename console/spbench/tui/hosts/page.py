@@ -30,6 +30,8 @@ from spbench.tui.widgets.line_table import LineTable
 WIDE_WIDTH = 100
 """Columns from which the sources take a third of the width."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-wide")]
+_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (50, "-tall")]
+"""With 50 lines, findings and links take two thirds of the height."""
 
 NewestRun = tuple[tuple[str, bool], ...]
 """The newest run, and whether it has ended; empty without runs."""
@@ -54,6 +56,7 @@ load, devices and libraries; only this machine is asked without it. Below are th
 host with their remedies, and the links of the last run that measured any."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
+    VERTICAL_BREAKPOINTS = _HEIGHTS
     FOOTER = (
         *("hosts.stop", "hosts.use", "hosts.examine", "hosts.examine-one", "hosts.measure"),
         *("hosts.swap", "hosts.filter", "launch.launcher", "launch.hosts"),
@@ -78,6 +81,7 @@ host with their remedies, and the links of the last run that measured any."""
         height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;
     }
     HostsPage.-narrow #body { grid-columns: 29 1fr; }
+    HostsPage.-tall #body { grid-rows: 1fr 2fr; }
     """
 
     poll_seconds = 5.0
