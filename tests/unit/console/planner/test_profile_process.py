@@ -2,7 +2,6 @@
 
 import pytest
 
-from spbench.planner import profile_process
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile_process import measure_profile
 
@@ -12,7 +11,7 @@ def replace_program(monkeypatch, tmp_path, text):
     script = tmp_path / "program"
     script.write_text(f"#!/bin/sh\n{text}\n")
     script.chmod(0o755)
-    monkeypatch.setattr(profile_process.sys, "executable", str(script))
+    monkeypatch.setattr("sys.executable", str(script))
 
 
 async def test_returns_the_path_of_the_profile(monkeypatch, tmp_path):
