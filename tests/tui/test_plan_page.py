@@ -266,7 +266,7 @@ async def test_planning_can_be_stopped(folder, monkeypatch):
         await pilot.press("enter")
         await wait_until(pilot, lambda: "… planning" in read_screen(app))
         await pilot.press("escape")
-        await wait_until(pilot, lambda: stopped.is_set() and "No plan yet" in read_screen(app))
+        await wait_until(pilot, lambda: stopped.is_set() and "1. Choose" in read_screen(app))
 
 
 async def test_suite_in_an_unknown_home_directory_is_reported(folder):
