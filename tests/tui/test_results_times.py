@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from textual.app import App
 
 from spbench.report.distribution import make_distribution
 from spbench.tui.results.library import RunLibrary
@@ -172,3 +173,19 @@ async def test_details_of_a_run_use_a_large_screen(tmp_path, home):
         await wait_until(pilot, lambda: "command  spbench run x.yaml" in read_screen(app))
         await wait_until(pilot, lambda: "failed   made[width=2,mode=a]: check" in read_screen(app))
         await wait_until(pilot, lambda: "median 1.02 ms, quartiles" in read_screen(app))
+
+
+class NarrowingApp(App[None]):
+    def compose(self):
+        yield TimesChart()
+
+
+async def test_cursor_follows_the_last_bar_of_a_narrower_chart():
+    app = NarrowingApp()
+    async with app.run_test(size=(120, 20)) as pilot:
+        chart = app.query_one(TimesChart)
+        chart.update(make_pair())
+        chart.move_to(10_000)
+        await pilot.resize_terminal(40, 20)
+        await wait_until(pilot, lambda: chart.cursor == chart.count_stops() - 1)
+        assert " to " in read_screen(app)

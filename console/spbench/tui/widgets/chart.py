@@ -116,10 +116,15 @@ class Chart(Widget, can_focus=True):
 
     def redraw(self) -> None:
         """Draw all again, because the numbers or the cursor have changed."""
-        if self.cursor is not None:
-            self.cursor = min(self.cursor, self.count_stops() - 1) if self.count_stops() else None
+        self._limit_cursor()
         self._lines = None
         self.refresh()
+
+    def _limit_cursor(self) -> None:
+        """Move a cursor beyond the last stop to it, or remove it if there are no stops."""
+        if self.cursor is not None:
+            stops = self.count_stops()
+            self.cursor = min(self.cursor, stops - 1) if stops else None
 
     def move_to(self, stop: int) -> None:
         """Move the cursor to a stop, or to the nearest one that exists."""
@@ -173,6 +178,7 @@ class Chart(Widget, can_focus=True):
         """Return a line; the first request for a size draws all lines."""
         size = self.size
         if self._lines is None or self._lines_size != size:
+            self._limit_cursor()  # a narrower chart may have fewer stops
             lines = self.draw(size.width, size.height) if size.width and size.height else []
             self._lines = [self._build_strip(line, size.width) for line in lines]
             self._lines_size = size
