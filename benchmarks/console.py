@@ -38,10 +38,11 @@ SHIFT_TAB = "\x1b[Z"
 START_TEXTS = ("spbench: opening", "Results", "Palette")
 """Texts of the first line, of the tabs, and of the keys of the first page."""
 HEADING = r"p99\W+skew"
-TABLE_KEYS = (("s", HEADING), ("j", "▸"), ("S", HEADING), ("k", "▸"))
-"""Keys and their effects: sort by the next column, row down, reverse the order, row up.
+TABLE_KEYS = (("s", HEADING), ("j", "▸"), ("k", "▸"), ("S", HEADING))
+"""Keys and their effects: sort by the next column, row down, row up, reverse the order.
 
-The heading is drawn whenever rows are sorted. An arrow may follow each of its titles.
+The heading is drawn whenever rows are sorted, which puts the cursor on the top row. An arrow may
+follow each of its titles.
 """
 HELP_KEYS = ((F1, "Rows that change"), (F1, "Results"))
 """Keys and their effects: open the help of a table, and close it."""
