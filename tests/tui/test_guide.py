@@ -154,6 +154,7 @@ def test_words_match_starts_or_longer_parts():
     assert 0 < part < full < 1
     assert rate_match("ne", "Compare with a baseline", "Baseline") == 0
     assert rate_match("resnet", "Results: show the next view", "Results View") == 0
+    assert rate_match("theme: spbench-l", "Theme: spbench-light", "theme") > 0
     assert rate_match("compare xyz", "Compare with a baseline", "Baseline") == 0
 
 

@@ -100,11 +100,15 @@ def rate_match(query: str, phrase: str, title: str) -> float:
 
     A term matches the start of a word best, then a part of one if it has 3 letters or more.
     """
-    names = re.findall(r"[^\W_]+", f"{title} {phrase}".lower())
-    scores = [_rate_term(term, names, title.lower()) for term in query.lower().split()]
+    names = _split_words(f"{title} {phrase}")
+    scores = [_rate_term(term, names, title.lower()) for term in _split_words(query)]
     if not scores or min(scores) == 0:
         return 0
     return sum(scores) / len(scores)
+
+
+def _split_words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
 
 
 def _rate_term(term: str, names: Iterable[str], title: str) -> float:
@@ -119,7 +123,7 @@ def _rate_term(term: str, names: Iterable[str], title: str) -> float:
 def highlight_terms(phrase: str, query: str) -> Content:
     """Return a phrase with the words of a query marked."""
     content = Content(phrase)
-    for term in query.lower().split():
+    for term in _split_words(query):
         start = phrase.lower().find(term)
         if start >= 0:
             content = content.stylize("bold $text-accent", start, start + len(term))
