@@ -6,9 +6,7 @@ from collections.abc import Container
 
 from spbench.record.number_formatting import DISTURBED, format_percent, format_value
 
-ABOVE_REFERENCE = (
-    "above 100 %: faster than its reference, which is measured in a separate loop and is no bound"
-)
+ABOVE_REFERENCE = "above 100 %: faster than the reference, which is timed separately"
 """The explanation of efficiencies above 100 %, which a view shows once."""
 
 MAX_EFFICIENCY = 9.995

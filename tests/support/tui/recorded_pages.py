@@ -19,6 +19,8 @@ from support.tui.app_driver import make_console, read_screen, wait_until
 
 WIDE = 100
 """Columns from which the Suites page shows its files and the launch command."""
+OVERVIEW_LINES = 50
+"""Lines from which the Run page shows hosts by case and the parts of an iteration."""
 SUITE_NAMES = ("bringup", "halo", "links", "smoke")
 RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
 NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}
@@ -86,6 +88,14 @@ async def wait_for_run(pilot):
         pilot, lambda: "✗ failed" in read_screen(pilot.app) and "8/8" in read_screen(pilot.app)
     )
     await wait_until(pilot, lambda: "link from rank" in read_screen(pilot.app))
+    if pilot.app.size.height >= OVERVIEW_LINES:
+        await wait_until(pilot, lambda: "Parts of an iteration" in read_screen(pilot.app))
+        await wait_until(pilot, lambda: "fused" in read_below(pilot.app, "Hosts by case"))
+
+
+def read_below(app, title):
+    """Return the text of the screen from a title on."""
+    return read_screen(app).partition(title)[2]
 
 
 async def wait_for_results(pilot):
