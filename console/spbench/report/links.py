@@ -52,12 +52,17 @@ class LinkTable:
 
     @property
     def title(self) -> str:
-        """The metric, its unit and its labels: ``latency in us, 8 B``."""
-        unit = f" in {self.unit}" if self.unit else ""
+        """The metric, its unit and its labels: ``latency in us, 8 B``.
+
+        Without a unit, its name is the key.
+        """
+        name = self.name
+        if self.unit:
+            name = f"{format_metric_name(self.name, self.unit)} in {self.unit}"
         labels = "".join(
             f", {_format_label(label, label_value)}" for label, label_value in self.labels.items()
         )
-        return f"{format_metric_name(self.name, self.unit)}{unit}{labels}"
+        return f"{name}{labels}"
 
     def get_value(self, source: int, target: int) -> float | None:
         """Return a pair's value; a value measured in one direction counts for both."""
