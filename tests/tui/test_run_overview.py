@@ -4,7 +4,7 @@ import pytest
 from textual.app import App
 from textual.geometry import Size
 
-from spbench.record.host_slowness import find_host_slowness
+from spbench.record.outliers.host_slowness import find_host_slowness
 from spbench.record.stragglers import MIN_BLOCKS
 from spbench.report.previous_times import list_previous_times
 from spbench.tui.run.panels import Panel, list_panels

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from time import monotonic
 
 from spbench.record.case_state import CaseState
-from spbench.record.host_slowness import compute_host_slowness, find_host_slowness
+from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
