@@ -352,6 +352,28 @@ async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
         assert f"{100 * error:+.1f} %" in row
 
 
+@pytest.mark.parametrize("key", ["f4", "f5"])
+async def test_plan_of_earlier_fields_is_marked_and_not_run(folder, monkeypatch, key):
+    app = make_console(folder, page="plan")
+    starts = []
+    monkeypatch.setattr(app.context, "start_run", lambda arguments: starts.append(arguments))
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await make_plan(pilot)
+        page.suite = folder / "plan.yaml"  # as after a run
+        get_input(app, "batch").value = "32"
+        await wait_until(pilot, lambda: page_module.OUTDATED in read_screen(app))
+        assert not page.offers("emit")
+        assert not page.offers("verify")
+        await pilot.press(key)
+        await wait_until(pilot, lambda: app._notifications)
+        assert [note.message for note in app._notifications] == [page_module.OUTDATED]
+        assert app.screen is page
+        assert not starts
+        get_input(app, "batch").value = "16"
+        await wait_until(pilot, lambda: page_module.OUTDATED not in read_screen(app))
+        assert page.offers("verify")
+
+
 async def test_failed_start_of_a_plan_is_reported(folder, monkeypatch):
     def refuse(*_):
         raise MissingError("case plan wants 2 devices, and 1 is available")

@@ -185,6 +185,11 @@ escape leaves the fields."""
         )
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of all fields, and the mode."""
+        return (*(box.value.strip() for box in self.query(Input)), self.mode)
+
+    @property
     def mode(self) -> Mode:
         """The selected mode."""
         return self.query_one(ModeSwitch).mode

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Button, Input
+from textual.widgets import Button, Input, Static
 
 from spbench.errors import SpbenchError
 from spbench.planner.nearby_files import find_nearby_files
@@ -45,6 +45,7 @@ POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
 """With 150 columns the memory is next to the stages."""
+OUTDATED = "these are the values before your changes; enter plans again"
 
 
 class PlanPage(Page):
@@ -110,6 +111,7 @@ times."""
     PlanPage .notes { height: auto; }
     PlanPage #headline { height: auto; margin-bottom: 1; }
     PlanPage StackedBars { height: auto; }
+    PlanPage #outdated { height: 1; padding: 0 1; color: $text-warning; }
     PlanPage .hidden { display: none; }
     """
     AUTO_FOCUS = "#plan-view"
@@ -119,6 +121,7 @@ times."""
         super().__init__(context)
         self.details: PlanDetails | None = None
         self.suite: Path | None = None
+        self._planned_texts: tuple[str, ...] = ()
         self._planning_since: float | None = None
         self._work = ""
         self._message = ""
@@ -130,6 +133,7 @@ times."""
         """Yield the fields and the plan."""
         options = self.context.options
         yield PlanForm(options.folder, options.home)
+        yield Static(f"▲ {OUTDATED}", id="outdated", classes="hidden", markup=False)
         yield PlanView()
 
     @property
@@ -142,6 +146,11 @@ times."""
         """The pane of the plan."""
         return self.query_one(PlanView)
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the fields have changed since the shown plan."""
+        return self.details is not None and self.form.texts != self._planned_texts
+
     def refresh_page(self) -> None:
         """Show the progress of planning, find files, and check the awaited run."""
         if self._planning_since is not None:
@@ -151,6 +160,7 @@ times."""
         if time.monotonic() - self._searched_at >= POLL_INTERVAL:
             self._searched_at = time.monotonic()
             self.run_worker(self._find_files(), group="look", exclusive=True)
+        self.query_one("#outdated").set_class(not self.is_outdated, "hidden")
         self._check_run()
 
     async def _find_files(self) -> None:
@@ -218,6 +228,7 @@ times."""
         except SpbenchError as error:
             self._show_message(f"✗ {error}", is_error=True)
             return
+        self._planned_texts = self.form.texts
         self._start_work("planning", self._plan(request))
 
     async def _plan(self, request: PlanRequest) -> None:
@@ -237,8 +248,9 @@ times."""
         """Return whether there is a plan if an action needs one."""
         if action == "stop":
             return self._planning_since is not None
-        needs_plan = action in ("emit", "verify", "lengthen", "shorten")
-        return not needs_plan or self.details is not None
+        if action in ("emit", "verify"):
+            return self.details is not None and not self.is_outdated
+        return action not in ("lengthen", "shorten") or self.details is not None
 
     def describe_location(self) -> tuple[str, ...]:
         """Return the profile and the cluster of the shown plan."""
@@ -326,7 +338,9 @@ times."""
         self.start_action(self._verify)
 
     async def _verify(self) -> None:
-        path = self.suite or await self._write_suite()
+        path = self.suite
+        if path is None or self.is_outdated:
+            path = await self._write_suite()
         if path is None:
             return
         if self.context.starting_since is not None:
@@ -341,6 +355,9 @@ times."""
         details = self.details
         if details is None:
             self.show_error("nothing is planned yet: enter plans what the fields say")
+            return None
+        if self.is_outdated:
+            self.show_error(OUTDATED)
             return None
         plan_args = (details.plan, details.profile, details.cluster)
         folder = self.context.options.folder
