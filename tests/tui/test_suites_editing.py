@@ -91,6 +91,19 @@ async def test_deletion_names_the_number_of_cases_and_can_be_undone(suite, line,
         assert get_editor(app).text == SUITE
 
 
+@pytest.mark.parametrize("key", ["tab", "shift+tab", "escape"])
+async def test_key_that_leaves_the_text_does_not_change_it(suite, key):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        editor = get_editor(app)
+        editor.focus()
+        await wait_until(pilot, lambda: "esc Leave text" in read_screen(app))
+        await pilot.press(key)
+        assert app.focused is not editor
+        assert editor.text == SUITE
+
+
 async def test_redo_to_the_saved_text_removes_the_mark_of_changes(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:

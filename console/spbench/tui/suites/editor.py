@@ -58,9 +58,10 @@ class SuiteEditor(TextBox, inherit_bindings=False):
 
     HELP: ClassVar[str] = """\
 The text of the suite. Errors are marked ✗ at their line as you type, and listed below the text.
-Enter keeps the indentation, and adds a level after "key:" and in an item "- ". Tab indents the
-selected lines, and Shift+Tab unindents them. Escape leaves the text, so that all keys of the page
-work. The function keys work here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
+Enter keeps the indentation, and adds a level after "key:" and in an item "- ". Tab indents selected
+lines or a blank line, and Shift+Tab unindents them. On any other line, they go to the next or
+previous pane. Escape leaves the text, so that all keys of the page work. The function keys work
+here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             binding
@@ -68,6 +69,14 @@ work. The function keys work here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it
             if isinstance(binding, Binding)
             and binding.key not in _PAGE_KEYS
             and binding.action not in _PAGE_ACTIONS
+        ),
+        make_binding(
+            "editor.leave",
+            "escape",
+            "leave",
+            "Leave text",
+            "Leave the text, so that all keys of the page work",
+            show=True,
         ),
         make_binding("editor.start", "ctrl+home", "move_to_start", "Start", "Go to the first line"),
         make_binding("editor.end", "ctrl+end", "move_to_end", "End", "Go to the end of the text"),
@@ -145,6 +154,10 @@ work. The function keys work here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it
         self.history.checkpoint()
         self.go_to(line)
 
+    def action_leave(self) -> None:
+        """Go to the next pane."""
+        self.screen.focus_next()
+
     def action_move_to_start(self) -> None:
         """Move the cursor to the start of the text."""
         self.move_cursor((0, 0))
@@ -154,7 +167,11 @@ work. The function keys work here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it
         self.move_cursor(self.document.end)
 
     def on_key(self, event: events.Key) -> None:
-        """Keep the indentation at Enter, and change it at Tab, Shift+Tab and Backspace."""
+        """Keep the indentation at Enter, and change it at Tab, Shift+Tab and Backspace.
+
+        Tab and Shift+Tab leave the text from other lines, so that moving through the panes does not
+        change it.
+        """
         if self.read_only:
             return
         row, column = self.cursor_location
@@ -164,16 +181,28 @@ work. The function keys work here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it
             first_row, first_column = min(self.selection.start, self.selection.end)
             indent = find_indent_of_next_line(self.document[first_row][:first_column])
             self._replace_via_keyboard("\n" + " " * indent, *self.selection)
-        elif event.key == "tab" and self.selection.start[0] != self.selection.end[0]:
-            self._shift_lines(INDENT)
-        elif event.key == "shift+tab":
-            self._shift_lines(-INDENT)
+        elif event.key in ("tab", "shift+tab"):
+            self._indent_or_leave(backwards=event.key == "shift+tab")
         elif event.key == "backspace" and is_in_indent and column:
             self.delete((row, column - ((column - 1) % INDENT + 1)), (row, column))
         else:
             return
         event.stop()
         event.prevent_default()
+
+    def _indent_or_leave(self, backwards: bool) -> None:
+        row, column = self.cursor_location
+        if not self.selection.is_empty:
+            self._shift_lines(-INDENT if backwards else INDENT)
+        elif self.document[row].strip():
+            if backwards:
+                self.screen.focus_previous()
+            else:
+                self.screen.focus_next()
+        elif backwards:
+            self.delete((row, max(0, column - INDENT)), (row, column))
+        else:
+            self.insert(" " * INDENT)
 
     def _shift_lines(self, width: int) -> None:
         """Indent the selected lines, or unindent them if the width is negative."""
