@@ -7,12 +7,14 @@ from spbench.errors import Diagnostic
 from spbench.suites.edit.outline import lacks_only_cases
 from spbench.suites.loader import CheckedText, check_text
 from spbench.tui.dialogs import AskLine
+from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.disk_watch import DiskState, DiskWatch
 from spbench.tui.suites.document import open_document
 from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.tree import FileCheck, check_file
 from support.tui.app_driver import read_screen, wait_until
 from support.tui.suites_page import (
+    FIRST_CASE_LINE,
     SECOND_CASE_LINE,
     SIZE,
     SUITE,
@@ -102,6 +104,21 @@ async def test_key_that_leaves_the_text_does_not_change_it(suite, key):
         await pilot.press(key)
         assert app.focused is not editor
         assert editor.text == SUITE
+
+
+async def test_undo_keeps_the_selected_case(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        pane = app.screen.query_one(CasesPane)
+        await replace_line(pilot, SECOND_CASE_LINE + 2, "    np: 3")
+        await wait_until(pilot, lambda: pane.case.np == 3)
+        await move_to_line(pilot, FIRST_CASE_LINE)
+        await wait_until(pilot, lambda: pane.case.id == "first")
+        await pilot.press("ctrl+z")
+        await wait_until(pilot, lambda: pane.cases.rows.cases[-1].np != 3)
+        assert get_editor(app).cursor_line > SECOND_CASE_LINE
+        assert pane.case.id == "first"
 
 
 async def test_redo_to_the_saved_text_removes_the_mark_of_changes(suite):

@@ -122,8 +122,15 @@ class CasesPane(Vertical):
         case = self.case
         return self._rows.line(case) if case is not None and self._rows.current else None
 
-    def show(self, parsed: ParsedSuite, line: int) -> None:
-        """Show the cases of a text; if it has errors, keep the previous ones, greyed out."""
+    def show(self, parsed: ParsedSuite, line: int, keep_case: bool = False) -> None:
+        """Show the cases of a text; if it has errors, keep the previous ones, greyed out.
+
+        Args:
+            parsed: The text.
+            line: The line of the case to select.
+            keep_case: Whether the selected case stays selected unless the text no longer has it.
+        """
+        key = self.cases.table.cursor_key
         if parsed.problems:
             rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
         else:
@@ -131,7 +138,9 @@ class CasesPane(Vertical):
             self._parsed = parsed
             self._show_estimate(parsed)
         self.cases.show(rows)
-        self.select_line(line)
+        if not keep_case or rows.case(key) is None:
+            self.select_line(line)
+        self._page_cursor = self.cases.table.cursor_key
         self._show_command()
 
     def clear(self) -> None:

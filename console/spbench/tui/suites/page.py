@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -139,7 +139,9 @@ starts a run: use F5 and F6."""
     HORIZONTAL_BREAKPOINTS = _SIZES
 
     _requested_line = 0
-    """The line that the editor moves to because of the table, until the editor reports it."""
+    """The line to which the editor moves for the table or undo, until the editor reports it."""
+    _undone_text: str | None = None
+    """The text after undo or redo, for which the selected case stays selected."""
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
@@ -284,11 +286,20 @@ starts a run: use F5 and F6."""
 
     def action_undo(self) -> None:
         """Undo the last change of the text."""
-        self.text_pane.editor.undo()
+        self._change_history(self.text_pane.editor.undo)
 
     def action_redo(self) -> None:
         """Redo the last undone change."""
-        self.text_pane.editor.redo()
+        self._change_history(self.text_pane.editor.redo)
+
+    def _change_history(self, change: Callable[[], None]) -> None:
+        """Undo or redo a change, without selecting the case at the changed line."""
+        editor = self.text_pane.editor
+        location = editor.cursor_location
+        change()
+        self._undone_text = editor.text
+        if editor.cursor_location != location:
+            self._requested_line = editor.cursor_line
 
     def on_tree_node_selected(self, event: Tree.NodeSelected[Path]) -> None:
         """Open the selected file."""
@@ -297,7 +308,9 @@ starts a run: use F5 and F6."""
 
     def on_text_pane_text_parsed(self, event: TextPane.TextParsed) -> None:
         """Show the cases of the text."""
-        self.cases_pane.show(event.parsed, self.text_pane.editor.cursor_line)
+        line = self.text_pane.editor.cursor_line
+        self.cases_pane.show(event.parsed, line, keep_case=event.parsed.text == self._undone_text)
+        self._undone_text = None
         self.refresh_bindings()
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:
