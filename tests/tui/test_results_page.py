@@ -155,6 +155,19 @@ async def test_comparison_warns_of_a_planted_fault(tmp_path, home):
         await wait_until(pilot, lambda: read_screen(app).count("? not judged ") >= 2)
 
 
+async def test_details_take_their_lines_after_the_terminal_grows(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010102", "20010103")
+        await pilot.resize_terminal(200, 60)
+        details = page.query_one("#details")
+        await wait_until(pilot, lambda: len(read_widget(app, "#details").splitlines()) > 2)
+        await wait_until(pilot, lambda: details.size.height > 2, deadline=3)
+        assert find_line(app, "command")
+
+
 async def test_page_without_runs_names_the_searched_folder(tmp_path):
     app = open_results(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:

@@ -260,6 +260,8 @@ cursor."""
         """Choose the columns that fit the new width."""
         self._fit_columns()
         self.show_details(self._loaded)
+        # A hidden text keeps its old height until it is visible again.
+        self.call_after_refresh(self.show_details, self._loaded)
 
     def _fit_columns(self) -> None:
         """Show the columns that fit, with short marks if the long ones do not."""
