@@ -139,6 +139,11 @@ def test_each_advice_has_keys_instead_of_options():
         assert "--" not in name_keys(f"cannot reach node1; {advice.value}")
 
 
+def test_settings_are_named_by_key_and_form():
+    message = name_keys("Run both sides with `--set repeat=4`.")
+    assert message == "Run both sides with repeat: 4, set with F3 in the suite."
+
+
 def test_long_list_is_not_taken_for_a_file(tmp_path):
     assert not _is_file(tmp_path / "node01,".join(["x"] * 100))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from spbench.errors import Advice
@@ -22,6 +23,8 @@ _TEXT_BY_OPTION = {
     "--inject ": "fault ",
 }
 """Texts for the options that a user of the TUI does not type."""
+_SETTING = re.compile(r"`?--set (\w+)=(\w+)`?")
+"""A setting as an option, such as ``--set repeat=4``."""
 
 
 def name_keys(message: str) -> str:
@@ -30,4 +33,4 @@ def name_keys(message: str) -> str:
         message = message.replace(advice.value, keys)
     for option, text in _TEXT_BY_OPTION.items():
         message = message.replace(option, text)
-    return message
+    return _SETTING.sub(r"\1: \2, set with F3 in the suite", message)

@@ -17,6 +17,7 @@ from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_case_facts
+from spbench.tui.advice import name_keys
 from spbench.tui.cells import format_value_cell, make_status_cell, make_status_span
 from spbench.tui.results.compare_view import MIN_HEIGHT_WITH_CHART
 from spbench.tui.results.fact_table import build_fact_table
@@ -234,7 +235,7 @@ def _list_remarks(case: CasePart) -> Iterator[str]:
     """Yield id and reason of a case, and explanations of its values."""
     yield case.id
     if case.reason:
-        yield case.reason
+        yield name_keys(case.reason)
     yield from _list_notes(case)
 
 
@@ -254,7 +255,8 @@ def _summarize(run: RecordedRun) -> Content:
     )
     host = f" on {summary.host}" if summary.host else ""
     errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
-    details = "\n".join((f", {format_case_counts(run)}{duration}{host}", *run.findings, *errors))
+    findings = map(name_keys, run.findings)
+    details = "\n".join((f", {format_case_counts(run)}{duration}{host}", *findings, *errors))
     return Content.assemble(f"{summary.id}\n", make_status_span(summary.status), details)
 
 

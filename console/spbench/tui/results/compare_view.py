@@ -22,6 +22,7 @@ from spbench.report.comparison.notes import (
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison.unjudged import case_reasons
 from spbench.report.distribution import TimeDistribution, make_distribution
+from spbench.tui.advice import name_keys
 from spbench.tui.cells import make_status_span
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.library import IterationTimes
@@ -209,7 +210,7 @@ them."""
         self.query_one("#compared-runs", Static).update(heading)
         # Once, since the cursor moves often and a comparison may have thousands of cases.
         notes = comparison_notes(comparison) if comparison else []
-        self._notes = [note.replace("`", "") for note in notes]
+        self._notes = [name_keys(note).replace("`", "") for note in notes]
         self.table.display = comparison is not None
         self._times = ({}, {})
         self._show_rows()

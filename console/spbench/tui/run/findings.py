@@ -21,6 +21,7 @@ from spbench.record.messages.outcome import describe_outcome
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY
+from spbench.tui.advice import name_keys
 from spbench.tui.cells import STATUS_COLOURS, format_status
 from spbench.tui.feed import Feed
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -73,7 +74,8 @@ class RunFinding:
     @property
     def text(self) -> str:
         """The message with its subject in front."""
-        return f"{self.subject}: {self.message}" if self.subject else self.message
+        message = name_keys(self.message)
+        return f"{self.subject}: {message}" if self.subject else message
 
     @property
     def line(self) -> str:
