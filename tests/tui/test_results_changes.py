@@ -22,6 +22,12 @@ async def open_dialog(pilot, key, dialog=AskLine):
     await wait_until(pilot, lambda: isinstance(pilot.app.screen, dialog))
 
 
+async def open_baseline_dialog_of_failed_run(pilot):
+    await open_dialog(pilot, "B", Confirm)
+    await pilot.press("y")
+    await wait_until(pilot, lambda: isinstance(pilot.app.screen, AskLine))
+
+
 def has_notification(app, text):
     """Return whether a notification contains the text."""
     return any(text in notification.message for notification in app._notifications)
@@ -82,6 +88,19 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         await wait_for_comparison(pilot, "20010102", "20010103")
 
 
+async def test_making_a_baseline_of_a_failed_run_asks(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await open_dialog(pilot, "B", Confirm)
+        await wait_until(pilot, lambda: "has the status failed" in read_screen(app))
+        await pilot.press("n")
+        await wait_until(pilot, lambda: not isinstance(app.screen, Confirm))
+        assert not isinstance(app.screen, AskLine)
+        await open_baseline_dialog_of_failed_run(pilot)
+        assert list_baseline_names(home) == []
+
+
 @pytest.mark.long
 async def test_replacing_a_damaged_baseline_asks(tmp_path, home):
     app = open_results(tmp_path)
@@ -94,7 +113,7 @@ async def test_replacing_a_damaged_baseline_asks(tmp_path, home):
         await pilot.press("enter")
         await wait_until(pilot, lambda: "cannot be read" in read_screen(app))
         for answer, is_replaced in (("n", False), ("y", True)):
-            await open_dialog(pilot, "B")
+            await open_baseline_dialog_of_failed_run(pilot)
             await submit_text(pilot, "main")
             await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
             await pilot.press(answer)
@@ -108,7 +127,7 @@ async def test_deleting_a_run_asks_and_keeps_those_of_baselines(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         page = await wait_for_run(pilot)
-        await open_dialog(pilot, "B")
+        await open_baseline_dialog_of_failed_run(pilot)
         await submit_text(pilot, "main")
         await wait_until(pilot, lambda: list_baseline_names(home) == ["main"])
         await pilot.press("d")

@@ -15,8 +15,10 @@ from spbench.record.runs.prune import OldRun, find_old_runs, remove_run
 from spbench.report.baselines.creation import fault_warnings, launch_warnings, make_baseline
 from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
 from spbench.report.recorded import load_run
+from spbench.tui.advice import name_keys
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
+from spbench_core.events.statuses import RunStatus
 from spbench_core.number_text import format_quantity
 
 
@@ -44,7 +46,18 @@ class RunChanges:
             self._on_change()
 
     async def save_baseline(self, run: RunSummary) -> None:
-        """Save a baseline of a run under a name that the user enters."""
+        """Save a baseline of a run under a name that the user enters.
+
+        If times of the run are missing or not usual ones, a question comes first.
+        """
+        if run.faults:
+            reason = f"was made with the planted fault {', '.join(run.faults)}"
+        else:
+            reason = f"has the status {run.status}"
+        if run.faults or run.status not in (RunStatus.PASSED, RunStatus.RUNNING):
+            question = f"The run {run.id} {reason}. Make a baseline of it anyway?"
+            if not await self._page.confirm(question, "Make", "Cancel"):
+                return
         question = f"Name of the baseline that {run.id} becomes"
         name = await self._ask_line(question, run.suite)
         if not name:
@@ -53,7 +66,7 @@ class RunChanges:
             path = baseline_path(self._home, name)
             if await self._page.confirm_overwrite(path):
                 case_count, notes = await asyncio.to_thread(_save_baseline, self._home, name, run)
-                lines = [f"{case_count} of {run.id}, in {path}", *notes]
+                lines = [f"{case_count} of {run.id}, in {path}", *map(name_keys, notes)]
                 self._page.app.notify("\n".join(lines), title=f"baseline {name}", markup=False)
 
     async def remove(self, run: RunSummary) -> None:
