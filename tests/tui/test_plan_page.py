@@ -206,6 +206,16 @@ async def test_zooms_the_timeline_of_the_step(folder):
         await wait_until(pilot, lambda: line.size.width == fitted)
 
 
+async def test_keys_that_a_text_field_takes_are_not_offered(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        await make_plan(pilot)
+        await wait_until(pilot, lambda: "+ Longer  - Shorter" in read_screen(app))
+        get_input(app, "batch").focus()
+        await wait_until(pilot, lambda: "+ Longer  - Shorter" not in read_screen(app))
+        assert "f5 Run & compare" in read_screen(app)
+
+
 async def test_timeline_shows_deferred_weight_gradients(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Footer, Static
 from textual.widgets._footer import FooterKey
 
@@ -22,6 +23,17 @@ _GAP_WIDTH = 1
 """Smallest number of cells between the keys of the page and the general ones."""
 _KEY_PADDING = 3
 """Cells of a key in the bar that are not text."""
+
+
+_CHARACTERS = {
+    "plus": "+",
+    "minus": "-",
+    "slash": "/",
+    "backslash": "\\",
+    "at": "@",
+    "underscore": "_",
+}
+"""Characters by shortened key names; Textual does not know that a text field takes these."""
 
 
 def make_binding(
@@ -82,9 +94,19 @@ def order_bindings(
             continue
         if binding.action in known_actions or not _is_offered(active, screen, offers):
             continue
+        if _is_typed(active, screen.focused):
+            continue
         known_actions.add(binding.action)
         ranked.append((_find_rank(active, screen, order), binding))
     return [binding for _, binding in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _is_typed(active: ActiveBinding, focused: Widget | None) -> bool:
+    """Return whether the key is a character that the focused text field takes."""
+    key = active.binding.key
+    if focused is None or active.node is focused or key not in _CHARACTERS:
+        return False
+    return focused.check_consume_key(key, _CHARACTERS[key])
 
 
 def _is_offered(active: ActiveBinding, screen: DOMNode, offers: Callable[[str], bool]) -> bool:
