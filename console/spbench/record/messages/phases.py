@@ -10,6 +10,9 @@ from spbench.record.state import RunState
 from spbench_core.events.statuses import Activity, JobStatus, RankPhase
 from spbench_core.number_text import format_quantity
 
+_MAX_HIDDEN_SECONDS = 0.5
+"""A remaining time of a phase up to this one would be shown as 0 s, so it is left out."""
+
 
 def describe_start(state: RunState, now: float) -> str:
     """Return the step for which a run waits before its ranks measure.
@@ -67,8 +70,9 @@ def _format_seconds_since(moment: float, now: float) -> str:
 
 
 def describe_phase(state: RunState, now: float) -> str:
-    """Return the phase of the most advanced rank, ``check 40 %, 12 s left``.
+    """Return the phase of the most advanced rank, ``check 40 %, phase ends in 12 s``.
 
+    The time is that of the phase, since other phases may follow. It is left out if it is about 0 s.
     For programs, which cannot report their progress, it is ``running, 40 lines, 12 s``. Empty if no
     rank reports a phase.
     """
@@ -77,9 +81,10 @@ def describe_phase(state: RunState, now: float) -> str:
         return _describe_uncounted(state, now)
     percent = 100 * rank.done // rank.total
     seconds = _estimate_seconds(rank, now)
-    return f"{rank.shown_phase} {percent} %" + (
-        "" if seconds is None else f", {seconds:.0f} s left"
-    )
+    phase = f"{rank.shown_phase} {percent} %"
+    if seconds is None or seconds <= _MAX_HIDDEN_SECONDS:
+        return phase
+    return f"{phase}, phase ends in {seconds:.0f} s"
 
 
 def estimate_phase_seconds(state: RunState, now: float) -> float | None:

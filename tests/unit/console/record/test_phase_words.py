@@ -33,13 +33,14 @@ def make_rank(number, phase="check", done=0, total=0, since=100.0):
         ([make_rank(0, "ready")], ""),
         ([make_rank(0, done=9, total=9)], ""),
         ([make_rank(0, total=9)], "check 0 %"),
-        ([make_rank(0, done=3, total=9)], "check 33 %, 20 s left"),
+        ([make_rank(0, done=3, total=9)], "check 33 %, phase ends in 20 s"),
+        ([make_rank(0, done=99, total=100)], "check 99 %"),
         ([make_rank(0, "running", 1), make_rank(1, "running", 7)], "running, 7 lines, 10 s"),
         ([make_rank(0, "done"), make_rank(1, "waiting")], "waiting for another rank, 10 s"),
         # The last rank to start a phase makes progress; the others wait in an earlier phase.
         (
             [make_rank(0, done=3, total=9), make_rank(1, "baseline", 1, 2, 105.0)],
-            "baseline 50 %, 5 s left",
+            "baseline 50 %, phase ends in 5 s",
         ),
     ],
 )
