@@ -229,11 +229,11 @@ async def test_bar_height_is_limited():
 
 async def test_empty_chart_says_so():
     for chart, message in (
-        (HistogramChart(), "no samples yet"),
-        (TimelineChart(), "no values yet"),
-        (Plot(), "no points yet"),
-        (HeatMap(), "nothing measured yet"),
-        (RankStrip(), "no ranks yet"),
+        (HistogramChart(), "no samples"),
+        (TimelineChart(), "no values"),
+        (Plot(), "no points"),
+        (HeatMap(), "nothing measured"),
+        (RankStrip(), "no ranks"),
     ):
         app = ChartApp(chart)
         async with app.run_test(size=(80, 24)) as pilot:

@@ -159,7 +159,7 @@ class HeatMap(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return column labels, rows and summary; below three lines only the summary."""
         if self._median is None:
-            return [[(join_fitting(["nothing measured yet"], width), "none")]]
+            return [[(join_fitting(["nothing measured"], width), "none")]]
         summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]
         if height < 3:
             return [summary]

@@ -101,7 +101,7 @@ class HistogramChart(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return bars, axis and summary, as far as the lines suffice for the three."""
         if not sum(self._counts):
-            return [[(fit("no samples yet", width), "none")]]
+            return [[(fit("no samples", width), "none")]]
         if self._few:
             return [[(join_fitting([describe_few(self._few, self._unit)], width), "text")]]
         summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]

@@ -145,7 +145,7 @@ class Plot(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return legend, picture, x labels and summary; with one line only the summary."""
         if not self._points:
-            return [[(join_fitting([self._titles[1], "no points yet"], width), "none")]]
+            return [[(join_fitting([self._titles[1], "no points"], width), "none")]]
         summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]
         if height < 4:
             return [summary] if height == 1 else [self._render_legend(), summary]

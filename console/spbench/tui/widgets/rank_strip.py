@@ -159,7 +159,7 @@ class RankStrip(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return the lines of cells, and a summary line below them if there is space."""
         if not self._ratios:
-            return [[(join_fitting(["no ranks yet"], width), "none")]]
+            return [[(join_fitting(["no ranks"], width), "none")]]
         layout = self._lay_out()
         self._move_to_selected(layout)
         stops = range(layout.count)

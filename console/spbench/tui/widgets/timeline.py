@@ -123,7 +123,7 @@ class TimelineChart(Chart):
         """Return title, graph and summary; in few lines without title, then without graph."""
         present = [value for value in self._values if value is not None]
         if not present:
-            return [[(join_fitting([self._title, "no values yet"], width), "none")]]
+            return [[(join_fitting([self._title, "no values"], width), "none")]]
         summary: list[Piece] = [(join_fitting(self._summarize(present), width), "text")]
         if height == 1:
             return [summary]
