@@ -10,11 +10,12 @@ from spbench.launch.finding import FindingStatus
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.survey.facts import HostFacts
 from spbench.record.rank_rows import RankRow
+from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import find_demo_run
 from spbench.report.model import ExpectationPart, LimitPart
 from spbench.report.recorded import load_run
-from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.hosts.host_rows import COLUMNS as HOST_COLUMNS
 from spbench.tui.hosts.host_rows import HostRows
 from spbench.tui.results.case_screen import _list_sections
@@ -142,6 +143,21 @@ async def test_demo_shows_the_times_of_its_report():
     assert live == {name: part.metrics["time_ms"].value for name, part in recorded.items()}
     checks = {name: rows._rows[name].checks for name in recorded}
     assert checks == {name: part.check_counts for name, part in recorded.items()}
+
+
+def test_progress_of_a_case_only_grows(tmp_path):
+    folder = RunFolder(tmp_path)
+    feed = Feed(folder, LiveSource(folder))
+    rows = RunCaseRows(feed)
+    for event in make_started_run(hosts=("node01",)):
+        feed._apply(event)
+    shown = []
+    phases = (("warmup", 3), ("timing", 1), ("timing", 3), ("check", 1), ("timing", 4))
+    for number, (phase, done) in enumerate(phases, 2):
+        feed._apply(rank_event("progress", seq=number, phase=phase, done=done, total=4))
+        rows.update()
+        shown.append(rows.get("a").done)
+    assert shown == [0.0, 0.25, 0.75, 0.75, 0.99]
 
 
 def make_rank_row():

@@ -11,7 +11,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import Feed, LiveSource
-from spbench.tui.run.headline import _build_first
+from spbench.tui.run.headline import RemainingTime, _build_first
 from spbench.tui.suites.case_rows import COLUMNS
 from spbench.tui.suites.cases_table import CasesTable
 from support.sample_events import case_judged, console_event, describe_case, record_run, run_start
@@ -119,12 +119,22 @@ def test_headline_shows_the_remaining_time(tmp_path):
     start = run_start(describe_case("a"), describe_case("b")) | {"time": 0.0}
     begin = console_event("case_begin", case="a") | {"time": 0.0}
     feed = make_feed(RunFolder(tmp_path), start, begin, case_judged("a") | {"time": 30.0})
-    assert "about 30 s left" in [part.text for part in _build_first(feed, 1.0)]
+    assert "about 30 s left" in [part.text for part in _build_first(feed, 1.0, feed.remaining)]
     feed.ended = True
-    assert not any("left" in part.text for part in _build_first(feed, 1.0))
+    assert not any("left" in part.text for part in _build_first(feed, 1.0, feed.remaining))
     unknown = make_feed(RunFolder(tmp_path), start)
     unknown.estimate = RunEstimate()
-    assert not any("left" in part.text for part in _build_first(unknown, 1.0))
+    assert not any("left" in part.text for part in _build_first(unknown, 1.0, unknown.remaining))
+
+
+def test_remaining_time_grows_only_by_much():
+    remaining = RemainingTime()
+    assert [remaining.update(seconds) for seconds in (0.4, 0.6, 0.3, 2.0, 9.0)] == [
+        *(0.4, 0.4, 0.3, 0.3, 9.0)
+    ]
+    assert [remaining.update(seconds) for seconds in (100.0, 119.0, 121.0, None, 5.0)] == [
+        *(100.0, 100.0, 121.0, None, 5.0)
+    ]
 
 
 async def test_watched_run_is_estimated_from_its_folder(suite):

@@ -14,7 +14,7 @@ from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.widgets.table_columns import Column, TableCell
-from spbench_core.events.statuses import CaseStatus
+from spbench_core.events.statuses import Activity, CaseStatus
 
 COLUMNS = (
     Column("status", "status", 12),
@@ -29,6 +29,10 @@ COLUMNS = (
 LEGEND = "time: slowest rank, median"
 """The meaning of the times, for the title of the table."""
 _PRELIMINARY_MARK = "…"
+MAX_SHARE_RUNNING = 0.99
+"""Largest share shown while a case runs, since checks and baselines follow the iterations."""
+_UNCOUNTED = frozenset({Activity.IMPORT, Activity.WARMUP})
+"""Activities before the iterations."""
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 
 
@@ -38,7 +42,8 @@ class CaseRow:
 
     Attributes:
         short_id: Whether the id is shown without the names of swept parameters.
-        done: The completed share of the iterations; None unless the case is running.
+        done: The completed share of the iterations, which only grows; None unless the case is
+            running.
         time: The time in ms: that of the slowest rank per iteration, then the median.
         is_preliminary: Whether the case is running, so that the time is preliminary.
         reference: The reference of the time, in ms.
@@ -147,7 +152,7 @@ class RunCaseRows:
             id=case.id,
             short_id=self.short_ids,
             ranks=case.identity.np,
-            done=self._compute_progress(case) if running else None,
+            done=self._compute_progress(case, previous) if running else None,
             time=self._feed.rows.headline_time() if is_live else time,
             is_preliminary=running and not self._feed.ended,
             reference=case.measured.median_references.get("time_ms", {}).get("value"),
@@ -156,12 +161,21 @@ class RunCaseRows:
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
         )
 
-    def _compute_progress(self, case: CaseState) -> float:
-        """Return the completed share of the iterations over all ranks and repeats."""
+    def _compute_progress(self, case: CaseState, previous: CaseRow | None) -> float:
+        """Return the completed share of the iterations over all ranks and repeats.
+
+        Each activity of a rank counts from 0 again, so the share is at least the previous one.
+        """
         ranks = (rank for rank in self._feed.state.ranks.values() if rank.case == case.id)
-        unfinished = sum(rank.done / rank.total for rank in ranks if rank.total)
+        unfinished = sum(
+            rank.done / rank.total
+            for rank in ranks
+            if rank.total and rank.activity not in _UNCOUNTED
+        )
         finished = len(case.measured.ended)
-        return min(1.0, (finished + unfinished) / (case.identity.np * case.repeats))
+        share = (finished + unfinished) / (case.identity.np * case.repeats)
+        previous_share = (previous.done if previous is not None else None) or 0.0
+        return min(MAX_SHARE_RUNNING, max(share, previous_share))
 
     def efficiency_note(self) -> str:
         """Return an explanation of unusual efficiencies; empty if there are none."""

@@ -22,6 +22,9 @@ from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
 BAR_WIDTH = 16
+MIN_GROWTH_SECONDS = 2.0
+MIN_GROWTH_SHARE = 0.2
+"""The remaining time is shown as longer only if it grew by more than both, else it would jitter."""
 MAX_FINDING_LINES = 3
 """Most lines of the finding below the two lines about the run."""
 
@@ -64,6 +67,24 @@ class EventRate:
             self._events = events
 
 
+class RemainingTime:
+    """The remaining time of a run, which grows only if the estimate has grown much."""
+
+    def __init__(self) -> None:
+        self._shown: float | None = None
+
+    def update(self, seconds: float | None) -> float | None:
+        """Return the time to show for a new estimate, in seconds; None if unknown."""
+        shown = self._shown
+        if seconds is None or shown is None or seconds < shown or _has_grown_much(shown, seconds):
+            self._shown = seconds
+        return self._shown
+
+
+def _has_grown_much(before: float, seconds: float) -> bool:
+    return seconds - before > max(MIN_GROWTH_SECONDS, MIN_GROWTH_SHARE * before)
+
+
 class HostCount:
     """The number of hosts, counted again only when ranks have started."""
 
@@ -93,6 +114,7 @@ class Headline(Static):
         self._feed: Feed | None = None
         self._rate = EventRate()
         self._host_count = HostCount()
+        self._remaining = RemainingTime()
         self._shown: object = None
 
     def show_start(self, progress: str) -> None:
@@ -120,9 +142,10 @@ class Headline(Static):
             self._feed = feed
             self._rate = EventRate()
             self._host_count = HostCount()
+            self._remaining = RemainingTime()
         self._rate.update(feed.event_count)
         lines = (
-            _build_first(feed, self._rate.value),
+            _build_first(feed, self._rate.value, self._remaining.update(feed.remaining)),
             _build_second(feed, paused, self._host_count.update(feed.state)),
         )
         width = max(1, self.content_size.width)
@@ -134,7 +157,7 @@ class Headline(Static):
             self.styles.height = len(contents) + len(finding_lines)
 
 
-def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
+def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[HeadlinePart]:
     run = feed.state.run
     cases = feed.state.cases.values()
     if run is None:
@@ -149,7 +172,7 @@ def _build_first(feed: Feed, rate: float) -> list[HeadlinePart]:
         ),
         HeadlinePart(f" {counts.describe(has_ended)}", "$text-primary", bar=_build_bar(counts)),
         HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
-        HeadlinePart(format_remaining(feed.remaining)),
+        HeadlinePart(format_remaining(remaining)),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
         HeadlinePart(run.id, MUTED),
     ]
