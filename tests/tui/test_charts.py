@@ -12,6 +12,7 @@ from textual.geometry import Size
 from spbench.report.scale import Scale, fit_sample_scale, fit_scale, format_ticks
 from spbench.stats.histogram import make_bins
 from spbench.stats.sorted_samples import SortedSamples
+from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots
@@ -659,3 +660,17 @@ async def test_few_samples_are_listed():
     async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
         assert render_lines(chart)[0] == "2 samples: 9.70 ms, 9.79 ms"
+
+
+async def test_host_map_shows_the_row_of_the_case_and_counts_hidden_ones():
+    host_map = HostMap()
+    slowness = {f"case{index:02}": {"node01": 1.0} for index in range(20)}
+    app = ChartApp(host_map)
+    async with app.run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        host_map.show(["node01"], slowness, "case19")
+        assert any(line.startswith("case19") for line in render_lines(host_map))
+        assert host_map.describe_hidden() == "12 more: scroll, or use a larger terminal"
+        few = {case: slowness[case] for case in list(slowness)[:3]}
+        host_map.show(["node01"], few, "case00")
+        assert host_map.describe_hidden() == ""

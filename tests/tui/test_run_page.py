@@ -425,6 +425,15 @@ async def test_pause_freezes_the_host_map(open_run):
         await run.wait_until(lambda: host_map._content is not content)
 
 
+async def test_loads_of_an_ended_run_are_those_at_its_end(open_run):
+    async with open_run((160, 30), make_running_events()) as run:
+        await run.wait_for_texts("0/2 cases")
+        assert run.title("host-loads") == "Load of the hosts, per second"
+        run.source.send(*make_ended_run()[len(make_running_events()) :])
+        run.source.end()
+        await run.wait_until(lambda: run.title("host-loads") == "Load of the hosts, at the end")
+
+
 @pytest.mark.parametrize(("size", "count"), [((120, 40), 17), (NARROW, 9)])
 async def test_cases_take_the_free_lines(open_run, size, count):
     cases = [make.describe_case(f"case{index:02}", 2) for index in range(20)]

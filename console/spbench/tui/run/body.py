@@ -21,7 +21,7 @@ from spbench.tui.run.panels import (
 )
 from spbench.tui.run.panes.charts import HistogramPane, TimelinePane
 from spbench.tui.run.panes.gpu_panel import COLUMNS as GPU_COLUMNS
-from spbench.tui.run.panes.hosts_panel import COLUMNS as HOST_COLUMNS
+from spbench.tui.run.panes.hosts_panel import HostLoadsPane
 from spbench.tui.run.panes.log_view import LogView
 from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import build_rank_columns
@@ -37,7 +37,6 @@ MIN_LOWER_EXTRA = 9
 MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
 MIN_TABLE_LINES = 4
-NO_LOADS = "no host has said its load"
 NO_GPUS = "no host has reported a GPU"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
@@ -126,7 +125,7 @@ class RunBody(Container):
                 yield HostMapPane("lower-host-map")
                 yield PartsPane("lower-parts")
                 yield PreviousPane("lower-previous")
-                yield _make_loads_pane("host-loads")
+                yield HostLoadsPane("host-loads")
                 yield Pane(
                     "GPUs",
                     LineTable(GPU_COLUMNS, FixedRows(GPU_COLUMNS), id="gpus", empty=NO_GPUS),
@@ -135,7 +134,7 @@ class RunBody(Container):
                 yield Pane("Logs", LogView(id="logs"), id="logs-pane")
             with Vertical(id="extra"):
                 yield HostMapPane("host-map")
-                yield _make_loads_pane("extra-loads")
+                yield HostLoadsPane("extra-loads")
 
     def fit(self, size: Size) -> None:
         """Lay out the panes for a screen size."""
@@ -330,11 +329,6 @@ class RunBody(Container):
         if shared and self.screen.maximized is None:
             height = max(MIN_TABLE_LINES, min(needed, round(shared * MAX_TABLE_SHARE)))
         self.query_one(pane).styles.height = height
-
-
-def _make_loads_pane(name: str) -> Pane:
-    table = LineTable(HOST_COLUMNS, FixedRows(HOST_COLUMNS), id=name, empty=NO_LOADS)
-    return Pane("Load of the hosts, per second", table, id=f"{name}-pane")
 
 
 class _FilterInput(Input):

@@ -1,8 +1,7 @@
 """The presenter of a run, which schedules the updates of the panes.
 
-The table of ranks and the logs are updated in each tick. The other parts (charts, strip, findings,
-cases, hosts and GPUs) take longer, so each tick updates only a share of them, in turn, such that
-all are updated once per `SLOW_INTERVAL`. Requested parts come first.
+Ranks and logs are updated in each tick. The other parts (charts, strip, findings, cases, hosts and
+GPUs) take longer: a tick updates a share of them, all in `SLOW_INTERVAL`, requested ones first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from spbench.tui.run.case_rows import LEGEND
 from spbench.tui.run.findings import FindingKind, FindingsPanel, RunFinding
 from spbench.tui.run.panes.charts import ChartPane
 from spbench.tui.run.panes.gpu_panel import GpuRows
-from spbench.tui.run.panes.hosts_panel import HostLoadRows
+from spbench.tui.run.panes.hosts_panel import HostLoadRows, HostLoadsPane
 from spbench.tui.run.panes.log_view import LogView
 from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane, PreviousRows
 from spbench.tui.run.rank_cells import describe_row
@@ -280,6 +279,8 @@ class RunPresenter:
 
     def _show_hosts(self) -> None:
         self._body.has_gpus = bool(self.selection.feed.state.gpu_loads)
+        for pane in self._body.query(HostLoadsPane):
+            pane.show_ended(self.selection.feed.ended)
         for table in (*self.hosts, self.gpus):
             if table.is_on_screen:
                 table.update_rows()
@@ -334,9 +335,11 @@ class RunPresenter:
         if self.shows_hosts_by_case:
             hosts = selection.list_hosts()
             slowness = selection.compute_host_slowness()
-            for host_map in (pane.map for pane in self._body.query(HostMapPane)):
+            for map_pane in self._body.query(HostMapPane):
+                host_map = map_pane.map
                 if host_map.is_on_screen and not (self.paused and host_map.has_content):
                     host_map.show(hosts, slowness, case.id if case is not None else "")
+                    map_pane.set_remark(host_map.describe_hidden())
         groups = (selection.bars.get(case) if case is not None else None) or []
         for parts_pane in self._body.query(PartsPane):
             parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")

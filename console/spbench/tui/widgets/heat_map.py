@@ -107,6 +107,16 @@ class HeatMap(Chart):
         ]
         self.redraw()
 
+    def count_hidden_rows(self) -> int:
+        """Return the number of rows that do not fit."""
+        return len(self._rows) - len(self._compute_frame(*self.size).rows)
+
+    def reveal_row(self, row: int) -> None:
+        """Scroll just far enough to bring a row into view."""
+        rows = self._compute_frame(*self.size).rows
+        self._top = max(row - len(rows) + 1, min(rows.start, row))
+        self.redraw()
+
     def count_stops(self) -> int:
         """Return the number of cells of the matrix."""
         return len(self._rows) * len(self._columns)

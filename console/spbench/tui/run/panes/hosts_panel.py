@@ -7,7 +7,10 @@ from typing import Any
 
 from spbench.record.machine.host_loads import HostLoads, LoadHistory
 from spbench.record.number_formatting import format_percent, format_rate
+from spbench.tui.panes import Pane
+from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.glyphs import render_sparkline
+from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 SPARKLINE_WIDTH = 12
@@ -15,6 +18,9 @@ SPARKLINE_WIDTH = 12
 _SHARES = ("cpu", "memory", "gpu")
 _RATES = ("received", "sent")
 BUSY_SHARE = 0.95
+LOADS_TITLE = "Load of the hosts, per second"
+ENDED_LOADS_TITLE = "Load of the hosts, at the end"
+NO_LOADS = "no host has said its load"
 COLUMNS = (
     Column("host", "host", 9, flexible=True),
     *(
@@ -28,6 +34,18 @@ COLUMNS = (
         )
     ),
 )
+
+
+class HostLoadsPane(Pane):
+    """The loads of the hosts in a frame."""
+
+    def __init__(self, name: str) -> None:
+        table = LineTable(COLUMNS, FixedRows(COLUMNS), id=name, empty=NO_LOADS)
+        super().__init__(LOADS_TITLE, table, id=f"{name}-pane")
+
+    def show_ended(self, ended: bool) -> None:
+        """Show in the title whether the newest loads are those at the end of the run."""
+        self.set_title(ENDED_LOADS_TITLE if ended else LOADS_TITLE)
 
 
 class HostLoadRows:

@@ -54,6 +54,7 @@ class HostMap(HeatMap):
     _shown_case = ""
     _is_grid = False
     _content: object = None
+    _revealed: object = None
 
     @property
     def has_content(self) -> bool:
@@ -73,7 +74,7 @@ class HostMap(HeatMap):
             slowness_by_case: The slowness by case and host.
             shown_case: The case of the ranks on the page.
         """
-        content = (hosts, slowness_by_case, shown_case, self.size.width)
+        content = (hosts, slowness_by_case, shown_case, self.size)
         if content == self._content:
             return
         self._content = content
@@ -87,6 +88,19 @@ class HostMap(HeatMap):
         rows = [[slowness_by_case[case].get(host) for host in hosts] for case in cases]
         labels = [drop_parameter_names(case) for case in cases]
         self.update(labels, rows, "x", "lower", hosts, rows)
+        if shown_case in cases and self.cursor is None:
+            # Not with each update, because the user may have scrolled.
+            revealed = (shown_case, self.size)
+            if revealed != self._revealed:
+                self._revealed = revealed
+                self.reveal_row(cases.index(shown_case))
+
+    def describe_hidden(self) -> str:
+        """Return how many cases do not fit; empty if all do."""
+        hidden_count = 0 if self._is_grid else self.count_hidden_rows()
+        if not hidden_count:
+            return ""
+        return f"{hidden_count} more: scroll, or use a larger terminal"
 
     def _show_grid(self, slowness: Mapping[str, float]) -> None:
         """Show one cell for each host, in as many lines as needed."""
