@@ -456,6 +456,17 @@ async def test_fields_support_lists_completion_and_switching(folder):
         assert profile.value == "deep/mine.json"
 
 
+async def test_choice_for_a_field_focuses_the_next_one(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_form(pilot)
+        for next_id in ("cluster", "batch"):
+            await pilot.press("f2")
+            await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+            await pilot.press("enter")
+            await wait_until(pilot, lambda id=next_id: app.focused is get_input(app, id))
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_notes_on_alternatives_are_never_cut(folder, size):
     app = make_console(folder, page="plan")

@@ -129,6 +129,7 @@ escape leaves the fields."""
         self._home = home
         self._profiles = NameOrPath(folder)
         self._clusters = NameOrPath(folder)
+        self._torchgraphs: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -154,6 +155,7 @@ escape leaves the fields."""
 
     def offer(self, files: NearbyFiles) -> None:
         """Offer these files as completions, and fill empty fields with the newest ones."""
+        self._torchgraphs = files.torchgraphs
         self._profiles.names = (*files.profiles, *files.torchgraphs)
         self._clusters.names = (*files.clusters, *PRESETS)
         for id, names in ((PROFILE, files.profiles), (CLUSTER, self._clusters.names)):
@@ -166,6 +168,13 @@ escape leaves the fields."""
         box = self.query_one(f"#{id}", Input)
         box.value = text
         box.cursor_position = len(text)
+
+    def focus_field_after(self, id: str) -> None:
+        """Focus the field to fill in after the profile or the cluster."""
+        next_id = "batch" if id == CLUSTER else CLUSTER
+        if id == PROFILE and self._get_text(PROFILE) in self._torchgraphs:
+            next_id = "measured-at"
+        self.query_one(f"#{next_id}", Input).focus()
 
     def request(self) -> PlanRequest:
         """Return the request of the fields.

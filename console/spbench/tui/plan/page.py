@@ -284,6 +284,7 @@ times."""
         chosen = await self.app.push_screen_wait(Chooser(title, choices))
         if chosen is not None:
             self.form.set_text(field, chosen)
+            self.form.focus_field_after(field)
 
     async def _offer_measuring(self) -> None:
         """Ask for a model to measure a profile of, since the folder has none."""
