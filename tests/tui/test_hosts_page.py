@@ -206,12 +206,19 @@ def test_similar_link_is_not_reported_as_worse(tmp_path):
     assert describe_worst_link(table).endswith("2.02 us, near the median within a host.")
 
 
-async def test_load_measured_twice_is_one_finding(folder, fake_survey, monkeypatch):
+async def test_load_of_row_and_finding_is_one_reading_with_its_time(
+    folder, fake_survey, monkeypatch
+):
     def make_load(value, remedy):
         return Finding("note", "load", f"load {value} on 2 cores from other work", remedy)
 
-    facts = HostFacts(MACHINE, "note", "", (make_load(4.03, "choose hosts"),), cores=2)
-    monkeypatch.setattr(f"{__name__}.make_facts", lambda host: facts)
+    loads = [4.03, 5.05]
+
+    def make_busy_facts(host):
+        load = loads.pop(0)
+        return HostFacts(host, "note", "", (make_load(load, "wait"),), cores=2, load=load)
+
+    monkeypatch.setattr(f"{__name__}.make_facts", make_busy_facts)
     machine_findings = [make_load(6.07, "wait")]
     monkeypatch.setattr(
         asking_module, "examine_machine", lambda python, ranks, env: machine_findings
@@ -219,7 +226,11 @@ async def test_load_measured_twice_is_one_finding(folder, fake_survey, monkeypat
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for_examination(pilot)
-        await wait_until(pilot, lambda: "load 6.07" in read_findings(app))
+        await wait_until(pilot, lambda: "load 4.03" in read_findings(app))
+        assert read_findings(app).count("load: ") == 1
+        assert "asked at" in str(app.screen.query_one(FindingsPane).border_subtitle)
+        await pilot.press("d")
+        await wait_until(pilot, lambda: "load 5.05" in read_findings(app))
         assert read_findings(app).count("load: ") == 1
 
 

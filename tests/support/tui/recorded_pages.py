@@ -65,6 +65,7 @@ def make_recorded_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(commands, "build_case_command", make_command)
     monkeypatch.setattr(asking, "survey_hosts", survey)
+    monkeypatch.setattr(asking, "read_clock", lambda: "14:36:00 UTC")
     monkeypatch.setattr(asking, "examine_machine", lambda python, ranks, env: [])
     monkeypatch.setattr(sources, "count_cores", lambda: 8)
     monkeypatch.setattr(socket, "gethostname", lambda: "login")

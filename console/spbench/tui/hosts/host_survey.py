@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import cast
 
 from spbench.launch.doctor import examine_machine
@@ -17,6 +18,11 @@ _RANKS = 1
 """Number of ranks that doctor checks this machine for; the real number is unknown."""
 
 
+def read_clock() -> str:
+    """Return the clock time in UTC."""
+    return f"{datetime.now(UTC):%H:%M:%S} UTC"
+
+
 class HostSurvey:
     """Facts about hosts, and the hosts that have not answered.
 
@@ -25,6 +31,7 @@ class HostSurvey:
 
     Attributes:
         facts: Facts by host name.
+        answer_times: The times of the facts by host name, as clock times in UTC.
         pending: The names of hosts that have been queried but have not answered.
         machine_findings: The findings of doctor on this machine.
         version: Grows with every change.
@@ -33,6 +40,7 @@ class HostSurvey:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self.facts: dict[str, HostFacts] = {}
+        self.answer_times: dict[str, str] = {}
         self.pending: set[str] = set()
         self.machine_findings: list[Finding] = []
         self.version = 0
@@ -47,6 +55,7 @@ class HostSurvey:
             async with aclosing(cast("AsyncGenerator[HostFacts, None]", answers)):
                 async for facts in answers:
                     self.facts[facts.host] = facts
+                    self.answer_times[facts.host] = read_clock()
                     self.pending.discard(facts.host)
                     self.version += 1
         finally:

@@ -174,6 +174,7 @@ host with their remedies, and the links of the last run that measured any."""
             facts.get(hosts.host or ""),
             self._survey.machine_findings if hosts.host == socket.gethostname() else (),
             [facts[name] for name in names if name in facts],
+            self._survey.answer_times.get(hosts.host or "", ""),
         )
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:

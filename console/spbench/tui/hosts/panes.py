@@ -102,6 +102,7 @@ The findings on the host under the cursor: ✓ present, ! a note, ✗ missing. A
         facts: HostFacts | None,
         machine_findings: Sequence[Finding],
         queried_facts: Iterable[HostFacts],
+        answered_at: str,
     ) -> None:
         """Show the findings on a host.
 
@@ -110,8 +111,10 @@ The findings on the host under the cursor: ✓ present, ! a note, ✗ missing. A
             facts: The facts about it; None if it was not queried.
             machine_findings: The findings of doctor if the host is this machine.
             queried_facts: The facts about all queried hosts of the source, to find differences.
+            answered_at: The time of the facts about the host; empty if it was not queried.
         """
         self.border_title = Content(f"Findings of {host}" if host else "Findings")
+        self.border_subtitle = Content(f"asked at {answered_at}" if answered_at else "")
         lines = [*_render_findings(facts, machine_findings), *_render_differences(queried_facts)]
         if not lines:
             lines = [Content(_explain_empty(host, facts))]
@@ -131,18 +134,14 @@ def _render_findings(
 ) -> Iterator[Content]:
     """Yield findings, each once: on this machine, the remedy is that for this machine."""
     host_findings = facts.findings if facts else ()
+    if facts is not None and facts.load is not None:
+        # The row shows the load of the facts, which is newer than that of doctor.
+        machine_findings = [finding for finding in machine_findings if finding.subject != "load"]
     finding_by_key = {
-        _make_finding_key(finding): finding for finding in (*host_findings, *machine_findings)
+        (finding.subject, finding.text): finding for finding in (*host_findings, *machine_findings)
     }
     for finding in finding_by_key.values():
         yield from _render_finding(finding)
-
-
-def _make_finding_key(finding: Finding) -> tuple[str, str]:
-    """Return a key that is equal for two findings on the same fact."""
-    if finding.subject == "load":  # measured twice, its number differs
-        return finding.subject, ""
-    return finding.subject, finding.text
 
 
 def _render_differences(queried_facts: Iterable[HostFacts]) -> Iterator[Content]:
