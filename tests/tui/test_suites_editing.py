@@ -152,6 +152,10 @@ async def test_change_on_disk_is_shown_and_reloaded(suite):
         await pilot.press("ctrl+r")
         await wait_until(pilot, lambda: "not reloaded" in "".join(list_messages(app)))
         assert get_editor(app).text == disk_text
+        await pilot.press("ctrl+s")
+        await wait_until(pilot, lambda: "was deleted on disk. Write it again?" in read_screen(app))
+        await pilot.press("y")
+        await wait_until(pilot, suite.exists)
 
 
 async def test_reloading_asks_about_unsaved_changes(suite):

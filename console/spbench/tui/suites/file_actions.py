@@ -114,10 +114,14 @@ class FileActions:
         text = self._pane.editor.text
         if document is None:
             return False
-        question = f"{document.path.name} has changed on disk. Overwrite it with your text?"
-        stale = await asyncio.to_thread(document.is_stale)
-        if stale and not await self._page.confirm(question, "Overwrite", "Do not save"):
-            return False
+        if await asyncio.to_thread(document.is_stale):
+            question = f"{document.path.name} has changed on disk. Overwrite it with your text?"
+            yes = "Overwrite"
+            if not await asyncio.to_thread(document.path.exists):
+                question = f"{document.path.name} was deleted on disk. Write it again?"
+                yes = "Write"
+            if not await self._page.confirm(question, yes, "Do not save"):
+                return False
         try:
             self._pane.mark_saved(await asyncio.to_thread(document.save, text))
         except SpbenchError as error:
