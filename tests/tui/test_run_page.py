@@ -682,7 +682,7 @@ async def test_efficiency_above_100_percent_is_explained_once(open_run):
     async with open_run(
         WIDE, [*make_running_events(), reference, *make_checks(failed=()), *case_end]
     ) as run:
-        await run.wait_for_texts("9.15 ms", "150 %", "above 100 %: faster than its reference")
+        await run.wait_for_texts("9.15 ms", "150 %", "above 100 %: faster than the reference")
         assert read_screen(run.app).count("above 100 %") == 1
 
 
