@@ -8,7 +8,7 @@ from spbench.record.machine.gpu_loads import GpuLoads
 from spbench.tui.run.findings import FindingKind, RunFindings
 from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.gpu_panel import ABSENT, COLUMNS, GpuRows, describe_gpu
-from spbench.tui.run.rank_details import build_rank_details
+from spbench.tui.run.rank_details import build_rank_details, describe_process
 from support import sample_events as make
 from support.tui.app_driver import make_console, read_screen, wait_until
 
@@ -165,3 +165,10 @@ async def test_panel_is_offered_only_with_gpus(tmp_path, size, has_gpus):
 def test_lost_gpu_is_the_first_finding():
     findings = RunFindings(make_feed(make_gpu_events({"index": 0, "lost": True}))).collect()
     assert findings[0].kind is FindingKind.LOST
+
+
+@pytest.mark.parametrize(
+    ("threads", "text"), [(1, "7, 1 thread"), (2, "7, 2 threads"), (None, "7")]
+)
+def test_process_of_a_rank_has_its_number_of_threads(threads, text):
+    assert describe_process(SimpleNamespace(pid=7, threads=threads)) == text

@@ -31,6 +31,13 @@ from spbench_core.events.statuses import CheckOutcome, RankStatus
 from spbench_core.number_text import format_quantity
 
 
+def describe_process(facts: RankFacts) -> str:
+    """Return the id of a rank's process and, if known, its number of threads."""
+    if facts.threads is None:
+        return f"{facts.pid}"
+    return f"{facts.pid}, {format_quantity(facts.threads, 'thread')}"
+
+
 def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
@@ -61,7 +68,7 @@ def _list_rank_lines(
     elif live is not None:
         yield from _list_location_lines(live.facts, live.facts.device)
     if live is not None:
-        yield "process", f"{live.facts.pid}, {live.facts.threads} threads"
+        yield "process", describe_process(live.facts)
         versions = (f"{name} {text}" for name, text in live.facts.versions.items() if text)
         yield "versions", ", ".join(versions)
     if case is not None:
