@@ -11,6 +11,7 @@ from spbench.suites import shipped
 from spbench.suites.shipped import list_shipped_suites
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.guide.destinations import DestinationReader
+from spbench.tui.suites.cases_pane import NO_CASE
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.tree import FIRST_SUITE, SuiteTree, list_files
 from support.paths import SUITES
@@ -127,6 +128,25 @@ async def test_suites_in_a_virtual_environment_count_as_shipped(tmp_path, monkey
         await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
         await wait_until(pilot, lambda: find_selected_path(app) is not None)
         assert find_selected_path(app).stem == FIRST_SUITE
+
+
+async def test_home_selects_the_first_suite(tmp_path):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: app.screen.query(SuiteTree))
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        app.screen.query_one(SuiteTree).focus()
+        await pilot.press("end", "home")
+        assert find_selected_path(app) == next(iter(list_shipped_suites().values()))
+
+
+async def test_copying_without_a_launch_line_reports_the_reason(tmp_path):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: app.screen.query(SuiteTree))
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        await pilot.press("y")
+        await wait_until(pilot, lambda: any(NO_CASE in text for text in list_messages(app)))
 
 
 async def test_suite_opened_by_name_is_a_copy(tmp_path):

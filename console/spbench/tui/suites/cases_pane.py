@@ -30,7 +30,12 @@ NO_CASE = "Select a case to see its launch command."
 
 
 class CommandPane(VerticalScroll):
-    """The command of the selected case; y on the page copies its launch line."""
+    """The command of the selected case; y on the page copies its launch line.
+
+    Attributes:
+        command_line: The launch line with its environment; empty if there is none.
+        reason: Why there is no launch line.
+    """
 
     HELP: ClassVar[str] = """\
 The exact launch line of the job with the selected case, on the selected hosts, and its environment.
@@ -42,6 +47,7 @@ environment.
     def __init__(self, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.command_line = ""
+        self.reason = NO_CASE
         self.border_title = "Command"
 
     def compose(self) -> ComposeResult:
@@ -51,6 +57,7 @@ environment.
         """Show the command of a case, or a message on why there is none."""
         if isinstance(command, str):
             self.command_line = ""
+            self.reason = command
             self.border_title = "Command"
             text = Text(command)
         else:

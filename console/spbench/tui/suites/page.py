@@ -437,10 +437,12 @@ starts a run: use F5 and F6."""
 
     def action_copy(self) -> None:
         """Copy the launch line."""
-        line = self.query_one(CommandPane).command_line
-        if line:
-            self.app.copy_to_clipboard(line)
-            self.app.notify("launch line copied", timeout=3)
+        pane = self.query_one(CommandPane)
+        if not pane.command_line:
+            self.show_error(f"no launch line to copy: {pane.reason}")
+            return
+        self.app.copy_to_clipboard(pane.command_line)
+        self.app.notify("launch line copied", timeout=3)
 
     def action_toggle_files(self) -> None:
         """Show or hide the files."""

@@ -153,6 +153,11 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._files: dict[Path, TreeNode[Path]] = {}
         self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
+    def action_scroll_home(self) -> None:
+        """Select the first suite; the cursor would be invisible on the folder above it."""
+        self.move_cursor(next(iter(self._files.values()), None))
+        self.scroll_to_line(0)
+
     def update_files(self, opened: Path | None) -> None:
         """Update the files; the open one is marked."""
         self._update_listing(opened)
