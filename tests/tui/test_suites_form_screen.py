@@ -9,6 +9,7 @@ import pytest
 from textual.message_pump import MessagePump
 from textual.widgets import Input
 
+from spbench.tui.chooser import Chooser
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
@@ -84,6 +85,26 @@ async def test_composed_sweep_goes_below_the_case_at_the_cursor(suite, size):
 
 
 NARROW = SIZES[0]
+
+
+@pytest.mark.parametrize(("size", "rows"), [((80, 24), 15), ((120, 40), 30)])
+async def test_list_of_benchmarks_uses_the_rows_of_the_screen(suite, size, rows):
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("f4")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        await wait_until(pilot, lambda: app.screen.query_one("#found").size.height == rows)
+        assert app.screen.query_one("#found").region.bottom < size[1] - 1
+
+
+async def test_narrow_form_gives_free_rows_to_the_fields(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_exchange_form(pilot)
+        await wait_until(pilot, lambda: form.query_one("#preview").size.height <= 2)
+        assert form.query_one("#hint").size.height <= 2
+        assert form.query_one("#fields").size.height >= 13
 
 
 async def test_row_has_texts_before_its_inputs_are_mounted(suite):

@@ -127,7 +127,7 @@ async def test_sweep_syntax_is_shown_for_each_field(suite):
     app = open_suite(suite)
     async with app.run_test(size=NARROW) as pilot:
         form = await open_first_case(pilot)
-        assert form.query_one("#hint").size.height == HINT_HEIGHT
+        assert 0 < form.query_one("#hint").size.height <= HINT_HEIGHT
         assert form.query_one("#hint").size.width >= HINT_WIDTH
         assert "Sweep: 64, 128 or 1..9 +2 or 8..64 *2" in read_screen(app)
         await fill(pilot, "slice_method", "vertical")

@@ -18,6 +18,11 @@ from textual.widgets.option_list import Option
 
 from spbench.tui.dialogs import Modal
 
+_MAX_DIALOG_PERCENT = 90
+"""Largest height of a dialog, in percent of the screen; console.tcss sets it."""
+_OTHER_ROWS = 6
+"""Rows of the dialog around the list: border, padding, the field and the row below it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -40,7 +45,7 @@ class Chooser(Modal[str | None]):
     ]
     DEFAULT_CSS = """
     Chooser OptionList {
-        height: auto; max-height: 60vh; border: none; padding: 0; margin-top: 1;
+        height: auto; border: none; padding: 0; margin-top: 1;
         background: transparent;
     }
     """
@@ -63,6 +68,11 @@ class Chooser(Modal[str | None]):
     def on_mount(self) -> None:
         """Show all choices."""
         self._narrow("")
+
+    def on_resize(self) -> None:
+        """Use the rows that the dialog can have for the list."""
+        dialog_height = self.size.height * _MAX_DIALOG_PERCENT // 100
+        self.query_one(OptionList).styles.max_height = max(1, dialog_height - _OTHER_ROWS)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the choices that match."""

@@ -94,12 +94,12 @@ undoes it. Escape leaves the form, after a question if you have changed somethin
     CaseForm #outcome { width: 2fr; height: 1fr; }
     CaseForm.-wide #outcome { border-left: solid $foreground 30%; padding-left: 1; }
     CaseForm.-narrow #fields, CaseForm.-narrow #outcome { width: 1fr; }
-    CaseForm.-narrow #fields { height: 3fr; }
-    CaseForm.-narrow #outcome { height: 2fr; border-top: solid $foreground 30%; }
+    CaseForm.-narrow #outcome { height: auto; max-height: 40%; border-top: solid $foreground 30%; }
     CaseForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
     CaseForm .heading.first { margin-top: 0; }
     CaseForm #hint { height: 2; color: $text-muted; }
-    CaseForm.-narrow #hint { height: 5; }
+    CaseForm.-narrow #hint { height: auto; max-height: 5; }
+    CaseForm.-narrow #preview { height: auto; max-height: 18vh; }
     CaseForm #message { height: auto; max-height: 6; text-style: bold; }
     CaseForm #message.wrong { color: $text-error; }
     CaseForm #search { height: 1; margin: 0; }
