@@ -142,6 +142,8 @@ def test_each_advice_has_keys_instead_of_options():
 def test_settings_are_named_by_key_and_form():
     message = name_keys("Run both sides with `--set repeat=4`.")
     assert message == "Run both sides with repeat: 4, set with F3 in the suite."
+    command = "check its host with: spbench doctor --hosts node03"
+    assert name_keys(command) == command
 
 
 def test_long_list_is_not_taken_for_a_file(tmp_path):

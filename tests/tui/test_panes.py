@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from spbench.tui.pages import PAGES
@@ -37,6 +39,8 @@ async def test_headings_separate_panes_without_borders(recorded_folder, size, is
     app = make_page_console(recorded_folder, "run", "spbench-dark")
     async with app.run_test(size=size) as pilot:
         await wait_for_page(pilot, "run")
+        # The cursor moves to the first failed case when the run has ended.
+        await wait_until(pilot, lambda: re.search("▸ ✗ failed +stencil", read_screen(app)))
         heading = find_style(app, "efficiency")
         row = find_style(app, "stencil")
         cursor_free = find_style(app, "fused")

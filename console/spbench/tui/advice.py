@@ -20,17 +20,27 @@ _TEXT_BY_OPTION = {
     "--assume": "the assumed library",
     "--launcher ": "launcher ",
     "--case ": "case ",
+    "planted by --inject ": "planted fault: ",
     "--inject ": "fault ",
 }
 """Texts for the options that a user of the TUI does not type."""
 _SETTING = re.compile(r"`?--set (\w+)=(\w+)`?")
 """A setting as an option, such as ``--set repeat=4``."""
+_COMMAND = re.compile(r"(spbench [a-z][^;,`]*)")
+"""A command to run in a shell, which keeps its options."""
 
 
 def name_keys(message: str) -> str:
     """Return a message with the keys and dialogs of the TUI instead of options."""
     for advice, keys in KEYS_BY_ADVICE.items():
         message = message.replace(advice.value, keys)
-    for option, text in _TEXT_BY_OPTION.items():
-        message = message.replace(option, text)
-    return _SETTING.sub(r"\1: \2, set with F3 in the suite", message)
+    parts = _COMMAND.split(message)
+    # Every second part is a command.
+    parts[::2] = [_replace_options(part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _replace_options(text: str) -> str:
+    for option, replacement in _TEXT_BY_OPTION.items():
+        text = text.replace(option, replacement)
+    return _SETTING.sub(r"\1: \2, set with F3 in the suite", text)
