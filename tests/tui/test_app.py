@@ -248,7 +248,7 @@ async def test_deleted_folder_does_not_end_the_console(tmp_path, monkeypatch):
         await pilot.press("f4", "escape", "ctrl+s", "down")
         await wait_until(pilot, lambda: "was deleted" in read_screen(app))
         await pilot.press("f6")
-        await wait_until(pilot, lambda: has_notification(app, f"cannot start a run in {folder}"))
+        await wait_until(pilot, lambda: f"cannot start a run in {folder}" in read_screen(app))
         for digit, entry in enumerate(PAGES, 1):
             await pilot.press(str(digit))
             await wait_until(pilot, lambda name=entry.name: app.current_mode == name)
