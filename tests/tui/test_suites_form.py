@@ -1,6 +1,7 @@
 """Texts of a case's form, and the draft read from them."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from spbench.suites.loader import check_text
 from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.form_texts import FormFields, FormTexts
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.default_texts import AUTO
 from spbench_core.catalog.parameters import Param
 
 FULL = CaseDraft(
@@ -239,3 +241,22 @@ def test_initial_form_of_each_benchmark_is_valid(benchmark, tmp_path):
     )
     text = insert_case("", read_changed_draft(draft)).text
     assert check_text(text, tmp_path / "suite.yaml").diagnostics == ()
+
+
+def find_defaults(entry):
+    """Return the defaults of a form with the cases of an entry."""
+    text = f"schema: spbench.suite/1\nname: s\ncases:\n  - {entry}\n"
+    cases = check_text(text, Path("s.yaml")).suite.cases
+    return make_fields(CaseDraft("links", cases[0].benchmark)).find_defaults(cases)
+
+
+def test_default_is_shown_only_if_all_cases_share_it():
+    swept = (
+        "{name: a, benchmark: link.pingpong, np: 2, "
+        "matrix: {iterations: [%s], seed: [1, 2, 3, 4, 5, 6, 7, 8]}}"
+    )
+    assert find_defaults(swept % "5")["iterations"] == "5"
+    assert find_defaults(swept % "5, 6")["iterations"] == AUTO
+    ranks = "{name: a, benchmark: link.pingpong, matrix: {np: [%s]}}"
+    assert find_defaults(ranks % "2")["np"] == "2"
+    assert find_defaults(ranks % "2, 4")["np"] == AUTO

@@ -31,8 +31,6 @@ LAUNCH = "launch."
 EXPECT = "expect."
 REFERENCE = "reference."
 """Prefixes of the names of launch settings, expectations and references."""
-_MAX_CASES = 8
-"""The number of cases of a sweep that are compared for a default that they share."""
 _REFERENCE_KEYS = ("reference", "lower", "upper")
 
 
@@ -168,14 +166,16 @@ class FormFields:
         They follow from the fields that are not empty. A default that differs between the cases is
         `AUTO`.
         """
-        texts = [format_default_texts(self.benchmark, case.params) for case in cases[:_MAX_CASES]]
+        if not cases:
+            return {}
+        first = cases[0]
+        texts = format_default_texts(self.benchmark, first.params)
         defaults = {
-            name: text if all(other[name] == text for other in texts) else AUTO
-            for name, text in (texts[0] if texts else {}).items()
+            name: text if all(case.params[name] == first.params[name] for case in cases) else AUTO
+            for name, text in texts.items()
         }
-        rank_counts = {case.np for case in cases}
-        if len(rank_counts) == 1 and None not in rank_counts:
-            defaults["np"] = str(rank_counts.pop())
+        has_one_np = first.np is not None and all(case.np == first.np for case in cases)
+        defaults["np"] = str(first.np) if has_one_np else AUTO
         return defaults
 
     def find_key(self, section: Mapping[str, Any], name: str) -> str | None:
