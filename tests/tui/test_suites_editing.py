@@ -11,6 +11,7 @@ from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.disk_watch import DiskState, DiskWatch
 from spbench.tui.suites.document import open_document
 from spbench.tui.suites.problem_list import ProblemList
+from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import FileCheck, check_file
 from support.tui.app_driver import read_screen, wait_until
 from support.tui.suites_page import (
@@ -244,3 +245,24 @@ def test_suite_lacks_only_cases(tmp_path, text, expected):
 def test_other_single_error_is_an_error():
     checked_text = CheckedText(None, (Diagnostic("a.yaml", 1, 1, "wrong"),))
     assert not lacks_only_cases(checked_text, SUITE)
+
+
+async def test_text_typed_before_the_question_of_a_deletion_is_kept(suite, monkeypatch):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await move_to_line(pilot, FIRST_CASE_LINE)
+        parse = TextPane.parse
+
+        async def type_and_parse(self):
+            parsed = await parse(self)
+            await replace_line(pilot, 0, "# typed")
+            return parsed
+
+        monkeypatch.setattr(TextPane, "parse", type_and_parse)
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: "Delete first? (Ctrl+Z" in read_screen(app))
+        monkeypatch.undo()
+        await answer(pilot, "y")
+        await wait_until(pilot, lambda: "name: first" not in get_editor(app).text)
+        assert get_editor(app).text.startswith("# typed")

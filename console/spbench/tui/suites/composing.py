@@ -110,6 +110,8 @@ class CaseComposer:
 
     async def remove(self) -> None:
         """Remove the case at the cursor after a question."""
+        parsed = await self._pane.parse()
+        # The text is read after the parsing, in which the user may type.
         editor = self._pane.editor
         text = editor.text
         try:
@@ -121,7 +123,7 @@ class CaseComposer:
         outline = Outline(text)
         name = outline.items[index].list_children().get("name")
         title = name[1].text if name else f"case entry {index + 1}"
-        case_count = (await self._pane.parse()).count_cases(outline.spans[index])
+        case_count = parsed.count_cases(outline.spans[index]) if parsed.text == text else 0
         cases = f" and its {case_count:,} cases" if case_count > 1 else ""
         question = f"Delete {title}{cases}? (Ctrl+Z undoes it.)"
         if await self._pane.app.push_screen_wait(Confirm(question, "Delete", "Keep")):
