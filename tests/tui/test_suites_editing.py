@@ -1,5 +1,7 @@
 """Editing on the Suites page: cursor, deletions, changes on disk, and new suites."""
 
+import threading
+
 import pytest
 from textual.widgets import Input
 
@@ -13,7 +15,7 @@ from spbench.tui.suites.document import open_document
 from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import FileCheck, check_file
-from support.tui.app_driver import read_screen, wait_until
+from support.tui.app_driver import DEADLINE, read_screen, wait_until
 from support.tui.suites_page import (
     FIRST_CASE_LINE,
     SECOND_CASE_LINE,
@@ -266,3 +268,32 @@ async def test_text_typed_before_the_question_of_a_deletion_is_kept(suite, monke
         await answer(pilot, "y")
         await wait_until(pilot, lambda: "name: first" not in get_editor(app).text)
         assert get_editor(app).text.startswith("# typed")
+
+
+async def test_hung_check_of_the_file_is_not_repeated(suite, monkeypatch):
+    release = threading.Event()
+    checks = []
+
+    def check(self):
+        checks.append(self)
+        release.wait(DEADLINE)
+
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        pane = get_text_pane(app)
+        await wait_until(pilot, lambda: not pane._is_checking_disk)
+        monkeypatch.setattr(DiskWatch, "check", check)
+        for _ in range(3):
+            pane._start_disk_check()
+            await pilot.pause()
+        assert len(checks) == 1
+        release.set()
+        await wait_until(pilot, lambda: not pane._is_checking_disk)
+        await pilot.press("2")
+        await wait_until(pilot, lambda: app.current_mode == "run")
+        await wait_until(pilot, lambda: not pane._is_checking_disk)
+        checks.clear()
+        pane._start_disk_check()
+        await pilot.pause()
+        assert checks == []

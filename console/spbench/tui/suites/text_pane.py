@@ -98,6 +98,7 @@ class TextPane(Vertical):
         self._reported_failure = False
         self._write_lock = asyncio.Lock()
         self._disk_watch: DiskWatch | None = None
+        self._is_checking_disk = False
 
     def compose(self) -> ComposeResult:
         yield SuiteEditor(id="editor")
@@ -158,12 +159,19 @@ class TextPane(Vertical):
         self._disk_watch = DiskWatch(document)
 
     def _start_disk_check(self) -> None:
+        # A hung file system must not block one more thread at each check.
+        if self._is_checking_disk or not self.screen.is_current:
+            return
         if self._disk_watch is not None and self._is_composed:
+            self._is_checking_disk = True
             self._check_disk(self._disk_watch)
 
-    @work(exclusive=True, group="disk")
+    @work(group="disk")
     async def _check_disk(self, watch: DiskWatch) -> None:
-        await asyncio.to_thread(watch.check)
+        try:
+            await asyncio.to_thread(watch.check)
+        finally:
+            self._is_checking_disk = False
         if watch is self._disk_watch and self._is_composed:
             self._update_title()
 
