@@ -19,6 +19,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.guide.actions import collect_action_ids
 from spbench.tui.pages import PAGES
+from spbench.tui.run.start_note import StartNote
 from support.paths import SUITES
 from support.sample_events import record_run, run_start
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
@@ -210,6 +211,25 @@ async def test_failed_start_hides_the_run_before(tmp_path, monkeypatch):
         await wait_until(pilot, lambda: "✗ not started" in read_screen(app).splitlines()[0])
         assert app.screen.offers("again") is False
         assert "Open" not in read_screen(app)
+
+
+async def test_next_watched_run_removes_the_note_of_a_failed_start(tmp_path, monkeypatch):
+    run = FakeRunStart(monkeypatch, tmp_path / "home")
+    run.appear()
+    folder = run.run_folder
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.context.watch_run(folder, EndlessSource())
+        follow_task = app.context._follow_task
+        run.run_folder = None
+        run.status = 3
+        app.context.start_run(("a.yaml",))
+        await wait_until(pilot, follow_task.done)
+        await wait_until(pilot, lambda: app.context.start_failure is not None)
+        app.context.replay_run(folder, None)
+        await wait_until(pilot, lambda: app.screen.query_one("#headline").display)
+        assert app.context.start_failure is None
+        assert not app.screen.query_one(StartNote).display
 
 
 async def test_messages_cover_no_titles(tmp_path):

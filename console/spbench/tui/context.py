@@ -123,8 +123,8 @@ class ConsoleContext:
         from spbench.engine.estimate import estimate_recorded
         from spbench.tui.feed import Feed, LiveSource
 
-        if self._follow_task is not None:
-            self._follow_task.cancel()
+        self._leave_run()
+        self.start_failure = None
         feed = self.feed = Feed(folder, source or LiveSource(folder))
         self._follow_task = asyncio.create_task(feed.follow())
 
@@ -135,6 +135,13 @@ class ConsoleContext:
             self._app.run_worker(estimate(), group="estimate", exclusive=True)
         if show:
             self.show_page("run")
+
+    def _leave_run(self) -> None:
+        """Stop watching a run."""
+        self.feed = None
+        if self._follow_task is not None:
+            self._follow_task.cancel()
+            self._follow_task = None
 
     def replay_run(self, folder: RunFolder, speed: float | None) -> None:
         """Replay a recorded run; ``speed`` 1 is real time, None as fast as possible."""
@@ -177,7 +184,7 @@ class ConsoleContext:
         self.starting_since = time.monotonic()
         self.start_failure = None
         if not self.is_run_active():
-            self.feed = None  # an earlier run must not look like the outcome of this start
+            self._leave_run()  # it must not look like the outcome of this start
         self.show_page("run")
         self._app.run_worker(
             self._launch(tuple(args), folder or self.options.folder), group="launch"
