@@ -24,6 +24,9 @@ from spbench.tui.start_failure import describe_request, explain_start_failure
             "H or the Hosts page chooses other hosts",
         ),
         (("a.yaml",), "no space left", "fix the reason"),
+        (("cases/x.yaml",), "/home/u/cases/x.yaml:3: unknown key 'a'", "fix the reason"),
+        (("hosts.yaml",), "hosts.yaml:3:1: unknown key 'a'", "fix the reason"),
+        (("a.yaml",), "no case matches '/launcher/x'", "choose other cases"),
     ],
 )
 def test_remedy_names_keys_and_no_options(args, message, key):

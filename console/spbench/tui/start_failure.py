@@ -22,6 +22,8 @@ _REMEDIES = (
     (re.compile(r"\bcases?\b"), f"choose other cases on the Suites page, {_START_AGAIN}"),
 )
 """Remedies by a pattern in the reason; the first that fits is used."""
+_PATH = re.compile(r"\S*/\S*|\S+\.[a-z]\S*")
+"""Paths and names of files, which may have the words of a remedy by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,9 @@ class StartFailure:
 
 def explain_start_failure(args: Sequence[str], message: str) -> StartFailure:
     """Return the failure of a run with these arguments of ``spbench run``."""
+    prose = _PATH.sub("", message)
     remedy = next(
-        (remedy for pattern, remedy in _REMEDIES if pattern.search(message)), _DEFAULT_REMEDY
+        (remedy for pattern, remedy in _REMEDIES if pattern.search(prose)), _DEFAULT_REMEDY
     )
     return StartFailure(describe_request(args), _word_reason(args, message), remedy)
 
