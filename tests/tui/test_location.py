@@ -21,6 +21,7 @@ def test_location_is_shortened_from_the_left():
     assert fit_location(names, 25) == "… > halo.yaml > small"
     assert fit_location(names, 10) == "… > small"
     assert fit_location(("Run", "a-very-long-name"), 10) == "…long-name"
+    assert fit_location(("Run", "層" * 10), 10) == "…層層層層"
     assert fit_location(names, 5) == ""
     assert fit_location(("Suites",), 80) == ""
 

@@ -88,9 +88,7 @@ class TabBar(Horizontal):
     def _fit_location(self, location: Sequence[str], status_width: int) -> str:
         if self.size.width < MIN_WIDTH_FOR_LOCATION:
             return ""
-        tabs_width = sum(
-            cell_width(title) + _TAB_PADDING for title in (title for _, title in self._pages)
-        )
+        tabs_width = sum(cell_width(title) + _TAB_PADDING for _, title in self._pages)
         return fit_location(location, self.size.width - tabs_width - status_width - _GAPS)
 
 
@@ -108,7 +106,11 @@ def fit_location(location: Sequence[str], width: int) -> str:
         text = SEPARATOR.join(("…", *remaining))
     if cell_width(text) <= width:
         return text
-    return "…" + text[len(text) - width + 1 :] if width >= MIN_LOCATION_WIDTH else ""
+    if width < MIN_LOCATION_WIDTH:
+        return ""
+    while cell_width(text) >= width:
+        text = text[1:]
+    return f"…{text}"
 
 
 def format_run_status(feed: Feed | None) -> str:
