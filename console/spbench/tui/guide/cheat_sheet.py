@@ -11,11 +11,12 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from spbench.tui.guide.actions import Scope, list_actions, sort_by_relevance
+from spbench.tui.pages import PAGES
 from spbench.tui.widgets.text import cell_width
 
 GENERAL_IDS = ("app.jump", "app.palette", "app.messages", "app.help", "app.quit")
 """Ids of the general actions of the sheet."""
-PAGE_DIGITS = ("1-5", "Pages")
+PAGE_DIGITS = (f"1-{len(PAGES)}", "Pages")
 _GAP = 3
 _FRAME = 4
 """Cells left and right of the keys."""
