@@ -195,6 +195,35 @@ async def test_command_of_another_page_shows_that_page(tmp_path):
         await wait_until(pilot, lambda: app.current_mode == "results")
 
 
+async def test_palette_lists_its_commands_once(tmp_path, monkeypatch):
+    lists = []
+
+    def count_lists(*args):
+        lists.append(args)
+        return list_commands(*args)
+
+    monkeypatch.setattr("spbench.tui.guide.palette.list_commands", count_lists)
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("ctrl+p")
+        await wait_until(pilot, lambda: "Quit the console" in read_screen(app))
+        await pilot.press(*"comp")
+        await wait_until(pilot, lambda: "Results: compare with a baseline" in read_screen(app))
+        assert len(lists) == 1
+
+
+async def test_palette_of_a_dialog_has_no_actions_of_pages(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("colon")
+        await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
+        phrases = list_phrases(app)
+        assert "Results: filter the runs" not in phrases
+        assert f"Theme: {THEMES[0].name}" in phrases
+
+
 async def test_readonly_palette_has_no_modifying_actions(tmp_path, home):
     app = make_console(tmp_path, page="run", home=home, readonly=True)
     async with app.run_test(size=(120, 40)) as pilot:

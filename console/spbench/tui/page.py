@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
@@ -186,3 +186,16 @@ def _list_planted_faults(folder: RunFolder) -> tuple[str, ...]:
     from spbench.report.comparison.conditions import find_faults
 
     return find_faults(read_summary(folder))
+
+
+async def show_page(app: App[Any], name: str) -> Screen[object]:
+    """Show a page and return it when it has all its widgets.
+
+    A page that failed is replaced by the screen with its error.
+    """
+    if app.current_mode != name:
+        await app.switch_mode(name)
+    shown = app.screen
+    if isinstance(shown, Page):
+        await shown.wait_until_mounted()
+    return shown

@@ -22,7 +22,7 @@ from spbench.tui.guide.destinations import (
 from spbench.tui.guide.jump_dialog import JumpDialog
 from spbench.tui.hosts.page import HostsPage
 from spbench.tui.hosts.panes import HostsPane
-from spbench.tui.page import Page
+from spbench.tui.page import Page, show_page
 from spbench.tui.panes import FilterPane
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.page import ResultsPage
@@ -143,12 +143,8 @@ async def _select_recorded_case(page: ResultsPage, destination: Destination) -> 
 
 
 async def _show(app: App[Any], page: type[AnyPage]) -> AnyPage:
-    """Show a page and return it when it has all its widgets."""
-    if app.current_mode != page.NAME:
-        await app.switch_mode(page.NAME)
-    shown = app.screen
+    shown = await show_page(app, page.NAME)
     assert isinstance(shown, page)
-    await shown.wait_until_mounted()
     return shown
 
 

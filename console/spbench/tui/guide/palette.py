@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from spbench.tui.guide.actions import ActiveAction, Scope, list_actions, sort_by_relevance
-from spbench.tui.page import Page
+from spbench.tui.page import Page, show_page
 from spbench.tui.pages import PAGES
 
 LAST_WEIGHT = 0.5
@@ -64,19 +64,23 @@ class JumpingApp(Protocol):
 class ActionProvider(Provider):
     """Finds actions and themes by words or parts of words, and offers the jump last."""
 
+    async def startup(self) -> None:
+        """List the commands once, when the palette opens."""
+        app = cast("ThemedApp", self.app)
+        self._commands = list(list_commands(self.screen, app.choose_theme))
+
     async def discover(self) -> Hits:
         """Yield all commands, the most relevant first."""
-        for command in self._list():
+        for command in self._commands:
             prompt = _render_prompt(Content(command.phrase), command)
             yield DiscoveryHit(prompt, command.run, command.phrase)
 
     async def search(self, query: str) -> Hits:
         """Yield the commands that match; better and more relevant ones have higher scores."""
-        commands = self._list()
-        for index, command in enumerate(commands):
+        for index, command in enumerate(self._commands):
             score = rate_match(query, command.phrase, command.title)
             if score > 0:
-                weight = 1 - (1 - LAST_WEIGHT) * index / len(commands)
+                weight = 1 - (1 - LAST_WEIGHT) * index / len(self._commands)
                 prompt = _render_prompt(highlight_terms(command.phrase, query), command)
                 yield Hit(score * weight, prompt, command.run, command.phrase)
         jump = self._make_jump(query)
@@ -89,10 +93,6 @@ class ActionProvider(Provider):
             return None
         run = partial(cast("JumpingApp", self.app).jump_to, query)
         return PaletteCommand("Search suites, runs, hosts and cases", "", ":", run)
-
-    def _list(self) -> list[PaletteCommand]:
-        app = cast("ThemedApp", self.app)
-        return list(list_commands(self.screen, app.choose_theme))
 
 
 def rate_match(query: str, phrase: str, title: str) -> float:
@@ -167,7 +167,9 @@ def _make_active_command(app: App[Any], action: ActiveAction) -> PaletteCommand:
 
 
 def _list_page_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
-    """Yield the actions of the pages that are not shown."""
+    """Yield the actions of the pages that are not shown; none if a dialog is open."""
+    if screen.is_modal:
+        return
     readonly = isinstance(screen, Page) and screen.context.readonly
     for entry in PAGES:
         page = entry.load()
@@ -193,9 +195,7 @@ def _order_bindings(page: type[Page]) -> Iterable[Binding]:
 
 async def _run_on_page(app: App[Any], page: str, action: str) -> None:
     """Show a page and run one of its actions."""
-    if app.current_mode != page:
-        await app.switch_mode(page)
-    await app.run_action(action, app.screen)
+    await app.run_action(action, await show_page(app, page))
 
 
 def _list_theme_commands(
