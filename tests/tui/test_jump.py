@@ -1,5 +1,6 @@
 """The jump to a suite, run, host or case by its name."""
 
+import threading
 import time
 from unittest.mock import patch
 
@@ -13,10 +14,11 @@ from spbench.tui.guide.destinations import (
     DestinationReader,
     find_destinations,
 )
-from spbench.tui.guide.jump_dialog import JumpDialog
+from spbench.tui.guide.jump_dialog import MAX_ROWS, JumpDialog
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.runs_pane import RunsPane
-from support.tui.app_driver import make_console, read_screen, wait_until
+from spbench.tui.widgets.line_table import LineTable
+from support.tui.app_driver import DEADLINE, make_console, read_screen, wait_until
 from support.tui.suites_page import wait_for_cases
 
 
@@ -172,3 +174,36 @@ async def test_escape_stays(tmp_path):
         await pilot.press("escape")
         await wait_until(pilot, lambda: not isinstance(app.screen, JumpDialog))
         assert app.current_mode == "run"
+
+
+async def test_cursor_keeps_its_destination_when_others_are_read(suite):
+    release = threading.Event()
+    suites = [make_destination(f"{number}.yaml", DestinationKind.SUITE) for number in range(9)]
+    cases = [make_destination(f"case-{number}") for number in range(3)]
+
+    def read():
+        release.wait(DEADLINE)
+        return suites
+
+    app = make_console(suite.parent.parent, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        dialog = JumpDialog(cases, read)
+        app.push_screen(dialog)
+        await wait_until(pilot, lambda: "case-2" in read_screen(app))
+        await pilot.press("down")
+        release.set()
+        await wait_until(pilot, lambda: not dialog._is_reading and "8.yaml" in read_screen(app))
+        assert dialog._get_choice() == cases[1]
+
+
+async def test_lists_the_first_of_many_matches(tmp_path):
+    cases = [make_destination(f"case-{number}") for number in range(20 * MAX_ROWS)]
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.push_screen(JumpDialog(cases, list))
+        await wait_until(pilot, lambda: "first 500 of 10,000  enter" in read_screen(app))
+        assert app.screen.query_one(LineTable).row_count == MAX_ROWS
+        await pilot.press(*"case-9999")
+        await wait_until(pilot, lambda: "1 of 10,000  enter" in read_screen(app))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 
 from spbench.errors import SpbenchError
@@ -37,7 +38,7 @@ class DestinationKind(Enum):
     CASE = "case"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Destination:
     """A suite, run, host or case.
 
@@ -57,7 +58,7 @@ class Destination:
     owner: str = ""
     benchmark: str = ""
 
-    @property
+    @cached_property
     def search_text(self) -> str:
         """The text in which words are looked for, in lower case."""
         return f"{self.kind.value} {self.name} {self.location} {self.benchmark}".lower()

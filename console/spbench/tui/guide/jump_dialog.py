@@ -23,6 +23,9 @@ COLUMNS = (
     Column("location", "where", 24, drop_priority=1),
 )
 
+MAX_ROWS = 500
+"""The number of matches that are listed; more words find the others."""
+
 
 class JumpDialog(Modal[Destination | None]):
     """A field and the matching destinations; returns one, or None after Escape.
@@ -81,20 +84,28 @@ page, and one of the watched run on the Run page."""
         self._is_reading = False
         if self.is_mounted and self.app.is_running:
             self._destinations = [*destinations, *self._cases]
-            self._find(self.query_one(Input).value)
+            # A cursor that was moved keeps its destination; otherwise the best match is under it.
+            keep = self._get_choice() if self.query_one(LineTable).cursor_key != 0 else None
+            self._find(self.query_one(Input).value, keep)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the destinations that match."""
         self._find(event.value)
 
-    def _find(self, text: str) -> None:
+    def _find(self, text: str, keep: Destination | None = None) -> None:
+        """Show the destinations that match, with the cursor on ``keep`` or the first one."""
         self._matches = find_destinations(self._destinations, text)
+        shown = self._matches[:MAX_ROWS]
         table = self.query_one(LineTable)
-        table.set_rows(
-            FixedRows(COLUMNS, [_make_row(destination) for destination in self._matches])
-        )
-        table.action_first()
-        count = f"{len(self._matches):,} of {len(self._destinations):,}"
+        table.set_rows(FixedRows(COLUMNS, [_make_row(destination) for destination in shown]))
+        if keep in shown:
+            table.move_to(shown.index(keep))
+        else:
+            table.action_first()
+        if len(shown) < len(self._matches):
+            count = f"first {len(shown):,} of {len(self._matches):,}"
+        else:
+            count = f"{len(self._matches):,} of {len(self._destinations):,}"
         reading = ", reading more" if self._is_reading else ""
         frame = self.query_one(Vertical)
         frame.border_subtitle = f"{count}{reading}  enter goes there  esc cancels"
@@ -108,9 +119,14 @@ page, and one of the watched run on the Run page."""
         self._choose()
 
     def _choose(self) -> None:
+        choice = self._get_choice()
+        if choice is not None:
+            self.dismiss(choice)
+
+    def _get_choice(self) -> Destination | None:
+        """Return the destination under the cursor; None without a match."""
         key = self.query_one(LineTable).cursor_key
-        if isinstance(key, int) and self._matches:
-            self.dismiss(self._matches[key])
+        return self._matches[key] if isinstance(key, int) and self._matches else None
 
     def action_move(self, rows: int) -> None:
         """Move the cursor by a number of rows."""
