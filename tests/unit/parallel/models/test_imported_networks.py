@@ -15,11 +15,11 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.balance import list_layer_ranges
 from spbench_core.models.parts import MapShape
 from spbench_core.models.reach import count_kept_values, find_smallest_normalised_size
-from spbench_parallel.errors import CannotRunError
+from spbench_parallel.errors import CannotRunError, MissingModuleError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.models.imported.forward.symbols import IN_PLACE
-from spbench_parallel.models.imported.loading import is_user_code
+from spbench_parallel.models.imported.loading import is_user_code, load_network
 from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.models.imported.state_files import check_format, write_state
 from spbench_workers import checking
@@ -360,3 +360,16 @@ def test_reports_invalid_or_unsupported_safetensors(tmp_path, monkeypatch, messa
     with messages.raises(CannotRunError):
         check_format(path)
     check_format(tmp_path / "weights.pt")
+
+
+@pytest.mark.parametrize("module", ["filenet.Net", "filenets.inner.Net"])
+def test_name_within_a_module_file_is_a_missing_module(module, tmp_path, monkeypatch):
+    folder = tmp_path / "filenets"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "inner.py").touch()
+    (tmp_path / "filenet.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingModuleError, match=f"network {module}:build: .* is not a package"):
+        load_network(f"{module}:build", {}, seed=0)

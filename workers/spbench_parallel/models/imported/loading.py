@@ -166,7 +166,9 @@ def _find_similar_module(name: str, network: str) -> str | None:
     if not f"{network.partition(':')[0]}.".startswith(f"{name}."):
         return None
     package, _, last_part = name.rpartition(".")
-    folders = sys.modules[package].__path__ if package in sys.modules else [str(Path.cwd())]
+    parent = sys.modules.get(package)
+    # A module that is a file has no folder with other modules.
+    folders = getattr(parent, "__path__", ()) if parent is not None else [str(Path.cwd())]
     names = [module.name for module in pkgutil.iter_modules(folders)]
     matches = get_close_matches(last_part, names, n=1)
     if not matches:
