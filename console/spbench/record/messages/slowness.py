@@ -9,10 +9,10 @@ from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names
 from spbench.record.number_formatting import format_factor, format_time
 from spbench.record.stragglers import (
+    MIN_BLOCKS,
     MIN_LAG_SECONDS,
     count_compared_samples,
     find_waiting_ranks,
-    has_enough_samples,
 )
 
 NONE_SLOW = "no rank is slow"
@@ -43,12 +43,13 @@ def describe_slowness(
         return NOT_COMPARED
     if case.identity.measures == "link":
         return LINKS
-    if not has_enough_samples(case):
-        return f"too few samples to compare ranks ({count_compared_samples(case)})"
-    suspected = [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
+    num_samples = count_compared_samples(case)
+    if num_samples < MIN_BLOCKS:
+        return f"too few samples to compare ranks ({num_samples})"
+    suspected = _list_suspected_ranks(ratios)
     if not suspected:
         return NONE_SLOW
-    slow = [rank for rank in suspected if _is_slow(case, rank, times[rank])]
+    slow = _list_slow_ranks(case, times, suspected, num_samples)
     if not slow:
         worst = max(suspected, key=ratios.__getitem__)
         subject = f"{_name_rank(case, worst)} takes {format_factor(ratios[worst])}"
@@ -66,13 +67,33 @@ def describe_ratio(ratio: float) -> str:
     return f"{format_factor(ratio)} as slow as the median rank"
 
 
-def _is_slow(case: CaseState, rank: int, time: RankTime) -> bool:
-    """Whether a suspected rank is slow by the rules for stragglers."""
+def _list_suspected_ranks(ratios: Mapping[int, float]) -> list[int]:
+    return [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
+
+
+def _list_slow_ranks(
+    case: CaseState, times: Mapping[int, RankTime], suspected: Sequence[int], num_samples: int
+) -> list[int]:
+    """Return the suspected ranks that are slow by the rules for stragglers.
+
+    Args:
+        case: The case.
+        times: The median times of its ranks.
+        suspected: The ranks with a notable ratio.
+        num_samples: The number of times of the rank with the fewest.
+    """
+    if num_samples < MIN_BLOCKS:
+        return []
     if case.status.is_final:
-        recorded = case.measured.ranks.get(rank)
-        host = recorded.host if recorded is not None else ""
-        return any(straggler.includes(rank, host) for straggler in case.execution.stragglers)
-    return time.total * count_compared_samples(case) >= 1000 * MIN_LAG_SECONDS
+        return [rank for rank in suspected if _is_straggler(case, rank)]
+    min_time = 1000 * MIN_LAG_SECONDS / num_samples
+    return [rank for rank in suspected if times[rank].total >= min_time]
+
+
+def _is_straggler(case: CaseState, rank: int) -> bool:
+    recorded = case.measured.ranks.get(rank)
+    host = recorded.host if recorded is not None else ""
+    return any(straggler.includes(rank, host) for straggler in case.execution.stragglers)
 
 
 def find_culprit(
@@ -83,8 +104,10 @@ def find_culprit(
     rank: int,
 ) -> int | None:
     """Return the slow rank that a rank waits for; None if it is not a single one."""
-    slow = [number for number, ratio in ratios.items() if ratio >= NOTABLE_RANK]
-    if len(slow) != 1 or rank in slow or not has_enough_samples(case):
+    slow = _list_slow_ranks(
+        case, times, _list_suspected_ranks(ratios), count_compared_samples(case)
+    )
+    if len(slow) != 1 or rank in slow:
         return None
     return slow[0] if rank in find_waiting_ranks(case.identity, times, comparison) else None
 
@@ -102,18 +125,19 @@ def _describe_waits(
     slow: Sequence[int],
 ) -> str:
     """Return which ranks wait for the slow ones and how long, if measured."""
+    slow_ranks = frozenset(slow)
     waiting = [
         rank
         for rank in find_waiting_ranks(case.identity, times, comparison)
-        if rank not in set(slow)
+        if rank not in slow_ranks
     ]
     if not waiting:
         return ""
     longest = max(times[rank].waits or 0.0 for rank in waiting)
-    slow_ranks = "it" if len(slow) == 1 else "them"
+    pronoun = "it" if len(slow) == 1 else "them"
     if len(waiting) == 1:
-        return f"rank {waiting[0]} waits for {slow_ranks} {format_time(longest)} per iteration"
+        return f"rank {waiting[0]} waits for {pronoun} {format_time(longest)} per iteration"
     names = f"{len(waiting)} ranks"
     if len(waiting) <= MAX_NAMED:
         names = f"ranks {enumerate_names([*map(str, waiting)])}"
-    return f"{names} wait for {slow_ranks} up to {format_time(longest)} per iteration"
+    return f"{names} wait for {pronoun} up to {format_time(longest)} per iteration"

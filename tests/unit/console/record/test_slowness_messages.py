@@ -3,6 +3,7 @@
 import pytest
 
 from spbench.record.comparison import RankComparison, RankTime
+from spbench.record.messages import slowness
 from spbench.record.messages.slowness import (
     LINKS,
     NONE_SLOW,
@@ -97,6 +98,22 @@ def test_no_rank_is_slow_by_few_samples(samples, messages):
 
 def test_no_rank_is_slow_within_a_time_slice(messages):
     messages.check(describe(build_case(2), make_times(0.4, 0.99, total=1.0)))
+
+
+def test_no_rank_waits_for_one_that_is_slow_only_within_a_time_slice():
+    case = build_case(4)
+    comparison, times, ratios = compare(case, make_times(0.4, 0.41, 0.4, 0.99, total=1.0))
+    assert find_culprit(case, comparison, times, ratios, 0) is None
+
+
+def test_counts_the_samples_of_ranks_once(monkeypatch):
+    calls = []
+    count = slowness.count_compared_samples
+    monkeypatch.setattr(
+        slowness, "count_compared_samples", lambda case: calls.append(case) or count(case)
+    )
+    describe(build_case(8), make_times(*[4.0] * 5, 9.0, 9.0, 9.9))
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("stragglers", [[], [{**SLOW, "rank": 0, "host": "node0"}]])
