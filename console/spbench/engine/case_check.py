@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from asyncio.subprocess import PIPE
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from spbench.errors import Diagnostic, SuiteError
@@ -63,6 +63,7 @@ async def check_cases(
         SuiteError: Cases cannot run. It has a line for each case, with the reason.
     """
     failures: list[tuple[Case, str]] = []
+    missing: list[tuple[Case, str]] = []
     unchecked = []
     for settings, group in _group_by_settings(cases):
         check = _check_group(settings, group, environ, progress, progress_seconds)
@@ -78,7 +79,7 @@ async def check_cases(
                 if isinstance(reason, str):
                     failures.append((case, reason))
                 elif reason is not None and on_other_hosts:
-                    unchecked.append(_describe_missing(suite, case, reason[_MISSING_MODULE]))
+                    missing.append((case, reason[_MISSING_MODULE]))
                 elif reason is not None:
                     failures.append((case, reason[_MISSING_MODULE]))
             continue
@@ -86,21 +87,27 @@ async def check_cases(
         unchecked.append(f"the networks of {count} are not checked: {message}")
     if failures:
         raise SuiteError(_make_diagnostics(suite, failures))
-    return unchecked
+    return [*_describe_missing(suite, missing), *unchecked]
 
 
-def _describe_missing(suite: Suite, case: Case, reason: str) -> str:
-    """Return a message at the position of the case's network."""
-    mark = _find_mark(parse_yaml(suite.text).root, case)
-    position = f"{suite.path}:{mark.line}:{mark.column}"
-    return f"{position}: case {case.id} is not checked: {reason} (other hosts may have it)"
+def _describe_missing(suite: Suite, missing: Sequence[tuple[Case, str]]) -> Iterator[str]:
+    """Yield a message for each case without a module, at the position of its network."""
+    for (case, reason), mark in zip(missing, _find_marks(suite, missing), strict=True):
+        position = f"{suite.path}:{mark.line}:{mark.column}"
+        yield f"{position}: case {case.id} is not checked: {reason} (other hosts may have it)"
 
 
-def _make_diagnostics(suite: Suite, failures: Iterable[tuple[Case, str]]) -> Iterator[Diagnostic]:
-    root = parse_yaml(suite.text).root
-    for case, reason in failures:
-        mark = _find_mark(root, case)
+def _make_diagnostics(suite: Suite, failures: Sequence[tuple[Case, str]]) -> Iterator[Diagnostic]:
+    for (case, reason), mark in zip(failures, _find_marks(suite, failures), strict=True):
         yield Diagnostic(str(suite.path), mark.line, mark.column, f"case {case.id}: {reason}")
+
+
+def _find_marks(suite: Suite, cases: Sequence[tuple[Case, str]]) -> list[Mark]:
+    """Return the positions of the networks of cases; the suite is parsed once."""
+    if not cases:
+        return []
+    root = parse_yaml(suite.text).root
+    return [_find_mark(root, case) for case, _ in cases]
 
 
 def _find_mark(root: Node, case: Case) -> Mark:

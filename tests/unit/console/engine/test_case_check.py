@@ -1,6 +1,7 @@
 """Cases that the workers check before a launch."""
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -103,6 +104,22 @@ async def test_missing_module_is_an_error_only_on_this_machine(missing_modules, 
     messages.check(error.message)
     for message in await check_cases(suite, suite.cases[:2], os.environ, on_other_hosts=True):
         messages.check(message)
+
+
+async def test_parses_the_suite_once_for_all_missing_modules(missing_modules, monkeypatch):
+    async def answer(*_):
+        reasons = [{"missing_module": "no module"}] * len(missing_modules.cases)
+        return case_check._ANSWER_MARKER + json.dumps(reasons), ""
+
+    monkeypatch.setattr(case_check, "_run_program", answer)
+    texts = []
+    parse = case_check.parse_yaml
+    monkeypatch.setattr(case_check, "parse_yaml", lambda text: texts.append(text) or parse(text))
+    messages = await check_cases(
+        missing_modules, missing_modules.cases, os.environ, on_other_hosts=True
+    )
+    assert len(messages) == 3
+    assert len(texts) == 1
 
 
 async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
