@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -122,7 +123,9 @@ def compare_with_torch(meters: list[GpuMeter]) -> Iterator[str]:
     used_before = meter.read().memory_used_bytes
     block = torch.empty(ALLOCATED_BYTES, dtype=torch.uint8, device=device)
     used_after = meter.read().memory_used_bytes
-    if used_before is not None and used_after is not None:
+    if used_before is None or used_after is None:
+        print("not checked: used memory is not reported")
+    else:
         growth = used_after - used_before
         print(f"used memory grew by {growth} bytes for {ALLOCATED_BYTES} allocated bytes")
         if growth < ALLOCATED_BYTES // 2:
@@ -131,25 +134,33 @@ def compare_with_torch(meters: list[GpuMeter]) -> Iterator[str]:
         time.sleep(LOAD_SECONDS)
         reading = meter.read()
     print(f"under load: {reading.to_fields()}")
-    if reading.utilization is not None and reading.utilization < MIN_BUSY_SHARE:
+    if reading.utilization is None:
+        print("not checked: utilization is not reported")
+    elif reading.utilization < MIN_BUSY_SHARE:
         yield f"a busy GPU has utilization {reading.utilization}"
     del block
 
 
 @contextmanager
 def keep_busy(device: Any) -> Iterator[None]:
-    """Multiply matrices on a GPU in another thread."""
-    import threading
+    """Multiply matrices on a GPU in another thread.
 
+    Raises:
+        Exception: The error that ended the multiplications.
+    """
     import torch
 
     ended = threading.Event()
+    errors: list[Exception] = []
     matrix = torch.randn(SIZE, SIZE, device=device, dtype=torch.bfloat16)
 
     def multiply() -> None:
-        while not ended.is_set():
-            torch.mm(matrix, matrix)
-            torch.cuda.synchronize(device)
+        try:
+            while not ended.is_set():
+                torch.mm(matrix, matrix)
+                torch.cuda.synchronize(device)
+        except Exception as error:
+            errors.append(error)
 
     thread = threading.Thread(target=multiply)
     thread.start()
@@ -158,6 +169,8 @@ def keep_busy(device: Any) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+    if errors:
+        raise errors[0]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The command for a GPU machine with a time limit: steps, execution and results."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -29,6 +30,7 @@ from benchmarks.gpu_once.steps import FIGURES, FOLDER, GPU_SUITE, STEPS, Step, S
 from spbench.launch.gpu_needs import needs_exclusive_gpu, needs_gpu
 from spbench.suites.loader import load_suite_file
 from spbench.suites.select import select_matching
+from spbench_core.events.gpu_readings import GpuReading
 from support.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -338,6 +340,43 @@ def test_delays_the_copy_stream_of_the_product(monkeypatch):
     before = streams.CudaStreams.use_copy_stream
     delay_copies(streams)
     assert streams.CudaStreams.use_copy_stream is not before
+
+
+@pytest.fixture
+def gpu_load():
+    pytest.importorskip("torch")
+    pytest.importorskip("spbench_parallel")
+    return importlib.import_module("benchmarks.gpu_once.gpu_load")
+
+
+def test_values_that_nvml_does_not_report_are_not_checked(gpu_load, monkeypatch, capsys):
+    import torch
+
+    from spbench_parallel.device import gpus
+
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(torch, "device", lambda *_: cpu)
+    monkeypatch.setattr(gpus, "read_pci_address", lambda _: "0000:81:00.0")
+    monkeypatch.setattr(gpu_load, "keep_busy", nullcontext)
+    monkeypatch.setattr(gpu_load, "LOAD_SECONDS", 0.0)
+    monkeypatch.setattr(gpu_load, "ALLOCATED_BYTES", 8)
+    meter = SimpleNamespace(
+        facts=GpuReading(0, address="0000:81:00.0"), read=lambda: GpuReading(0)
+    )
+    assert list(gpu_load.compare_with_torch([meter])) == []
+    assert capsys.readouterr().out.count("not checked: ") == 2
+
+
+def test_error_of_the_multiplying_thread_is_raised(gpu_load, monkeypatch):
+    import torch
+
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(gpu_load, "SIZE", 2)
+    monkeypatch.setattr(torch, "mm", fail)
+    with pytest.raises(RuntimeError, match="out of memory"), gpu_load.keep_busy("cpu"):
+        pass
 
 
 def test_size_of_copied_files_is_limited(monkeypatch, capsys, tmp_path, messages):
