@@ -56,10 +56,19 @@ def find_missing_package() -> str | None:
     )
 
 
-class GpuLoad:
-    """The newest readings of this host's GPUs. Each reading is returned once."""
+def _ignore(_: str) -> None:
+    pass
 
-    def __init__(self) -> None:
+
+class GpuLoad:
+    """The newest readings of this host's GPUs. Each reading is returned once.
+
+    Args:
+        report: Takes a message if the readings end with an error.
+    """
+
+    def __init__(self, report: Callable[[str], None] = _ignore) -> None:
+        self._report = report
         self._newest: deque[list[GpuReading]] = deque(maxlen=1)
         self._facts: dict[int, GpuReading] = {}
         self._sent_facts: set[int] = set()
@@ -82,14 +91,20 @@ class GpuLoad:
         return fields
 
     def _watch(self) -> None:
-        with suppress(Exception):  # a rank works without the load of its GPUs
-            meters = open_meters()
-            self._facts = {meter.facts.index: meter.facts for meter in meters}
-            while meters:
-                started = time.monotonic()
-                self._newest.append([meter.read() for meter in meters])
-                elapsed = time.monotonic() - started
-                time.sleep(max(HEARTBEAT_INTERVAL - elapsed, elapsed / MAX_TIME_SHARE))
+        try:
+            self._read_repeatedly()
+        except Exception as error:  # a rank works without the load of its GPUs
+            reason = str(error) or type(error).__name__
+            self._report(f"the load of GPUs is not shown, because reading it failed: {reason}")
+
+    def _read_repeatedly(self) -> None:
+        meters = open_meters()
+        self._facts = {meter.facts.index: meter.facts for meter in meters}
+        while meters:
+            started = time.monotonic()
+            self._newest.append([meter.read() for meter in meters])
+            elapsed = time.monotonic() - started
+            time.sleep(max(HEARTBEAT_INTERVAL - elapsed, elapsed / MAX_TIME_SHARE))
 
 
 @dataclass(slots=True)

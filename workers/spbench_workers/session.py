@@ -111,9 +111,13 @@ def start_reporting(
     report_ready(channel, world, mpi)
     if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
         channel.host_load = HostLoad()
-        channel.gpu_load = GpuLoad()
+
+        def report(message: str) -> None:
+            channel.send("log", level=LogLevel.INFO, message=message)
+
+        channel.gpu_load = GpuLoad(report)
         if world.rank == 0 and (problem := find_missing_package()):
-            channel.send("log", level=LogLevel.INFO, message=problem)
+            report(problem)
 
 
 def report_failure(channel: Channel, error: BaseException) -> None:

@@ -1,5 +1,6 @@
 """The load of GPUs that one rank per host reports, with a stand-in for NVML."""
 
+import queue
 import sys
 import time
 
@@ -28,6 +29,7 @@ from standins.nvml.pynvml import (
 )
 
 HEARTBEAT_BYTES_PER_GPU = 220
+FIRST_HEARTBEAT_BYTES_PER_GPU = 400
 
 
 @pytest.fixture
@@ -188,6 +190,19 @@ def test_a_slow_driver_delays_no_heartbeat(set_gpus, monkeypatch):
     assert time.monotonic() - started < 1.0
 
 
+def test_reports_once_why_readings_have_ended(set_gpus, monkeypatch, messages):
+    def fail():
+        raise OSError("libnvidia-ml.so.1: invalid ELF header")
+
+    set_gpus(Gpu())
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    reports = queue.SimpleQueue()
+    load = GpuLoad(reports.put)
+    messages.check(reports.get(timeout=10.0))
+    assert reports.empty()
+    assert load() == []
+
+
 def test_names_the_extra_only_on_a_host_with_gpus(monkeypatch, messages):
     monkeypatch.setattr(gpu_load, "find_spec", lambda name: None)
     monkeypatch.setattr(gpu_load, "describe_device", lambda: "cpu")
@@ -203,3 +218,11 @@ def test_size_of_a_heartbeat_is_bounded(set_gpus):
     line = encode_event("heartbeat", 0, 1, {"gpus": [meter.read().to_fields() for meter in meters]})
     assert len(line) <= 100 + MAX_GPUS * HEARTBEAT_BYTES_PER_GPU
     rank_events.decode(line)
+
+
+def test_size_of_the_first_heartbeat_is_bounded(set_gpus):
+    meters = set_gpus(*(Gpu(bus=bus, reasons=0x8 | 0x20) for bus in range(20)))
+    readings = [meter.facts.to_fields() | meter.read().to_fields() for meter in meters]
+    line = encode_event("heartbeat", 0, 1, {"gpus": readings})
+    assert len(line) > 100 + MAX_GPUS * HEARTBEAT_BYTES_PER_GPU
+    assert len(line) <= 100 + MAX_GPUS * FIRST_HEARTBEAT_BYTES_PER_GPU
