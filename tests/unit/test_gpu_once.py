@@ -360,9 +360,7 @@ def test_values_that_nvml_does_not_report_are_not_checked(gpu_load, monkeypatch,
     monkeypatch.setattr(gpu_load, "keep_busy", nullcontext)
     monkeypatch.setattr(gpu_load, "LOAD_SECONDS", 0.0)
     monkeypatch.setattr(gpu_load, "ALLOCATED_BYTES", 8)
-    meter = SimpleNamespace(
-        facts=GpuReading(0, address="0000:81:00.0"), read=lambda: GpuReading(0)
-    )
+    meter = SimpleNamespace(facts=GpuReading(0, address="0000:81:00.0"), read=lambda: GpuReading(0))
     assert list(gpu_load.compare_with_torch([meter])) == []
     assert capsys.readouterr().out.count("not checked: ") == 2
 
