@@ -1,5 +1,7 @@
 """Messages on which ranks of a case are slow, and which ranks wait for them."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from spbench.record.comparison import RankComparison, RankTime
@@ -11,7 +13,7 @@ from spbench.record.messages.slowness import (
     describe_slowness,
     find_culprit,
 )
-from spbench.record.stragglers import MIN_BLOCKS
+from spbench.record.stragglers import MIN_BLOCKS, count_compared_samples
 from support.sample_events import (
     TIME,
     build_state,
@@ -107,13 +109,10 @@ def test_no_rank_waits_for_one_that_is_slow_only_within_a_time_slice():
 
 
 def test_counts_the_samples_of_ranks_once(monkeypatch):
-    calls = []
-    count = slowness.count_compared_samples
-    monkeypatch.setattr(
-        slowness, "count_compared_samples", lambda case: calls.append(case) or count(case)
-    )
+    count = Mock(wraps=count_compared_samples)
+    monkeypatch.setattr(slowness, "count_compared_samples", count)
     describe(build_case(8), make_times(*[4.0] * 5, 9.0, 9.0, 9.9))
-    assert len(calls) == 1
+    assert count.call_count == 1
 
 
 @pytest.mark.parametrize("stragglers", [[], [{**SLOW, "rank": 0, "host": "node0"}]])
