@@ -103,8 +103,12 @@ def describe_lost_gpus(gpus: GpuLoads) -> list[str]:
     return [f"{enumerate_names(names, 'GPUs')} {verb} lost by the driver; check the kernel log"]
 
 
-def describe_throttled_gpus(cases: Iterable[CaseState]) -> Iterator[str]:
-    """Yield the finding on throttled GPUs for each reason."""
+def describe_throttled_gpus(cases: Sequence[CaseState]) -> Iterator[str]:
+    """Yield the finding on throttled GPUs for each reason.
+
+    Args:
+        cases: The judged cases, including those without readings of GPUs.
+    """
     gpus_by_case = {case.id: find_throttled_gpus(case) for case in cases if case.measured.gpus}
     for reason in ThrottleReason:
         throttled: dict[str, list[ThrottledGpu]] = defaultdict(list)
@@ -113,7 +117,7 @@ def describe_throttled_gpus(cases: Iterable[CaseState]) -> Iterator[str]:
                 if gpu.reason is reason:
                     throttled[case_id].append(gpu)
         if throttled:
-            yield _describe_reason(reason, throttled, len(gpus_by_case))
+            yield _describe_reason(reason, throttled, len(cases))
 
 
 def _describe_reason(

@@ -3,6 +3,7 @@
 import pytest
 
 from spbench.record.findings import collect_findings
+from spbench.record.machine.gpu_throttling import describe_throttled_gpus
 from spbench.record.machine.host_loads import HISTORY_LENGTH
 from spbench.record.noise import describe_case_noise
 from spbench.report.build import build_report
@@ -111,6 +112,17 @@ def test_one_message_per_reason_over_all_gpus(messages):
     findings = collect_findings(events.build_state(make_gpu_run(*beats, addresses=addresses)))
     assert len(findings) == 2
     messages.check("\n".join(findings))
+
+
+def test_counts_throttled_cases_among_all_judged_ones():
+    beats = [heartbeat(make_facts() | {"throttle_reasons": ["thermal"]})] * 3
+    addresses = {"conv": FIRST, "gemm": FIRST, "halo": None}
+    cases = [
+        events.build_case_state(make_gpu_run(*beats, case=name, addresses=(address,)), name)
+        for name, address in addresses.items()
+    ]
+    (finding,) = describe_throttled_gpus(cases)
+    assert "in 2 of 3 cases" in finding
 
 
 @pytest.mark.parametrize(("reason", "is_noisy"), [("thermal", True), ("power cap", False)])
