@@ -15,7 +15,7 @@ GpuKey = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Figure:
+class ReadingSummary:
     """The mean and the extremes of one quantity; None without readings."""
 
     count: int = 0
@@ -52,11 +52,11 @@ class GpuFigures:
     num_readings: int = 0
     num_throttle_readings: int = 0
     throttled: Counter[ThrottleReason] = field(default_factory=Counter)
-    utilization: Figure = field(default_factory=Figure)
-    memory_used_bytes: Figure = field(default_factory=Figure)
-    power_w: Figure = field(default_factory=Figure)
-    sm_clock_mhz: Figure = field(default_factory=Figure)
-    temperature_c: Figure = field(default_factory=Figure)
+    utilization: ReadingSummary = field(default_factory=ReadingSummary)
+    memory_used_bytes: ReadingSummary = field(default_factory=ReadingSummary)
+    power_w: ReadingSummary = field(default_factory=ReadingSummary)
+    sm_clock_mhz: ReadingSummary = field(default_factory=ReadingSummary)
+    temperature_c: ReadingSummary = field(default_factory=ReadingSummary)
     lost: bool = False
 
     def add(self, reading: GpuReading) -> None:
