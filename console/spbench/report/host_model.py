@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Part(BaseModel):
+class ReportPart(BaseModel):
     """A part of a report."""
 
     # Parts that are built from events are not validated until the report is written.
@@ -14,14 +14,14 @@ class Part(BaseModel):
     )
 
 
-class LoadPart(Part):
+class LoadPart(ReportPart):
     """One quantity of a host's load, over its readings of a second each."""
 
     mean: float
     most: float
 
 
-class GpuPart(Part):
+class GpuPart(ReportPart):
     """A GPU over a run, or over the timed part of a case; unknown values are null."""
 
     index: int = Field(description="its number by NVML, which counts all GPUs of the host")
@@ -52,7 +52,7 @@ class CaseGpuPart(GpuPart):
     host: str
 
 
-class HostPart(Part):
+class HostPart(ReportPart):
     """The load of a host in the run: shares of its capacity, and bytes per second."""
 
     host: str

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from spbench.record.efficiency import compute_efficiency, find_efficiency_time
-from spbench.report.host_model import CaseGpuPart, HostPart, Part
+from spbench.report.host_model import CaseGpuPart, HostPart, ReportPart
 from spbench.suites.settings import build_json_schema
 from spbench_core.events.run_events import Better
 from spbench_core.events.statuses import (
@@ -51,7 +51,7 @@ RankPartStatus = Annotated[RankStatus, _make_status_schema("Status")]
 _Scalar = str | int | float | bool | None
 
 
-class RunPart(Part):
+class RunPart(ReportPart):
     """The run as a whole. Times are UTC, RFC 3339."""
 
     id: str | None
@@ -68,7 +68,7 @@ class RunPart(Part):
     )
 
 
-class LaunchPart(Part):
+class LaunchPart(ReportPart):
     """How a case was launched."""
 
     launcher: str
@@ -91,7 +91,7 @@ class LaunchPart(Part):
         return shlex.join(["env", *variables, *self.argv])
 
 
-class CheckPart(Part):
+class CheckPart(ReportPart):
     """One check over all ranks and repeats: the worst comparison."""
 
     name: str
@@ -111,13 +111,13 @@ class CheckPart(Part):
         return self
 
 
-class _Figure(Part):
+class _Figure(ReportPart):
     value: float
     unit: str
     better: Better
 
 
-class _Samples(Part):
+class _Samples(ReportPart):
     n: int
     min: float
     p50: float
@@ -133,7 +133,7 @@ class MetricPart(_Samples, _Figure):  # the fields of the last base come first
     stdev: float
 
 
-class LimitPart(Part):
+class LimitPart(ReportPart):
     """The reference of a metric, as measured in the same job."""
 
     value: float | None
@@ -141,14 +141,14 @@ class LimitPart(Part):
     measured_by: str
 
 
-class ChoicePart(Part):
+class ChoicePart(ReportPart):
     """A choice that the ranks made because no parameter sets it, with the reason."""
 
     value: str
     reason: str
 
 
-class ReferencePart(Part):
+class ReferencePart(ReportPart):
     """The reference that a limit follows from, with the allowed deviations."""
 
     value: float
@@ -158,7 +158,7 @@ class ReferencePart(Part):
     system: str | None = Field(description="the system that it belongs to; null: every system")
 
 
-class ExpectationPart(Part):
+class ExpectationPart(ReportPart):
     """An expectation of the suite, with the measured value."""
 
     metric: str
@@ -181,7 +181,7 @@ class TimePart(_Samples):
     """A rank's own times of one iteration, in ms."""
 
 
-class RankPart(Part):
+class RankPart(ReportPart):
     """A rank's part in a case. ``place`` has its tile, stage and replica, if any."""
 
     rank: int
@@ -204,7 +204,7 @@ class RankPart(Part):
     )
 
 
-class StragglerPart(Part):
+class StragglerPart(ReportPart):
     """A rank that was slow for long, or a host with all its ranks."""
 
     rank: int | None = Field(description="null: all ranks of the host")
@@ -216,14 +216,14 @@ class StragglerPart(Part):
     sentence: str
 
 
-class EarlierPart(Part):
+class EarlierPart(ReportPart):
     """The outcome of a case that was tried again."""
 
     status: FinalStatus
     reason: str | None
 
 
-class RepeatsPart(Part):
+class RepeatsPart(ReportPart):
     """The repeats of a case that end once its median is precise, or at a time limit."""
 
     interval: float = Field(description="the width that was asked for, over the median")
@@ -234,7 +234,7 @@ class RepeatsPart(Part):
     width: float | None = Field(description="the width of the median's 95 % interval, over it")
 
 
-class ScaledPart(Part):
+class ScaledPart(ReportPart):
     """The common properties of a case on different numbers of ranks."""
 
     of: str = Field(description="its id without the number of ranks")
@@ -246,7 +246,7 @@ class ScaledPart(Part):
     )
 
 
-class CasePart(Part):
+class CasePart(ReportPart):
     """One case."""
 
     id: str
@@ -340,7 +340,7 @@ class CasePart(Part):
         return passed, passed + sum(check.ranks_failed for check in self.checks)
 
 
-class Report(Part):
+class Report(ReportPart):
     """A whole report."""
 
     schema_: Literal["spbench.report/1"] = Field(alias="schema")
