@@ -111,7 +111,7 @@ AssumeOption = Annotated[
     typer.Option(
         "--assume",
         help="Show launch commands for a library that is not installed, such as mvapich2-2.3.7",
-        metavar="LIB-VERSION",
+        metavar="LIB[-VERSION]",
     ),
 ]
 OversubscribeOption = Annotated[

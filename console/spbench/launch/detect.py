@@ -336,7 +336,7 @@ def parse_assumed_library(text: str) -> MpiLibrary:
         suggestion = "" if name in LIBRARIES else did_you_mean(name, LIBRARIES)
         names = ", ".join(LIBRARIES)
         raise UsageError(
-            f"--assume {text}: write LIBRARY-VERSION{suggestion}; libraries are {names}"
+            f"--assume {text}: write LIBRARY-VERSION or LIBRARY{suggestion}; libraries are {names}"
         )
     library = MpiLibrary(match[1], "")
     return MpiLibrary(match[1], f"{library.title} {match[2]}")
