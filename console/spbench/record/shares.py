@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
-from spbench.record.metric_names import OTHER, find_remainder_name, format_metric_name
+from spbench.record.metric_names import find_remainder_name, format_metric_name
 from spbench.record.number_formatting import format_value
 
 
@@ -25,9 +25,9 @@ class Shares:
 
     metric: str
     parts: Mapping[str, float]
-    remainder: str = OTHER
-    mean: float = 0.0
-    unit: str = "ms"
+    remainder: str
+    mean: float
+    unit: str
 
     @property
     def unaccounted(self) -> float:
