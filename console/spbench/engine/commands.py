@@ -59,7 +59,7 @@ class JobCommand:
     def heading(self) -> str:
         """The job in one line: ranks, cases and launcher."""
         job = self.job
-        launches = f"{self.num_launches} launches by turns, " if self.num_launches > 1 else ""
+        launches = f"{self.num_launches} interleaved launches, " if self.num_launches > 1 else ""
         ranks = format_quantity(job.np, "rank")
         cases = format_quantity(len(job.cases), "case")
         idle = f"{fold(self.idle_hosts)} without ranks, " if self.idle_hosts else ""

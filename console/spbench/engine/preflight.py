@@ -18,6 +18,7 @@ from spbench.launch.survey.progress import Progress
 from spbench.launch.survey.reach import find_unreachable
 from spbench.launch.survey.survey import survey_hosts
 from spbench.suites.settings import LaunchSettings
+from spbench_core.number_text import format_quantity
 
 _MAX_REASONS = 8
 _OTHER_LIBRARY = "its MPI library is {}, and most hosts have {}"
@@ -71,7 +72,7 @@ async def run_preflight(plan: RunPlan, progress: Progress) -> PreflightResult:
     messages = group_by_reason(reason_by_host)
     if not request.skip_bad_hosts:
         hidden = len(messages) - _MAX_REASONS
-        more = f"; and {hidden} reasons more" if hidden > 0 else ""
+        more = f"; and {format_quantity(hidden, 'more reason')}" if hidden > 0 else ""
         raise MissingError(
             f"not fit for this run: {'; '.join(messages[:_MAX_REASONS])}{more} "
             f"({Advice.FIX_OR_SKIP_HOSTS.value})"

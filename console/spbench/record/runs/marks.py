@@ -65,7 +65,7 @@ def _compare_machines(machine: ComparedMachine, other: ComparedMachine) -> list[
 
 
 class MarksFormat(Enum):
-    """How much room marks of a run take in a column, the most first."""
+    """Lengths of the text of a run's marks, the longest first."""
 
     FULL = "full"
     SHORT = "short"
