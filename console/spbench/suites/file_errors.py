@@ -151,11 +151,11 @@ class FileErrors:
 
     def _add_at_mark(self, path: KeyPath, mark: Mark, message: str) -> None:
         option = self.find_option(path)
-        heir = self._find_heir(path)
+        inheriting_case = self._find_inheriting_case(path)
         if option is not None:
             self._add_once((option, message), mark, f"{option}: {message}")
-        elif heir is not None and mark not in self._unreadable:
-            self._add_once((mark, message), mark, f"{message} (case {heir} inherits it)")
+        elif inheriting_case is not None and mark not in self._unreadable:
+            self._add_once((mark, message), mark, f"{message} (case {inheriting_case} inherits it)")
         else:
             self.add(mark, message)
 
@@ -164,24 +164,24 @@ class FileErrors:
         diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
         self._diagnostics.setdefault(key, diagnostic)
 
-    def _find_heir(self, path: KeyPath) -> str | None:
+    def _find_inheriting_case(self, path: KeyPath) -> str | None:
         """Return the name of a case that inherits the value at a path, or None.
 
         The path is that of a default, or of the value in the case that inherited it.
         """
         if path[:1] == ("defaults",):
-            heirs = (
+            case_paths = (
                 case_path
                 for case_path, default_path in self._defaults.items()
                 if default_path == path[: len(default_path)]
             )
-            heir_path = next(heirs, None)
+            case_path = next(case_paths, None)
         else:
-            heir_path = path if self.find_default(path) is not None else None
-        if heir_path is None:
+            case_path = path if self.find_default(path) is not None else None
+        if case_path is None:
             return None
-        name = self._document.root.find_node((*heir_path[:2], "name"))
-        return str(name.data) if name is not None else f"on line {self.find_line(heir_path[:2])}"
+        name = self._document.root.find_node((*case_path[:2], "name"))
+        return str(name.data) if name is not None else f"on line {self.find_line(case_path[:2])}"
 
     def raise_if_any(self) -> None:
         """Raise all errors, if there are any.
