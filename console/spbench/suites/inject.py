@@ -11,7 +11,7 @@ from spbench_core.catalog import COMMON_FAULTS, parse_fault
 from spbench_core.catalog.fault_effects import describe_fault
 
 _MAX_CHECKS_NAMED = 2
-_FINDERS = {
+_DETECTION_BY_FAULT = {
     "hang": "The time limit ends the case.",
     "kill": "The case ends with an error that names the rank.",
     "stop": "The case ends with an error that names the silent rank.",
@@ -19,7 +19,7 @@ _FINDERS = {
     "exit": "The case ends with an error that names the rank.",
     "slow": "The run names the slow rank.",
 }
-"""The way in which each of the common faults is found."""
+"""The way in which each of the common faults is detected."""
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def describe_fault_and_finder(case: Case, fault: str) -> str:
     A case with many checks gets no check named: any of them may fail.
     """
     if fault in COMMON_FAULTS:
-        return f"{COMMON_FAULTS[fault]}. {_FINDERS[fault]}"
+        return f"{COMMON_FAULTS[fault]}. {_DETECTION_BY_FAULT[fault]}"
     checks = case.entry.list_checks(dict(case.params))
     effect = describe_fault(fault) or f"a fault of {case.entry.plugin or case.benchmark}"
     if not 1 <= len(checks) <= _MAX_CHECKS_NAMED:
