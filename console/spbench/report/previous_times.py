@@ -45,7 +45,7 @@ def list_previous_times(
 
 
 def load_previous_run(home: Path, folder: RunFolder, *, keep: bool = True) -> RecordedRun | None:
-    """Load the previous ended run of the suite of a run; None if there is none.
+    """Load the previous run of the suite of a run; None if no earlier run has ended.
 
     Args:
         home: The folder of the runs.

@@ -24,7 +24,7 @@ _FREE = frozenset({"text", "words", "lines", "data"})
 def list_default_texts(benchmark: Benchmark) -> dict[str, str]:
     """Return the value of each parameter in a case that does not set it, as text.
 
-    It is `AUTO` if it depends on other things, and empty if there is none.
+    It is `AUTO` if it depends on other things, and empty without a default.
     """
     try:
         values = benchmark.complete(benchmark.begins_with)

@@ -122,7 +122,7 @@ def read_draft(text: str, index: int) -> CaseDraft:
 
 
 def read_defaults(text: str) -> Any:
-    """Return the data of ``defaults:``, which may be invalid; None if there is none."""
+    """Return the data of ``defaults:``, which may be invalid; None without them."""
     try:
         data = Outline(text).document.root.data
     except UsageError:

@@ -43,8 +43,8 @@ class Field:
         name: The name of the parameter or setting.
         kind: The kind of its values.
         help: A description.
-        default: The value of an empty field; ``auto`` if it depends on other things, and empty if
-            there is none.
+        default: The value of an empty field; ``auto`` if it depends on other things, and empty
+            without a default.
         accepts: A description of valid input: ``a whole number, 1 to 1000``.
         choices: Words to choose from; with kind ``int`` a number is allowed, too.
         minimum: The least number.

@@ -85,7 +85,7 @@ def list_known_destinations(context: ConsoleContext, suites_page: Page | None) -
 
 
 def _find_open_path(suites_page: Page | None) -> str:
-    """Return the path of the open suite; empty if there is none."""
+    """Return the path of the open suite; empty if no suite is open."""
     if isinstance(suites_page, SuitesPage) and suites_page.is_mounted:
         document = suites_page.text_pane.document
         if document is not None:

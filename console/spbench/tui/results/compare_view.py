@@ -145,7 +145,7 @@ class CompareRows:
         return self._rows[key].pair.id
 
     def find_time(self, key: Hashable) -> ComparedRow | None:
-        """Return the row of the time of a row's case; None if there is none."""
+        """Return the row of the time of a row's case; None without a time."""
         row = self._rows.get(key)
         return None if row is None else self._rows.get((row.pair.id, HEADLINE))
 

@@ -36,7 +36,7 @@ class CaseComputation(Generic[Figures]):
         return None if entry is None else entry[2]
 
     def find_pending(self, cases: Iterable[CaseState]) -> CaseState | None:
-        """Return a case that has to be computed; None if there is none."""
+        """Return a case that has to be computed; None if no case is pending."""
         return next((case for case in cases if self._is_pending(case)), None)
 
     async def compute(self, case: CaseState) -> None:

@@ -33,7 +33,7 @@ class CommandPane(VerticalScroll):
     """The command of the selected case; y on the page copies its launch line.
 
     Attributes:
-        command_line: The launch line with its environment; empty if there is none.
+        command_line: The launch line with its environment; empty without one.
         reason: Why there is no launch line.
     """
 

@@ -32,7 +32,7 @@ class Preview:
         first_line: The number of the first of these lines.
         problems: Error messages.
         cases: The cases of the entry; empty if there are problems.
-        duration: The estimate that the table shows too; empty if there is none.
+        duration: The estimate that the table shows too; empty without one.
     """
 
     edited: EditedText | None
