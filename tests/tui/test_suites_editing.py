@@ -257,6 +257,7 @@ async def test_text_typed_before_the_question_of_a_deletion_is_kept(suite, monke
         parse = TextPane.parse
 
         async def type_and_parse(self):
+            monkeypatch.undo()
             parsed = await parse(self)
             await replace_line(pilot, 0, "# typed")
             return parsed
@@ -264,7 +265,6 @@ async def test_text_typed_before_the_question_of_a_deletion_is_kept(suite, monke
         monkeypatch.setattr(TextPane, "parse", type_and_parse)
         await pilot.press("f8")
         await wait_until(pilot, lambda: "Delete first? (Ctrl+Z" in read_screen(app))
-        monkeypatch.undo()
         await answer(pilot, "y")
         await wait_until(pilot, lambda: "name: first" not in get_editor(app).text)
         assert get_editor(app).text.startswith("# typed")
