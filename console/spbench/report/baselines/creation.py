@@ -116,11 +116,14 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
         for case in baseline.cases
         if HEADLINE in case.metrics
     }
-    needed = compute_min_launches(len(launches_by_case)) if launches_by_case else 0
+    num_cases = len(launches_by_case)
+    needed = compute_min_launches(max(1, num_cases))
+    purpose = "" if num_cases < 2 else f" to compare {num_cases} cases"
     for count in sorted({count for count in launches_by_case.values() if count < needed}):
         few_cases = [id_ for id_, launches in launches_by_case.items() if launches == count]
         yield (
-            f"warning: too few launches to find a difference ({count} per case, {needed} needed): "
+            f"warning: too few launches to find a difference "
+            f"({count} per case, {needed} needed{purpose}): "
             f"{join_case_ids(few_cases)}; repeat the run with `--set repeat={needed}`"
         )
 

@@ -63,7 +63,9 @@ def compare(
         for case_a, case_b in common
     ]
     is_different = find_different(collect_p_values(pairs))
-    cases = tuple(judge_pair(pair, is_different) for pair in pairs)
+    # All of them, since a case without a valid result now should be tested in the next run.
+    num_timed = sum(HEADLINE in case_a.metrics for case_a, _ in common)
+    cases = tuple(judge_pair(pair, is_different, num_timed) for pair in pairs)
     return RunComparison(
         a=a.summary,
         b=b.summary,
@@ -75,6 +77,7 @@ def compare(
         machines=describe_machine_differences(a, b),
         versions=_find_different_versions(common),
         references=_compute_reference_ratios(common),
+        needed_launches=compute_min_launches(max(1, num_timed)),
     )
 
 
@@ -122,21 +125,26 @@ def find_different(p_values: Mapping[str, float]) -> dict[str, bool]:
     return dict(zip(p_values, find_discoveries(list(p_values.values())), strict=True))
 
 
-def judge_pair(pair: CasePair, is_different: Mapping[str, bool]) -> CasePair:
+def judge_pair(
+    pair: CasePair, is_different: Mapping[str, bool], num_timed: int | None = None
+) -> CasePair:
     """Return a pair with the outcomes of its rows.
 
     Args:
         pair: The pair, with the p-values of its rows.
         is_different: The result of `find_different` for all cases that are judged together.
+        num_timed: The number of cases with times in both runs, valid or not. Default: those that
+            are judged together.
     """
+    num_cases = max(1, len(is_different) if num_timed is None else num_timed)
     rows = []
     for row in pair.rows:
         if row.chance is None or row.outcome is not None or row.reason is not None:
             rows.append(row)
         elif row.metric == HEADLINE:
-            rows.append(_judge_row(row, is_different[pair.id], len(is_different)))
+            rows.append(_judge_row(row, is_different[pair.id], num_cases))
         else:
-            rows.append(_judge_row(row, row.chance <= SIGNIFICANCE_LEVEL, 1))
+            rows.append(_judge_row(row, row.chance <= SIGNIFICANCE_LEVEL, num_cases))
     time_row = next((row for row in rows if row.metric == HEADLINE), None)
     return replace(pair, rows=tuple(_use_outcome_of_time(row, time_row) for row in rows))
 
@@ -148,18 +156,18 @@ def _use_outcome_of_time(row: MetricRow, time_row: MetricRow | None) -> MetricRo
     return replace(row, chance=time_row.chance, outcome=row.outcome or time_row.outcome)
 
 
-def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
+def _judge_row(row: MetricRow, is_different: bool, num_cases: int) -> MetricRow:
     """Return a row with an outcome.
 
     Args:
         row: The row, with a ratio and a p-value.
         is_different: Whether the test found a difference.
-        tests: The number of rows that were tested together.
+        num_cases: The number of cases for which the text gives the needed launches.
     """
     assert row.ratio is not None
     assert row.chance is not None
     if row.interval is None:
-        return _judge_without_test(row, row.ratio, _explain_too_few(row, tests))
+        return _judge_without_test(row, row.ratio, _explain_too_few(row, num_cases))
 
     low, high = row.interval
     ratio = row.fastest if row.by_fastest and row.fastest else row.ratio
@@ -172,9 +180,9 @@ def _judge_row(row: MetricRow, is_different: bool, tests: int) -> MetricRow:
     if max(high, 1 / low) <= 1 + RESOLUTION:
         return replace(row, outcome=Outcome.SAME)
 
-    needed = compute_min_launches(tests)
+    needed = compute_min_launches(num_cases)
     if row.chance <= SIGNIFICANCE_LEVEL and not is_different and min(row.launches) < needed:
-        reason = f"with {tests} cases {needed} launches a side would tell"
+        reason = f"with {num_cases} cases {needed} launches a side would tell"
     else:
         reason = f"the interval is {low:.2f} to {high:.2f}"
     return _judge_without_test(row, row.ratio, reason)
@@ -207,9 +215,9 @@ def _judge_without_test(row: MetricRow, ratio: float, reason: str) -> MetricRow:
     return replace(row, outcome=_choose_direction(row, ratio), by_factor=True, reason=reason)
 
 
-def _explain_too_few(row: MetricRow, tests: int) -> str:
+def _explain_too_few(row: MetricRow, num_cases: int) -> str:
     launches = f"{row.launches[0]} and {row.launches[1]} launches"
-    needed_text = f"{compute_min_launches(tests)} a side would tell"
+    needed_text = f"{compute_min_launches(num_cases)} a side would tell"
     if row.metric != HEADLINE:
         return f"{launches}; {needed_text}"
     if row.factor is None:

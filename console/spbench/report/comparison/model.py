@@ -167,6 +167,7 @@ class RunComparison:
         machines: The differences between the machines and libraries of the two runs, if any.
         versions: The ids of cases by a clause on the two versions of their benchmark.
         references: By case, the ratio of the references of its time in b and in a.
+        needed_launches: The launches per side that a test of all its cases together needs.
         only: The outcome that `select_rows` has restricted the rows to.
     """
 
@@ -180,6 +181,7 @@ class RunComparison:
     machines: str | None = None
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     references: Mapping[str, float] = field(default_factory=dict)
+    needed_launches: int = 0
     only: str | None = None
 
     @property

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spbench.record.number_formatting import format_factor, format_percent
 from spbench.report.comparison.compare import RESOLUTION, choose_tolerance, rules_out_slowdown
 from spbench.report.comparison.model import (
-    CasePair,
     JudgementKind,
     MetricRow,
     Outcome,
     RunComparison,
 )
-from spbench.stats.difference import MIN_PAST_RUNS, compute_min_launches
+from spbench.stats.difference import MIN_PAST_RUNS
 from spbench_core.events.statuses import RunStatus
 
 MAX_NAMED = 6
@@ -71,7 +70,6 @@ def format_exact_percent(share: float) -> str:
 
 def _group_unjudged_cases(comparison: RunComparison) -> dict[_Reason, list[str]]:
     pair_by_case = {pair.id: pair for pair in comparison.cases}
-    needed = compute_min_launches(max(1, _count_tested(pair_by_case.values())))
     cases_by_reason: dict[_Reason, list[str]] = {}
     for case in comparison.list_judged(JudgementKind.UNJUDGED):
         pair = pair_by_case.get(case.case)
@@ -81,20 +79,9 @@ def _group_unjudged_cases(comparison: RunComparison) -> dict[_Reason, list[str]]
         elif pair.headline is None:
             reason = _Reason("time not measured")
         else:
-            reason = _explain_row(pair.headline, comparison, needed)
+            reason = _explain_row(pair.headline, comparison)
         cases_by_reason.setdefault(reason, []).append(case.case)
     return cases_by_reason
-
-
-def _count_tested(pairs: Iterable[CasePair]) -> int:
-    """Return the number of cases with times that were judged together."""
-    rows = (pair.headline for pair in pairs)
-    return sum(
-        row is not None
-        and row.chance is not None
-        and row.outcome not in (None, Outcome.NOT_COMPARABLE)
-        for row in rows
-    )
 
 
 def _generate_few_launches_notes(comparison: RunComparison) -> Iterator[str]:
@@ -126,7 +113,7 @@ def _generate_few_launches_notes(comparison: RunComparison) -> Iterator[str]:
         yield f"With fewer launches, a case is judged only if its ratio is {condition}."
 
 
-def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Reason:
+def _explain_row(row: MetricRow, comparison: RunComparison) -> _Reason:
     """Return the reason why a case's time has no outcome, and advice."""
     if row.outcome == Outcome.NOT_COMPARABLE:
         return _explain_incomparable(row, comparison)
@@ -136,6 +123,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
             return _Reason(f"no ratio of times ({reason})")
         advice = "Compare runs in which these cases pass."
         return _Reason(f"no valid result ({reason})", (advice,))
+    needed = comparison.needed_launches
     if min(row.launches) < needed:
         few_text = (
             f"too few launches ({row.launches[0]} in a, {row.launches[1]} in b, "

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spbench.record.number_formatting import format_factor
+from spbench.report.baselines.creation import launch_warnings, make_baseline
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.model import RunComparison, RunConditions
 from spbench.report.comparison.notes import (
@@ -223,6 +224,24 @@ def test_notes_give_reason_and_remedy_of_unjudged_cases(
     assert f"See `spbench results show {comparison.b.id}` for the details." in notes
     assert "Not judged, only in a: old." in notes
     messages.check(comparison_summary(comparison))
+
+
+def test_all_texts_have_one_number_of_needed_launches() -> None:
+    """It counts cases without a valid result, and those that are not shown."""
+    ids = [f"c{n}" for n in range(7)]
+    rates = {"time_ms": make_metric(1.0), "rate": make_metric(2.0, "GB/s", "higher")}
+    a = make_run(*(make_case(id_, rates) for id_ in ids), id="A")
+    failed = make_case("c0", rates, status=CaseStatus.FAILED)
+    b = make_run(failed, *(make_case(id_, rates) for id_ in ids[1:]), id="B")
+    comparison = compare(a, b)
+    shown = [*comparison_notes(comparison), *comparison_notes(comparison.select_rows("same"))]
+    shown += [row.reason for row in comparison.rows if row.reason and "would tell" in row.reason]
+    (warning,) = launch_warnings(make_baseline("base", a)[0])
+    numbers = re.findall(
+        r"(\d+) (?:per side needed|needed to|a side would)", " ".join([warning, *shown])
+    )
+    assert len(numbers) > 4
+    assert set(numbers) == {"6"}
 
 
 def test_noise_is_noted_once_per_run_with_its_worst_case(comparison: RunComparison) -> None:
