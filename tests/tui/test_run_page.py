@@ -1028,6 +1028,22 @@ async def test_run_of_a_killed_console_is_unfinished(open_run):
         assert "running" not in read_screen(run.app)
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_ended_run_shows_no_phase_of_its_killed_ranks(open_run, size):
+    async with open_run(size, make_running_events()) as run:
+        await run.wait_for_texts("timing 25 %")
+        run.source.send(
+            make.console_event("rank_lost", rank=0, host="node01", reason="killed"),
+            make.case_judged("warp", "error", "rank 0 was killed"),
+            make.job_end("rank 0 was killed"),
+            make.case_judged("next", "skipped", "the run was ended"),
+            make.run_end("error", 2),
+        )
+        await run.wait_for_texts("✗ error")
+        await run.wait_until(lambda: "timing" not in read_screen(run.app))
+        await run.wait_until(lambda: run.row(0)[3] == "lost" and run.row(1)[3] == "unfinished")
+
+
 async def test_end_of_a_run_ends_the_pause(open_run):
     async with open_run(WIDE, make_running_events()) as run:
         await run.wait_for_texts("6.10")

@@ -140,6 +140,11 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min"
 
 
+def format_whole_seconds(seconds: float) -> str:
+    """Return a duration like `format_duration`, without decimals: ``6 s``."""
+    return f"{seconds:.0f} s" if seconds < 9.5 else format_duration(seconds)
+
+
 def format_size(count: float) -> str:
     """Return a size in bytes in powers of two: ``24 B``, ``6 KiB``, ``1.5 MiB``."""
     divisor, prefix = _choose_prefix(count, _BINARY_PREFIXES, 1023.5)

@@ -91,6 +91,8 @@ class RankRows:
         rank = event.get("rank")
         if kind == "job_start":
             self._restart()
+        elif kind == "job_end":
+            self._changed.update(self._state.ranks)  # those that had not ended are unfinished
         elif kind == "case_start" and event["case"] not in self._started_cases:
             self._select_case(self._state.cases[event["case"]])
         if rank is not None and kind != "heartbeat":
@@ -262,13 +264,20 @@ class RankRows:
         return self._ratios.ratios.get(figures.rank) if figures.case is self._case else None
 
 
+def _describe_activity(rank: RankState) -> str:
+    """Return the activity with its progress; a rank that was lost makes no progress."""
+    if rank.total and rank.phase is RankPhase.WORKING:
+        return f"{rank.shown_phase} {rank.done}/{rank.total}"
+    return rank.shown_phase
+
+
 def _make_row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
     return RankRow(
         rank=rank.rank,
         host=rank.host,
         coordinates=figures.coordinates,
         phase=rank.phase,
-        activity=f"{rank.shown_phase} {rank.done}/{rank.total}" if rank.total else rank.shown_phase,
+        activity=_describe_activity(rank),
         iterations=len(figures.times),
         last=rank.last_ms,
         p50=figures.p50,

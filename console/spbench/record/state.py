@@ -210,6 +210,10 @@ class RunState:
         self._jobs_on_hosts.discard(job.number)
         job.finished = max(event["time"], job.started)
         job.reason = event["reason"]
+        transitions = RANK_TRANSITIONS["job_end"]
+        for rank in self.ranks.values():
+            if rank.rank in job.rank_range:
+                rank.phase = transitions.get(rank.phase, rank.phase)
 
     def _on_rank_lost(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])

@@ -18,9 +18,9 @@ A case may be judged while it waits, and judged again. A rank of a launch::
                                               └─────── done, or error
 
 From each of these phases except ``error``, ``bye`` leads to ``ended``. From each phase
-``rank_lost`` leads to ``lost``. ``case_start`` is legal in starting, setup and working, too: a log
-may lack the line of a ``ready`` or a ``case_end``, and later reports of the rank still count. A
-launch::
+``rank_lost`` leads to ``lost``. A rank that was not done when its launch ended is ``unfinished``.
+``case_start`` is legal in starting, setup and working, too: a log may lack the line of a ``ready``
+or a ``case_end``, and later reports of the rank still count. A launch::
 
     starting ──all ranks ready──► running ──job_end──► ended
 
@@ -41,6 +41,7 @@ _ALIVE = (
     RankPhase.WORKING,
     RankPhase.DONE,
 )
+_BEFORE_END = tuple(phase for phase in _ALIVE if phase is not RankPhase.DONE)
 _IN_CASE = {RankPhase.SETUP: RankPhase.SETUP, RankPhase.WORKING: RankPhase.WORKING}
 
 CASE_TRANSITIONS: Mapping[str, Mapping[CaseStatus, CaseStatus]] = {
@@ -80,7 +81,8 @@ RANK_TRANSITIONS: Mapping[str, Mapping[RankPhase, RankPhase]] = {
     "device": _IN_CASE,
     "choice": _IN_CASE,
     "case_end": dict.fromkeys(_IN_CASE, RankPhase.DONE),
-    "bye": dict.fromkeys(_ALIVE, RankPhase.ENDED),
+    "bye": dict.fromkeys((*_ALIVE, RankPhase.UNFINISHED), RankPhase.ENDED),
+    "job_end": dict.fromkeys(_BEFORE_END, RankPhase.UNFINISHED),
     "rank_lost": dict.fromkeys(RankPhase, RankPhase.LOST),
 }
 """The phase of a rank after an event, by the event and the phase before.

@@ -98,7 +98,7 @@ class RankPhase(StrEnum):
     """The phase of a rank of the current launch.
 
     While a case makes progress the phase is ``working``, and the benchmark names the activity.
-    A rank is ``unfinished`` if its console was killed.
+    A rank is ``unfinished`` if its launch or its console was ended before the rank was done.
     """
 
     STARTING = "starting"

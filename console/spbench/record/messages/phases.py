@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from spbench.record.number_formatting import format_whole_seconds
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench_core.events.statuses import Activity, JobStatus, RankPhase
@@ -66,7 +67,7 @@ def _describe_launch(job: JobState, ranks: Collection[RankState], now: float) ->
 
 
 def _format_seconds_since(moment: float, now: float) -> str:
-    return f"{max(0.0, now - moment):.0f} s"
+    return format_whole_seconds(max(0.0, now - moment))
 
 
 def describe_phase(state: RunState, now: float) -> str:
@@ -84,7 +85,7 @@ def describe_phase(state: RunState, now: float) -> str:
     phase = f"{rank.shown_phase} {percent} %"
     if seconds is None or seconds <= _MAX_HIDDEN_SECONDS:
         return phase
-    return f"{phase}, phase ends in {seconds:.0f} s"
+    return f"{phase}, phase ends in {format_whole_seconds(seconds)}"
 
 
 def estimate_phase_seconds(state: RunState, now: float) -> float | None:
@@ -95,13 +96,13 @@ def estimate_phase_seconds(state: RunState, now: float) -> float | None:
 
 def _find_counting_rank(state: RunState) -> RankState | None:
     """Return the rank with the newest phase among those that report progress."""
-    counting = [rank for rank in state.ranks.values() if rank.total and rank.done < rank.total]
+    counting = [rank for rank in _list_working(state) if rank.done < rank.total]
     # Ranks that wait for others report no progress, above all those of an earlier phase.
     return max(counting, key=lambda rank: rank.phase_since, default=None)
 
 
 def _describe_uncounted(state: RunState, now: float) -> str:
-    working = [rank for rank in state.ranks.values() if rank.phase is RankPhase.WORKING]
+    working = _list_working(state)
     running = _find_most_advanced(working, Activity.RUNNING)
     if running is not None:
         lines = format_quantity(running.done, "line")
@@ -111,6 +112,13 @@ def _describe_uncounted(state: RunState, now: float) -> str:
         since = waiting.phase_since
         return f"{Activity.WAITING} for another rank, {_format_seconds_since(since, now)}"
     return ""
+
+
+def _list_working(state: RunState) -> list[RankState]:
+    """Return the ranks that work in a case; none after the end of the run."""
+    if state.run is not None and state.run.finished is not None:
+        return []
+    return [rank for rank in state.ranks.values() if rank.phase is RankPhase.WORKING]
 
 
 def _find_most_advanced(ranks: Collection[RankState], activity: Activity) -> RankState | None:

@@ -46,19 +46,19 @@ class LiveRanks(RankSource):
 
     def stamp(self, rank: int) -> Hashable:
         version = self._rows.version(rank) if rank in self._state.ranks else 0
-        return version, self._is_abandoned
+        return version, self._has_run_ended
 
     def row(self, rank: int) -> RankRow | None:
         # A table may still ask for ranks of the previous job.
         row = self._rows.row(rank) if rank in self._state.ranks else None
-        if row is not None and self._is_abandoned and not row.phase.is_over:
+        if row is not None and self._has_run_ended and not row.phase.is_over:
             return replace(row, phase=RankPhase.UNFINISHED, activity=RankPhase.UNFINISHED.value)
         return row
 
     @property
-    def _is_abandoned(self) -> bool:
-        """Whether the controller was killed, so that no more events follow."""
-        return self._feed.status == RunStatus.UNFINISHED
+    def _has_run_ended(self) -> bool:
+        """Whether the run has ended, or its controller was killed."""
+        return self._feed.status is not RunStatus.RUNNING
 
     def medians(self) -> Mapping[int, float]:
         return self._rows.medians()

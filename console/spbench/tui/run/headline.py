@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
 from spbench.record.messages.phases import describe_phase, describe_start
+from spbench.record.number_formatting import format_whole_seconds
 from spbench.record.run_parts import CaseCounts, count_cases
 from spbench.record.state import RunState
 from spbench.tui.cells import format_status
@@ -171,7 +172,7 @@ def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[Headl
             format_status(feed.status) + _format_host(feed), f"bold {choose_colour(feed.status)}"
         ),
         HeadlinePart(f" {counts.describe(has_ended)}", "$text-primary", bar=_build_bar(counts)),
-        HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
+        HeadlinePart(format_whole_seconds(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(remaining)),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
         HeadlinePart(run.id, MUTED),
@@ -249,17 +250,6 @@ def _join_fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
         spans += [(gap, ""), *part.bar, (text, part.style)]
         available_width -= width
     return Content.assemble(*spans)
-
-
-def _format_elapsed(seconds: float) -> str:
-    """Return the time since the start in whole seconds: ``95 s`` or ``2 min 05 s``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, remaining_seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {remaining_seconds:02d} s"
 
 
 def _describe_replay(feed: Feed) -> str:

@@ -45,8 +45,33 @@ def make_rank(number, phase="check", done=0, total=0, since=100.0):
     ],
 )
 def test_describes_phase_with_its_remaining_time(ranks, expected):
-    state = SimpleNamespace(ranks={rank.rank: rank for rank in ranks})
-    assert describe_phase(state, 110.0) == expected
+    assert describe_phase(make_state(ranks), 110.0) == expected
+
+
+def make_state(ranks):
+    state = RunState()
+    state.ranks = {rank.rank: rank for rank in ranks}
+    return state
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.2, "4 s"), (95, "1 min 35 s"), (5400, "1 h 30 min")]
+)
+def test_long_phases_end_in_minutes_and_hours(seconds, text):
+    rank = make_rank(0, done=1, total=2, since=100.0)
+    phase = describe_phase(make_state([rank]), 100.0 + seconds)
+    assert phase == f"check 50 %, phase ends in {text}"
+
+
+@pytest.mark.parametrize("phase", ["lost", "unfinished", "error", "ended"])
+def test_rank_that_is_over_has_no_phase(phase):
+    assert describe_phase(make_state([make_rank(0, phase, done=1, total=9)]), 110.0) == ""
+
+
+def test_run_that_has_ended_has_no_phase():
+    state: Any = make_state([make_rank(0, done=1, total=9)])
+    state.run = SimpleNamespace(started=100.0, finished=120.0)
+    assert describe_phase(state, 120.0) == ""
 
 
 # The start

@@ -368,6 +368,23 @@ def test_phase_of_a_rank_follows_its_events(event, phase):
     assert make.build_state([*make.make_started_run(), event]).ranks[0].shown_phase == phase
 
 
+def test_ranks_that_report_no_more_are_unfinished_after_their_job():
+    state = make.build_state(
+        [
+            *make.make_started_run(make.describe_case(np=3)),
+            make.rank_event("progress", 0, phase="timing", done=2, total=5),
+            make.rank_event("case_end", 1),
+            make.rank_event("bye", 2),
+            make.job_end("a rank was killed"),
+        ]
+    )
+    phases = [state.ranks[rank].shown_phase for rank in range(3)]
+    assert phases == ["unfinished", "done", "ended"]
+    state.apply(make.rank_event("bye", 0))
+    assert state.ranks[0].shown_phase == "ended"
+    assert state.ignored.count == 0
+
+
 def test_accepts_progress_without_a_repeat():
     event = make.rank_event("progress", 0, phase="timing")
     event.pop("repeat", None)
