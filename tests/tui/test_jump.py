@@ -1,11 +1,13 @@
 """The jump to a suite, run, host or case by its name."""
 
+import re
 import threading
 import time
 from unittest.mock import patch
 
 from textual.widgets import Input
 
+from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.index_file import open_writing
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.guide.destinations import (
@@ -22,7 +24,7 @@ from support.tui.app_driver import DEADLINE, make_console, read_screen, wait_unt
 from support.tui.suites_page import wait_for_cases
 
 
-def make_destination(name, kind=DestinationKind.CASE, location="halo.yaml"):
+def make_destination(name, kind=DestinationKind.SUITE_CASE, location="halo.yaml"):
     return Destination(kind, name, location)
 
 
@@ -115,8 +117,8 @@ def add_to_index(home, run, *cases):
 
 def list_cases(reader):
     """Return the cases among the destinations."""
-    destinations = reader.read()
-    return [entry for entry in destinations if entry.kind is DestinationKind.CASE]
+    kinds = (DestinationKind.SUITE_CASE, DestinationKind.RUN_CASE)
+    return [entry for entry in reader.read() if entry.kind in kinds]
 
 
 def test_lists_cases_of_all_suites_and_of_recorded_runs(suite, home):
@@ -153,6 +155,35 @@ async def test_jumps_to_cases_of_a_closed_suite_and_of_a_run(suite, home):
         await wait_until(pilot, lambda: app.current_mode == "results")
         await wait_until(pilot, lambda: page.query_one(CasesView).selected_case().id == case)
         assert page.query_one(CasesView).run.summary.id == run
+
+
+async def test_lists_a_case_of_the_watched_run_once(tmp_path, home):
+    run = RunFolder(max((home / "runs").iterdir()))
+    app = make_console(tmp_path, home=home, recorded=run, speed=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: app.context.feed is not None and app.context.feed.ended)
+        name = next(iter(app.context.feed.state.cases))
+        add_to_index(home, run.id, name)
+        app.jump_to(f"case of run {name}")
+        await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
+        await wait_until(pilot, lambda: not app.screen._is_reading)
+        matches = app.screen._matches
+        assert [case.key for case in matches if run.id == case.owner] == ["run"]
+        assert re.search(rf"case of run +{re.escape(name)} +{run.id[:12]}", read_screen(app))
+
+
+async def test_lists_the_cases_of_an_opened_shipped_suite_once(tmp_path):
+    app = make_console(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await jump_to(pilot, "suite links", "links.yaml")
+        await wait_for_cases(pilot, 2)
+        names = [case.id for case in app.screen.cases_pane.cases.rows.cases]
+        app.jump_to()
+        await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
+        await wait_until(pilot, lambda: not app.screen._is_reading)
+        listed = [case.name for case in app.screen._matches if "links.yaml" in case.location]
+        assert listed == names
 
 
 async def test_jumps_to_a_host(tmp_path):

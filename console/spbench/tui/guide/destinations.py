@@ -30,12 +30,13 @@ _LETTERS_SCORE = 1
 
 
 class DestinationKind(Enum):
-    """A kind of destination."""
+    """A kind of destination; the value is shown in its row."""
 
     SUITE = "suite"
     RUN = "run"
     HOST = "host"
-    CASE = "case"
+    SUITE_CASE = "case in suite"
+    RUN_CASE = "case of run"
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class DestinationReader:
             suite = runs[run][1].suite if run in runs else None
             if suite is not None and (suite, case) not in listed:
                 listed.add((suite, case))
-                yield Destination(DestinationKind.CASE, case, f"run {run}", "results", run)
+                yield Destination(DestinationKind.RUN_CASE, case, run, "results", run)
 
     def _list_runs(self) -> Iterator[Destination]:
         self._runs = update_known_runs(self._options.home, self._runs, keep=False)
@@ -147,13 +148,15 @@ def list_suite_cases(suite: Path, cases: Iterable[Case]) -> list[Destination]:
 
 
 def _make_case(case: Case, location: str, suite: str = "") -> Destination:
-    return Destination(DestinationKind.CASE, case.id, location, "suites", suite, case.benchmark)
+    return Destination(
+        DestinationKind.SUITE_CASE, case.id, location, "suites", suite, case.benchmark
+    )
 
 
 def list_run_cases(feed: Feed) -> list[Destination]:
     """Return the cases of the watched run."""
-    location = f"run {feed.folder.id}"
-    return [Destination(DestinationKind.CASE, id, location, "run") for id in feed.state.cases]
+    run = feed.folder.id
+    return [Destination(DestinationKind.RUN_CASE, id, run, "run", run) for id in feed.state.cases]
 
 
 def find_destinations(destinations: Sequence[Destination], text: str) -> list[Destination]:

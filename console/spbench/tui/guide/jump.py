@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from textual.app import App
 from textual.widgets import Input
 
+from spbench.suites.shipped import PREFIX
 from spbench.tui.context import ConsoleContext
 from spbench.tui.guide.destinations import (
     Destination,
@@ -29,6 +30,7 @@ from spbench.tui.results.page import ResultsPage
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View, ViewTab
 from spbench.tui.run.page import RunPage
+from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.widgets.line_table import LineTable
 
@@ -55,50 +57,48 @@ async def jump(
         reader: Reads the destinations on disk.
         text: The words that the dialog starts with.
     """
+    cases: list[Destination] = []
+    owners: set[str] = set()
     suites_page = pages.get(SuitesPage.NAME)
-    cases = list_known_destinations(context, suites_page)
-    open_path = _find_open_path(suites_page)
+    if isinstance(suites_page, SuitesPage) and suites_page.is_mounted:
+        cases += _list_open_cases(suites_page)
+        owners |= _find_open_owners(suites_page.text_pane.document)
+    if context.feed is not None:
+        cases += list_run_cases(context.feed)
+        owners.add(context.feed.folder.id)
 
     def read() -> list[Destination]:
-        # The cases of the open suite are listed with their unsaved changes.
-        return [
-            destination
-            for destination in reader.read()
-            if not open_path or destination.owner != open_path
-        ]
+        # The cases of the open suite and of the watched run are listed as their pages show them.
+        return [destination for destination in reader.read() if destination.owner not in owners]
 
     destination = await app.push_screen_wait(JumpDialog(cases, read, text))
     if destination is not None and not await _go_to(app, destination):
         app.notify(f"{destination.name} is no longer there", severity="warning", markup=False)
 
 
-def list_known_destinations(context: ConsoleContext, suites_page: Page | None) -> list[Destination]:
-    """Return the cases of the open suite and of the watched run."""
-    destinations: list[Destination] = []
-    if isinstance(suites_page, SuitesPage) and suites_page.is_mounted:
-        document = suites_page.text_pane.document
-        if document is not None:
-            destinations += list_suite_cases(document.path, suites_page.cases_pane.cases.rows.cases)
-    if context.feed is not None:
-        destinations += list_run_cases(context.feed)
-    return destinations
+def _list_open_cases(page: SuitesPage) -> list[Destination]:
+    """Return the cases of the open suite; none if no suite is open."""
+    document = page.text_pane.document
+    if document is None:
+        return []
+    return list_suite_cases(document.path, page.cases_pane.cases.rows.cases)
 
 
-def _find_open_path(suites_page: Page | None) -> str:
-    """Return the path of the open suite; empty if no suite is open."""
-    if isinstance(suites_page, SuitesPage) and suites_page.is_mounted:
-        document = suites_page.text_pane.document
-        if document is not None:
-            return str(document.path)
-    return ""
+def _find_open_owners(document: SuiteDocument | None) -> set[str]:
+    """Return the keys under which the open suite is on disk."""
+    if document is None:
+        return set()
+    owners = {str(document.path)}
+    if document.is_unsaved_copy:
+        owners.add(f"{PREFIX}{document.path.stem}")
+    return owners
 
 
 async def _go_to(app: App[Any], destination: Destination) -> bool:
     """Show a destination; return whether it is still there."""
     if destination.kind is DestinationKind.SUITE:
-        suites_page = await _show(app, SuitesPage)
-        suites_page.open(Path(destination.key))
-        return True
+        await (await _show(app, SuitesPage)).wait_for_opening(Path(destination.key))
+        return True  # if it is not open, the page shows the reason
     if destination.kind is DestinationKind.RUN:
         runs = (await _show(app, ResultsPage)).query_one(RunsPane)
         return await _select(runs.table, destination.name, runs)
@@ -110,22 +110,10 @@ async def _go_to(app: App[Any], destination: Destination) -> bool:
     if destination.key == ResultsPage.NAME:
         return await _select_recorded_case(await _show(app, ResultsPage), destination)
     suites_page = await _show(app, SuitesPage)
-    if destination.owner and not await _open_suite(suites_page, destination.owner):
+    if destination.owner and not await suites_page.wait_for_opening(Path(destination.owner)):
         return True  # the page shows the reason, or the user keeps unsaved text
     cases = suites_page.cases_pane.cases
     return await _select(cases.table, destination.name, cases)
-
-
-async def _open_suite(page: SuitesPage, path: str) -> bool:
-    """Open a suite; return whether it is open, since the user may keep unsaved text."""
-    previous = page.text_pane.document
-    page.open(Path(path))
-    end_time = time.monotonic() + ROW_DEADLINE
-    while page.text_pane.document is previous:
-        if time.monotonic() > end_time or not page.is_mounted:
-            return False
-        await asyncio.sleep(_POLL_INTERVAL)
-    return True
 
 
 async def _select_recorded_case(page: ResultsPage, destination: Destination) -> bool:

@@ -12,13 +12,13 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from spbench.tui.dialogs import Modal
-from spbench.tui.guide.destinations import Destination, find_destinations
+from spbench.tui.guide.destinations import Destination, DestinationKind, find_destinations
 from spbench.tui.widgets.fixed_rows import FixedRow, FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
-    Column("kind", "kind", 5),
+    Column("kind", "kind", max(len(kind.value) for kind in DestinationKind)),
     Column("name", "name", 20, flexible=True),
     Column("location", "where", 24, drop_priority=1),
 )
@@ -38,9 +38,9 @@ class JumpDialog(Modal[Destination | None]):
 
     HELP: ClassVar[str] = """\
 Type words, or letters in their order, to find a suite, run, host or case. Enter goes there: a suite
-is opened, a run is selected on the Results page and a host on the Hosts page. A case is selected on
-the page of its location: its suite is opened on the Suites page, a recorded one is on the Results
-page, and one of the watched run on the Run page."""
+is opened, a run is selected on the Results page and a host on the Hosts page. A case in a suite is
+selected on the Suites page, and a case of a run on the Results page, or on the Run page if it shows
+the run."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="jump.leave", tooltip="Stay here"),
         Binding("up", "move(-1)", "Up", id="jump.up", tooltip="The destination above"),

@@ -54,18 +54,22 @@ class FileActions:
     def _pane(self) -> TextPane:
         return self._page.query_one(TextPane)
 
-    async def open(self, path: Path) -> None:
-        """Open a suite, after a question if the open one has unsaved changes."""
+    async def open(self, path: Path) -> bool:
+        """Open a suite, after a question about unsaved changes; return whether it is open."""
         await self._page.wait_until_mounted()
         document = self._pane.document
         if document is not None and await asyncio.to_thread(document.is_current, path):
             self._pane.editor.focus()
-        elif await self._confirm_discard():
-            listed = self._page.query_one(SuiteTree).lists_shipped(path)
-            try:
-                self._show_document(await asyncio.to_thread(self._load_document, path, listed))
-            except SpbenchError as error:
-                self._page.show_error(str(error))
+            return True
+        if not await self._confirm_discard():
+            return False
+        listed = self._page.query_one(SuiteTree).lists_shipped(path)
+        try:
+            self._show_document(await asyncio.to_thread(self._load_document, path, listed))
+        except SpbenchError as error:
+            self._page.show_error(str(error))
+            return False
+        return True
 
     def _load_document(self, path: Path, listed: bool) -> SuiteDocument:
         """Return a file to edit; a shipped suite is copied into the console's folder."""

@@ -233,6 +233,10 @@ starts a run: use F5 and F6."""
         """Open a suite, after a question if the open one has unsaved changes."""
         self.start_action(self._file_actions.open, path)
 
+    async def wait_for_opening(self, path: Path) -> bool:
+        """Open a suite like `open`, and return whether it is open; call it in a worker."""
+        return await self._file_actions.open(path)
+
     def action_init(self) -> None:
         """Write the shipped suites and hostfiles into the console's folder."""
         self.start_action(self._file_actions.copy_shipped_suites)
