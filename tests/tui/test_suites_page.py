@@ -363,13 +363,13 @@ async def test_runs_all_or_one_case_on_the_selected_hosts(suite):
         await pilot.press("f6")
         await wait_until(pilot, lambda: len(app.started) == 2)
         await pilot.press("i")
-        await choose(pilot, "slow")
+        await choose(pilot, "kill")
         await wait_until(pilot, lambda: len(app.started) == 3)
         case_options = ("--case", "second[iterations=5]")
         assert app.started == [
             (str(suite), *options),
             (str(suite), *case_options, *options),
-            (str(suite), *case_options, "--inject", "slow", *options),
+            (str(suite), *case_options, "--inject", "kill", *options),
         ]
 
 
@@ -453,6 +453,35 @@ async def test_typing_continues_while_the_loader_parses(suite, monkeypatch):
         assert not release.is_set()
         release.set()
         await wait_until(pilot, lambda: get_text_pane(app)._parsed.text == get_editor(app).text)
+
+
+async def test_disables_a_fault_that_nothing_can_detect(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await move_to_line(pilot, SECOND_CASE_LINE)
+        await wait_until(pilot, lambda: app.screen.query_one(CasesPane).case.name == "second")
+        await pilot.press("i")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        await pilot.press(*"slow")
+        await wait_until(pilot, lambda: "not detectable" in read_screen(app))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, Chooser)
+        assert app.screen.query_one(OptionList).highlighted is None
+
+
+async def test_home_and_end_move_in_the_list_of_choices(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("f4")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        options = app.screen.query_one(OptionList)
+        await pilot.press("e", "end")
+        assert options.highlighted == options.option_count - 1
+        await pilot.press("home")
+        assert options.highlighted == 0
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.case import Case
-from spbench_core.catalog import COMMON_FAULTS, parse_fault
+from spbench_core.catalog import COMMON_FAULTS, FACTOR_FAULT, parse_fault
 from spbench_core.catalog.fault_effects import describe_fault
 
 _MAX_CHECKS_NAMED = 2
@@ -17,9 +17,9 @@ _DETECTION_BY_FAULT = {
     "stop": "The case ends with an error that names the silent rank.",
     "raise": "The case ends with the exception.",
     "exit": "The case ends with an error that names the rank.",
-    "slow": "The run names the slow rank.",
 }
-"""The way in which each of the common faults is detected."""
+"""The way in which each of the common faults is detected; `FACTOR_FAULT` depends on the case."""
+_SKEW = "skew"
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
@@ -33,18 +33,66 @@ def list_effective_faults(case: Case) -> tuple[str, ...]:
 
 
 def describe_fault_and_finder(case: Case, fault: str) -> str:
-    """Return the effect of a fault in a case, and how it is found.
-
-    A case with many checks gets no check named: any of them may fail.
-    """
+    """Return the effect of a fault in a case, and how it is found."""
+    if fault == FACTOR_FAULT:
+        return f"{COMMON_FAULTS[fault]}. {_describe_slowness_finders(case)}"
     if fault in COMMON_FAULTS:
         return f"{COMMON_FAULTS[fault]}. {_DETECTION_BY_FAULT[fault]}"
     checks = case.entry.list_checks(dict(case.params))
     effect = describe_fault(fault) or f"a fault of {case.entry.plugin or case.benchmark}"
-    if not 1 <= len(checks) <= _MAX_CHECKS_NAMED:
+    if not checks:
         return effect
-    noun = "The check" if len(checks) == 1 else "A check of"
-    return f"{effect}. {noun} {' or '.join(checks)} fails."
+    if len(checks) == 1:
+        return f"{effect}. The check {checks[0]} fails."
+    if len(checks) <= _MAX_CHECKS_NAMED:
+        return f"{effect}. A check of {' or '.join(checks)} fails."
+    return f"{effect}. At least one of the {len(checks)} checks fails."
+
+
+def explain_undetectable(case: Case, fault: str) -> str | None:
+    """Return why nothing in a case can detect a fault; None if something can."""
+    if fault != FACTOR_FAULT or _compares_ranks(case) or _list_expected_metrics(case):
+        return None
+    reason = f"{case.benchmark} does not measure how long ranks wait for each other"
+    if _get_rank_count(case) == 1:
+        reason = "the case has no other rank to compare with"
+    elif case.entry.measures == "link":
+        reason = "the case has no other link to compare with"
+    return f"not detectable: {reason}. An expectation on a time would detect it; F3 adds one."
+
+
+def _describe_slowness_finders(case: Case) -> str:
+    """Return what detects a slow rank: the comparison of ranks, expectations, or both."""
+    finders = []
+    if _compares_ranks(case):
+        finders.append("The run names it if other ranks do the same work.")
+    metrics = _list_expected_metrics(case)
+    if metrics:
+        finders.append(f"The expectations of the case are checked: {', '.join(metrics)}.")
+    return " ".join(finders)
+
+
+def _compares_ranks(case: Case) -> bool:
+    """Whether the report of a case can tell a slow rank from those that wait for it."""
+    entry = case.entry
+    measures_waits = any(metric.waits for metric in entry.list_metrics(dict(case.params)))
+    needed_ranks = 3 if entry.measures == "link" else 2  # two ranks have only one link
+    rank_count = _get_rank_count(case)
+    is_comparable = entry.measures != "job" or measures_waits
+    return is_comparable and (rank_count is None or rank_count >= needed_ranks)
+
+
+def _get_rank_count(case: Case) -> int | None:
+    """Return the number of ranks; None if it depends on the hosts."""
+    return case.np if case.np is not None else case.ranks.exact
+
+
+def _list_expected_metrics(case: Case) -> list[str]:
+    """Return the metrics with an expectation; skew has no value on one rank."""
+    metrics = dict.fromkeys(expectation.metric for expectation in case.expect)
+    if _get_rank_count(case) == 1:
+        return [metric for metric in metrics if metric.partition(".")[0] != _SKEW]
+    return list(metrics)
 
 
 def inject_faults(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ...]:

@@ -26,10 +26,17 @@ _OTHER_ROWS = 6
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice of a list: its name and a short summary."""
+    """A choice of a list.
+
+    Attributes:
+        name: Its name.
+        summary: A short summary, or the reason why it is disabled.
+        enabled: Whether it can be chosen.
+    """
 
     name: str
     summary: str
+    enabled: bool = True
 
 
 class Chooser(Modal[str | None]):
@@ -42,6 +49,9 @@ class Chooser(Modal[str | None]):
         Binding("down", "move('cursor_down')", "Down", id="chooser.down", tooltip="One below"),
         Binding("pageup", "move('page_up')", "Page up", id="chooser.page-up"),
         Binding("pagedown", "move('page_down')", "Page down", id="chooser.page-down"),
+        # With priority, since the text field would move its cursor; Ctrl+A and Ctrl+E still do.
+        Binding("home", "move('first')", "First", id="chooser.first", priority=True),
+        Binding("end", "move('last')", "Last", id="chooser.last", priority=True),
     ]
     DEFAULT_CSS = """
     Chooser OptionList {
@@ -106,8 +116,11 @@ class Chooser(Modal[str | None]):
         width = max((len(choice.name) for choice in self._choices), default=0) + 2
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options(Option(_render_choice(choice, width)) for choice in self._shown)
-        options.highlighted = 0 if self._shown else None
+        options.add_options(
+            Option(_render_choice(choice, width), disabled=not choice.enabled)
+            for choice in self._shown
+        )
+        options.action_first()
 
 
 def _render_choice(choice: Choice, width: int) -> Table:

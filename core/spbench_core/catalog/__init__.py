@@ -18,8 +18,8 @@ COMMON_FAULTS = {
     "stop": "the last rank stops itself with SIGSTOP",
     "raise": "the last rank raises an exception",
     "exit": "the last rank calls sys.exit(3)",
-    "slow": "each iteration of the last rank takes five times as long, and 2 ms more at least; "
-    "with slow=1.1 it takes 1.1 times as long, at work",
+    "slow": "each iteration of the last rank takes five times as long, at least 2 ms longer; "
+    "slow=1.1 makes it 1.1 times as long, by busy waiting",
 }
 """The faults that ``--inject`` can plant in every benchmark, each with its effect."""
 

@@ -64,7 +64,7 @@ def run(
         list[str] | None,
         typer.Option(
             "--inject",
-            help="Inject a fault: slow (the last rank takes 5 times as long, 2 ms more at least),"
+            help="Inject a fault: slow (the last rank takes 5 times as long, at least 2 ms longer),"
             " slow=1.5 (1.5 times as long) or one that `spbench benchmarks NAME` lists; the"
             " run must then fail (repeatable)",
             metavar="FAULT[@CASE]",

@@ -47,6 +47,9 @@ the run."""
         Binding("down", "move(1)", "Down", id="jump.down", tooltip="The destination below"),
         Binding("pageup", "page(-1)", "Page up", id="jump.page-up", tooltip="A page up"),
         Binding("pagedown", "page(1)", "Page down", id="jump.page-down", tooltip="A page down"),
+        # With priority, since the text field would move its cursor; Ctrl+A and Ctrl+E still do.
+        Binding("home", "first", "First", id="jump.first", priority=True),
+        Binding("end", "last", "Last", id="jump.last", priority=True),
     ]
     DEFAULT_CSS = """
     JumpDialog LineTable { height: 1fr; margin-top: 1; }
@@ -135,6 +138,14 @@ the run."""
     def action_page(self, pages: int) -> None:
         """Move the cursor by a number of pages."""
         self.query_one(LineTable).action_page(pages)
+
+    def action_first(self) -> None:
+        """Move the cursor to the first destination."""
+        self.query_one(LineTable).action_first()
+
+    def action_last(self) -> None:
+        """Move the cursor to the last destination."""
+        self.query_one(LineTable).action_last()
 
     def action_leave(self) -> None:
         """Leave without a destination."""

@@ -383,15 +383,12 @@ starts a run: use F5 and F6."""
 
     async def _run_with_fault(self) -> None:
         """Ask for a fault and run the selected case with it, to test that it is detected."""
-        from spbench.suites.inject import describe_fault_and_finder, list_effective_faults
+        from spbench.suites.inject import list_effective_faults
 
         case = self._get_selected_case()
         if case is None:
             return
-        choices = [
-            Choice(name, describe_fault_and_finder(case, name))
-            for name in list_effective_faults(case)
-        ]
+        choices = [_make_fault_choice(case, name) for name in list_effective_faults(case)]
         title = f"Fault to plant in {case.id}: the run must find it"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
         if fault is not None and await self._prepare_run():
@@ -456,3 +453,11 @@ starts a run: use F5 and F6."""
         self.set_class(shown, "no-files")
         if not shown:
             tree.focus()
+
+
+def _make_fault_choice(case: Case, fault: str) -> Choice:
+    """Return the choice of a fault, disabled if nothing in the case can detect it."""
+    from spbench.suites.inject import describe_fault_and_finder, explain_undetectable
+
+    reason = explain_undetectable(case, fault)
+    return Choice(fault, reason or describe_fault_and_finder(case, fault), enabled=reason is None)

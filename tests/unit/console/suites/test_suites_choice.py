@@ -7,6 +7,7 @@ import pytest
 from spbench.errors import ExitCode, NothingSelected, UsageError
 from spbench.suites.inject import (
     describe_fault_and_finder,
+    explain_undetectable,
     inject_fault,
     inject_faults,
     list_effective_faults,
@@ -212,3 +213,37 @@ def test_each_fault_has_an_effect_of_its_own():
 def test_faults_of_a_case_say_what_finds_them(messages):
     case = next(case for case in CASES if case.benchmark.startswith("halo."))
     messages.check([describe_fault_and_finder(case, name) for name in list_effective_faults(case)])
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_detectable"),
+    [
+        ("benchmark: halo.exchange", True),  # measures waits
+        ("benchmark: memory.copy, np: 2", True),  # measures each rank
+        ("benchmark: memory.copy", True),  # on all slots
+        ("benchmark: memory.copy, np: 1", False),
+        ("benchmark: memory.copy, np: 1, expect: {skew: {max: 2}}", False),
+        ("benchmark: memory.copy, np: 1, expect: {time_ms: {max: 2}}", True),
+        ("benchmark: link.pingpong, np: 2", False),
+        ("benchmark: link.pingpong, np: 4", True),
+        ("benchmark: link.ring, np: 4", False),
+        ("benchmark: link.ring, np: 4, expect: {skew: {max: 2}}", True),
+    ],
+)
+def test_knows_whether_a_slow_rank_can_be_detected(entry, is_detectable):
+    text = f"schema: spbench.suite/1\nname: s\ncases:\n  - {{name: a, {entry}}}\n"
+    case = load_suite_text(text, Path("s.yaml")).cases[0]
+    assert (explain_undetectable(case, "slow") is None) == is_detectable
+    assert explain_undetectable(case, "kill") is None
+
+
+def test_says_what_is_checked_for_a_slow_rank(messages):
+    head = "schema: spbench.suite/1\nname: s\ncases:\n  - {name: a, np: 2, benchmark: "
+    entries = ("link.ring", "link.ring, expect: {skew: {max: 2}}", "link.pingpong", "memory.copy")
+    cases = [load_suite_text(f"{head}{entry}}}", Path("s.yaml")).cases[0] for entry in entries]
+    messages.check(
+        [
+            explain_undetectable(case, "slow") or describe_fault_and_finder(case, "slow")
+            for case in cases
+        ]
+    )
