@@ -22,6 +22,8 @@ class RunMark(StrEnum):
         return self.replace("other ", "")
 
 
+RunMarks = Mapping[str, Sequence[RunMark]]
+"""The marks of runs by their ids; runs without marks are left out."""
 MARK_WORDS: Mapping[str, RunMark] = {
     "fault": RunMark.FAULT,
     "machine": RunMark.OTHER_MACHINE,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.runs.history import RUN_STATUSES, RunSummary
-from spbench.record.runs.marks import MARK_WORDS, RunMark, find_marks
+from spbench.record.runs.marks import MARK_WORDS, RunMarks, find_marks
 
-_Marks = Mapping[str, Collection[RunMark]]
-_Test = Callable[[RunSummary, _Marks], bool]
+_Test = Callable[[RunSummary, RunMarks], bool]
 
 
-def select_runs(runs: Sequence[RunSummary], text: str) -> list[RunSummary]:
+def select_runs(
+    runs: Sequence[RunSummary], text: str, marks: RunMarks | None = None
+) -> list[RunSummary]:
     """Return the runs that match every term of a filter; an empty filter matches all.
 
     A term must be in the id, the suite's name, the status, the host, the marks or the note, in any
@@ -22,11 +23,17 @@ def select_runs(runs: Sequence[RunSummary], text: str) -> list[RunSummary]:
     matches runs that started then or later (UTC, and a time may follow the day:
     ``since:2026-11-01T08:30``).
 
+    Args:
+        runs: The runs.
+        text: The filter.
+        marks: The marks of all runs of the home; None finds them among ``runs``.
+
     Raises:
         UsageError: A term with a colon is invalid.
     """
     tests = [_parse_filter(word) for word in text.split()]
-    marks = find_marks(runs) if tests else {}
+    if marks is None:
+        marks = find_marks(runs) if tests else {}
     return [run for run in runs if all(test(run, marks) for test in tests)]
 
 
