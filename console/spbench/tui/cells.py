@@ -59,5 +59,20 @@ def format_moment(seconds: float | None, now: float) -> str:
     """Return ``11-21 14:36`` (UTC), or the date with its year if it is long ago."""
     if seconds is None:
         return "unknown"
-    pattern = "%m-%d %H:%M" if 0 <= now - seconds < _YEAR_SHOWN_AFTER_S else "%Y-%m-%d"
+    return _format_time(seconds, "%m-%d %H:%M" if _is_recent(seconds, now) else "%Y-%m-%d")
+
+
+def format_exact_moment(seconds: float | None, now: float) -> str:
+    """Return ``11-21 14:36:05`` (UTC), with the year if it is long ago."""
+    if seconds is None:
+        return "unknown"
+    day = "%m-%d" if _is_recent(seconds, now) else "%Y-%m-%d"
+    return _format_time(seconds, f"{day} %H:%M:%S")
+
+
+def _is_recent(seconds: float, now: float) -> bool:
+    return 0 <= now - seconds < _YEAR_SHOWN_AFTER_S
+
+
+def _format_time(seconds: float, pattern: str) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime(pattern)

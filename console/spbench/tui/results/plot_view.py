@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,7 +12,7 @@ from textual.widgets import Static
 
 from spbench.record.metric_names import format_folded_name
 from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
-from spbench.record.runs.marks import RunMark, find_marks
+from spbench.record.runs.marks import RunMarks
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import (
@@ -23,13 +22,11 @@ from spbench.report.series import (
     build_run_series,
     find_swept_parameters,
 )
-from spbench.tui.cells import format_moment
+from spbench.tui.results.run_names import name_starts
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
-RunMarks = Mapping[str, Sequence[RunMark]]
-"""The marks of runs by their ids."""
 _MAX_POINTS = 12
 """Largest number of points of a series in the text."""
 
@@ -53,6 +50,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
     def __init__(self) -> None:
         super().__init__(id="plot-view")
         self._runs: Sequence[RecordedRun] = ()
+        self._marks: RunMarks = {}
         self._run: RecordedRun | None = None
         self._case: CasePart | None = None
         self._metric = ""
@@ -69,9 +67,18 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         """The plot."""
         return self.query_one(Plot)
 
-    def show_runs(self, runs: Sequence[RecordedRun], case: CasePart | None) -> None:
-        """Plot the metric of a case over runs."""
+    def show_runs(
+        self, runs: Sequence[RecordedRun], case: CasePart | None, marks: RunMarks
+    ) -> None:
+        """Plot the metric of a case over runs.
+
+        Args:
+            runs: The runs.
+            case: The case; None if none is chosen.
+            marks: The marks of all runs of the home.
+        """
         self._runs = runs
+        self._marks = marks
         self._run = None
         self._case = case
         self._draw()
@@ -118,10 +125,9 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             )
             return
         head = f"{self._format_metric(case)} of {case.id}"
-        marks = find_marks(run.summary for run in self._runs)
-        lines = describe_over_runs(series, now, marks)
+        lines = describe_over_runs(series, now, self._marks)
         unit = choose_plot_unit([series])
-        points = build_run_plot_series(series, unit, now, marks)
+        points = build_run_plot_series(series, unit, now, self._marks)
         self._show(head, [points], "run", format_axis_title(series, unit), lines)
 
     def _plot_over_parameter(self, run: RecordedRun, case: CasePart) -> None:
@@ -225,15 +231,10 @@ def _scale_point(x: float | str, point: Point, unit: DisplayUnit) -> PlotPoint:
 
 
 def name_runs(series: Series, now: float) -> list[str]:
-    """Return the start times of the runs, with the end of the id for equal minutes."""
-    names = [
-        format_moment(point.x, now) if series.numeric else point.run for point in series.points
-    ]
-    count_by_name = Counter(names)
-    return [
-        f"{name} {point.run[-4:]}" if count_by_name[name] > 1 else name
-        for name, point in zip(names, series.points, strict=True)
-    ]
+    """Return the start times of the runs; their ids if a start time is unknown."""
+    if not series.numeric:
+        return [point.run for point in series.points]
+    return list(name_starts({point.run: point.x for point in series.points}, now).values())
 
 
 def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]:

@@ -16,15 +16,16 @@ from textual.widgets import Input, Static
 from spbench.errors import UsageError
 from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary, format_passed
-from spbench.record.runs.marks import MarksFormat, RunMark, find_marks, format_marks
+from spbench.record.runs.marks import MarksFormat, RunMark, RunMarks, find_marks, format_marks
 from spbench.record.runs.selection import select_runs
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_run_facts
 from spbench.report.times import format_day_and_time
-from spbench.tui.cells import format_moment, make_status_cell
+from spbench.tui.cells import make_status_cell
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.results.fact_table import build_fact_table
 from spbench.tui.results.fitted_columns import fit_columns
+from spbench.tui.results.run_names import name_starts
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell, lay_out
@@ -53,13 +54,18 @@ class RunRows:
     Args:
         count_passed: Returns the numbers of passed and of all cases of a run, given its id; None
             if they are unknown.
+
+    Attributes:
+        has_marks: Whether a run has a mark, so that there is a column for them.
     """
 
     def __init__(self, count_passed: PassedCounter) -> None:
         self._count_passed = count_passed
         self._runs: dict[Hashable, RunSummary] = {}
         self._now = 0.0
-        self._marks: Mapping[str, Sequence[RunMark]] = {}
+        self._names: Mapping[str, str] = {}
+        self._marks: RunMarks = {}
+        self.has_marks = False
         self.marks_format = MarksFormat.FULL
         self.marked: str | None = None
 
@@ -67,17 +73,14 @@ class RunRows:
         self,
         runs: Sequence[RunSummary],
         now: float,
-        marks: Mapping[str, Sequence[RunMark]] | None = None,
+        marks: RunMarks | None = None,
     ) -> None:
         """Set the runs, the current time in seconds since the epoch, and the marks by run."""
         self._runs = {run.id: run for run in runs}
         self._now = now
+        self._names = name_starts({run.id: run.started for run in runs}, now)
         self._marks = marks or {}
-
-    @property
-    def has_marks(self) -> bool:
-        """Whether a run has a mark, so that there is a column for them."""
-        return any(run in self._marks for run in self._runs)
+        self.has_marks = any(run.id in self._marks for run in runs)
 
     def get_marks(self, run_id: str) -> Sequence[RunMark]:
         """Return the marks of a run."""
@@ -92,6 +95,7 @@ class RunRows:
         run = self._runs[key]
         return (
             run.status,
+            self._names[run.id],
             self._format_duration(run),
             self._count_passed(run.id),
             run.id == self.marked,
@@ -104,7 +108,7 @@ class RunRows:
         run = self._runs[key]
         return (
             TableCell("a" if run.id == self.marked else "", "accent"),
-            format_moment(run.started, self._now),
+            self._names[run.id],
             run.suite,
             make_status_cell(run.status),
             *self._make_marks_cells(run),
@@ -158,6 +162,10 @@ class RunsPane(FilterPane):
         count_passed: Returns the numbers of passed and of all cases of a run, given its id; None
             if they are unknown.
         home: The folder of the runs, for the message that there are none.
+
+    Attributes:
+        shown: The runs that match the filter, the newest first.
+        marks: The marks of all runs.
     """
 
     HELP = """\
@@ -190,6 +198,7 @@ cursor."""
         self._filter = ""
         self._loaded: RecordedRun | None = None
         self.shown: list[RunSummary] = []
+        self.marks: RunMarks = {}
 
     def compose(self) -> ComposeResult:
         yield Input(
@@ -280,14 +289,15 @@ cursor."""
     def _select(self, text: str) -> None:
         """Show the runs that match; an invalid filter shows an error and has no effect."""
         error_message = ""
+        self.marks = find_marks(self._all)
         try:
-            self.shown = select_runs(self._all, text)
+            self.shown = select_runs(self._all, text, self.marks)
             self._filter = text if self.shown else self._filter
         except UsageError as error:
             error_message = str(error)
-            self.shown = select_runs(self._all, self._filter)
+            self.shown = select_runs(self._all, self._filter, self.marks)
         self._show_message(error_message or self._explain_empty(text), bool(error_message))
-        self._rows.show(self.shown, time.time(), find_marks(self._all))
+        self._rows.show(self.shown, time.time(), self.marks)
         self.table.set_rows(self._rows)
         self._fit_columns()
         self.show_details(self._loaded)
