@@ -12,7 +12,6 @@ from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import update_known_runs
 from spbench.report.export import export_text
-from spbench.report.previous_times import find_previous_run
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
@@ -362,7 +361,7 @@ async def test_compares_with_the_previous_run_by_default(tmp_path, home):
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
         assert app.screen._case.id == "made[width=2,mode=a]"
         await pilot.press("escape", "shift+tab", "end")
-        await wait_until(pilot, lambda: "No earlier run of suite made-up" in read_screen(app))
+        await wait_until(pilot, lambda: "No earlier run has ended" in read_screen(app))
 
 
 @pytest.mark.long
@@ -643,14 +642,6 @@ def test_library_limits_its_cached_runs(home):
         library.load(summary.folder)
     counts = [library.count_passed(run.id) for run in library.summaries()]
     assert counts == [None, (6, 6), (6, 6)]
-
-
-def test_previous_run_is_of_the_same_suite(home):
-    record_synthetic_run(home, 4, 1.0, suite="other")
-    runs = RunLibrary(home).summaries()
-    assert find_previous_run(runs, runs[0]) is None
-    assert find_previous_run(runs, runs[1]) is runs[2]
-    assert find_previous_run(runs, runs[3]) is None
 
 
 def test_runs_are_sorted_by_their_number_of_failed_cases(home):

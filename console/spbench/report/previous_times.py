@@ -1,16 +1,21 @@
-"""The times of a run's cases in an earlier run of the suite."""
+"""The times of a run's cases in an earlier run that shares cases with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spbench.errors import SpbenchError
 from spbench.record.case_parts import CaseIdentity
+from spbench.record.runs.case_names import list_cases_of_run
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary, update_known_runs
 from spbench.report.recorded import RecordedRun, load_run
 from spbench_core.events.statuses import RunStatus
+
+MAX_LOADED = 20
+"""The most runs that are loaded for their cases, because the index of runs lacks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +25,12 @@ class PreviousTime:
     Attributes:
         time_ms: Its time in ms.
         disturbed: Whether it was disturbed by other work or by more ranks than cores.
+        is_preliminary: Whether the case did not run to its end, so that iterations are missing.
     """
 
     time_ms: float
     disturbed: bool
+    is_preliminary: bool = False
 
 
 def list_previous_times(
@@ -40,16 +47,21 @@ def list_previous_times(
             continue
         work = (case.benchmark, case.version, case.np, case.params)
         if work == (identity.benchmark, identity.version, identity.np, dict(identity.params)):
-            times[identity.id] = PreviousTime(case.metrics["time_ms"].value, case.disturbed)
+            times[identity.id] = PreviousTime(
+                case.metrics["time_ms"].value, case.disturbed, not case.status.is_measured
+            )
     return times
 
 
-def load_previous_run(home: Path, folder: RunFolder, *, keep: bool = True) -> RecordedRun | None:
-    """Load the previous run of the suite of a run; None if no earlier run has ended.
+def load_previous_run(
+    home: Path, folder: RunFolder, cases: Collection[str], *, keep: bool = True
+) -> RecordedRun | None:
+    """Load the run that `find_previous_run` finds for a run; None if there is none.
 
     Args:
         home: The folder of the runs.
         folder: The run.
+        cases: The ids of its cases.
         keep: Whether missing runs may be added to the index of runs.
 
     Raises:
@@ -57,13 +69,50 @@ def load_previous_run(home: Path, folder: RunFolder, *, keep: bool = True) -> Re
     """
     runs = [summary for _, summary in reversed(update_known_runs(home, keep=keep).values())]
     run = next((summary for summary in runs if summary.id == folder.id), None)
-    previous = None if run is None else find_previous_run(runs, run)
+    previous = None if run is None else find_previous_run(home, runs, run, cases)
     return None if previous is None else load_run(previous.folder)
 
 
-def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
-    """Return the previous ended run of the same suite; ``runs`` has the newest first."""
+def find_previous_run(
+    home: Path,
+    runs: Sequence[RunSummary],
+    run: RunSummary,
+    cases: Collection[str],
+    load: Callable[[RunFolder], RecordedRun] = load_run,
+) -> RunSummary | None:
+    """Return the newest earlier run that has ended and shares cases with a run.
+
+    Runs of the same suite come before those of other suites.
+
+    Args:
+        home: The folder of the runs.
+        runs: Its runs, the newest first.
+        run: The run.
+        cases: The ids of its cases.
+        load: Loads a run that is not in the index of runs; at most `MAX_LOADED` are loaded.
+    """
+    shared = frozenset(cases)
+    candidates = sorted(list_earlier_runs(runs, run), key=lambda other: other.suite != run.suite)
+    loads_left = MAX_LOADED
+    for other in candidates:
+        other_cases: Collection[str] = list_cases_of_run(home, other.id)
+        if not other_cases and loads_left:
+            loads_left -= 1
+            other_cases = _load_case_ids(other, load)
+        if not shared.isdisjoint(other_cases):
+            return other
+    return None
+
+
+def list_earlier_runs(runs: Sequence[RunSummary], run: RunSummary) -> list[RunSummary]:
+    """Return the runs before a run that have ended; ``runs`` has the newest first."""
     run_ids = [other.id for other in runs]
     older_runs = runs[run_ids.index(run.id) + 1 :] if run.id in run_ids else []
-    same_suite = (other for other in older_runs if other.suite == run.suite)
-    return next((other for other in same_suite if other.status != RunStatus.RUNNING), None)
+    return [other for other in older_runs if other.status != RunStatus.RUNNING]
+
+
+def _load_case_ids(run: RunSummary, load: Callable[[RunFolder], RecordedRun]) -> Collection[str]:
+    try:
+        return load(run.folder).cases.keys()
+    except SpbenchError:
+        return ()  # a run that cannot be read is not compared with

@@ -20,3 +20,11 @@ def list_recorded_cases(home: Path) -> list[tuple[str, str]]:
     with suppress(UnusableIndexError), open_reading(home) as index:
         return [(str(run), str(case)) for run, case in index.execute(query, (MAX_CASES,))]
     return []
+
+
+def list_cases_of_run(home: Path, run: str) -> frozenset[str]:
+    """Return the ids of the cases of a run; empty if the index lacks it or cannot be used."""
+    with suppress(UnusableIndexError), open_reading(home) as index:
+        rows = index.execute("SELECT id FROM cases WHERE run = ?", (run,))
+        return frozenset(str(case) for (case,) in rows)
+    return frozenset()

@@ -14,10 +14,11 @@ from textual.containers import Container
 from textual.worker import Worker
 
 from spbench.record.runs.history import RunSummary
-from spbench.report.previous_times import find_previous_run
+from spbench.report.previous_times import list_earlier_runs
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
+from spbench.tui.results.bindings import FOOTER, RESULTS_BINDINGS
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import export_shown
 from spbench.tui.results.library import CaseCounter, RunLibrary
@@ -26,7 +27,6 @@ from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.view_loader import ViewLoader, ViewRequest, select_history
 from spbench.tui.results.views import View, ViewTab
 from spbench.tui.results.views_pane import ViewsPane
-from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.events.statuses import RunStatus
 
@@ -40,8 +40,6 @@ _CASE_VIEWS = (View.TIMES, View.RUNS, View.PARAMETER)
 """The views of one case, which change with the cursor of the cases."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-side-by-side")]
 _HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL_HEIGHT, "-tall")]
-_FAILURE_ACTIONS = frozenset({"failed"})
-"""Actions that need a run that has failed."""
 
 
 class ResultsPage(Page):
@@ -56,48 +54,8 @@ both, a metric over runs, a metric over a swept parameter."""
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
-    FOOTER = (
-        *("results.compare", "results.failed", "results.attach", "results.view", "results.mark"),
-        *("results.filter", "results.export", "results.replay", "results.all", "results.metric"),
-        *("results.parameter", "results.baseline", "results.pin", "results.note"),
-        *("results.delete", "results.prune", "results.copy"),
-    )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_binding("results.open", "o", "open", "Open", "Show the run on the Run page"),
-        make_binding(
-            "results.mark", "space", "mark", "Mark", "Mark the run to compare with", show=True
-        ),
-        make_binding("results.view", "v", "view", "View", "Show the next view", show=True),
-        make_binding("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
-        make_binding(
-            "results.export", "e", "export", "Export", "Write what is shown to a file", show=True
-        ),
-        make_binding(
-            "results.compare", "c", "compare", "Compare", "Compare the marked run with this one"
-        ),
-        make_binding(
-            "results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"
-        ),
-        make_binding("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
-        make_binding("results.pin", "B", "pin", "Pin", "Make a baseline of the run"),
-        make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
-        make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
-        make_binding("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),
-        make_binding("results.metric", "m", "metric", "Metric", "Plot the next metric"),
-        make_binding(
-            "results.parameter", "p", "parameter", "Parameter", "Plot over the next parameter"
-        ),
-        make_binding("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
-        make_binding("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
-        make_binding("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
-        make_binding(
-            "results.failed", "F", "failed", "Run failed", "Run again what failed in the run"
-        ),
-        make_binding(
-            "results.attach", "a", "attach", "Attach", "Watch a run that is still running"
-        ),
-        make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
-    ]
+    FOOTER = FOOTER
+    BINDINGS: ClassVar[list[BindingType]] = RESULTS_BINDINGS
     DEFAULT_CSS = """
     ResultsPage #body { height: 1fr; layout: horizontal; }
     ResultsPage.-narrow #body { layout: vertical; }
@@ -219,14 +177,10 @@ both, a metric over runs, a metric over a swept parameter."""
         self._load_seconds = self._loaded_at - started
 
     def _build_request(self, run: RunSummary) -> ViewRequest:
-        other = self._find_other(run)
-        history = select_history(self._pane.shown, run.suite)
-        return ViewRequest(self._view, run, other, history, self._baseline)
-
-    def _find_other(self, run: RunSummary) -> RunSummary | None:
-        """Return the run to compare with: the marked one, or the one before."""
-        marked = next((other for other in self._runs if other.id == self._pane.marked), None)
-        return marked or find_previous_run(self._runs, run)
+        pane = self._pane
+        marked = next((other for other in self._runs if other.id == pane.marked), None)
+        history = select_history(pane.shown, run.suite)
+        return ViewRequest(self._view, run, self._runs, pane.marks, marked, history, self._baseline)
 
     def _show(self, view: View) -> None:
         self._view = view
@@ -246,8 +200,8 @@ both, a metric over runs, a metric over a swept parameter."""
         if run is None:
             return action == "filter"
         if action == "compare":
-            return self._find_other(run) is not None
-        if action in _FAILURE_ACTIONS:
+            return bool(self._pane.marked or list_earlier_runs(self._runs, run))
+        if action == "failed":
             return run.status not in (RunStatus.RUNNING, RunStatus.PASSED)
         if action == "all_metrics":
             return self._view is View.COMPARE

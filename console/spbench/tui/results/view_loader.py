@@ -9,9 +9,12 @@ from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
+from spbench.record.runs.marks import RunMarks
 from spbench.report.comparison.model import RunComparison
+from spbench.report.previous_times import find_previous_run, list_earlier_runs
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.library import IterationTimes, RunLibrary
+from spbench.tui.results.case_times import BASELINE_TIMES, LoadedTimes
+from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
 from spbench_core.number_text import format_quantity
@@ -29,29 +32,33 @@ class ViewRequest:
 
     Attributes:
         run: The run under the cursor.
-        other: The run to compare with (run a); None if there is none.
+        runs: All runs, the newest first.
+        marks: The marks of all runs.
+        marked: The marked run (run a); None compares with the previous run.
         history: The runs over which a metric is plotted, in any order.
         baseline: The baseline to compare with instead of another run.
     """
 
     view: View
     run: RunSummary
-    other: RunSummary | None
+    runs: Sequence[RunSummary]
+    marks: RunMarks
+    marked: RunSummary | None
     history: tuple[RunSummary, ...]
     baseline: str | None = None
 
-
-def _explain_no_comparison(request: ViewRequest) -> str:
-    """Return why there is no run a, with advice."""
-    if request.other is not None:
-        return (
-            "The run under the cursor is the marked run a: move to another run, "
-            "or unmark it with space."
-        )
-    return (
-        f"No earlier run of suite {request.run.suite} has ended: mark a run with space, it is "
-        "a; the run under the cursor is b."
-    )
+    def explain_no_comparison(self) -> str:
+        """Return why there is no run a, with advice."""
+        if self.marked is not None:
+            return (
+                "The run under the cursor is the marked run a: move to another run, "
+                "or unmark it with space."
+            )
+        if list_earlier_runs(self.runs, self.run):
+            reason = "No earlier run has a case of this run"
+        else:
+            reason = "No earlier run has ended"
+        return f"{reason}: mark a run with space, it is a; the run under the cursor is b."
 
 
 def select_history(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
@@ -82,9 +89,8 @@ class ViewLoader:
         elif request.view is View.TIMES:
             await self._show_times(run, request)
         elif request.view is View.RUNS:
-            views.plot.show_runs(
-                await self._load_history(request.history), views.cases.selected_case()
-            )
+            history = await self._load_history(request.history)
+            views.plot.show_runs(history, views.cases.selected_case(), request.marks)
         elif request.view is View.PARAMETER:
             views.plot.show_parameter(run, views.cases.selected_case())
 
@@ -95,17 +101,18 @@ class ViewLoader:
     async def _compare(self, run: RecordedRun, request: ViewRequest) -> None:
         """Show the comparison, and then the times of both runs."""
         view = self._views.compare
+        other = await self._find_other(run, request)
         try:
-            comparison = await self._make_comparison(run, request)
+            comparison = await self._make_comparison(run, request, other)
         except SpbenchError as error:
             view.show_comparison(None, str(error))
             return
         if comparison is None:
-            view.show_comparison(None, _explain_no_comparison(request))
+            view.show_comparison(None, request.explain_no_comparison())
             return
         case = self._views.cases.selected_case()
         view.show_comparison(comparison, case_id=None if case is None else case.id)
-        view.show_times(*await self._load_both_times(run, request))
+        view.show_times(*await self._load_both_times(run, other))
 
     async def _show_times(self, run: RecordedRun, request: ViewRequest) -> None:
         """Show the times of the chosen case, in both runs if there are two."""
@@ -114,18 +121,31 @@ class ViewLoader:
         if case is None:
             view.show_nothing("this run has no case")
             return
+        other = await self._find_other(run, request)
         try:
-            comparison = await self._make_comparison(run, request)
-        except SpbenchError:
-            comparison = None  # the chart has the run under the cursor only
-        times = await self._load_both_times(run, request)
+            comparison = await self._make_comparison(run, request, other)
+        except SpbenchError as error:
+            view.show_run(case, await self._load_times(run.summary), str(error))
+            return
+        times = await self._load_both_times(run, other)
         if comparison is None:
             view.show_run(case, times[1])
         else:
             view.show_pair(comparison, case, times)
 
+    async def _find_other(self, run: RecordedRun, request: ViewRequest) -> RunSummary | None:
+        """Return the run to compare with; None for a baseline, or if there is none."""
+        if request.baseline is not None:
+            return None
+        if request.marked is not None:
+            return None if request.marked.id == run.summary.id else request.marked
+        library = self._library
+        return await self._run_in_thread(
+            find_previous_run, library.home, request.runs, request.run, run.cases, library.load
+        )
+
     async def _make_comparison(
-        self, run: RecordedRun, request: ViewRequest
+        self, run: RecordedRun, request: ViewRequest, other: RunSummary | None
     ) -> RunComparison | None:
         """Return the comparison of a request; None if there is no other run.
 
@@ -133,28 +153,27 @@ class ViewLoader:
             SpbenchError: The other run cannot be read.
         """
         library = self._library
-        other = request.other
         if request.baseline is not None:
             return await self._run_in_thread(library.compare_with_baseline, request.baseline, run)
-        if other is None or other.id == run.summary.id:
+        if other is None:
             return None
         a = await self._run_in_thread(library.load, other.folder)
         return await self._run_in_thread(library.compare, a, run)
 
     async def _load_both_times(
-        self, run: RecordedRun, request: ViewRequest
-    ) -> tuple[IterationTimes, IterationTimes]:
-        """Return the times of runs a and b; a baseline has none."""
-        other = None if request.baseline is not None else request.other
-        times_a = {} if other is None else await self._load_times(other)
+        self, run: RecordedRun, other: RunSummary | None
+    ) -> tuple[LoadedTimes, LoadedTimes]:
+        """Return the times of runs a and b; without run a, those of a baseline."""
+        times_a = BASELINE_TIMES if other is None else await self._load_times(other)
         return times_a, await self._load_times(run.summary)
 
-    async def _load_times(self, summary: RunSummary) -> IterationTimes:
-        """Return the times of a run; none if it cannot be read any more."""
+    async def _load_times(self, summary: RunSummary) -> LoadedTimes:
+        """Return the times of a run, or the reason why they cannot be read."""
         try:
-            return await self._run_in_thread(self._library.load_times, summary.folder)
-        except SpbenchError:
-            return {}
+            times = await self._run_in_thread(self._library.load_times, summary.folder)
+        except SpbenchError as error:
+            return LoadedTimes({}, str(error))
+        return LoadedTimes(times)
 
     async def _load_history(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
         """Load the runs one after another, without those that cannot be read."""

@@ -28,7 +28,8 @@ COLUMNS = (
 )
 LEGEND = "time: slowest rank, median"
 """The meaning of the times, for the title of the table."""
-_PRELIMINARY_MARK = "…"
+PRELIMINARY = "…"
+"""The sign of a time of some of the iterations."""
 MAX_SHARE_RUNNING = 0.99
 """Largest share shown while a case runs, since checks and baselines follow the iterations."""
 _UNCOUNTED = frozenset({Activity.IMPORT, Activity.WARMUP})
@@ -72,7 +73,7 @@ class CaseRow:
     def cells(self) -> list[TableCell | str]:
         """Return the cells, in the order of the columns."""
         passed, total = self.checks
-        preliminary = _PRELIMINARY_MARK if self.is_preliminary and self.time is not None else ""
+        preliminary = PRELIMINARY if self.is_preliminary and self.time is not None else ""
         efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
         return [
             make_status_cell(self.status, noisy=self.noisy),

@@ -217,14 +217,15 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self._presenter.stay_active()
 
     async def _load_previous(self, feed: Feed) -> None:
-        """Load the times of the previous run of the suite."""
+        """Load the times of the previous run."""
+        identities = [case.identity for case in feed.state.cases.values()]
         load = partial(
             load_previous_run,
             self.context.options.home,
             feed.folder,
+            [identity.id for identity in identities],
             keep=not self.context.readonly,
         )
-        identities = [case.identity for case in feed.state.cases.values()]
         try:
             run = await asyncio.to_thread(load)
         except SpbenchError:
@@ -233,7 +234,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             times = await asyncio.to_thread(list_previous_times, run, identities)
             rows = PreviousRows(times, self._selection.cases)
             if times:
-                self.presenter.show_previous(rows, run.summary.started)
+                self.presenter.show_previous(rows, run.summary)
 
     def on_resize(self, event: Resize) -> None:
         """Lay out the panes for the new size."""

@@ -13,11 +13,12 @@ from textual.widgets import Static
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.messages.slowness import describe_ratio
 from spbench.record.number_formatting import DISTURBED, format_factor, format_value
+from spbench.record.runs.history import RunSummary
 from spbench.report.previous_times import PreviousTime
 from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import format_time_cell
 from spbench.tui.panes import Pane
-from spbench.tui.run.case_rows import RunCaseRows
+from spbench.tui.run.case_rows import PRELIMINARY, RunCaseRows
 from spbench.tui.run.panes.charts import BarGroup
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.heat_map import HeatMap
@@ -188,7 +189,7 @@ class PartsPane(Pane):
 
 
 class PreviousRows:
-    """The times of cases in the previous run of the suite and in this one.
+    """The times of cases in the previous run and in this one.
 
     Args:
         times: The times of the previous run, by case.
@@ -211,8 +212,8 @@ class PreviousRows:
         """Return the cells of a case."""
         row = self._cases.get(str(key))
         previous = self._times[str(key)]
-        then_mark = DISTURBED if previous.disturbed else ""
-        now_mark = DISTURBED if row.disturbed and row.time is not None else ""
+        then_mark = _choose_mark(previous.is_preliminary, previous.disturbed)
+        now_mark = "" if row.time is None else _choose_mark(row.is_preliminary, row.disturbed)
         ratio = self._compute_ratio(str(key))
         ratio_mark = then_mark or now_mark
         return [
@@ -238,31 +239,38 @@ class PreviousRows:
 
     def _compute_ratio(self, case: str) -> float | None:
         row = self._cases.get(case)
-        previous = self._times[case].time_ms
-        if row.time is None or row.is_preliminary or previous <= 0:
+        previous = self._times[case]
+        is_preliminary = row.is_preliminary or previous.is_preliminary
+        if row.time is None or is_preliminary or previous.time_ms <= 0:
             return None
-        return row.time / previous
+        return row.time / previous.time_ms
+
+
+def _choose_mark(is_preliminary: bool, disturbed: bool) -> str:
+    if is_preliminary:
+        return PRELIMINARY
+    return DISTURBED if disturbed else ""
 
 
 class PreviousPane(Pane):
-    """The times of the previous run of the suite in a frame."""
+    """The times of the previous run in a frame."""
 
     def __init__(self, name: str) -> None:
         table = LineTable(
             PREVIOUS_COLUMNS,
             FixedRows(PREVIOUS_COLUMNS),
             id=name,
-            empty="no earlier run of this suite has ended",
+            empty="no earlier run that has ended shares a case",
         )
-        super().__init__("Previous run of the suite", table, id=f"{name}-pane")
+        super().__init__("Previous run", table, id=f"{name}-pane")
         self.set_remark("Results page, c: the comparison")
 
-    def show(self, rows: PreviousRows, started: float | None) -> None:
-        """Show the rows of another previous run, which started then."""
+    def show(self, rows: PreviousRows, run: RunSummary) -> None:
+        """Show the rows of another previous run."""
         self.query_one(LineTable).set_rows(rows)
-        title = "Previous run of the suite"
-        if started is not None:
-            title += f", {datetime.fromtimestamp(started, UTC):%Y-%m-%d %H:%M} UTC"
+        title = f"Previous run: {run.suite}"
+        if run.started is not None:
+            title += f", {datetime.fromtimestamp(run.started, UTC):%Y-%m-%d %H:%M} UTC"
         self.set_title(title)
 
     def update_rows(self) -> None:

@@ -1,0 +1,47 @@
+"""The keys of the Results page."""
+
+from __future__ import annotations
+
+from textual.binding import BindingType
+
+from spbench.tui.widgets.keys import make_binding
+
+FOOTER = (
+    *("results.compare", "results.failed", "results.attach", "results.view", "results.mark"),
+    *("results.filter", "results.export", "results.replay", "results.all", "results.metric"),
+    *("results.parameter", "results.baseline", "results.pin", "results.note"),
+    *("results.delete", "results.prune", "results.copy"),
+)
+"""The actions in the key bar, the most important first."""
+RESULTS_BINDINGS: list[BindingType] = [
+    make_binding("results.open", "o", "open", "Open", "Show the run on the Run page"),
+    make_binding(
+        "results.mark", "space", "mark", "Mark", "Mark the run to compare with", show=True
+    ),
+    make_binding("results.view", "v", "view", "View", "Show the next view", show=True),
+    make_binding("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
+    make_binding(
+        "results.export", "e", "export", "Export", "Write what is shown to a file", show=True
+    ),
+    make_binding(
+        "results.compare", "c", "compare", "Compare", "Compare the marked run with this one"
+    ),
+    make_binding(
+        "results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"
+    ),
+    make_binding("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
+    make_binding("results.pin", "B", "pin", "Pin", "Make a baseline of the run"),
+    make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
+    make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
+    make_binding("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),
+    make_binding("results.metric", "m", "metric", "Metric", "Plot the next metric"),
+    make_binding(
+        "results.parameter", "p", "parameter", "Parameter", "Plot over the next parameter"
+    ),
+    make_binding("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
+    make_binding("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
+    make_binding("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
+    make_binding("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
+    make_binding("results.attach", "a", "attach", "Attach", "Watch a run that is still running"),
+    make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
+]

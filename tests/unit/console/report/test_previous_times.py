@@ -1,0 +1,75 @@
+"""The choice of the earlier run that a run is compared with."""
+
+import pytest
+
+from spbench.errors import UsageError
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import index_ended_run, make_summary
+from spbench.record.runs.indexed_report import REPORT
+from spbench.report.previous_times import MAX_LOADED, find_previous_run
+from spbench.report.recorded import RecordedRun
+
+
+def summarize(home, day, suite="halo", verdict="passed"):
+    folder = RunFolder(home / "runs" / f"202611{day:02}-083000-{suite}")
+    return make_summary(folder, {"suite": suite, "verdict": verdict})
+
+
+def make_load(cases_by_run):
+    """Return a loader of runs with these cases; other runs cannot be read."""
+
+    def load(folder):
+        if folder.id not in cases_by_run:
+            raise UsageError(f"run {folder.id}: its folder was deleted")
+        cases = dict.fromkeys(cases_by_run[folder.id])
+        return RecordedRun(make_summary(folder, {}), cases)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("earlier", "expected_day"),
+    [
+        ([(2, "halo", "a"), (1, "halo", "a")], 2),
+        ([(2, "halo", "b"), (1, "halo", "a")], 1),
+        ([(2, "smoke", "a"), (1, "halo", "a")], 1),
+        ([(2, "smoke", "a"), (1, "halo", "b")], 2),
+        ([(2, "halo", "b"), (1, "smoke", "c")], None),
+        ([(2, "halo", ""), (1, "halo", "a")], 1),
+    ],
+)
+def test_previous_run_shares_a_case_and_the_suite_if_possible(tmp_path, earlier, expected_day):
+    run = summarize(tmp_path, 9)
+    runs = [summarize(tmp_path, day, suite) for day, suite, _ in earlier]
+    cases = {run.id: case for run, (_, _, case) in zip(runs, earlier, strict=True) if case}
+    previous = find_previous_run(tmp_path, [run, *runs], run, ["a"], make_load(cases))
+    expected = [other for other in runs if other.id.startswith(f"202611{expected_day or 0:02}")]
+    assert [previous] == (expected or [None])
+
+
+def test_previous_run_has_ended_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: True)
+    newer, run, running = (summarize(tmp_path, day) for day in (9, 8, 7))
+    running = summarize(tmp_path, 7, verdict=None)
+    load = make_load({newer.id: "a", run.id: "a", running.id: "a"})
+    assert find_previous_run(tmp_path, [newer, run, running], run, ["a"], load) is None
+
+
+def test_cases_of_indexed_runs_are_not_loaded(tmp_path):
+    run, other = summarize(tmp_path, 9), summarize(tmp_path, 8)
+    other.folder.path.mkdir(parents=True)
+    index_ended_run(other.folder, {"schema": REPORT}, [{"id": "a", "status": "passed", "np": 2}])
+    assert find_previous_run(tmp_path, [run, other], run, ["a"], make_load({})) == other
+    assert find_previous_run(tmp_path, [run, other], run, ["b"], make_load({})) is None
+
+
+def test_loads_a_limited_number_of_runs(tmp_path):
+    runs = [summarize(tmp_path, 1, f"suite{number:04}") for number in range(2 * MAX_LOADED)]
+    loaded = []
+
+    def load(folder):
+        loaded.append(folder.id)
+        raise UsageError("unreadable")
+
+    assert find_previous_run(tmp_path, runs, runs[0], ["a"], load) is None
+    assert len(loaded) == MAX_LOADED
