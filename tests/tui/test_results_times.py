@@ -2,13 +2,20 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from textual.app import App
 
+from spbench.report.comparison.rows import case_rows
 from spbench.report.distribution import make_distribution
+from spbench.tui.results.case_times import LoadedTimes, show_compared_times
 from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.run_names import name_starts
+from spbench.tui.results.runs_pane import RunRows
 from spbench.tui.results.times_chart import TimesChart
+from spbench.tui.results.views import View
+from support.sample_events import describe_case, make_started_run, record_run, run_end
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.results_page import (
     MEDIUM_SIZE,
@@ -24,6 +31,10 @@ def draw(distributions, width=60, height=18, **options):
     chart = TimesChart(**options)
     chart.update(distributions, "b takes 2.00x the time of a: worse")
     return ["".join(text for text, _ in line) for line in chart.draw(width, height)]
+
+
+def render(chart, width=60, height=18):
+    return "\n".join("".join(text for text, _ in line) for line in chart.draw(width, height))
 
 
 def make_pair():
@@ -152,7 +163,7 @@ async def test_deleted_run_is_reported_and_unmarked(tmp_path, home):
         await wait_for_comparison(pilot, "20010101", "20010102")
         shutil.rmtree(home / "runs" / "20010101-083000-made-up")
         await wait_until(pilot, lambda: page._pane.marked is None)
-        await wait_until(pilot, lambda: "No earlier run of suite" in read_screen(app))
+        await wait_until(pilot, lambda: "No earlier run has ended" in read_screen(app))
 
 
 async def test_run_compared_with_itself_is_explained(tmp_path, home):
@@ -189,3 +200,81 @@ async def test_cursor_follows_the_last_bar_of_a_narrower_chart():
         await pilot.resize_terminal(40, 20)
         await wait_until(pilot, lambda: chart.cursor == chart.count_stops() - 1)
         assert " to " in read_screen(app)
+
+
+async def test_run_that_shares_no_case_with_earlier_ones_is_explained(tmp_path, home):
+    folder = record_run(home, [*make_started_run(describe_case("alone")), run_end("passed", 0)])
+    summary = folder.read_json("run.json")
+    folder.write_json("run.json", summary | {"verdict": "passed", "finished": 2000.0})
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_until(pilot, lambda: "No earlier run has a case of this run" in read_screen(app))
+
+
+async def test_change_of_the_metrics_keeps_case_and_metric(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        table = page._views.compare.table
+        await pilot.press("tab", "down", "A", "down")
+        await wait_until(pilot, lambda: table.cursor_key == ("made[width=2,mode=a]", "warps"))
+        await pilot.press("A")
+        await wait_until(pilot, lambda: table.cursor_key == ("made[width=2,mode=a]", "time_ms"))
+        await pilot.press("A")
+        await wait_until(pilot, lambda: table.cursor_key == ("made[width=2,mode=a]", "warps"))
+        shown = page._views.compare.comparison
+        page._reload()
+        await wait_until(pilot, lambda: page._views.compare.comparison is not shown)
+        assert table.cursor_key == ("made[width=2,mode=a]", "warps")
+
+
+def test_chart_has_the_readable_run_and_the_reason_of_the_other(home):
+    library = RunLibrary(home)
+    b, a = (library.load(summary.folder) for summary in library.summaries()[:2])
+    row = case_rows(library.compare(a, b))[0]
+    times = LoadedTimes(library.load_times(b.summary.folder))
+    chart = TimesChart()
+    show_compared_times(chart, row, (None, times))
+    assert "reading the times…" in render(chart)
+    show_compared_times(chart, row, (LoadedTimes({}, "run x: deleted"), times))
+    assert "b: median 2.04 ms" in render(chart)
+    assert "a: run x: deleted" in render(chart)
+
+
+def test_runs_of_the_same_minute_have_different_names():
+    starts = {"1-aaaa": 30.0, "2-bbbb": 31.0, "3-cccc": 31.0, "4-dddd": 90.0, "5-eeee": None}
+    assert list(name_starts(starts, 100.0).values()) == [
+        "01-01 00:00:30",
+        "01-01 00:00:31 bbbb",
+        "01-01 00:00:31 cccc",
+        "01-01 00:01",
+        "unknown",
+    ]
+
+
+def test_list_tells_equal_rows_apart(home):
+    summaries = RunLibrary(home).summaries()
+    runs = [replace(run, id=f"{run.id}-{run.id[:8]}", started=60.0) for run in summaries]
+    rows = RunRows(lambda run: None)
+    rows.show(runs, 100.0)
+    assert len({rows.cells(run.id)[1] for run in runs}) == len(runs)
+
+
+async def test_plot_has_the_marks_of_all_runs(tmp_path, home):
+    for day, machine in ((1, "old"), (2, "old"), (3, "new")):
+        run = home / "runs" / f"200101{day:02}-083000-made-up" / "run.json"
+        fingerprint = {"id": machine, "hosts": [machine], "processors": [machine], "cores": [8]}
+        run.write_text(json.dumps(json.loads(run.read_text()) | {"fingerprint": fingerprint}))
+    app = open_results(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("slash")
+        app.focused.value = "status:passed"
+        await wait_until(pilot, lambda: [run.id[7] for run in page._pane.shown] == ["2", "1"])
+        page._show(View.RUNS)
+        await wait_until(pilot, lambda: "2 runs" in read_widget(app, "#plot-summary"))
+        assert "≠ other machine" in read_widget(app, "#plot-summary")

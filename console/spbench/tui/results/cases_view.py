@@ -19,13 +19,12 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_case_facts
 from spbench.tui.advice import name_keys
 from spbench.tui.cells import format_value_cell, make_status_cell, make_status_span
+from spbench.tui.results.case_times import LoadedTimes, show_case_times
 from spbench.tui.results.compare_view import MIN_HEIGHT_WITH_CHART
 from spbench.tui.results.fact_table import build_fact_table
 from spbench.tui.results.fitted_columns import choose_columns
-from spbench.tui.results.library import IterationTimes
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.results.times_chart import TimesChart
-from spbench.tui.results.times_view import show_case_times
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench.tui.widgets.text import fit_lines
@@ -143,7 +142,7 @@ and plots show."""
         super().__init__(id="cases-view")
         self.run: RecordedRun | None = None
         self._summary = Content("")
-        self._times: IterationTimes = {}
+        self._times: LoadedTimes | None = None
 
     def compose(self) -> ComposeResult:
         yield Static("", id="run-summary", markup=False)
@@ -162,12 +161,13 @@ and plots show."""
 
     def show_run(self, run: RecordedRun | None, message: str = "") -> None:
         """Show a run, or a message on why there is none."""
+        if run is None or self.run is None or run.summary.id != self.run.summary.id:
+            self._times = None
         self.run = run
         self._summary = _summarize(run) if run else Content(message)
-        self._times = {}
         self._show_rows()
 
-    def show_times(self, times: IterationTimes) -> None:
+    def show_times(self, times: LoadedTimes) -> None:
         """Show the times of the iterations of the case under the cursor."""
         self._times = times
         self._show_chart()

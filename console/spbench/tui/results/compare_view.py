@@ -21,11 +21,10 @@ from spbench.report.comparison.notes import (
 )
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison.unjudged import case_reasons
-from spbench.report.distribution import TimeDistribution, make_distribution
 from spbench.tui.advice import name_keys
 from spbench.tui.cells import make_status_span
+from spbench.tui.results.case_times import LoadedTimes, TimesOfPair, show_compared_times
 from spbench.tui.results.fitted_columns import choose_columns
-from spbench.tui.results.library import IterationTimes
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.widgets.line_table import LineTable
@@ -144,6 +143,11 @@ class CompareRows:
         """Return the id of the case of a row."""
         return self._rows[key].pair.id
 
+    def metric(self, key: Hashable) -> str:
+        """Return the metric of a row."""
+        row = self._rows[key].row
+        return row.metric if row else HEADLINE
+
     def find_time(self, key: Hashable) -> ComparedRow | None:
         """Return the row of the time of a row's case; None without a time."""
         row = self._rows.get(key)
@@ -154,9 +158,10 @@ class CompareView(Vertical):
     """The ratio of the times of each case, and which run is better."""
 
     HELP: ClassVar[str] = """\
-Two runs side by side. Run a is the marked run (space), else the run before of the same suite. Run b
-is the run under the cursor. There is one row for each case: its time (slowest rank, median over
-iterations), the ratio b/a, and the 95 % interval of the ratio. A shows all metrics.
+Two runs side by side. Run a is the marked run (space), else the newest earlier run that shares
+cases, of the same suite if there is one. Run b is the run under the cursor. There is one row for
+each case: its time (slowest rank, median over iterations), the ratio b/a, and the 95 % interval of
+the ratio. A shows all metrics.
 Same means that a difference of more than 10 % is excluded. On a large screen, the chart has the
 times of both runs of the case under the cursor; elsewhere v shows them. The notes say why a case
 is not judged, and what to do. Tab goes to the notes, which then have more lines; up and down scroll
@@ -183,8 +188,9 @@ them."""
         self.comparison: RunComparison | None = None
         self.rows = CompareRows()
         self.all_metrics = False
+        self._metric = HEADLINE  # under the cursor when all metrics were last shown
         self._notes: list[str] = []
-        self._times: tuple[IterationTimes, IterationTimes] = ({}, {})
+        self._times: TimesOfPair = (None, None)
 
     def compose(self) -> ComposeResult:
         yield Static(NO_COMPARISON, id="compared-runs", markup=False)
@@ -205,6 +211,8 @@ them."""
         case_id: str | None = None,
     ) -> None:
         """Show a comparison, with the cursor on a case, or a message on why there is none."""
+        if _get_run_ids(comparison) != _get_run_ids(self.comparison):
+            self._times = (None, None)
         self.comparison = comparison
         heading = Content("\n").join(build_heading(comparison)) if comparison else Content(message)
         self.query_one("#compared-runs", Static).update(heading)
@@ -212,12 +220,11 @@ them."""
         notes = comparison_notes(comparison) if comparison else []
         self._notes = [name_keys(note).replace("`", "") for note in notes]
         self.table.display = comparison is not None
-        self._times = ({}, {})
         self._show_rows()
-        if case_id is not None:
+        if case_id is not None and self._get_cursor_case() != case_id:
             self.table.move_to((case_id, HEADLINE))
 
-    def show_times(self, a: IterationTimes, b: IterationTimes) -> None:
+    def show_times(self, a: LoadedTimes, b: LoadedTimes) -> None:
         """Show the times of the iterations of both runs in the chart."""
         self._times = (a, b)
         self._show_chart()
@@ -229,8 +236,18 @@ them."""
 
     def toggle_metrics(self) -> None:
         """Show a row for each metric, or again one for each case."""
+        case_id = self._get_cursor_case()
+        if self.all_metrics and case_id is not None:
+            self._metric = self.rows.metric(self.table.cursor_key)
         self.all_metrics = not self.all_metrics
         self._show_rows()
+        metric = self._metric if self.all_metrics else HEADLINE
+        self.table.move_to((case_id, metric))
+
+    def _get_cursor_case(self) -> str | None:
+        """Return the id of the case under the cursor; None if there is none."""
+        key = self.table.cursor_key
+        return None if key is None else self.rows.case_id(key)
 
     def _show_rows(self) -> None:
         cases = [pair.id for pair in self.comparison.cases] if self.comparison else []
@@ -248,8 +265,9 @@ them."""
         event.stop()
         self._show_remarks()
         self._show_chart()
-        if self.table.cursor_key is not None:
-            self.post_message(self.CaseHighlighted(self.rows.case_id(self.table.cursor_key)))
+        case_id = self._get_cursor_case()
+        if case_id is not None:
+            self.post_message(self.CaseHighlighted(case_id))
 
     def _arrange(self) -> None:
         """Show the chart below the table if both have enough lines."""
@@ -276,28 +294,13 @@ them."""
         self.query_one("#remarks", Static).update("\n".join(filter(None, lines)))
 
 
-def show_compared_times(
-    chart: TimesChart, row: ComparedRow | None, times: tuple[IterationTimes, IterationTimes]
-) -> None:
-    """Show the times of a case in both runs; without them, a message."""
-    if row is None:
-        chart.update((), message="no case is chosen")
-        return
-    case = row.pair.id
-    medians = (row.row.a, row.row.b) if row.row else (None, None)
-    distributions: list[TimeDistribution] = []
-    for name, run_times, median in zip("ab", times, medians, strict=True):
-        distribution = make_distribution(name, run_times.get(case, ()), median)
-        if distribution is None:
-            chart.update((), message=f"run {name} has no times of iterations of {case}")
-            return
-        distributions.append(distribution)
-    chart.update(distributions, row.conclusion)
-
-
 def _make_value_cell(text: str) -> TableCell:
     """Return the cell of a value, greyed out if it is disturbed."""
     return TableCell(text, "muted" if text.startswith("~") else "")
+
+
+def _get_run_ids(comparison: RunComparison | None) -> tuple[str, str] | None:
+    return None if comparison is None else (comparison.a.id, comparison.b.id)
 
 
 def build_heading(comparison: RunComparison) -> list[Content]:

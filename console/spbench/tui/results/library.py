@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from spbench.errors import SpbenchError, UsageError
-from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
+from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.report.baselines.creation import make_baseline_run
 from spbench.report.baselines.files import baseline_path, load_baseline, load_baselines
@@ -114,12 +115,15 @@ class RunLibrary:
             if folder.id not in self._times:
                 self._loaded.pop(folder.id, None)
                 self._load(folder)
+            self._times.move_to_end(folder.id)
             return self._times[folder.id]
 
     def _load(self, folder: RunFolder) -> RecordedRun:
-        if not folder.path.is_dir():
+        if not os.path.isdir(folder.path):  # Path.is_dir raises for a folder without rights
             raise UsageError(f"run {folder.id}: its folder was deleted")
-        stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
+        stamp = file_stamp(folder.report)
+        if stamp == NO_FILE:
+            stamp = file_stamp(folder.events)
         cached = self._loaded.pop(folder.id, None)
         is_changed = cached is None or cached[0] != stamp
         if cached is None or is_changed or cached[1].summary.status == RunStatus.RUNNING:

@@ -11,13 +11,10 @@ from textual.widgets import Static
 
 from spbench.report.comparison.model import RunComparison
 from spbench.report.comparison.rows import case_rows
-from spbench.report.distribution import make_distribution
 from spbench.report.model import CasePart
-from spbench.tui.results.compare_view import build_heading, show_compared_times
-from spbench.tui.results.library import IterationTimes
+from spbench.tui.results.case_times import LoadedTimes, show_case_times, show_compared_times
+from spbench.tui.results.compare_view import build_heading
 from spbench.tui.results.times_chart import TimesChart
-
-_TIME = "time_ms"
 
 
 class TimesView(Vertical):
@@ -53,7 +50,7 @@ chart has one run. n and N show the next case and the one before."""
         self,
         comparison: RunComparison,
         case: CasePart,
-        times: tuple[IterationTimes, IterationTimes],
+        times: tuple[LoadedTimes, LoadedTimes],
     ) -> None:
         """Show a case in both runs; with only one of them if a lacks the case."""
         row = next((row for row in case_rows(comparison) if row.pair.id == case.id), None)
@@ -63,24 +60,10 @@ chart has one run. n and N show the next case and the one before."""
         self._show_heading(Content("\n").join([*build_heading(comparison), Content(case.id)]))
         show_compared_times(self.chart, row, times)
 
-    def show_run(self, case: CasePart, times: IterationTimes) -> None:
-        """Show a case of one run."""
-        self._show_heading(Content(case.id))
+    def show_run(self, case: CasePart, times: LoadedTimes, remark: str = "") -> None:
+        """Show a case of one run, with a remark on why there is no other run."""
+        self._show_heading(Content("\n".join(filter(None, (remark, case.id)))))
         show_case_times(self.chart, case, times)
 
     def _show_heading(self, heading: Content) -> None:
         self.query_one("#times-heading", Static).update(heading)
-
-
-def show_case_times(chart: TimesChart, case: CasePart | None, times: IterationTimes) -> None:
-    """Show the times of a case in one run; without them, a message."""
-    if case is None:
-        chart.update((), message="no case is chosen")
-        return
-    time = case.metrics.get(_TIME)
-    median = time.value if time else None
-    distribution = make_distribution("", times.get(case.id, ()), median)
-    if distribution is None:
-        chart.update((), message=f"{case.id} has no times of iterations")
-    else:
-        chart.update([distribution])
