@@ -159,7 +159,7 @@ def test_completion_offers_choices_and_benchmarks(server: LanguageServer) -> Non
     [
         ("    params: {halo_|len: 3}\n", "pixels of halo on each side"),
         ("    matrix: {halo_|len: [3]}\n", "pixels of halo on each side"),
-        ("    repe|at: 3\n", "how often each case runs"),
+        ("    repe|at: 3\n", "number of times that the case runs"),
     ],
 )
 def test_hover_explains_a_key(server: LanguageServer, line: str, expected: str) -> None:

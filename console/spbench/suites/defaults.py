@@ -151,7 +151,7 @@ def _report_unknown(
 
 def _describe_param(key: str, benchmarks: Sequence[Benchmark]) -> str:
     if key in CaseEntry.model_fields:
-        return f"{key!r} is no parameter but a key of the case: move it out of params"
+        return f"{key!r} is a key of the case, not a parameter: move it out of params"
     names = dict.fromkeys(param.name for benchmark in benchmarks for param in benchmark.params)
     names |= dict.fromkeys(alias for benchmark in benchmarks for alias in benchmark.aliases)
     return f"no case has a parameter {key!r}{did_you_mean(key, names)}"

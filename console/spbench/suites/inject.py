@@ -62,7 +62,7 @@ def explain_undetectable(case: Case, fault: str) -> str | None:
 
 
 def _describe_slowness_finders(case: Case) -> str:
-    """Return what detects a slow rank: the comparison of ranks, expectations, or both."""
+    """Return a message on how a slow rank is detected: by its time, by expectations."""
     finders = []
     if _compares_ranks(case):
         finders.append("The run names it if other ranks do the same work.")
@@ -73,7 +73,7 @@ def _describe_slowness_finders(case: Case) -> str:
 
 
 def _compares_ranks(case: Case) -> bool:
-    """Whether the report of a case can tell a slow rank from those that wait for it."""
+    """Whether the report of a case can distinguish a slow rank from ranks that wait for it."""
     entry = case.entry
     measures_waits = any(metric.waits for metric in entry.list_metrics(dict(case.params)))
     needed_ranks = 3 if entry.measures == "link" else 2  # two ranks have only one link

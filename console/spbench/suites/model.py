@@ -35,9 +35,9 @@ Limit = float | Annotated[str, BeforeValidator(_validate_expression)]
 
 _Lower = Annotated[float, Field(gt=-1, le=0)]
 _Upper = Annotated[float, Field(ge=0)]
-_REFERENCE = "the value that is expected, in the metric's unit"
-_LOWER = "how far below the reference is allowed, as a share: -0.1 is 10 %"
-_UPPER = "how far above the reference is allowed, as a share: 0.05 is 5 %"
+_REFERENCE = "the expected value, in the metric's unit"
+_LOWER = "the allowed deviation below the reference, as a share: -0.1 is 10 %"
+_UPPER = "the allowed deviation above the reference, as a share: 0.05 is 5 %"
 _ONE_TOLERANCE: JsonDict = {"anyOf": [{"required": ["lower"]}, {"required": ["upper"]}]}
 
 
@@ -74,11 +74,11 @@ class Bound(StrictModel):
 
     max: Limit | SkipJsonSchema[None] = Field(
         default=None,
-        description="the greatest value allowed: a number, or as 1.1 * case(NAME).time_ms.p50",
+        description="the largest allowed value: a number, or like 1.1 * case(NAME).time_ms.p50",
     )
     min: Limit | SkipJsonSchema[None] = Field(
         default=None,
-        description="the least value allowed: a number, or as 0.9 * case(NAME).time_ms.p50",
+        description="the smallest allowed value: a number, or like 0.9 * case(NAME).time_ms.p50",
     )
     reference: Annotated[float, Field(gt=0)] | SkipJsonSchema[None] = Field(
         default=None, examples=[0.35], description=_REFERENCE
@@ -86,7 +86,9 @@ class Bound(StrictModel):
     lower: _Lower | SkipJsonSchema[None] = Field(default=None, examples=[-0.1], description=_LOWER)
     upper: _Upper | SkipJsonSchema[None] = Field(default=None, examples=[0.05], description=_UPPER)
     systems: dict[Name, ReferenceEntry] = Field(
-        default={}, min_length=1, description="system: its reference; --system chooses one"
+        default={},
+        min_length=1,
+        description="the reference of each system, by name; --system chooses one",
     )
 
 
@@ -94,42 +96,53 @@ class UntilEntry(StrictModel):
     """The key ``until:``; it repeats a case in further launches."""
 
     interval: float = Field(
-        gt=0, lt=1, description="the 95 % interval of the median time over the median: 0.02 is 2 %"
+        gt=0,
+        lt=1,
+        description="the largest 95 % interval of the median time, as a share of it: 0.02 is 2 %",
     )
-    max_time: float = Field(gt=0, description="the seconds that the case's launches may take")
+    max_time: float = Field(
+        gt=0, description="the longest time of all launches of the case, in seconds"
+    )
 
 
 class ScaleEntry(StrictModel):
     """The key ``scale:``; it runs a case on several numbers of ranks."""
 
     np: list[Annotated[int, Field(ge=1)]] = Field(
-        min_length=2, max_length=MAX_RANK_COUNTS, description="numbers of ranks, rising"
+        min_length=2, max_length=MAX_RANK_COUNTS, description="numbers of ranks, in ascending order"
     )
     work: ScalingMode = Field(
-        description="what stays the same: the work of all (strong), or that of a rank (weak)"
+        description="the work that stays the same: in total (strong), or per rank (weak)"
     )
     by: str | SkipJsonSchema[None] = Field(
-        default=None, description="the parameter that follows the ranks, where there are several"
+        default=None,
+        description="the parameter that changes with the number of ranks, if there are several",
     )
 
 
-_Ranks = Annotated[int | None, Field(ge=1, description="ranks, where the benchmark cannot tell")]
+_Ranks = Annotated[
+    int | None, Field(ge=1, description="number of ranks, if the parameters do not determine it")
+]
 _Params = Annotated[dict[str, Any], Field(description="parameters with one value")]
 _PerHost = Annotated[
     bool | Annotated[int, Field(ge=1, le=MAX_HOSTS_AT_ONCE)],
-    Field(description="a job of its own on each host, all at once; a number: at most so many"),
+    Field(
+        description="run a separate job on each host at the same time; a number limits the hosts"
+    ),
 ]
 _Scale = Annotated[
     ScaleEntry | SkipJsonSchema[None],
-    Field(description="the case on several numbers of ranks, with its efficiency"),
+    Field(description="run the case on several numbers of ranks, and compute its efficiency"),
 ]
-_Repeat = Annotated[int, Field(ge=1, le=MAX_REPEATS, description="how often each case runs")]
+_Repeat = Annotated[
+    int, Field(ge=1, le=MAX_REPEATS, description="number of times that the case runs")
+]
 _Until = Annotated[
     UntilEntry | SkipJsonSchema[None],
-    Field(description="repeat on until the median is known well, or for some time"),
+    Field(description="repeat until the median is precise enough, or the time is over"),
 ]
 _Expect = Annotated[
-    dict[str, Bound], Field(description="metric or metric.statistic: what is expected of it")
+    dict[str, Bound], Field(description="expectations, by metric or metric.statistic")
 ]
 
 
@@ -148,18 +161,18 @@ class CaseDefaults(StrictModel):
 class CaseEntry(StrictModel):
     """One entry of ``cases:``; it makes one case, or one for each point of its sweep."""
 
-    name: Name = Field(description="the case's name, unlike any other in the suite")
-    benchmark: str = Field(description="a benchmark of the catalog, as `spbench benchmarks` lists")
+    name: Name = Field(description="the name of the case, unique in the suite")
+    benchmark: str = Field(description="a benchmark that `spbench benchmarks` lists")
     np: _Ranks = None
     params: _Params = Field(default={})
     matrix: SweptLists = Field(
-        default={}, description="parameters with lists of values: their product"
+        default={}, description="parameters with lists of values; all combinations run"
     )
     zip: SweptLists = Field(
-        default={}, description="parameters with lists of equal length, taken in step"
+        default={}, description="parameters with lists of equal length, which change together"
     )
     exclude: list[dict[str, Any]] = Field(
-        default=[], description="points to leave out: swept keys, each with one value"
+        default=[], description="combinations to leave out: swept keys, each with one value"
     )
     per_host: _PerHost = False
     scale: _Scale = None
@@ -167,7 +180,7 @@ class CaseEntry(StrictModel):
     until: _Until = None
     expect: _Expect = Field(default={})
     launch: LaunchSettings = Field(
-        default=LaunchSettings(), description="launch settings that differ from the suite's"
+        default=LaunchSettings(), description="launch settings that differ from those of the suite"
     )
 
 
@@ -176,14 +189,14 @@ class SuiteFile(StrictModel):
 
     schema_: Literal["spbench.suite/1"] = Field(alias="schema", description="the format")
     name: Name = Field(description="the suite's name")
-    description: str = Field(default="", description="what the suite measures")
-    launch: SuiteLaunch = Field(default=SuiteLaunch(), description="how its jobs are launched")
+    description: str = Field(default="", description="the purpose of the suite")
+    launch: SuiteLaunch = Field(default=SuiteLaunch(), description="launch settings of its jobs")
     order: RepeatOrder = Field(
         default="interleaved",
-        description="repeats: each a launch of its own, the jobs by turns, or together in one",
+        description="repeats in separate launches with interleaved jobs, or together in one",
     )
     defaults: CaseDefaults = Field(
-        default=CaseDefaults(), description="values of every case that does not set them"
+        default=CaseDefaults(), description="values for every case that does not set them"
     )
     cases: list[CaseEntry] = Field(min_length=1, description="the benchmarks to run")
 

@@ -6,8 +6,9 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spbench.errors import UsageError, did_you_mean
+from spbench.errors import UsageError
 from spbench.suites.file_errors import FileErrors
+from spbench.suites.key_suggestions import suggest_key
 from spbench.suites.settings import BatchSettings, LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath, Node, YamlError, parse_yaml
 from spbench_core.catalog import BENCHMARKS
@@ -38,7 +39,7 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str], errors: FileErro
         option_by_key[key] = option
         node = _parse_value(option, value)
         if not _Override(data, errors, option, key, node).apply():
-            hint = did_you_mean(key, _list_keys(data))
+            hint = suggest_key(key, _list_keys(data))
             unknown_messages.append(f"{option}: no suite key or parameter is called {key!r}{hint}")
     return unknown_messages
 

@@ -12,6 +12,7 @@ from typing import Any
 from spbench.errors import did_you_mean
 from spbench.suites.expand import Sweep, SweptValue, format_label
 from spbench.suites.file_errors import FileErrors
+from spbench.suites.key_suggestions import suggest_key
 from spbench.suites.model import CaseEntry
 from spbench.suites.validation_messages import format_value
 from spbench.suites.yaml_nodes import KeyPath
@@ -124,9 +125,9 @@ class ParameterReader:
         names += self._benchmark.aliases
         if "params" not in path:
             names.append("np")
-        message = f"{self._benchmark.name} has no parameter {key!r}{did_you_mean(key, names)}"
+        message = f"{self._benchmark.name} has no parameter {key!r}{suggest_key(key, names)}"
         if key in CaseEntry.model_fields:
-            message = f"{key!r} is no parameter but a key of the case: move it out of {path[2]}"
+            message = f"{key!r} is a key of the case, not a parameter: move it out of {path[2]}"
         self._errors.add_at_key(path, message)
         return None
 

@@ -52,7 +52,7 @@ def parse_time_limit(text: str) -> int:
     else:
         seconds = 0
     if not seconds:
-        raise ValueError(f"{text!r} is no time limit; write it as 45m, 2h or 1:30:00")
+        raise ValueError(f"{text!r} is not a time limit: write it like 45m, 2h or 1:30:00")
     return seconds
 
 
@@ -96,7 +96,9 @@ def build_json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:
 
 def _validate_mount(mount: str) -> str:
     if not re.fullmatch(r"/[^:]*(:/[^:]*(:[A-Za-z,]+)?)?", mount):
-        raise ValueError(f"{mount!r} is no mount: write PATH or PATH:INSIDE[:ro], whole paths")
+        raise ValueError(
+            f"{mount!r} is not a mount: write PATH or PATH:INSIDE[:ro] with absolute paths"
+        )
     return mount
 
 
@@ -110,7 +112,7 @@ class Container(StrictModel):
     mounts: tuple[Annotated[str, AfterValidator(_validate_mount)], ...] = Field(
         default=(),
         strict=False,
-        description="PATH or PATH:INSIDE[:ro], beside working folder, /tmp",
+        description="PATH or PATH:INSIDE[:ro], in addition to the working folder and /tmp",
     )
     args: tuple[str, ...] = Field(
         default=(), strict=False, description="further arguments, such as --nv"
@@ -128,56 +130,58 @@ class LaunchSettings(StrictModel):
     oversubscribe: bool | Literal["force"] = Field(
         default=True,
         description="whether ranks may share cores or GPUs; true rejects more than 4 ranks per "
-        "core and more memory than this machine has, false (the suites of plans) more ranks than "
-        "cores or GPUs, force nothing",
+        "core and more memory than this machine has, false (in suites of plans) rejects more ranks "
+        "than cores or GPUs, and force rejects nothing",
     )
     bind: Literal["auto", "core", "numa", "none"] = Field(
-        default="auto", description="what a rank is bound to"
+        default="auto", description="the part of the host that a rank is bound to"
     )
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
-        default="auto", description="OMP and torch threads a rank"
+        default="auto", description="OMP and torch threads per rank"
     )
     allocator: Literal["auto", "system", "tcmalloc"] = Field(
         default="auto",
-        description="malloc of the ranks; auto is tcmalloc where this machine has it",
+        description="malloc of the ranks; auto is tcmalloc if this machine has it",
     )
     python: str | None = Field(default=None, description="interpreter on the compute nodes")
     setup: tuple[str, ...] = Field(
-        default=(), strict=False, description="shell lines before the worker"
+        default=(), strict=False, description="shell lines that run before the worker"
     )
     container: str | Container | None = Field(
         default=None,
         description="an image with its runtime, or a prefix such as 'apptainer exec image.sif'",
     )
-    hostfile: str | None = Field(default=None, description="a path; --hostfile wins")
+    hostfile: str | None = Field(
+        default=None, description="path of the hostfile; --hostfile replaces it"
+    )
     env: dict[EnvName, str] = Field(default={}, description="environment of the ranks")
     args: tuple[str, ...] = Field(
         default=(), strict=False, description="further arguments of the launcher"
     )
     fan_in: Literal["auto", "flat", "node"] = Field(
         default="auto",
-        description="a connection for each rank, or one for each node; auto goes by their number",
+        description="one connection per rank (flat) or per node; auto chooses by number of ranks",
     )
     tunnel: Literal["none", "ssh"] = Field(
         default="none",
-        description="how hosts reach the console where the network does not let them",
+        description="how hosts reach the console if the network blocks direct connections",
     )
     start_timeout: float = Field(default=60, gt=0, description="seconds until every rank is ready")
     silence_timeout: float = Field(
         default=SILENCE_LIMIT,
         ge=MIN_SILENCE_TIMEOUT,
-        description="seconds without a sign of life after which a rank counts as hung",
+        description="seconds without a message after which a rank counts as hung",
     )
-    timeout: float = Field(default=120, gt=0, description="seconds for one case")
+    timeout: float = Field(default=120, gt=0, description="time limit of a case, in seconds")
 
 
 class BatchSettings(StrictModel):
     """The resources of a batch job: ``launch.batch:``, and ``batch:`` of a site file."""
 
     scheduler: SchedulerName | None = Field(
-        default=None, description="the batch system; the one installed here if left out"
+        default=None, description="the batch system; default: the one installed here"
     )
-    account: Word | None = Field(default=None, description="the account that pays")
+    account: Word | None = Field(default=None, description="the account to charge")
     partition: Word | None = Field(default=None, description="the partition or queue")
     qos: Word | None = Field(default=None, description="the quality of service")
     time: Annotated[str, AfterValidator(_validate_limit)] | None = Field(
@@ -189,7 +193,7 @@ class BatchSettings(StrictModel):
         default=(), strict=False, description="modules to load before the first launch"
     )
     directives: tuple[Line, ...] = Field(
-        default=(), strict=False, description="further options of the scheduler, one a line"
+        default=(), strict=False, description="further options of the scheduler, one per line"
     )
     lines: tuple[Line, ...] = Field(
         default=(), strict=False, description="shell lines before the first launch"
@@ -200,5 +204,6 @@ class SuiteLaunch(LaunchSettings):
     """The keys of a suite's own ``launch:``: a batch job is one for all its cases."""
 
     batch: BatchSettings = Field(
-        default=BatchSettings(), description="what `spbench script` asks the batch system for"
+        default=BatchSettings(),
+        description="resources that `spbench script` requests from the batch system",
     )

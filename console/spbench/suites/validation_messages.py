@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from spbench.errors import SuiteError, did_you_mean
 from spbench.suites.case import SCHEMA
 from spbench.suites.file_errors import FileErrors
+from spbench.suites.key_suggestions import suggest_key, suggest_launch_key
 from spbench.suites.model import SuiteFile
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node
@@ -186,7 +187,10 @@ def _describe_unknown_key(path: KeyPath, model: type[BaseModel]) -> str:
     if path[:-1] == ("defaults",) and path[-1] in ("launch", *LaunchSettings.model_fields):
         remedy = "launch settings of all cases are keys of the suite's launch"
         return f"unknown key {path[-1]!r} in defaults ({remedy})"
-    hint = did_you_mean(str(path[-1]), keys) or f" (known: {', '.join(keys)})"
+    key = str(path[-1])
+    hint = suggest_key(key, keys) or f" (known: {', '.join(keys)})"
+    if "launch" in keys:
+        hint = suggest_launch_key(key) or hint
     return f"unknown key {path[-1]!r} in {_name_container(path[:-1], model)}{hint}"
 
 

@@ -85,7 +85,7 @@ def test_all_errors_are_reported_with_positions(tmp_path):
         read_site(path)
     assert str(raised.value).splitlines() == [
         f"{path}:3:3: error: unknown key 'acount' in batch (did you mean account?)",
-        f"{path}:4:9: error: 'soon' is no time limit; write it as 45m, 2h or 1:30:00",
+        f"{path}:4:9: error: 'soon' is not a time limit: write it like 45m, 2h or 1:30:00",
         f"{path}:5:10: error: batch.nodes must be at least 1, not 0",
     ]
 

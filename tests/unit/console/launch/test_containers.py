@@ -81,5 +81,5 @@ def test_docker_gets_the_name_of_every_variable(tmp_path: Path):
 
 @pytest.mark.parametrize("mount", ["data", "/a:b", "/a:/b:ro:x", ""])
 def test_rejects_invalid_mounts(mount):
-    with pytest.raises(ValidationError, match="is no mount"):
+    with pytest.raises(ValidationError, match="is not a mount"):
         build_prefix("podman", mounts=[mount])

@@ -163,6 +163,7 @@ def test_override_replaces_inherited_values():
         ),
         pytest.param("{expect: {time_ms: §{}}}", COPY, id="expect-empty"),
         pytest.param("{§reapeat: 3}", COPY, id="unknown-key"),
+        pytest.param("{§ranks: 3}", COPY, id="other-word-for-np"),
         pytest.param("{§matrix: {}}", COPY, id="matrix"),
         pytest.param("{§timeout: 3}", COPY, id="timeout"),
         pytest.param("{§launch: {timeout: 3}}", COPY, id="launch"),

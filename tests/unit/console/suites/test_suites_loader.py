@@ -213,7 +213,7 @@ def test_rejects_empty_env_value():
         ),
         (
             "  - {name: a, benchmark: memory.copy, launch: {container: {image: x, mounts: [§a]}}}",
-            "'a' is no mount: write PATH or PATH:INSIDE[:ro], whole paths",
+            "'a' is not a mount: write PATH or PATH:INSIDE[:ro] with absolute paths",
         ),
         (
             "  - {name: a, benchmark: memory.copy, launch: {container: §[x]}}",
@@ -250,6 +250,18 @@ def test_rejects_empty_env_value():
         (
             f"  - {{name: §{'a' * 101}, benchmark: memory.copy}}",
             f"name must be at most 100 characters long, not '{'a' * 101}'",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, §ranks: 4}",
+            "unknown key 'ranks' in the case (did you mean np?)",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, §timeout: 4}",
+            "unknown key 'timeout' in the case (did you mean launch.timeout?)",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, matrix: {§nprocs: [1, 2]}}",
+            "memory.copy has no parameter 'nprocs' (did you mean np?)",
         ),
         ("  §[]", "cases must be a list with at least one item, not an empty list"),
         ("  §{}", "cases must be a list, not a mapping"),
@@ -389,7 +401,7 @@ def test_checks_batch_settings_and_allows_them_once_per_suite(tmp_path):
     assert [line.partition(";")[0] for line in messages] == [
         "--set launch.batch.nodes=0: launch.batch.nodes must be at least 1, not 0",
         "'a b' must be one word without blanks, quotes, $ and backslashes",
-        "'1:30' is no time limit",
+        "'1:30' is not a time limit: write it like 45m, 2h or 1:30:00",
         "launch.batch.modules[1] must be text, not 3 (put it in quotes)",
         "'a\\nb' must be one line of text that is not empty",
         "unknown key 'batch' in launch (known: launcher, ranks_per_host, oversubscribe, "

@@ -1,0 +1,36 @@
+"""Suggestions for unknown keys of a suite, also for words that mean the same as a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from spbench.errors import did_you_mean
+from spbench.suites.settings import LaunchSettings
+
+_SYNONYMS_BY_KEY = {
+    "np": "n ranks num_ranks nranks rank_count procs nprocs num_procs processes ntasks tasks",
+    "repeat": "repeats repetitions reps runs launches times",
+    "params": "parameters arguments options",
+    "matrix": "sweep sweeps grid product",
+    "expect": "expectations limits bounds thresholds",
+    "benchmark": "bench program test type",
+    "exclude": "skip",
+    "name": "id title",
+}
+_KEY_BY_SYNONYM: Mapping[str, str] = {
+    synonym: key for key, synonyms in _SYNONYMS_BY_KEY.items() for synonym in synonyms.split()
+}
+
+
+def suggest_key(word: str, keys: Iterable[str]) -> str:
+    """Return `` (did you mean X?)`` for the key that a word means, or an empty text."""
+    known_keys = list(keys)
+    key = _KEY_BY_SYNONYM.get(word.lower().replace("-", "_"))
+    if key in known_keys:
+        return f" (did you mean {key}?)"
+    return did_you_mean(word, known_keys)
+
+
+def suggest_launch_key(word: str) -> str:
+    """Return `` (did you mean launch.X?)`` for a launch setting, or an empty text."""
+    return f" (did you mean launch.{word}?)" if word in LaunchSettings.model_fields else ""
