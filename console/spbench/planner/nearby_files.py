@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from spbench.suites.pipe_files import expand_user_path
 
 MAX_FILES = 200
 """The most files of a kind that are listed."""
-_FOLDERS = (".", "profiles", "clusters", "docs/examples")
+MAX_CANDIDATES = 1000
+"""The most files that are opened to find out what they are, since all folders are searched."""
+_NESTED_FOLDER = "docs/examples"
+"""The only folder that is searched below the folders of the folder."""
 _ENDINGS = frozenset({".json", ".txt", ".yaml", ".yml"})
 _HEAD_BYTES = 4096
 _JSON = re.compile(rb'"schema"\s*:\s*"spbench\.profile/')
@@ -23,7 +27,7 @@ _CLUSTER = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.cluster/", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class NearbyFiles:
-    """Profiles and clusters in a folder and its usual subfolders, newest first.
+    """Profiles and clusters in a folder and the folders in it, newest first.
 
     Names are relative to the folder.
 
@@ -39,9 +43,10 @@ class NearbyFiles:
 
 
 def find_nearby_files(folder: Path) -> NearbyFiles:
-    """Return the profiles and clusters of a folder and of its usual subfolders."""
+    """Return the profiles and clusters of a folder and of the folders in it."""
     paths_by_format: dict[str, list[str]] = {"profile": [], "torchgraph": [], "cluster": []}
-    for path in sorted(_generate_candidates(folder), key=_read_modification_time, reverse=True):
+    candidates = islice(_generate_candidates(folder), MAX_CANDIDATES)
+    for path in sorted(candidates, key=_read_modification_time, reverse=True):
         file_format = _detect_format(path)
         if file_format is not None and len(paths_by_format[file_format]) < MAX_FILES:
             paths_by_format[file_format].append(str(path.relative_to(folder)))
@@ -74,13 +79,26 @@ def complete_path(folder: Path, text: str) -> str | None:
 
 
 def _generate_candidates(folder: Path) -> Iterator[Path]:
-    for subfolder in _FOLDERS:
-        try:
-            for path in (folder / subfolder).iterdir():
-                if path.suffix in _ENDINGS and path.is_file():
-                    yield path
-        except OSError:
-            continue  # there is no such folder
+    for searched_folder in (folder, *_list_subfolders(folder), folder / _NESTED_FOLDER):
+        for path in _list_paths(searched_folder):
+            if path.suffix in _ENDINGS and path.is_file():
+                yield path
+
+
+def _list_subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, without hidden ones such as that of the runs."""
+    return [
+        path
+        for path in sorted(_list_paths(folder))
+        if path.is_dir() and not path.name.startswith(".")
+    ]
+
+
+def _list_paths(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []  # there is no such folder, or it cannot be read
 
 
 def _read_modification_time(path: Path) -> float:

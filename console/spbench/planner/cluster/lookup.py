@@ -14,11 +14,14 @@ from spbench.planner.cluster.machines import (
     make_hpgo_cluster,
 )
 from spbench.planner.cluster.measured import build_measured_cluster
+from spbench.planner.cluster.this_machine import THIS_MACHINE, build_this_machine
 from spbench.planner.errors import PlannerError
 from spbench.planner.ranges import MAX_DEVICES
 from spbench.record.runs.folder import find_run
 from spbench.suites.pipe_files import expand_user_path
 
+NAMES = (THIS_MACHINE, *PRESETS)
+"""The clusters that have a name."""
 _MAX_DIGITS = 100
 
 
@@ -66,7 +69,7 @@ def _parse_sizes(factors_by_term: Sequence[Sequence[str]], text: str) -> list[in
 
 
 def named_cluster(text: str, folder: Path, option: str = "") -> Cluster:
-    """Return the cluster of a file, or the preset of that name if there is no file.
+    """Return the cluster of a file, or that of a name if there is no such file.
 
     Args:
         text: The file or the name.
@@ -80,17 +83,20 @@ def named_cluster(text: str, folder: Path, option: str = "") -> Cluster:
     path = expand_user_path(folder, text)
     if path.exists():
         return load_cluster(path)
+    if text == THIS_MACHINE:
+        return build_this_machine()
     if text in PRESETS:
         return PRESETS[text]
-    suggestion = did_you_mean(text, PRESETS) or f"; clusters by name are {', '.join(PRESETS)}"
+    suggestion = did_you_mean(text, NAMES) or f"; clusters by name are {', '.join(NAMES)}"
     raise PlannerError(f"{option}{text}: there is no such file{suggestion}")
 
 
 def find_cluster(text: str, home: Path, folder: Path) -> Cluster:
-    """Return the cluster that a text names in one of four ways.
+    """Return the cluster that a text names.
 
     Args:
-        text: ``2x8``, ``8,16``, ``dapple-a``, a YAML file, or a run of link.pingpong.
+        text: ``2x8``, ``8,16``, ``this-machine``, ``dapple-a``, a YAML file, or a run of
+            link.pingpong.
         home: The folder of runs.
         folder: The folder of relative paths.
 
@@ -99,19 +105,22 @@ def find_cluster(text: str, home: Path, folder: Path) -> Cluster:
     """
     text = text.strip()
     if not text:
-        raise PlannerError("say where to plan for: machines such as 2x8, a preset, a file or a run")
+        raise PlannerError(
+            f"choose a cluster: {THIS_MACHINE}, machines times devices such as 2x8, a file, or a"
+            " run of link.pingpong"
+        )
     if text[0].isdecimal() and not set(text) - set("0123456789x, "):
         return machines_cluster(text)
-    if text in PRESETS or Path(text).suffix or expand_user_path(folder, text).exists():
+    if text in NAMES or Path(text).suffix or expand_user_path(folder, text).exists():
         return named_cluster(text, folder)
     try:
         run = find_run(home, text)
     except UsageError as error:
-        suggestion = did_you_mean(text, PRESETS)
+        suggestion = did_you_mean(text, NAMES)
         if suggestion:
             raise PlannerError(f"there is no cluster {text}{suggestion}") from None
-        presets = ", ".join(PRESETS)
+        names = ", ".join(NAMES)
         raise PlannerError(
-            f"{text} is neither machines such as 2x8, a file, one of {presets}, nor a run: {error}"
+            f"{text} is neither machines such as 2x8, a file, one of {names}, nor a run: {error}"
         ) from None
     return build_measured_cluster(run)

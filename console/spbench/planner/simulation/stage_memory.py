@@ -10,9 +10,6 @@ from spbench.planner.cluster.machines import Cluster
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.step import Simulation
 
-MIN_VISIBLE_SHARE = 0.1
-"""The least part of a device's memory that is visible in a bar of all its memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
@@ -63,19 +60,15 @@ class BarLimits(NamedTuple):
 def find_bar_limits(memories: Sequence[StageMemory]) -> BarLimits:
     """Return the full length of each stage's memory bar, and whether it is a capacity.
 
-    It is the capacity if that is known for all stages and the fullest device is visibly filled.
-    Otherwise it is the largest memory of any stage.
+    It is the capacity if that is known for all stages, and otherwise the largest memory of any
+    stage.
     """
     capacities_bytes = [
         memory.capacity_bytes for memory in memories if memory.capacity_bytes is not None
     ]
-    largest_bytes = max((memory.peak_bytes for memory in memories), default=0.0) or 1.0
-    largest_fill = max(
-        (memory.peak_bytes / (memory.capacity_bytes or largest_bytes) for memory in memories),
-        default=0.0,
-    )
-    if len(capacities_bytes) == len(memories) and largest_fill >= MIN_VISIBLE_SHARE:
+    if len(capacities_bytes) == len(memories):
         return BarLimits(capacities_bytes, True)
+    largest_bytes = max((memory.peak_bytes for memory in memories), default=0.0) or 1.0
     return BarLimits([largest_bytes] * len(memories), False)
 
 

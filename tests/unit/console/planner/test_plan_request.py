@@ -11,6 +11,7 @@ import pytest
 
 from spbench.errors import UsageError
 from spbench.planner import worker_process
+from spbench.planner.cluster import this_machine
 from spbench.planner.cluster.lookup import find_cluster
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.errors import PlannerError
@@ -53,7 +54,7 @@ def test_clusters_are_found_by_size_file_and_preset(folder):
     assert find_cluster("2x2,1x3", folder, folder).sizes == (2, 2, 3)
     assert find_cluster("dapple-b", folder, folder) is PRESETS["dapple-b"]
     for text, message in (
-        ("", "say where to plan for"),
+        ("", "choose a cluster"),
         ("4,,2", "write machines times devices"),
         ("gone.yaml", "there is no such file"),
         ("dapple-d", "did you mean"),
@@ -63,6 +64,21 @@ def test_clusters_are_found_by_size_file_and_preset(folder):
     ):
         with pytest.raises(UsageError, match=message):
             find_cluster(text, folder, folder)
+
+
+def test_this_machine_is_a_cluster_of_its_cores(folder, monkeypatch):
+    monkeypatch.setattr(this_machine, "count_cores", lambda: 4)
+    monkeypatch.setattr(this_machine, "read_memory_kib", lambda: 4_000_000)
+    cluster = find_cluster("this-machine", folder, folder)
+    assert cluster.sizes == (4,)
+    assert {kind.memory_bytes for kind in cluster.kinds} == {1_024_000_000}
+
+
+def test_nearby_files_are_found_in_each_folder_that_is_not_hidden(folder):
+    for name in ("examples", ".spbench"):
+        (folder / name).mkdir()
+        (folder / name / "mine.json").write_text(write_profile_json(SIX))
+    assert set(find_nearby_files(folder).profiles) == {"six.json", "examples/mine.json"}
 
 
 def test_nearby_files_are_recognized_by_content(folder):
@@ -147,11 +163,11 @@ async def test_failing_process_is_reported(monkeypatch, folder, messages):
         await plan_in_process(parse_request(folder))
 
 
-def test_memory_bars_use_capacity_if_usage_is_visible():
+def test_memory_bars_use_capacity_however_little_is_used():
     large = StageMemory(1.0, 3.0, 1.0, 10.0)
     small = StageMemory(0.2, 0.2, 0.1, 10.0)
     assert find_bar_limits([large, small]) == ([10.0, 10.0], True)
-    assert find_bar_limits([small, replace(small, fixed_bytes=0.1)]) == ([0.5, 0.5], False)
+    assert find_bar_limits([small, replace(small, fixed_bytes=0.1)]) == ([10.0, 10.0], True)
     assert find_bar_limits([large, replace(large, capacity_bytes=None)]) == ([5.0, 5.0], False)
 
 
