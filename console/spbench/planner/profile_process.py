@@ -22,9 +22,9 @@ STOP_SECONDS = 3.0
 """Time that an interrupted process has to end its ranks, in seconds."""
 
 
-def build_profile_arguments(model: str) -> tuple[str, ...]:
-    """Return the arguments of spbench that measure a model into `PROFILE_FOLDER`."""
-    return ("profile", model, "--output", f"{PROFILE_FOLDER}/{model}.json")
+def get_profile_path(model: str) -> str:
+    """Return the path of a model's profile, relative to the folder of the console."""
+    return f"{PROFILE_FOLDER}/{model}.json"
 
 
 async def measure_profile(model: str, folder: Path, home: Path) -> str:
@@ -35,7 +35,8 @@ async def measure_profile(model: str, folder: Path, home: Path) -> str:
     Raises:
         PlannerError: The folder cannot be written, or the process failed.
     """
-    arguments = build_profile_arguments(model)
+    profile_path = get_profile_path(model)
+    arguments = ("profile", model, "--output", profile_path)
     pipe = asyncio.subprocess.PIPE
     try:
         (folder / PROFILE_FOLDER).mkdir(exist_ok=True)
@@ -59,7 +60,7 @@ async def measure_profile(model: str, folder: Path, home: Path) -> str:
         last_line = log.decode(errors="replace").strip().rpartition("\n")[2]
         reason = last_line.removeprefix("error: ")
         raise PlannerError(f"spbench profile ended with exit code {process.returncode}: {reason}")
-    return arguments[-1]
+    return profile_path
 
 
 async def _wait_and_kill(process: asyncio.subprocess.Process) -> None:

@@ -14,6 +14,7 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.stage_memory import StageMemory, compute_stage_memories
 from spbench.planner.simulation.step import Simulation, simulate
+from spbench.planner.simulation.step_shares import StepShares, compute_step_shares
 from spbench.suites.pipe_files import expand_user_path
 
 
@@ -44,12 +45,13 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlanDetails:
-    """A plan with its input, one simulated step, and the memory of its stages."""
+    """A plan with its input, one simulated step with its parts, and the memory of its stages."""
 
     profile: Profile
     cluster: Cluster
     plan: Plan
     simulation: Simulation
+    shares: StepShares
     memory: tuple[StageMemory, ...]
 
 
@@ -107,6 +109,7 @@ def compute_plan(request: PlanRequest) -> PlanDetails:
         cluster,
         new_plan,
         simulation,
+        compute_step_shares(new_plan, simulation),
         compute_stage_memories(new_plan, simulation, cluster),
     )
 

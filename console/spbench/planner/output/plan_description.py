@@ -20,7 +20,7 @@ from spbench_core.number_text import format_quantity
 from spbench_core.schedule.orders import ZERO_BUBBLE
 
 THIS_PLAN = "this plan"
-STAGE_LEGEND = "all-reduce: one step; other times: one micro-batch; memory: one device"
+STAGE_LEGEND = "times per micro-batch, all-reduce per step, memory per device"
 """The legend below the table of stages, on a terminal and in the TUI."""
 MAX_OVERHEADS = 6
 """The most stages with message times in a note."""
@@ -49,30 +49,30 @@ def describe_plan(plan: Plan) -> tuple[str, str, str]:
 def explain_plan(plan: Plan) -> list[str]:
     """Return lines of text that explain stages, batch, limits and memory of a plan."""
     stages = plan.stages
-    cut = "The model is not cut: each device has a copy of all its layers."
+    cut = "There is one stage: each device has a copy of all layers, and takes part of the batch."
+    if sum(stage.device_count for stage in stages) == 1:
+        cut = "There is one stage: the device has all layers."
     if len(stages) > 1:
         cut = (
-            f"The model is cut into {len(stages)} stages, and each micro-batch goes through all "
-            "of them."
+            "A stage is a part of the layers with devices of its own. Each micro-batch goes "
+            f"through all {len(stages)} stages."
         )
-    batches = "The batch goes through in one piece."
+    batches = f"The batch of {plan.global_batch_size} samples is one micro-batch."
     if plan.micro_batches > 1:
         batches = (
-            f"A batch of {plan.global_batch_size} is processed as "
-            f"{plan.micro_batches} micro-batches of {plan.micro_batch_size} per pipeline."
+            f"A micro-batch is a part of the batch: {plan.global_batch_size} samples are "
+            f"{plan.micro_batches} micro-batches of {plan.micro_batch_size} in each pipeline."
         )
     lines = [cut, batches]
     if len(stages) > 1:
         slowest = max(range(len(stages)), key=lambda index: _compute_pass_seconds(stages[index]))
         seconds = format_seconds(_compute_pass_seconds(stages[slowest]))
-        lines.append(
-            f"Stage {slowest} limits the speed: its passes take {seconds} per micro-batch."
-        )
+        lines.append(f"Stage {slowest} is the slowest: its passes take {seconds} per micro-batch.")
     shared = [index for index, stage in enumerate(stages) if stage.device_count > 1]
     if shared:
         lines.append(
-            f"The devices of {_format_stages(shared)} share each micro-batch, and sum their "
-            "gradients in an all-reduce after each step."
+            f"The devices of {_format_stages(shared)} are replicas: they have the same layers, "
+            "share each micro-batch, and sum their gradients in an all-reduce in each step."
         )
     largest = max(range(len(stages)), key=lambda index: stages[index].memory_bytes)
     memory = format_memory(stages[largest].memory_bytes)

@@ -1,0 +1,113 @@
+"""Why a plan is the best: what it is compared with, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_PLAIN, GPIPE, STRAIGHT_PIPELINE
+from spbench.planner.output.plan_description import format_memory
+from spbench.planner.plans import Plan
+from spbench.planner.simulation.stage_memory import StageMemory
+from spbench.planner.simulation.step_shares import StepShares
+from spbench.record.number_formatting import format_factor, format_percent
+
+DATA_PARALLELISM = "data parallelism"
+_WAYS = {
+    DP_OVERLAP: DATA_PARALLELISM,
+    DP_PLAIN: DATA_PARALLELISM,
+    STRAIGHT_PIPELINE: "a straight pipeline",
+    GPIPE: "GPipe",
+}
+"""The other ways that spbench can run, in the words of the reasons."""
+_COMPUTATION = "computation"
+_WAITING = "waiting for other stages"
+_SINGULAR_PARTS = (_COMPUTATION, _WAITING)
+_SAME_SHARE = 0.005
+"""Steps that differ by less than this share take equally long."""
+_NEARLY_FULL = 0.9
+"""Share of a device's memory from which it limits a plan."""
+
+
+def explain_choice(
+    plan: Plan, shares: StepShares, memories: Sequence[StageMemory]
+) -> tuple[str, ...]:
+    """Return sentences: the plan against other ways, what limits its time, and its memory."""
+    return (
+        _compare_with_others(plan),
+        _describe_limit(plan, shares),
+        _describe_memory(memories),
+    )
+
+
+def _compare_with_others(plan: Plan) -> str:
+    way = _name_way(plan)
+    step_s_by_way: dict[str, float] = {}
+    for baseline in plan.baselines:
+        name = _WAYS.get(baseline.name)
+        if name is not None and baseline.step_s is not None and name != way.lower():
+            step_s_by_way[name] = min(baseline.step_s, step_s_by_way.get(name, baseline.step_s))
+    if not step_s_by_way:
+        return f"{way} is the only way that is possible on this cluster."
+    is_fastest = min(step_s_by_way.values()) >= (1.0 - _SAME_SHARE) * plan.step_s
+    claim = "is the fastest way" if is_fastest else "is the plan of this mode"
+    comparisons = [
+        f"{name} {_compare_steps(step_s, plan.step_s)}" for name, step_s in step_s_by_way.items()
+    ]
+    return f"{way} {claim}: {', '.join(comparisons)}."
+
+
+def _name_way(plan: Plan) -> str:
+    """Return the kind of a plan as the start of a sentence."""
+    if len(plan.stages) > 1:
+        return f"This pipeline of {len(plan.stages)} stages"
+    if plan.stages[0].device_count == 1:
+        return "A single device"
+    return f"{DATA_PARALLELISM[0].upper()}{DATA_PARALLELISM[1:]}"
+
+
+def _compare_steps(other_s: float, plan_s: float) -> str:
+    """Return how long another step takes: ``takes 22 % longer``."""
+    share = other_s / plan_s - 1.0
+    if abs(share) < _SAME_SHARE:
+        return "takes as long"
+    if share > 1.0:
+        return f"takes {format_factor(other_s / plan_s)} as long"
+    return f"takes {format_percent(abs(share))} {'longer' if share > 0 else 'less'}"
+
+
+def _describe_limit(plan: Plan, shares: StepShares) -> str:
+    """Return the part of a step that takes longest, and the other parts that matter."""
+    share_by_part = {
+        _COMPUTATION: shares.computing,
+        "transfers between stages": shares.transfers,
+        "all-reduces of gradients": shares.all_reduce,
+        _WAITING: shares.waiting,
+    }
+    ordered = sorted(share_by_part.items(), key=lambda item: -item[1])
+    (limit, limit_share), *others = ordered
+    owner = f" of the devices of stage {shares.stage}" if len(plan.stages) > 1 else ""
+    verb = "limits" if limit in _SINGULAR_PARTS else "limit"
+    details = "".join(
+        f", {part} {format_percent(share)}" for part, share in others if share >= _SAME_SHARE
+    )
+    return (
+        f"{limit[0].upper()}{limit[1:]} {verb} it: {format_percent(limit_share)} of the"
+        f" step{owner}{details}."
+    )
+
+
+def _describe_memory(memories: Sequence[StageMemory]) -> str:
+    """Return whether memory limits the plan, and that of the fullest device."""
+    fullest = max(memories, key=_compute_fill)
+    used_text = format_memory(fullest.peak_bytes)
+    if fullest.capacity_bytes is None:
+        return f"A device needs up to {used_text} of memory; the memory of the devices is unknown."
+    fill = _compute_fill(fullest)
+    limits = "Memory limits it, too" if fill >= _NEARLY_FULL else "Memory does not limit it"
+    capacity_text = format_memory(fullest.capacity_bytes)
+    return f"{limits}: up to {used_text} of {capacity_text} is used, {format_percent(fill)}."
+
+
+def _compute_fill(memory: StageMemory) -> float:
+    """Return the used share of a device's memory, or the used bytes if that is unknown."""
+    return memory.peak_bytes / (memory.capacity_bytes or 1.0)
