@@ -20,7 +20,7 @@ from spbench.suites.loader import load_suite_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
-from spbench.tui.plan.plan_view import build_memory_bars
+from spbench.tui.plan.plan_rows import build_memory_bars
 from spbench.tui.widgets.line_table import LineTable
 from support import sample_events as make
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
@@ -122,7 +122,7 @@ async def test_hints_and_stage_legend_are_shown_in_full(folder, size):
             get_input(app, id).value = ""
         hints = [get_input(app, id).placeholder for id in ("profile", "cluster")]
         await wait_until(pilot, lambda: all(hint in read_screen(app) for hint in hints))
-        assert "measured at batch from file" in " ".join(read_screen(app).split())
+        assert "its batch size in the file" in " ".join(read_screen(app).split())
 
 
 async def test_overlapped_allreduce_is_noted_below_the_stages(folder):
@@ -532,6 +532,69 @@ async def test_plan_is_explained_in_words(folder):
     async with app.run_test(size=(200, 60)) as pilot:
         page = await make_plan(pilot)
         await wait_until(pilot, lambda: "The plan in words" in read_screen(app))
-        assert "The model is cut into 2 stages" in read_screen(app)
+        assert "Each micro-batch goes through all 2 stages" in read_screen(app)
         assert "needs the most memory" in read_screen(app)
         assert page.details is not None
+
+
+async def test_plan_says_why_it_is_the_best_and_what_its_start_does(folder, monkeypatch):
+    monkeypatch.setattr("spbench.launch.devices.count_cores", lambda: 2)
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await make_plan(pilot)
+        await wait_until(pilot, lambda: "stages is the fastest way" in read_screen(app))
+        await wait_until(pilot, lambda: "F5 runs it with 2 ranks" in read_screen(app))
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        await wait_until(pilot, lambda: "Enter runs it with 2 ranks" in read_screen(app))
+
+
+async def test_plan_for_too_many_devices_is_not_started(folder, monkeypatch):
+    monkeypatch.setattr("spbench.launch.devices.count_cores", lambda: 1)
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        await wait_until(pilot, lambda: "F5 cannot start it" in read_screen(app))
+        assert "this machine has 1 core" in " ".join(read_screen(app).split())
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: app._notifications)
+        [message] = [notification.message for notification in app._notifications]
+        assert message.startswith("not started: case plan is for 2 devices")
+        assert app.screen is page
+
+
+async def test_enter_keeps_a_measurement_that_runs(tmp_path, monkeypatch):
+    finished = asyncio.Event()
+
+    async def measure(model, folder, home):
+        await finished.wait()
+        return "profiles/resnet.json"
+
+    monkeypatch.setattr(page_module, "measure_profile", measure)
+    app = make_console(tmp_path, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
+        await pilot.press("f2")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "measuring the layers of resnet" in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app._notifications)
+        assert "are being measured" in next(iter(app._notifications)).message
+        finished.set()
+        await wait_until(pilot, lambda: "profiles/resnet.json is measured" in read_screen(app))
+
+
+async def test_list_of_clusters_has_this_machine_small_ones_and_typing(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_form(pilot)
+        cluster = get_input(app, "cluster")
+        cluster.focus()
+        for chosen, value in (("this-machine", "this-machine"), ("1x2", "1x2"), ("own", "")):
+            await pilot.press("f2")
+            await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+            await pilot.press(*chosen)
+            await pilot.press("enter")
+            await wait_until(pilot, lambda value=value: cluster.value == value)
+            cluster.focus()

@@ -15,21 +15,16 @@ from textual.reactive import reactive
 from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Static
 
-from spbench.errors import SpbenchError
-from spbench.planner.cluster.machines import PRESETS
-from spbench.planner.nearby_files import NearbyFiles, complete_path, find_nearby_files
+from spbench.planner.cluster.lookup import NAMES
+from spbench.planner.nearby_files import NearbyFiles, complete_path
 from spbench.planner.plans import Mode
-from spbench.planner.profile_process import MODELS, build_profile_arguments
 from spbench.planner.request import PlanRequest, parse_plan_request
-from spbench.report.links import find_last_link_matrix
-from spbench.tui.chooser import Choice
-from spbench_core.number_text import format_quantity
 
 PROFILE = "profile"
 CLUSTER = "cluster"
-_PROFILE_HINT = "profile or torchgraph file"
-_CLUSTER_HINT = "2x8 (machines x devices), YAML file, or run of link.pingpong"
-_BATCH_HINT = "from file"
+_PROFILE_HINT = "times of layers: F2 lists"
+_CLUSTER_HINT = "2x8 (machines x devices), a file or a run: F2 lists"
+_BATCH_HINT = "in the file"
 _FIRST_BATCH = "32"
 
 
@@ -37,8 +32,8 @@ class ModeSwitch(Static, can_focus=True):
     """A switch between the two modes of planning."""
 
     HELP: ClassVar[str] = """\
-best looks for the least step time within the devices' memory; hpgo gives the plan of DAPPLE's
-planner, with its estimate. Space, ← and → change it."""
+best searches for the shortest step that fits into the devices' memory. hpgo makes the plan of
+DAPPLE's planner, with its estimate. Space, ← and → change the mode."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "space,left,right",
@@ -46,7 +41,7 @@ planner, with its estimate. Space, ← and → change it."""
             "Other mode",
             show=False,
             id="plan.other-mode",
-            tooltip="The other of the two modes",
+            tooltip="Switch to the other mode",
         )
     ]
     ALLOW_SELECT: ClassVar[bool] = False
@@ -106,10 +101,11 @@ class PlanForm(Vertical):
 
     HELP: ClassVar[str] = """\
 The profile is a file. If it is torchgraph text, enter the batch size at which it was measured next
-to it. The cluster is machines times devices (2x8 is two machines of 8 devices), a preset
-(dapple-a), a YAML file, or a run of link.pingpong (its id, or last). Without a micro-batch size,
-the plan has the best one. → takes a suggestion, F2 lists profiles and clusters, enter plans, and
-escape leaves the fields."""
+to it. The cluster is this-machine, machines times devices (2x8 is two machines of 8 devices), a
+preset (dapple-a), a YAML file, or a run of link.pingpong (its id, or last). The batch is the number
+of samples of a step. A micro-batch is the part of it that goes through the stages at once; if its
+field is empty, the planner chooses the size. → takes a suggestion, F2 lists profiles and clusters,
+enter plans, and escape leaves the fields."""
     DEFAULT_CSS = """
     PlanForm { height: 5; }
     PlanForm Horizontal { height: 1; }
@@ -137,7 +133,7 @@ escape leaves the fields."""
             yield Input(
                 placeholder=_PROFILE_HINT, suggester=self._profiles, id=PROFILE, compact=True
             )
-            yield Label("measured at batch")
+            yield Label("its batch size")
             yield Input(placeholder=_BATCH_HINT, id="measured-at", compact=True)
         with Horizontal():
             yield Label("Cluster", classes="first")
@@ -157,7 +153,7 @@ escape leaves the fields."""
         """Offer these files as completions, and fill empty fields with the newest ones."""
         self._torchgraphs = files.torchgraphs
         self._profiles.names = (*files.profiles, *files.torchgraphs)
-        self._clusters.names = (*files.clusters, *PRESETS)
+        self._clusters.names = (*files.clusters, *NAMES)
         for id, names in ((PROFILE, files.profiles), (CLUSTER, self._clusters.names)):
             box = self.query_one(f"#{id}", Input)
             if not box.value and names and not box.has_focus:
@@ -168,6 +164,11 @@ escape leaves the fields."""
         box = self.query_one(f"#{id}", Input)
         box.value = text
         box.cursor_position = len(text)
+
+    def start_typing(self, id: str) -> None:
+        """Empty a field and focus it, so that its hint is shown."""
+        self.set_text(id, "")
+        self.query_one(f"#{id}", Input).focus()
 
     def focus_field_after(self, id: str) -> None:
         """Focus the field to fill in after the profile or the cluster."""
@@ -205,43 +206,3 @@ escape leaves the fields."""
 
     def _get_text(self, id: str) -> str:
         return self.query_one(f"#{id}", Input).value
-
-
-def list_profiles(folder: Path) -> list[Choice]:
-    """Return the profiles in and near a folder."""
-    files = find_nearby_files(folder)
-    return [
-        *(Choice(name, "the measured times of a model's layers") for name in files.profiles),
-        *(
-            Choice(name, "torchgraph text; enter its batch size next to it")
-            for name in files.torchgraphs
-        ),
-    ]
-
-
-def list_models() -> list[Choice]:
-    """Return the models that the page can measure, each with its command."""
-    return [
-        Choice(name, f"{summary}: spbench {' '.join(build_profile_arguments(name))}")
-        for name, summary in MODELS.items()
-    ]
-
-
-def list_clusters(folder: Path, home: Path) -> list[Choice]:
-    """Return cluster files, the last run that measured links, and presets."""
-    choices = [Choice(name, "a cluster file") for name in find_nearby_files(folder).clusters]
-    try:
-        measured = find_last_link_matrix(home)
-    except SpbenchError:
-        measured = None
-    if measured is not None:
-        choices.append(Choice(measured[0].id, "the links that this run measured"))
-    for name, preset in PRESETS.items():
-        counts = " in ".join(
-            (
-                format_quantity(preset.device_count, "device"),
-                format_quantity(len(preset.machines), "machine"),
-            )
-        )
-        choices.append(Choice(name, f"{counts}, from the DAPPLE paper"))
-    return choices

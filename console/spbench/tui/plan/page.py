@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -14,32 +14,23 @@ from textual.widgets import Button, Input, Static
 
 from spbench.errors import SpbenchError
 from spbench.planner.nearby_files import find_nearby_files
-from spbench.planner.output.emission import emit_suite
-from spbench.planner.output.verification import compare_with_run
-from spbench.planner.profile_process import measure_profile
+from spbench.planner.profile_process import get_profile_path, measure_profile
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
-from spbench.record.runs.files import write_file
-from spbench.suites.pipe_files import expand_suite_path
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
-from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
-from spbench.tui.plan.form import (
-    CLUSTER,
-    PROFILE,
-    ModeSwitch,
-    PlanForm,
+from spbench.tui.plan.bindings import PLAN_BINDINGS
+from spbench.tui.plan.choices import (
+    OWN,
+    get_model_to_measure,
     list_clusters,
-    list_models,
     list_profiles,
 )
+from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
+from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, forecast_start
+from spbench.tui.plan.plan_suite import write_plan_suite
 from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
-from spbench.tui.widgets.keys import make_binding
-from spbench_core.number_text import format_quantity
-
-if TYPE_CHECKING:
-    from spbench.tui.feed import Feed
 
 POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
@@ -58,46 +49,17 @@ class PlanPage(Page):
 
     NAME = "plan"
     HELP = """\
-How to cut a model over a cluster. Enter a profile, a cluster and the batch above; enter plans, in a
-process of its own that escape stops. Below are the stages, other ways to train the same model, the
-memory of each stage, and one step, which + and - draw longer or shorter. F4 writes a suite that
-runs the plan and opens it. F5 writes it and runs it, and then shows measured next to predicted
-times."""
+How to split a model over a cluster. Enter a profile, a cluster and the batch above; F2 lists
+profiles and clusters, and measures a profile. Enter plans, and escape stops it. Below are the
+reasons for the plan, its stages, other ways to train the same model, the memory of each stage, and
+one step, which + and - draw longer or shorter. F4 writes a suite that runs the plan and opens it.
+F5 writes it and runs it, and then shows measured next to predicted times."""
     MODIFYING_ACTIONS = frozenset({"emit", "verify"})
     FOOTER = (
         *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.mode"),
         *("plan.longer", "plan.shorter", "launch.launcher", "launch.hosts"),
     )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_binding("plan.choose", "f2,o", "choose", "List", "List profiles and clusters"),
-        make_binding(
-            "plan.plan", "f3,enter", "plan", "Plan", "Plan what the fields say", show=True
-        ),
-        make_binding(
-            "plan.emit",
-            "f4,e",
-            "emit",
-            "Write suite",
-            "Write a suite that runs the plan",
-            show=True,
-        ),
-        make_binding(
-            "plan.verify",
-            "f5",
-            "verify",
-            "Run & compare",
-            "Run the plan, and compare predicted with measured",
-            show=True,
-        ),
-        make_binding(
-            "plan.mode", "m", "mode", "Mode", "Plan as best can be, or as DAPPLE's planner does"
-        ),
-        make_binding(
-            "plan.longer", "plus,equals_sign", "lengthen", "Longer", "Draw the step longer"
-        ),
-        make_binding("plan.shorter", "minus", "shorten", "Shorter", "Draw the step shorter"),
-        make_binding("plan.stop", "escape", "stop", "Stop", "Stop planning, or leave the fields"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = PLAN_BINDINGS
     DEFAULT_CSS = """
     PlanPage #plan-view { height: 1fr; scrollbar-size-vertical: 1; }
     PlanPage #message { height: auto; padding: 1 2; }
@@ -109,7 +71,9 @@ times."""
     PlanPage.-wide #right { width: 2fr; }
     PlanPage #plan-view .pane { height: auto; }
     PlanPage .notes { height: auto; }
-    PlanPage #headline { height: auto; margin-bottom: 1; }
+    PlanPage #headline { height: auto; }
+    PlanPage #forecast { height: auto; margin-bottom: 1; color: $text-accent; }
+    PlanPage #forecast.wrong { color: $text-warning; }
     PlanPage StackedBars { height: auto; }
     PlanPage #outdated { height: 1; padding: 0 1; color: $text-warning; }
     PlanPage .hidden { display: none; }
@@ -126,8 +90,10 @@ times."""
         self._work = ""
         self._message = ""
         self._searched_at = -POLL_INTERVAL
-        self._awaited_run: tuple[Path, Feed | None] | None = None
-        self._starting = False
+        self._awaited_run: AwaitedRun | None = None
+        self._measured_model = ""
+        self._forecast: StartForecast | None = None
+        self._forecast_choice: object = None
 
     def compose_body(self) -> ComposeResult:
         """Yield the fields and the plan."""
@@ -162,6 +128,7 @@ times."""
             self.run_worker(self._find_files(), group="look", exclusive=True)
         self.query_one("#outdated").set_class(not self.is_outdated, "hidden")
         self._check_run()
+        self._update_forecast()
 
     async def _find_files(self) -> None:
         files = await asyncio.to_thread(find_nearby_files, self.context.options.folder)
@@ -176,39 +143,36 @@ times."""
             self._message = text
             self.view.show_message(text, is_error)
 
-    def await_run(self, path: Path) -> None:
+    def await_run(self, path: Path) -> AwaitedRun:
         """Show the measurements of a run of this suite when it has ended."""
-        self._awaited_run = (path, self.context.feed)
+        awaited_run = self._awaited_run = AwaitedRun(path, self.context)
         self.view.show_pending(f"… {path.name} is running; its times appear here when it has ended")
+        return awaited_run
 
     def _check_run(self) -> None:
-        feed = self.context.feed
         if self._awaited_run is None or self.details is None:
             return
-        path, feed_at_start = self._awaited_run
-        if self._starting and self.context.starting_since is None:
-            self._starting = False
-            if feed is feed_at_start:
-                self._awaited_run = None
-                self.view.show_pending(f"✗ {path.name} was not started")
-                return
-        if feed is None or not feed.ended:
-            return
-        run = feed.state.run
-        if feed is feed_at_start or run is None or str(path) not in run.argv:
+        outcome = self._awaited_run.find_outcome(self.details.plan)
+        if outcome is None:
             return
         self._awaited_run = None
-        plan = self.details.plan
-        cases = list(feed.state.cases.values())
-        if len(cases) != 1:  # the user has changed the suite
-            self.view.show_pending(
-                f"✗ {path.name} ran {format_quantity(len(cases), 'case')}, not the plan alone"
-            )
-            return
-        try:
-            self.view.show_measured(plan, compare_with_run(plan, cases[0]))
-        except SpbenchError as error:
-            self.view.show_pending(f"✗ {error}")
+        if isinstance(outcome, str):
+            self.view.show_pending(outcome)
+        else:
+            self.view.show_measured(self.details.plan, outcome)
+
+    def _update_forecast(self) -> None:
+        """Forecast the start again if the launch settings have changed."""
+        launch_choice = (self.context.launch_choice, self.context.overrides)
+        if self.details is not None and launch_choice != self._forecast_choice:
+            self._forecast_choice = launch_choice
+            self.run_worker(self._show_forecast(self.details), group="forecast", exclusive=True)
+
+    async def _show_forecast(self, details: PlanDetails) -> None:
+        forecast = await asyncio.to_thread(forecast_start, details, self.context)
+        if self.app.is_running and details is self.details:
+            self._forecast = forecast
+            self.view.show_forecast(forecast)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Plan."""
@@ -220,8 +184,16 @@ times."""
 
     def action_plan(self) -> None:
         """Plan with the current fields, and discard the previous plan."""
+        if self._measured_model:
+            self.app.notify(
+                f"the layers of {self._measured_model} are being measured; "
+                "plan after that, or stop it with escape",
+                severity="warning",
+            )
+            return
         self.cancel_work("planning")
         self.details = self.suite = self._awaited_run = None
+        self._forecast = self._forecast_choice = None
         self._planning_since = None
         try:
             request = self.form.request()
@@ -262,6 +234,7 @@ times."""
         if self._planning_since is not None:
             self.cancel_work("planning")
             self._planning_since = None
+            self._measured_model = ""
             self._show_message(NO_PLAN)
         self.view.focus()
 
@@ -277,36 +250,46 @@ times."""
             choices = await asyncio.to_thread(list_clusters, options.folder, options.home)
         else:
             choices = await asyncio.to_thread(list_profiles, options.folder)
-        if not choices:
-            await self._offer_measuring()
-            return
         title = "Cluster to plan for" if field == CLUSTER else "Profile to plan"
         chosen = await self.app.push_screen_wait(Chooser(title, choices))
-        if chosen is not None:
+        if chosen is None:
+            return
+        model = get_model_to_measure(chosen)
+        if chosen == OWN:
+            self.form.start_typing(CLUSTER)
+        elif model is not None:
+            await self._start_measuring(model)
+        else:
             self.form.set_text(field, chosen)
             self.form.focus_field_after(field)
 
-    async def _offer_measuring(self) -> None:
-        """Ask for a model to measure a profile of, since the folder has none."""
-        title = "No profile in this folder: measure the layers of"
-        model = await self.app.push_screen_wait(Chooser(title, list_models()))
-        if model is not None and self.context.readonly:
+    async def _start_measuring(self, model: str) -> None:
+        """Measure a profile of a model, after a question if it replaces one."""
+        if self.context.readonly:
             self.show_error("a read-only console starts nothing")
-        elif model is not None:
+        elif self._measured_model:
+            self.show_error(f"the layers of {self._measured_model} are still being measured")
+        elif await self.confirm_overwrite(self.context.options.folder / get_profile_path(model)):
             self.cancel_work("planning")
+            self.details = self.suite = self._awaited_run = None
+            self._measured_model = model
             self._start_work(f"measuring the layers of {model}", self._measure(model))
+            self.view.focus()
 
     async def _measure(self, model: str) -> None:
         options = self.context.options
         try:
             path = await measure_profile(model, options.folder, options.home)
         except SpbenchError as error:
-            self._planning_since = None
-            self._show_message(f"✗ {error}", is_error=True)
+            self._end_measuring(f"✗ {error}", is_error=True)
         else:
-            self._planning_since = None
             self.form.set_text(PROFILE, path)
-            self._show_message(f"✓ {path} is measured; enter plans it")
+            self._end_measuring(f"✓ {path} is measured. Choose a cluster, then enter plans.")
+
+    def _end_measuring(self, message: str, is_error: bool = False) -> None:
+        self._planning_since = None
+        self._measured_model = ""
+        self._show_message(message, is_error)
 
     def _start_work(self, description: str, work: Coroutine[Any, Any, None]) -> None:
         self._work = description
@@ -340,46 +323,30 @@ times."""
 
     async def _verify(self) -> None:
         path = self.suite
+        forecast = self._forecast
+        if forecast is not None and forecast.obstacle and not self.is_outdated:
+            self.show_error(f"not started: {forecast.obstacle}")
+            return
         if path is None or self.is_outdated:
-            path = await self._write_suite()
+            question = f"Enter {forecast.text}.\n\nFile of its suite:" if forecast else ""
+            path = await self._write_suite(question)
         if path is None:
             return
         if self.context.starting_since is not None:
             self.show_error("not started: another run is just being started")
             return
-        self.await_run(path)
+        awaited_run = self.await_run(path)
         self.context.start_suite(path)
-        self._starting = self.context.starting_since is not None
+        awaited_run.is_starting = self.context.starting_since is not None
 
-    async def _write_suite(self) -> Path | None:
-        """Ask for a file and write the suite of the plan; None if it was not written."""
-        details = self.details
-        if details is None:
-            self.show_error("nothing is planned yet: enter plans what the fields say")
-            return None
-        if self.is_outdated:
+    async def _write_suite(self, question: str = "") -> Path | None:
+        """Write the suite of the plan after a question for its file; None if not written."""
+        if self.details is None:
+            self.show_error("nothing is planned yet: press enter to plan first")
+        elif self.is_outdated:
             self.show_error(OUTDATED)
-            return None
-        plan_args = (details.plan, details.profile, details.cluster)
-        folder = self.context.options.folder
-        try:
-            emitted = await asyncio.to_thread(emit_suite, *plan_args, folder / "plan.yaml")
-            prefix = "suites/" if (folder / "suites").is_dir() else ""
-            ranks_text = format_quantity(emitted.rank_count, "rank")
-            question = f"File of the suite that runs the plan on {ranks_text}:"
-            proposed = f"{prefix}{emitted.suite.name}.yaml"
-            name = await self.app.push_screen_wait(AskLine(question, proposed))
-            if name is None:
-                return None
-            path = expand_suite_path(folder, name)
-            if not await self.confirm_overwrite(path):
-                return None
-            await asyncio.to_thread(write_file, path, emitted.text)
-        except SpbenchError as error:
-            self.show_error(str(error))
-            return None
-        self.suite = path
-        self.app.notify(
-            f"{path}: {format_quantity(emitted.rank_count, 'rank')}", title="written", markup=False
-        )
-        return path
+        else:
+            path = await write_plan_suite(self, self.details, question)
+            self.suite = path or self.suite
+            return path
+        return None

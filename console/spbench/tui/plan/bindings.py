@@ -1,0 +1,32 @@
+"""The keys of the Plan page."""
+
+from __future__ import annotations
+
+from textual.binding import BindingType
+
+from spbench.tui.widgets.keys import make_binding
+
+PLAN_BINDINGS: list[BindingType] = [
+    make_binding("plan.choose", "f2,o", "choose", "List", "List profiles or clusters"),
+    make_binding("plan.plan", "f3,enter", "plan", "Plan", "Plan for the fields above", show=True),
+    make_binding(
+        "plan.emit",
+        "f4,e",
+        "emit",
+        "Write suite",
+        "Write a suite that runs the plan",
+        show=True,
+    ),
+    make_binding(
+        "plan.verify",
+        "f5",
+        "verify",
+        "Run & compare",
+        "Run the plan, and compare predicted with measured",
+        show=True,
+    ),
+    make_binding("plan.mode", "m", "mode", "Mode", "Switch between the fastest plan and DAPPLE's"),
+    make_binding("plan.longer", "plus,equals_sign", "lengthen", "Longer", "Draw the step longer"),
+    make_binding("plan.shorter", "minus", "shorten", "Shorter", "Draw the step shorter"),
+    make_binding("plan.stop", "escape", "stop", "Stop", "Stop planning, or leave the fields"),
+]

@@ -1,0 +1,70 @@
+"""The profiles and clusters that the Plan page offers in lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spbench.errors import SpbenchError
+from spbench.launch.placement import count_cores
+from spbench.planner.cluster.machines import PRESETS
+from spbench.planner.cluster.this_machine import THIS_MACHINE
+from spbench.planner.nearby_files import find_nearby_files
+from spbench.planner.profile_process import MODELS, get_profile_path
+from spbench.report.links import find_last_link_matrix
+from spbench.tui.chooser import Choice
+from spbench_core.number_text import format_quantity
+
+OWN = "your own"
+"""The choice of a cluster that the user types."""
+_MEASURE = "measure "
+_SMALL_CLUSTERS = ((1, 2), (1, 4), (2, 4), (4, 8))
+"""Machines and devices of each, of the clusters that need no file."""
+
+
+def list_profiles(folder: Path) -> list[Choice]:
+    """Return the profiles in and near a folder, and the models that can be measured."""
+    files = find_nearby_files(folder)
+    return [
+        *(Choice(name, "measured times of a model's layers") for name in files.profiles),
+        *(
+            Choice(name, "torchgraph text; enter its batch size next to it")
+            for name in files.torchgraphs
+        ),
+        *(
+            Choice(f"{_MEASURE}{name}", f"{summary}; writes {get_profile_path(name)}")
+            for name, summary in MODELS.items()
+        ),
+    ]
+
+
+def get_model_to_measure(choice: str) -> str | None:
+    """Return the model if a choice of `list_profiles` measures one."""
+    return choice.removeprefix(_MEASURE) if choice.startswith(_MEASURE) else None
+
+
+def list_clusters(folder: Path, home: Path) -> list[Choice]:
+    """Return this machine, cluster files, measured links, sizes, presets, and typing one."""
+    cores_text = format_quantity(count_cores(), "core")
+    choices = [Choice(THIS_MACHINE, f"{cores_text} of this machine as devices; F5 can run it")]
+    choices += (Choice(name, "a cluster file") for name in find_nearby_files(folder).clusters)
+    try:
+        measured = find_last_link_matrix(home)
+    except SpbenchError:
+        measured = None
+    if measured is not None:
+        choices.append(Choice(measured[0].id, "hosts and links as this run measured them"))
+    choices += (
+        Choice(f"{machines}x{devices}", _describe_size(machines, devices))
+        for machines, devices in _SMALL_CLUSTERS
+    )
+    choices.append(Choice(OWN, "type machines times devices, such as 2x8 or 1x4,1x2, or a file"))
+    for name, preset in PRESETS.items():
+        size = _describe_size(len(preset.machines), preset.device_count // len(preset.machines))
+        choices.append(Choice(name, f"{size}, from the DAPPLE paper"))
+    return choices
+
+
+def _describe_size(machines: int, devices: int) -> str:
+    machines_text = format_quantity(machines, "machine")
+    devices_text = format_quantity(devices, "device")
+    return f"{machines_text} with {devices_text}{' each' if machines > 1 else ''}"

@@ -1,0 +1,199 @@
+"""The rows and bars of a plan: stages, alternatives, memory, and measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spbench.planner.output.plan_description import (
+    THIS_PLAN,
+    format_baseline_cells,
+    format_memory,
+    format_stage_cells,
+    format_verification_cells,
+)
+from spbench.planner.output.verification import Verification
+from spbench.planner.plans import Plan
+from spbench.planner.request import PlanDetails
+from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
+from spbench.record.number_formatting import fold_numbers, format_percent
+from spbench.tui.widgets.fixed_rows import FixedRow, get_text
+from spbench.tui.widgets.stacked_bars import Bar
+from spbench.tui.widgets.table_columns import Column, TableCell
+
+_BAR_WIDTH = 20
+"""Cells of the longest bar in a table."""
+STAGES = (
+    Column("stage", "stage", 5, "right"),
+    Column("layers", "layers", 14, flexible=True),
+    Column("devices", "devices", 7),
+    Column("replicas", "replicas", 8, "right", drop_priority=4),
+    Column("forward", "forward", 7, "right"),
+    Column("backward", "backward", 8, "right"),
+    Column("send", "send", 7, "right", drop_priority=3),
+    Column("all-reduce", "all-reduce", 10, "right", drop_priority=2),
+    Column("memory", "memory", 18),
+)
+ALTERNATIVES = (
+    Column("way", "way", 19),
+    Column("step", "step", 8, "right"),
+    Column("speedup", "speed-up", 8, "right"),
+    Column("bar", "", _BAR_WIDTH, drop_priority=1),
+    Column("reason", "note", 10, flexible=True),
+)
+DEVICES = (
+    Column("device", "device", 6, "right"),
+    Column("machine", "machine", 12, flexible=True),
+    Column("stages", "stage", 8),
+    Column("busy", "passes", 6, "right"),
+    Column("sums", "all-reduce", 10, "right"),
+    Column("idle", "idle", 6, "right"),
+    Column("bar", "", _BAR_WIDTH, drop_priority=1),
+)
+MEASURED = (
+    Column("stage", "stage", 11, "right"),
+    Column("end", "up to", 12, flexible=True),
+    Column("predicted", "predicted", 9, "right"),
+    Column("measured", "measured", 8, "right"),
+    Column("error", "error", 7, "right"),
+)
+MEMORY_PARTS = ("parameters", "activations", "running pass")
+"""The parts of a stage's memory; their first letters are the letters of the bars."""
+_MAX_MEMORY_LINES = 8
+"""The most stages whose parts of memory are listed."""
+_PASSES = ("forward", "backward", "weights")
+_NEARLY_FULL = 0.9
+"""Share of a device's memory from which the value is marked."""
+
+
+def build_stage_rows(details: PlanDetails) -> list[FixedRow]:
+    """Return a row for each stage."""
+    rows = []
+    for index, memory in enumerate(details.memory):
+        stage = details.plan.stages[index]
+        number, layers, _, devices, *time_texts, _ = format_stage_cells(details.plan, index)
+        replicas = str(stage.device_count)
+        cells: list[TableCell | str] = [number, layers, devices, replicas, *time_texts]
+        cells.append(_make_memory_cell(memory))
+        sort_keys = [index, stage.start, stage.devices, stage.device_count]
+        sort_keys += [stage.forward_s, stage.backward_s, stage.send_s, stage.all_reduce_s]
+        sort_keys.append(memory.peak_bytes)
+        rows.append(FixedRow(cells, sort_keys))
+    return rows
+
+
+def build_alternative_rows(plan: Plan) -> list[FixedRow]:
+    """Return a row for each alternative, and a marked one for the plan."""
+    rows = []
+    time_keys = [(baseline.step_s, baseline.speedup) for baseline in plan.baselines]
+    time_keys.append((plan.step_s, plan.speedup))
+    longest_s = max(step_s for step_s, _ in time_keys if step_s is not None)
+    for texts, row_time_keys in zip(format_baseline_cells(plan), time_keys, strict=True):
+        name, step, speedup, reason = texts
+        step_s, _ = row_time_keys
+        style = "accent" if name == THIS_PLAN else ""
+        bar = TableCell(_draw_bar((step_s or 0.0) / longest_s), style)
+        cells = (TableCell(name, style), step, speedup, bar, TableCell(reason, "muted"))
+        rows.append(FixedRow(cells, (name, *row_time_keys, step_s, reason or None)))
+    return rows
+
+
+def _draw_bar(share: float) -> str:
+    """Return a bar, of at least one cell if the share is above 0."""
+    return "█" * max(round(share * _BAR_WIDTH), 1 if share > 0 else 0)
+
+
+def build_device_rows(details: PlanDetails) -> list[FixedRow]:
+    """Return a row for each device: its machine, its stages, and the parts of its step."""
+    step_s = details.simulation.step_s
+    rows = []
+    for group in details.plan.stage_groups:
+        pass_s, sum_s = _measure_busy_s(details, group)
+        shares = (pass_s / step_s, sum_s / step_s, max(0.0, 1 - (pass_s + sum_s) / step_s))
+        for device in details.plan.stages[group[0]].devices:
+            machine = details.cluster.machines[details.cluster.find_machine(device)].name
+            cells = (
+                *(str(device), machine, fold_numbers(group)),
+                *map(format_percent, shares),
+                _draw_bar(shares[0]),
+            )
+            rows.append(FixedRow(cells, (device, machine, group, *shares, shares[0])))
+    return sorted(rows, key=lambda row: row.sort_keys[0])
+
+
+def _measure_busy_s(details: PlanDetails, group: tuple[int, ...]) -> tuple[float, float]:
+    """Return the seconds of passes and of all-reduces of the devices with these stages."""
+    pass_s = sum_s = 0.0
+    for span in details.simulation.spans:
+        if span.stage in group and span.kind in _PASSES:
+            pass_s += span.end_s - span.start_s
+        elif span.stage in group and span.kind == "all-reduce":
+            sum_s += span.end_s - span.start_s
+    return pass_s, sum_s
+
+
+def list_alternative_notes(rows: Sequence[FixedRow]) -> list[str]:
+    """Return the note of each alternative, equal ones once."""
+    names_by_note: dict[str, list[str]] = {}
+    for name, *_, note in (map(get_text, row.cells) for row in rows):
+        if note:
+            names_by_note.setdefault(note, []).append(name)
+    return [f"{', '.join(names)}: {note}" for note, names in names_by_note.items()]
+
+
+def build_verification_rows(plan: Plan, verification: Verification) -> list[FixedRow]:
+    """Return a row for each group of devices, and one for the step."""
+    rows = []
+    cells_by_row = format_verification_cells(plan, verification)
+    times_by_row = (*verification.stages, verification.step)
+    for index, (cells, times) in enumerate(zip(cells_by_row, times_by_row, strict=True)):
+        _, end, *_ = cells
+        sort_keys = (index, end or None, times.predicted_ms, times.measured_ms, times.error)
+        rows.append(FixedRow(cells, sort_keys))
+    return rows
+
+
+def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:
+    """Return bars of the memory of each stage, and whether they relate to the devices."""
+    bar_bytes_by_stage, are_capacities = find_bar_limits(details.memory)
+    bars = []
+    for index, memory in enumerate(details.memory):
+        bar_bytes = bar_bytes_by_stage[index]
+        label = f"stage {index} {format_memory(memory.peak_bytes)}"
+        if are_capacities:
+            share = format_percent(memory.peak_bytes / bar_bytes)
+            label = f"stage {index} {share} of {format_memory(bar_bytes)}"
+        bars.append(Bar(label, [part / bar_bytes for part in _list_parts(memory)]))
+    return bars, are_capacities
+
+
+def describe_memory_parts(details: PlanDetails) -> list[str]:
+    """Return the bytes of each part of the memory of the first stages."""
+    lines = [
+        f"stage {index}: "
+        + ", ".join(
+            f"{name} {format_memory(part)}"
+            for name, part in zip(MEMORY_PARTS, _list_parts(memory), strict=True)
+        )
+        for index, memory in enumerate(details.memory[:_MAX_MEMORY_LINES])
+    ]
+    if len(details.memory) > _MAX_MEMORY_LINES:
+        lines.append("...")
+    return lines
+
+
+def _list_parts(memory: StageMemory) -> tuple[float, float, float]:
+    return memory.fixed_bytes, memory.kept_bytes, memory.working_bytes
+
+
+def _make_memory_cell(memory: StageMemory) -> TableCell:
+    if memory.capacity_bytes is None:
+        return TableCell(format_memory(memory.peak_bytes))
+    share_of_capacity = memory.peak_bytes / memory.capacity_bytes
+    style = ""
+    if share_of_capacity > 1:
+        style = "failed"
+    elif share_of_capacity > _NEARLY_FULL:
+        style = "slow"
+    return TableCell(
+        f"{format_memory(memory.peak_bytes)} of {format_memory(memory.capacity_bytes)}", style
+    )

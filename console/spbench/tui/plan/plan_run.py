@@ -1,0 +1,120 @@
+"""The run of a plan: whether it can start here, and its measured times afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spbench.errors import SpbenchError
+from spbench.planner.output.emission import emit_suite
+from spbench.planner.output.verification import Verification, compare_with_run
+from spbench.planner.plans import Plan
+from spbench.planner.request import PlanDetails
+from spbench.tui.context import ConsoleContext
+from spbench_core.number_text import format_quantity
+
+if TYPE_CHECKING:
+    from spbench.engine.plan import RunPlan
+    from spbench.tui.feed import Feed
+
+_OTHER_HOSTS = "F4 writes the suite for another cluster; H chooses hosts"
+
+
+@dataclass(frozen=True, slots=True)
+class StartForecast:
+    """What F5 starts, or why it cannot.
+
+    Attributes:
+        text: The number of ranks, and the duration.
+        obstacle: Why the plan cannot be started with the chosen hosts; empty if it can.
+    """
+
+    text: str
+    obstacle: str = ""
+
+    @property
+    def line(self) -> str:
+        """The forecast as one line for the page."""
+        return f"✗ F5 cannot start it: {self.obstacle}" if self.obstacle else f"F5 {self.text}."
+
+
+def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForecast:
+    """Return what the start of a plan does; call it in a thread, since it reads files."""
+    # Imported here, since the engine takes 0.1 s, for which the page would otherwise wait.
+    from spbench.engine.estimate import estimate_plan
+    from spbench.engine.plan import Request, plan_suite
+
+    options = context.options
+    path = options.folder / "plan.yaml"
+    try:
+        emitted = emit_suite(details.plan, details.profile, details.cluster, path)
+        request = Request(
+            suite=path,
+            home=options.home,
+            environ=options.environ,
+            overrides=context.overrides,
+            launch_choice=context.launch_choice,
+        )
+        run_plan = plan_suite(request, emitted.suite)
+        obstacle = _find_obstacle(run_plan)
+        duration = estimate_plan(run_plan, options.home, consider_load=False).short_text
+    except SpbenchError as error:
+        return StartForecast("", str(error))
+    hosts = context.launch_choice.title or "this machine"
+    ranks = format_quantity(emitted.rank_count, "rank")
+    text = f"runs it with {ranks} on {hosts}"
+    if duration:
+        text += f", which takes {duration}"
+    return StartForecast(text, obstacle)
+
+
+def _find_obstacle(run_plan: RunPlan) -> str:
+    """Return why the chosen hosts are too small for a run; empty if they are not."""
+    from spbench.engine.capacity import find_rejection
+    from spbench.launch.devices import find_shortage
+
+    jobs = [(job, run_plan.find_hosts(job)) for job in run_plan.jobs]
+    shortage = find_shortage(jobs, run_plan.request.environ)
+    reason = find_rejection(run_plan) if shortage is None else shortage[0]
+    return f"{reason}. {_OTHER_HOSTS}" if reason else ""
+
+
+class AwaitedRun:
+    """A started run of a plan's suite, until it has ended.
+
+    Args:
+        path: The suite.
+        context: The state that the pages share.
+
+    Attributes:
+        path: The suite.
+        is_starting: Whether the run has been requested, but has no folder yet.
+    """
+
+    def __init__(self, path: Path, context: ConsoleContext) -> None:
+        self.path = path
+        self.is_starting = False
+        self._context = context
+        self._feed_at_start: Feed | None = context.feed
+
+    def find_outcome(self, plan: Plan) -> Verification | str | None:
+        """Return the measured times, an error message, or None while the run goes on."""
+        feed = self._context.feed
+        if self.is_starting and self._context.starting_since is None:
+            self.is_starting = False
+            if feed is self._feed_at_start:
+                return f"✗ {self.path.name} was not started"
+        if feed is None or not feed.ended or feed is self._feed_at_start:
+            return None
+        run = feed.state.run
+        if run is None or str(self.path) not in run.argv:
+            return None
+        cases = list(feed.state.cases.values())
+        if len(cases) != 1:  # the user has changed the suite
+            cases_text = format_quantity(len(cases), "case")
+            return f"✗ {self.path.name} ran {cases_text}, not the plan alone"
+        try:
+            return compare_with_run(plan, cases[0])
+        except SpbenchError as error:
+            return f"✗ {error}"
