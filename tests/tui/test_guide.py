@@ -147,6 +147,22 @@ async def test_messages_can_be_read_again(tmp_path, size):
         await wait_until(pilot, lambda: not app.screen.is_modal)
 
 
+async def test_new_messages_replace_old_ones(tmp_path):
+    app = make_console(tmp_path, page="run")
+
+    def read_toasts():
+        return [toast.message for toast in app._notifications]
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        for text in ("copied", "saved", "saved"):
+            app.notify(text, timeout=60)
+        await wait_until(pilot, lambda: read_toasts() == ["saved"])
+        for text in ("no file", "no host", "no file", "no slots", "no memory"):
+            app.notify(text, severity="error", timeout=60)
+        await wait_until(pilot, lambda: read_toasts() == ["no file", "no slots", "no memory"])
+        assert len(app.message_log) == 8
+
+
 def test_words_match_starts_or_longer_parts():
     assert rate_match("base", "Compare with a baseline", "Baseline") == 1
     full = rate_match("compare", "Compare with a baseline", "Results Baseline")

@@ -132,7 +132,8 @@ async def test_messages_do_not_cover_buttons(suite, size):
     async with app.run_test(size=size, notifications=True) as pilot:
         form = await open_first_case(pilot)
         for number in range(3):
-            app.notify(f"message {number} of some length, as they have it", timeout=60)
+            text = f"message {number} of some length, as they have it"
+            app.notify(text, severity="warning", timeout=60)
         await wait_until(pilot, lambda: len(form.query(Toast)) == 3)
         await pilot.pause(0.2)
         toasts = [toast.region for toast in form.query(Toast)]

@@ -7,10 +7,12 @@ from collections import deque
 from dataclasses import dataclass
 
 from textual.app import App
-from textual.notifications import SeverityLevel
+from textual.notifications import Notification, Notify, SeverityLevel
 
 MAX_MESSAGES = 200
 """The number of messages that are kept, the newest ones."""
+MAX_TOASTS = 3
+"""The number of messages that are visible at once, so that they leave most of the page free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,18 @@ class ShownMessage:
     title: str
     severity: SeverityLevel
     time: float
+
+
+def _is_replaced(toast: Notification, new: Notification) -> bool:
+    """Whether a new message makes an earlier one superfluous.
+
+    Information is about the last key, so that the newest suffices. Different warnings and errors
+    are all of interest.
+    """
+    if toast.severity != new.severity:
+        return False
+    same_text = (toast.title, toast.message) == (new.title, new.message)
+    return same_text or new.severity == "information"
 
 
 class LoggingApp(App[int]):
@@ -46,6 +60,15 @@ class LoggingApp(App[int]):
         """Show a message for some seconds, and keep it in the log."""
         self.message_log.append(ShownMessage(message, title, severity, time.time()))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    def on_notify(self, event: Notify) -> None:
+        """Hide the messages that a new one replaces, before Textual adds it."""
+        new = event.notification
+        remaining = [toast for toast in self._notifications if not _is_replaced(toast, new)]
+        kept = remaining[-(MAX_TOASTS - 1) :]
+        for toast in list(self._notifications):
+            if toast not in kept:
+                self._unnotify(toast, refresh=False)
 
     def action_messages(self) -> None:
         """Show the messages so far."""
