@@ -135,6 +135,9 @@ class FakeRunStart:
     def find_folder(self):
         return self.run_folder
 
+    def cancel(self):
+        self.status = -2
+
     def get_exit_status(self):
         return self.status
 
@@ -160,6 +163,21 @@ async def test_starting_run_shows_its_page_and_blocks_others(tmp_path, monkeypat
         assert app.context.feed.folder == run.run_folder
         assert app.current_mode == "results"
         assert run.starts == [(("a.yaml",), tmp_path)]
+
+
+async def test_start_can_be_cancelled_before_the_run_has_a_folder(tmp_path, monkeypatch):
+    run = FakeRunStart(monkeypatch, tmp_path / "home")
+    app = make_console(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "Palette" in read_screen(app))
+        app.context.start_run(("a.yaml",))
+        await wait_until(pilot, lambda: "x cancels it" in read_screen(app))
+        await wait_until(pilot, lambda: "Cancel" in read_screen(app).splitlines()[-1])
+        app.simulate_key("x")
+        await wait_until(pilot, lambda: has_notification(app, "the start was cancelled"))
+        await wait_until(pilot, lambda: "No run is watched." in read_screen(app))
+        assert run.status == -2
+        assert app.context.start_failure is None
 
 
 async def test_failed_start_is_reported_and_can_be_repeated(tmp_path, monkeypatch):

@@ -87,6 +87,8 @@ class ConsoleContext:
         self.start_failure: StartFailure | None = None
         self.suite = options.suite
         self._app = app
+        self._starting_run: BackgroundRun | None = None
+        self._is_start_cancelled = False
         self._follow_task: asyncio.Task[None] | None = None
 
     @property
@@ -182,6 +184,7 @@ class ConsoleContext:
             self._app.notify("not started: another run is just being started", severity="warning")
             return
         self.starting_since = time.monotonic()
+        self._is_start_cancelled = False
         self.start_failure = None
         if not self.is_run_active():
             self._leave_run()  # it must not look like the outcome of this start
@@ -189,6 +192,12 @@ class ConsoleContext:
         self._app.run_worker(
             self._launch(tuple(args), folder or self.options.folder), group="launch"
         )
+
+    def cancel_start(self) -> None:
+        """End the run that is being started, like Ctrl-C does."""
+        self._is_start_cancelled = True
+        if self._starting_run is not None:
+            self._starting_run.cancel()
 
     def start_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of the failed cases of a recorded run, in the folder of that run."""
@@ -224,11 +233,16 @@ class ConsoleContext:
         home = self.options.home
         environ = self.options.environ
         try:
-            background_run = await asyncio.to_thread(
+            background_run = self._starting_run = await asyncio.to_thread(
                 background.start_run, args, home, environ, folder
             )
+            if self._is_start_cancelled:
+                background_run.cancel()
             self.watch_run(await _wait_for_folder(background_run), show=False)
         except SpbenchError as error:
+            if self._is_start_cancelled:
+                self._app.notify("the start was cancelled; nothing was measured", timeout=6)
+                return
             failure = self.start_failure = explain_start_failure(args, str(error))
             if self._app.current_mode != "run":  # the Run page shows the failure itself
                 message = f"{failure.reason}\n→ {failure.remedy}"
@@ -237,6 +251,7 @@ class ConsoleContext:
                 )
         finally:
             self.starting_since = None
+            self._starting_run = None
 
 
 async def _wait_for_folder(background_run: BackgroundRun) -> RunFolder:

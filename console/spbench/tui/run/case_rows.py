@@ -108,7 +108,9 @@ class RunCaseRows:
         self.short_ids = False
         self._feed = feed
         self._rows: dict[str, CaseRow] = {}
-        self._times: dict[str, float | None] = {}
+        # With the state of each case, since a retry or a resumed run replaces it.
+        self._row_states: dict[str, CaseState] = {}
+        self._times: dict[str, tuple[CaseState, float | None]] = {}
 
     def update(self) -> None:
         """Rebuild the rows of the cases that may have changed."""
@@ -116,11 +118,12 @@ class RunCaseRows:
             row = self._rows.get(case.id)
             if (
                 row is None
+                or self._row_states[case.id] is not case
                 or case.status == CaseStatus.RUNNING
                 or row.status != self._feed.case_status(case)
                 or row.short_id != self.short_ids
             ):
-                self._rows[case.id] = self._build_row(case)
+                self._update_row(case)
 
     async def compute_times(self) -> None:
         """Compute the times of finished cases in threads, one after another."""
@@ -129,8 +132,9 @@ class RunCaseRows:
                 summary = await asyncio.to_thread(case.summary, "time_ms")
             except RuntimeError:  # a late event changed the samples at the same time
                 return
-            self._times[case.id] = summary.p50 if summary else None
-            self._rows[case.id] = self._build_row(case)
+            self._times[case.id] = case, summary.p50 if summary else None
+            if self._feed.state.cases.get(case.id) is case:
+                self._update_row(case)
 
     @property
     def has_pending_times(self) -> bool:
@@ -140,14 +144,25 @@ class RunCaseRows:
     def _find_pending_case(self) -> CaseState | None:
         cases = self._feed.state.cases.values()
         finished = (case for case in cases if case.status.is_final)
-        return next((case for case in finished if case.id not in self._times), None)
+        return next((case for case in finished if not self._has_time(case)), None)
+
+    def _has_time(self, case: CaseState) -> bool:
+        """Whether the final time was computed, and not only that of an earlier attempt."""
+        return case.id in self._times and self._times[case.id][0] is case
+
+    def _update_row(self, case: CaseState) -> None:
+        self._rows[case.id] = self._build_row(case)
+        self._row_states[case.id] = case
 
     def _build_row(self, case: CaseState) -> CaseRow:
         running = case.status == CaseStatus.RUNNING
         is_live = running and case is self._feed.rows.case
         # Until the final time is computed, the last preliminary time is shown; they are equal.
-        previous = self._rows.get(case.id)
-        time = self._times.get(case.id, previous.time if previous is not None else None)
+        is_same_attempt = self._row_states.get(case.id) is case
+        previous = self._rows.get(case.id) if is_same_attempt else None
+        time = previous.time if previous is not None else None
+        if self._has_time(case):
+            _, time = self._times[case.id]
         return CaseRow(
             status=self._feed.case_status(case),
             id=case.id,

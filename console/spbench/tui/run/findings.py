@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -97,9 +96,13 @@ class RunFindings:
 
     While the run is running, they are derived from its state. After its end they are the recorded
     findings, which another version of spbench may have written.
+
+    Attributes:
+        report_note: Where the report of a run that has ended is; None until it was found.
     """
 
     def __init__(self, feed: Feed) -> None:
+        self.report_note: str | None = None
         self._feed = feed
         self._finished_cases: list[tuple[str, float | None]] = []
         self._failures_by_case: dict[str, tuple[RunFinding, ...]] = {}
@@ -232,8 +235,8 @@ class RunFindings:
         return self._failures_by_case[case.id]
 
     def _collect_notes(self) -> Iterator[RunFinding]:
-        if self._has_ended and self._feed.folder.report.exists():
-            yield RunFinding(FindingKind.NOTE, "", _describe_report(self._feed.folder.report))
+        if self.report_note is not None:
+            yield RunFinding(FindingKind.NOTE, "", self.report_note)
         cases_by_fault: dict[str, list[str]] = {}
         for case in self._feed.state.cases.values():
             # If a case failed because of its fault, the reason names the fault.
@@ -245,12 +248,6 @@ class RunFindings:
         if self._feed.remote_host and not self._feed.ended:
             note = f"the run is running on {self._feed.remote_host}, as far as its log shows"
             yield RunFinding(FindingKind.NOTE, "", f"{note}; it can be cancelled there")
-
-
-def _describe_report(report: Path) -> str:
-    """Return where the report is, with a short path so that it fits in a line."""
-    cwd = Path.cwd()
-    return f"report: {report.relative_to(cwd) if report.is_relative_to(cwd) else report}"
 
 
 def _explain_unfinished(host: str | None) -> str:

@@ -51,7 +51,7 @@ class RunSelection:
         self._case_id: str | None = None
         self._metric = "time_ms"
         self._live = LiveRanks(feed)
-        self._recorded: tuple[tuple[str, str], RecordedRanks] | None = None
+        self._recorded: tuple[CaseStatus, RecordedRanks] | None = None
         self._samples_cache = SamplesCache()
 
     @property
@@ -77,10 +77,14 @@ class RunSelection:
         case = self.case
         if case is None or case is self.running_case:
             return self._live
-        key = (case.id, case.status)
-        if self._recorded is None or self._recorded[0] != key:
-            self._recorded = key, RecordedRanks(case)
-        return self._recorded[1]
+        if self._recorded is not None:
+            status, ranks = self._recorded
+            # A retry replaces the state of the case.
+            if ranks.case is case and status == case.status:
+                return ranks
+        ranks = RecordedRanks(case)
+        self._recorded = case.status, ranks
+        return ranks
 
     @property
     def metric(self) -> str | None:

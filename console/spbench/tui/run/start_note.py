@@ -1,11 +1,56 @@
-"""The note on the Run page about a run that could not be started."""
+"""The texts of the Run page before there is a run: help, progress and failure of a start."""
 
 from __future__ import annotations
+
+import time
 
 from textual.content import Content
 from textual.widgets import Static
 
 from spbench.tui.start_failure import StartFailure
+
+NO_RUN = """\
+No run is watched.
+
+1  compose a suite and run it
+3  look at a recorded run, or play it again
+
+A run that is started in a shell is found too: spbench run SUITE there, then open the console.
+spbench tui --demo plays a recorded run and needs no MPI."""
+NOT_STARTED = """\
+No run is watched, since the last one could not be started.
+
+1  change the suite or its cases, and start the run again
+3  look at an earlier run"""
+
+
+class NoRunText(Static):
+    """The text in the middle of the page while no run is shown."""
+
+    DEFAULT_CSS = """
+    NoRunText { width: 100%; height: 1fr; content-align: center middle; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(NO_RUN, id="no-run", markup=False)
+
+    def show(self, failure: StartFailure | None, starting_since: float | None) -> None:
+        """Show how to start a run, or the progress of a start.
+
+        Args:
+            failure: The last start, if it failed.
+            starting_since: Since when a run is being started, by the monotonic clock; None: none.
+        """
+        text = NO_RUN if failure is None else NOT_STARTED
+        if starting_since is not None:
+            text = f"… starting a run\n\n{describe_preparation(starting_since)}"
+        self.update(text)
+
+
+def describe_preparation(started_at: float) -> str:
+    """Return the progress of a run without a folder, the seconds since its start and a key."""
+    seconds = time.monotonic() - started_at
+    return f"it reads its suite and asks hosts what they have, {seconds:.0f} s; x cancels it"
 
 
 class StartNote(Static):

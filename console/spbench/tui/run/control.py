@@ -1,0 +1,60 @@
+"""Cancel a run, and start it again, each after a question."""
+
+from __future__ import annotations
+
+import asyncio
+
+from spbench.engine import background
+from spbench.errors import SpbenchError
+from spbench.record.runs.folder import RunFolder
+from spbench.tui.feed import Feed
+from spbench.tui.page import Page
+
+
+class RunControl:
+    """The actions of the Run page that start or end runs.
+
+    Args:
+        page: The page, which asks the questions and shows errors.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    def cancel(self, folder: RunFolder) -> None:
+        """Cancel a run after a question, with the effect of Ctrl-C."""
+        self._page.start_action(self._cancel, folder)
+
+    async def _cancel(self, folder: RunFolder) -> None:
+        question = f"Cancel the run {folder.id}? Its ranks are ended; what was measured is kept."
+        if await self._page.confirm(question, "Cancel it", "Let it run"):
+            try:
+                await asyncio.to_thread(background.cancel_run, folder)
+                self._page.app.notify("the run is being cancelled", timeout=4)
+            except SpbenchError as error:
+                self._page.show_error(str(error), timeout=10)
+
+    def rerun(self, folder: RunFolder) -> None:
+        """Start a run with the same arguments after a question."""
+        self._page.start_action(self._rerun, folder)
+
+    async def _rerun(self, folder: RunFolder) -> None:
+        context = self._page.context
+        note = " The one that is watched keeps running." if context.is_run_active() else ""
+        question = f"Start {folder.id} again, as a new run?{note}"
+        if await self._page.confirm(question, "Rerun", "Cancel"):
+            try:
+                args = await asyncio.to_thread(background.build_rerun_args, folder)
+                cwd = await asyncio.to_thread(background.find_start_folder, folder)
+                context.start_run(args, cwd)
+            except SpbenchError as error:
+                self._page.show_error(str(error), timeout=10)
+
+    def rerun_failed(self, feed: Feed) -> None:
+        """Start a run of the failed cases, or tell why there is nothing to start."""
+        if feed.state.run is None or (feed.state.run.status is None and not feed.ended):
+            self._page.notify("the run is still running; what failed can be run when it has ended")
+        elif not any(case.status.is_bad for case in feed.state.cases.values()):
+            self._page.notify("no case of this run has failed")
+        else:
+            self._page.start_action(self._page.rerun_failed_cases, feed.folder)

@@ -1,0 +1,52 @@
+"""The actions of the Run page that are possible for a run, and those with an effect now."""
+
+from __future__ import annotations
+
+from spbench.tui.context import ConsoleContext
+from spbench.tui.feed import ReplaySource
+from spbench.tui.run.bindings import FAILURE_ACTIONS, REPLAY_ACTIONS, RUN_ACTIONS
+from spbench.tui.run.selection import RunSelection
+
+
+def is_possible(
+    action: str, selection: RunSelection | None, context: ConsoleContext, *, can_rerun: bool
+) -> bool:
+    """Return whether an action is possible, so that its key is bound.
+
+    Args:
+        action: The name of the action.
+        selection: The shown run; None without one.
+        context: The context, which may start a run.
+        can_rerun: Whether the suite of the shown run exists.
+    """
+    is_starting = context.starting_since is not None
+    if action == "cancel" and is_starting:
+        return True
+    if selection is None:
+        return action not in RUN_ACTIONS
+    if action in REPLAY_ACTIONS:
+        return isinstance(selection.feed.source, ReplaySource)
+    if action == "cancel":
+        return context.is_run_active() and selection.feed.remote_host is None
+    return action != "again" or can_rerun
+
+
+def has_effect(action: str, selection: RunSelection | None, context: ConsoleContext) -> bool:
+    """Return whether an action has an effect in the present status of the run."""
+    if action == "cancel" and context.starting_since is not None:
+        return True
+    if selection is None:
+        return False
+    feed = selection.feed
+    run = feed.state.run
+    has_ended = feed.ended or (run is not None and run.status is not None)
+    if action == "cancel":
+        return not has_ended
+    if action == "again":
+        return has_ended
+    if action == "follow":
+        return not has_ended and not selection.follows_running
+    if action in FAILURE_ACTIONS:
+        has_failed = any(case.status.is_bad for case in feed.state.cases.values())
+        return has_failed and (has_ended or action == "next_failed")
+    return True
