@@ -228,7 +228,7 @@ async def test_failed_start_hides_the_run_before(tmp_path, monkeypatch):
         await wait_until(pilot, lambda: not app.screen.query_one("#headline").display)
         await wait_until(pilot, lambda: "✗ not started" in read_screen(app).splitlines()[0])
         assert app.screen.offers("again") is False
-        assert "Open" not in read_screen(app)
+        await wait_until(pilot, lambda: "Open" not in read_screen(app))
 
 
 async def test_next_watched_run_removes_the_note_of_a_failed_start(tmp_path, monkeypatch):
