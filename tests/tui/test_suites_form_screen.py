@@ -47,6 +47,19 @@ async def open_exchange_form(pilot, key="f4"):
     return await wait_for_form(pilot)
 
 
+@pytest.mark.parametrize(
+    ("width", "shown"), [(80, " 8, 1KiB, 64KiB… "), (200, " 8, 1KiB, 64KiB, 1MiB, 4MiB ")]
+)
+async def test_box_shows_as_much_of_the_default_as_the_terminal_allows(suite, width, shown):
+    app = open_suite(suite)
+    async with app.run_test(size=(width, 60)) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("f4")
+        await choose(pilot, "pingpong")
+        await wait_for_form(pilot)
+        await wait_until(pilot, lambda: shown in read_screen(app))
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_composed_sweep_goes_below_the_case_at_the_cursor(suite, size):
     app = open_suite(suite)

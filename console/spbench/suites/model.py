@@ -161,7 +161,7 @@ class CaseDefaults(StrictModel):
 class CaseEntry(StrictModel):
     """One entry of ``cases:``; it makes one case, or one for each point of its sweep."""
 
-    name: Name = Field(description="the name of the case, unique in the suite")
+    name: Name = Field(description="unique in the suite")
     benchmark: str = Field(description="a benchmark that `spbench benchmarks` lists")
     np: _Ranks = None
     params: _Params = Field(default={})

@@ -29,8 +29,8 @@ _DESCRIPTIONS: dict[FieldKind, str] = {
     "text": "text",
     "words": "words with blanks between, quoted as in a shell",
     "data": "{NAME: VALUE, ...}",
-    "lines": "one a line",
-    "env": "NAME=VALUE, one a line",
+    "lines": "one per line",
+    "env": "lines of NAME=VALUE",
     "keys": "text, or {KEY: VALUE, ...}",
 }
 

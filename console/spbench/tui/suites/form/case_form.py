@@ -90,10 +90,10 @@ undoes it. Escape leaves the form, after a question if you have changed somethin
     }
     CaseForm #sides { height: 1fr; margin: 0; }
     CaseForm.-narrow #sides { layout: vertical; }
-    CaseForm #fields { width: 3fr; height: 1fr; scrollbar-size: 0 1; }
-    CaseForm #outcome { width: 2fr; height: 1fr; }
+    CaseForm #fields { width: 2fr; height: 1fr; scrollbar-size: 0 1; }
+    CaseForm #outcome { width: 1fr; min-width: 48; height: 1fr; }
     CaseForm.-wide #outcome { border-left: solid $foreground 30%; padding-left: 1; }
-    CaseForm.-narrow #fields, CaseForm.-narrow #outcome { width: 1fr; }
+    CaseForm.-narrow #fields, CaseForm.-narrow #outcome { width: 1fr; min-width: 0; }
     CaseForm.-narrow #outcome { height: auto; max-height: 40%; border-top: solid $foreground 30%; }
     CaseForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
     CaseForm .heading.first { margin-top: 0; }

@@ -19,6 +19,9 @@ from spbench_core.catalog.default_texts import AUTO
 
 NAME_WIDTH = 25
 BOX_WIDTH = 24
+"""Width of a box in a terminal of 80 columns."""
+_MAX_BOX_WIDTH = 44
+"""Width of a box in a wide terminal; it shows each default in full."""
 CHANGED_SIGN = "•"
 """Before the name of a field that differs from its default."""
 _MAX_HINT = 360
@@ -57,18 +60,17 @@ class FormRow(Widget):
 
     DEFAULT_CSS = f"""
     FormRow {{ layout: vertical; height: auto; }}
-    FormRow Input, FormRow TextArea {{ width: {BOX_WIDTH}; margin-left: {NAME_WIDTH}; }}
+    FormRow Input, FormRow TextArea {{
+        width: 40%; min-width: {BOX_WIDTH}; max-width: {_MAX_BOX_WIDTH}; margin-left: {NAME_WIDTH};
+    }}
     FormRow.wrong Input, FormRow.wrong TextArea {{ margin: 0 0 1 {NAME_WIDTH}; }}
     FormRow TextArea {{ height: auto; max-height: 4; padding: 0 1; }}
     """
 
-    def __init__(
-        self, name: str, description: str, hint: str, boxes_width: int = BOX_WIDTH
-    ) -> None:
+    def __init__(self, name: str, description: str, hint: str) -> None:
         super().__init__()
         self.hint = hint
         self._labels = (name, description)
-        self._boxes_width = boxes_width
         self._error = ""
 
     def show_error(self, message: str | None) -> None:
@@ -104,20 +106,24 @@ class FormRow(Widget):
         """Return the texts next to and below the box."""
         name, description = self._labels
         width, height = self.size
+        description_start = self._find_description_start()
         sign = CHANGED_SIGN if name and self.is_changed else " "
         pieces = [
             Content.styled(fit(f"{sign}{name}", NAME_WIDTH), "$text-primary"),
-            Content(" " * (self._boxes_width + 1)),
-            Content.styled(
-                _fit_words(description, width - NAME_WIDTH - self._boxes_width - 1),
-                "$foreground-muted",
-            ),
+            Content(" " * (description_start - NAME_WIDTH)),
+            Content.styled(_fit_words(description, width - description_start), "$foreground-muted"),
         ]
         if self._error:
             error_line = fit(f"{PROBLEM_SIGN} {self._error}", width - NAME_WIDTH)
             pieces += [Content("\n" * (height - 1) + " " * NAME_WIDTH)]
             pieces += [Content.styled(error_line, "$text-error")]
         return Content("").join(pieces)
+
+    def _find_description_start(self) -> int:
+        """Return the column behind the boxes and a space."""
+        boxes = self.query("Input, TextArea")
+        end = max((box.virtual_region_with_margin.right for box in boxes), default=0)
+        return max(end, NAME_WIDTH) + 1
 
 
 def _fit_words(text: str, width: int) -> str:
@@ -177,11 +183,18 @@ class FieldRow(TextRow):
             yield LinesBox(self._text, field.accepts)
             return
         suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
-        yield Input(self._text, self._placeholder, suggester=suggester, compact=True)
+        # The box gets its placeholder as soon as its width is known.
+        yield Input(self._text, suggester=suggester, compact=True)
 
-    @property
-    def _placeholder(self) -> str:
-        return f"{self._inherited} (defaults)" if self._inherited else self._default
+    def on_resize(self) -> None:
+        """Show the default in the new width."""
+        self._show_placeholder()
+
+    def _show_placeholder(self) -> None:
+        """Show the default, cut to the width of the box; the hint has all of it."""
+        text = f"{self._inherited} (defaults)" if self._inherited else self._default
+        for box in self.query(Input):
+            box.placeholder = _fit_words(text, box.content_size.width - 1).rstrip()
 
     def _format_hint(self) -> str:
         hint = self._build_hint(self.field.accepts)
@@ -209,8 +222,7 @@ class FieldRow(TextRow):
             return
         self._default = default
         self.hint = self._format_hint()
-        for box in self.query(Input):
-            box.placeholder = self._placeholder
+        self._show_placeholder()
 
     @property
     def is_changed(self) -> bool:

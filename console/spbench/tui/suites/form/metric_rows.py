@@ -8,11 +8,12 @@ from textual.app import ComposeResult
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from spbench.tui.suites.form.field_row import BOX_WIDTH, FormRow
+from spbench.tui.suites.form.field_row import FormRow
 from spbench.tui.suites.form.form_texts import ExpectationTexts, ReferenceTexts
 
 BOUND_WIDTH = 10
 SYSTEM_WIDTH = 12
+VALUE_WIDTH = 11
 TOLERANCE_WIDTH = 8
 _EXPECT = (
     "expect: a metric such as time_ms, or with a statistic such as time_ms.p95, then the largest "
@@ -29,11 +30,13 @@ class ExpectRow(FormRow):
 
     DEFAULT_CSS = f"""
     ExpectRow {{ layout: horizontal; }}
-    ExpectRow .bound, ExpectRow.wrong .bound {{ width: {BOUND_WIDTH}; margin: 0 0 0 1; }}
+    ExpectRow .bound, ExpectRow.wrong .bound {{
+        width: {BOUND_WIDTH}; min-width: 0; margin: 0 0 0 1;
+    }}
     """
 
     def __init__(self, names: Sequence[str], expected: ExpectationTexts) -> None:
-        super().__init__("", "", _EXPECT, BOX_WIDTH + 2 * BOUND_WIDTH + 2)
+        super().__init__("", "", _EXPECT)
         self._names = names
         metric, maximum, minimum = expected
         # Created here, so that a row has its texts before it is mounted.
@@ -69,18 +72,19 @@ class ReferenceRow(FormRow):
     ReferenceRow {{ layout: horizontal; }}
     ReferenceRow .metric, ReferenceRow.wrong .metric {{ margin: 0 0 0 1; }}
     ReferenceRow .system, ReferenceRow.wrong .system {{
-        width: {SYSTEM_WIDTH}; margin: 0 0 0 1;
+        width: {SYSTEM_WIDTH}; min-width: 0; margin: 0 0 0 1;
     }}
-    ReferenceRow .value, ReferenceRow.wrong .value {{ width: {BOUND_WIDTH}; margin: 0 0 0 1; }}
+    ReferenceRow .value, ReferenceRow.wrong .value {{
+        width: {VALUE_WIDTH}; min-width: 0; margin: 0 0 0 1;
+    }}
     ReferenceRow .tolerance, ReferenceRow.wrong .tolerance {{
-        width: {TOLERANCE_WIDTH}; margin: 0 0 0 1;
+        width: {TOLERANCE_WIDTH}; min-width: 0; margin: 0 0 0 1;
     }}
     ReferenceRow.wrong .metric {{ margin-bottom: 1; }}
     """
 
     def __init__(self, names: Sequence[str], reference: ReferenceTexts) -> None:
-        widths = (BOX_WIDTH, SYSTEM_WIDTH, BOUND_WIDTH, TOLERANCE_WIDTH, TOLERANCE_WIDTH)
-        super().__init__("", "", _REFERENCE, sum(widths) + len(widths))
+        super().__init__("", "", _REFERENCE)
         self._names = names
         suggester = SuggestFromList(names)
         metric, system, value, lower, upper = reference
