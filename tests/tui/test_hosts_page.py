@@ -17,6 +17,7 @@ from spbench.report.recorded import load_run
 from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
+from spbench.tui.hosts.machine_monitor import MachineMonitor
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.widgets.heat_map import HeatMap
 from support.sample_events import make_links_run, record_run, run_end
@@ -77,6 +78,7 @@ class FakeSurvey:
 def fake_survey(monkeypatch):
     machine_findings = [Finding("ok", "launcher", "auto takes openmpi")]
     stand_in = FakeSurvey()
+    monkeypatch.setattr(MachineMonitor, "read", lambda monitor: None)
     monkeypatch.setattr(asking_module, "survey_hosts", stand_in)
     monkeypatch.setattr(
         asking_module, "examine_machine", lambda python, ranks, env: machine_findings
@@ -417,3 +419,62 @@ async def test_newly_measured_links_appear(folder, fake_survey):
         await wait_until(
             pilot, lambda: page.query_one(LinksPane).query_one(HeatMap).count_stops() == 16
         )
+
+
+async def test_load_of_this_machine_is_read_again_while_the_page_is_shown(
+    folder, fake_survey, monkeypatch
+):
+    readings = []
+
+    def read(monitor):
+        readings.append(monitor)
+        load = 0.25 * len(readings)
+        monitor.load.load_means = (load, load, load)
+        monitor.load.memory.add(0.5)
+        text = f"load {load} on 1 core from other work"
+        monitor.load.findings = (Finding("note", "load", text, "wait"),)
+
+    monkeypatch.setattr(MachineMonitor, "read", read)
+    monkeypatch.setattr(page_module.HostsPage, "load_seconds", 0.01)
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(160, 48)) as pilot:
+        page = await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: len(readings) > 3 and "memory used" in read_screen(app))
+        await wait_until(pilot, lambda: page._survey.facts[MACHINE].load > 0.5)
+        assert page._survey.facts[MACHINE].status == "note"
+        assert fake_survey.requests == [[MACHINE]]
+        app.context.show_page("results")
+        await wait_until(pilot, lambda: app.current_mode == "results")
+        await pilot.pause()
+        count = len(readings)
+        for _ in range(20):
+            await pilot.pause(0.01)
+        assert len(readings) <= count + 1  # one may have been under way
+
+
+async def test_details_of_another_host_say_when_its_load_was_read(folder, fake_survey):
+    fake_survey.answer.set()
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_examination(pilot)
+        await pilot.press("down")
+        await wait_until(pilot, lambda: "x asks this one" in read_screen(app))
+        await pilot.press("d")
+        await wait_until(pilot, lambda: "0.500 when it was asked" in read_screen(app))
+        await wait_until(pilot, lambda: "8 x NVIDIA H200" in read_screen(app))
+
+
+def test_monitor_reads_shares_and_rates(tmp_path):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "loadavg").write_text("0.5 0.25 0.1 1/100 42\n")
+    monitor = MachineMonitor(tmp_path)
+    for busy, total in ((0, 0), (30, 100)):
+        (tmp_path / "stat").write_text(f"cpu {busy} 0 0 {total - busy} 0 0 0 0 0 0\n")
+        received = 1000 * busy
+        columns = f"{received} 0 0 0 0 0 0 0 {2 * received} 0"
+        (tmp_path / "net/dev").write_text(f"a | b\n  lo: 9 9 9 9 9 9 9 9 9\neth0: {columns}\n")
+        monitor.read()
+    assert list(monitor.load.cpu.last) == [0.3]
+    assert monitor.load.received.last[0] > 0
+    assert monitor.load.sent.last[0] == 2 * monitor.load.received.last[0]
+    assert monitor.load.load_means == [0.5, 0.25, 0.1]

@@ -14,6 +14,7 @@ from spbench.launch.survey.facts import HostFacts
 from spbench.record.runs.playback import find_demo_run
 from spbench.tui.hosts import host_survey as asking
 from spbench.tui.hosts import sources
+from spbench.tui.hosts.machine_monitor import MachineMonitor
 from support.paths import EXAMPLES, SUITES
 from support.tui.app_driver import make_console, read_screen, wait_until
 
@@ -68,6 +69,7 @@ def make_recorded_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "read_clock", lambda: "14:36:00 UTC")
     monkeypatch.setattr(asking, "examine_machine", lambda python, ranks, env: [])
     monkeypatch.setattr(sources, "count_cores", lambda: 8)
+    monkeypatch.setattr(MachineMonitor, "read", lambda monitor: None)
     monkeypatch.setattr(socket, "gethostname", lambda: "login")
     return tmp_path
 

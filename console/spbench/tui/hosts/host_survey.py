@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
 from spbench.launch.doctor import examine_machine
-from spbench.launch.finding import Finding
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.survey import survey_hosts
 from spbench.suites.settings import LaunchSettings
@@ -61,6 +62,39 @@ class HostSurvey:
         finally:
             self.pending.difference_update(queried)
             self.version += 1
+
+    def update_load(self, host: str, load: float | None, findings: Sequence[Finding]) -> None:
+        """Replace the load of this machine, and the findings on it, by a new reading.
+
+        Args:
+            host: The name of this machine.
+            load: The mean load of the last minute; None if unknown.
+            findings: The load and other runs of spbench.
+        """
+        facts = self.facts.get(host)
+        if facts is None or facts.load is None or load is None or host in self.pending:
+            return
+        lasting = tuple(finding for finding in facts.findings if finding.subject != "load")
+        busy = tuple(
+            finding
+            for finding in findings
+            if finding.subject == "load" and finding.status == FindingStatus.NOTE
+        )
+        all_findings = (*lasting, *busy)
+        missing = (f for f in all_findings if f.status == FindingStatus.MISSING)
+        worst = next(missing, next(iter(all_findings), None))
+        self.facts[host] = replace(
+            facts,
+            load=load,
+            findings=all_findings,
+            status=worst.status if worst else FindingStatus.OK,
+            reason=f"{worst.subject}: {worst.text}" if worst else "",
+        )
+        self.machine_findings = [
+            *(f for f in self.machine_findings if f.subject not in ("load", "other runs")),
+            *findings,
+        ]
+        self.version += 1
 
     async def examine_machine(self, host: str) -> None:
         """Query this machine, which needs no ssh, and check its launchers."""

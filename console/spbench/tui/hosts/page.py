@@ -16,11 +16,13 @@ from textual.containers import Grid, Vertical
 from textual.worker import Worker
 
 from spbench.record.runs.folder import list_runs
-from spbench.record.runs.history import RunSummary
+from spbench.record.runs.history import RunSummary, read_summary
 from spbench.report.links import LinkMatrix, find_last_link_matrix
 from spbench.tui.context import ConsoleContext
+from spbench.tui.hosts.details_pane import MAX_RUNS, DetailsPane
 from spbench.tui.hosts.host_survey import HostSurvey
 from spbench.tui.hosts.links_pane import LinksPane
+from spbench.tui.hosts.machine_monitor import MachineMonitor
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.hosts.sources import COLUMNS, HostSource, SourceRows, read_sources
 from spbench.tui.page import Page
@@ -30,8 +32,14 @@ from spbench.tui.widgets.line_table import LineTable
 WIDE_WIDTH = 100
 """Columns from which the sources take a third of the width."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-wide")]
-_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (50, "-tall")]
-"""With 50 lines, findings and links take two thirds of the height."""
+_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (35, "-tall")]
+"""With 35 lines, the details of a host are shown above the links."""
+
+_MAX_LIST_SHARE = 0.35
+"""Largest share of the height that the lists of sources and hosts take."""
+_MIN_LIST_LINES = 8
+_LIST_MARGIN = 3
+"""Lines of a list's pane without its rows: the frame and the heading."""
 
 NewestRun = tuple[tuple[str, bool], ...]
 """The newest run, and whether it has ended; empty without runs."""
@@ -52,8 +60,9 @@ class HostsPage(Page):
     NAME = "hosts"
     HELP = """\
 The hosts that runs can use. d asks the hosts under the cursor over ssh for their cores, memory,
-load, devices and libraries; only this machine is asked without it. Below are the findings on one
-host with their remedies, and the links of the last run that measured any."""
+load, devices and libraries. This machine needs no ssh, and its load is read every few seconds.
+Below are the findings on one host with their remedies, what is known of it, and the links of the
+last run that measured any."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
@@ -81,11 +90,17 @@ host with their remedies, and the links of the last run that measured any."""
         height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;
     }
     HostsPage.-narrow #body { grid-columns: 29 1fr; }
-    HostsPage.-tall #body { grid-rows: 1fr 2fr; }
+    HostsPage DetailsPane { height: 1fr; }
+    HostsPage LinksPane { height: auto; }
+    HostsPage.-links LinksPane { height: 1fr; }
+    HostsPage.-links DetailsPane { height: auto; max-height: 40%; }
+    HostsPage.-links.-short DetailsPane { display: none; }
     """
 
     poll_seconds = 5.0
     """Time between two reads of hostfiles and runs."""
+    load_seconds: ClassVar[float] = 3.0
+    """Time between two readings of the load of this machine, while the page is shown."""
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
@@ -95,6 +110,9 @@ host with their remedies, and the links of the last run that measured any."""
         self._polled_at = -math.inf
         self._shown: object = None
         self._newest_run: NewestRun | None = None
+        self._monitor = MachineMonitor()
+        self._load_read_at = -math.inf
+        self._last_runs: list[RunSummary] = []
 
     def compose_body(self) -> ComposeResult:
         """Yield sources and hosts, and below them findings and links."""
@@ -104,7 +122,9 @@ host with their remedies, and the links of the last run that measured any."""
                 yield LineTable(COLUMNS, self._sources, id="sources")
             yield HostsPane(self._survey.facts, self._survey.pending)
             yield FindingsPane()
-            yield LinksPane()
+            with Vertical(id="host"):
+                yield DetailsPane()
+                yield LinksPane()
 
     @property
     def _table(self) -> LineTable:
@@ -122,10 +142,33 @@ host with their remedies, and the links of the last run that measured any."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
         if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
             self._poll_worker = self.run_worker(self._poll(), group="look")
+        if time.monotonic() - self._load_read_at >= self.load_seconds:
+            self._load_read_at = time.monotonic()
+            self.run_worker(self._read_load(), group="load", exclusive=True)
         shown = (self._survey.version, self._hosts_pane.host, self.context.launch_choice)
         if shown != self._shown:
             self._shown = shown
             self._show_survey()
+
+    async def _read_load(self) -> None:
+        """Read the load of this machine; other hosts are only asked after a key."""
+        await asyncio.to_thread(self._monitor.read)
+        if not self.app.is_running:
+            return
+        load = self._monitor.load
+        mean = load.load_means[0] if load.load_means else None
+        self._survey.update_load(socket.gethostname(), mean, load.findings)
+        self._show_details()
+
+    def _show_details(self) -> None:
+        host = self._hosts_pane.host
+        is_machine = host == socket.gethostname()
+        self.query_one(DetailsPane).show(
+            host,
+            self._survey.facts.get(host or ""),
+            self._monitor if is_machine else None,
+            [run for run in self._last_runs if run.host == host],
+        )
 
     async def _poll(self) -> None:
         options = self.context.options
@@ -140,7 +183,11 @@ host with their remedies, and the links of the last run that measured any."""
         )
         if newest_run != self._newest_run and self.app.is_running:
             self._newest_run = newest_run
-            self.query_one(LinksPane).show_matrix(matrix)
+            self._last_runs = await asyncio.to_thread(_read_last_runs, options.home)
+            links = self.query_one(LinksPane)
+            links.show_matrix(matrix)
+            self.set_class(links.has_links, "-links")
+            self._show_details()
         self._polled_at = time.monotonic()
 
     def _show_sources(self, sources: dict[Hashable, HostSource]) -> None:
@@ -158,6 +205,20 @@ host with their remedies, and the links of the last run that measured any."""
         source = self._get_source()
         if source is not None:
             self._hosts_pane.show_source(source)
+            self._fit_rows()
+
+    def on_resize(self) -> None:
+        """Fit the lists into the new height."""
+        self._fit_rows()
+
+    def _fit_rows(self) -> None:
+        """Make the upper panes as high as their lists, up to a share of the page."""
+        source = self._get_source()
+        num_hosts = len(source.hosts.names) if source is not None and source.hosts else 0
+        needed_lines = max(num_hosts, self._table.row_count) + _LIST_MARGIN
+        max_lines = max(_MIN_LIST_LINES, int(_MAX_LIST_SHARE * self.size.height))
+        top_lines = min(max(needed_lines, _MIN_LIST_LINES), max_lines)
+        self.query_one("#body").styles.grid_rows = f"{top_lines} 1fr"
 
     def _show_survey(self) -> None:
         """Show the current state of the survey."""
@@ -176,6 +237,7 @@ host with their remedies, and the links of the last run that measured any."""
             [facts[name] for name in names if name in facts],
             self._survey.answer_times.get(hosts.host or "", ""),
         )
+        self._show_details()
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the hosts of the source under the cursor."""
@@ -243,6 +305,11 @@ host with their remedies, and the links of the last run that measured any."""
     def action_swap(self) -> None:
         """Switch between links of ranks and of hosts."""
         self.query_one(LinksPane).toggle_hosts()
+
+
+def _read_last_runs(home: Path) -> list[RunSummary]:
+    """Return the last runs, the newest first."""
+    return [read_summary(folder) for folder in reversed(list_runs(home)[-4 * MAX_RUNS :])]
 
 
 def _read_last_links(

@@ -1,4 +1,4 @@
-"""Tests of the reasons for a plan: other ways to train, and what limits it."""
+"""Tests of the reasons for a plan: other ways to train, and its limits."""
 
 from __future__ import annotations
 

@@ -1,0 +1,187 @@
+"""What is known of one host: its load now, its parts, and the last runs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from spbench.launch.survey.facts import HostFacts
+from spbench.record.machine.host_loads import LoadHistory
+from spbench.record.number_formatting import (
+    format_duration,
+    format_number,
+    format_percent,
+    format_rate,
+    replace_line_controls,
+)
+from spbench.record.runs.history import RunSummary
+from spbench.report.times import format_day_and_time
+from spbench.tui.hosts.machine_monitor import Interface, MachineLoad, MachineMonitor
+from spbench.tui.widgets.glyphs import render_sparkline
+from spbench_core.number_text import format_quantity
+
+SPARKLINE_WIDTH = 20
+"""Cells of a sparkline, one for each reading."""
+MAX_RUNS = 8
+"""The most runs that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact of a host: a short label and its text."""
+
+    label: str
+    text: str
+
+
+class DetailsPane(VerticalScroll, can_focus=True):
+    """What is known of the host under the cursor."""
+
+    HELP = """\
+The host under the cursor. The load of this machine is read every few seconds while the page is
+shown. Another host is only asked for its load if you press d (all hosts) or x (one host). Below are
+its parts as it answered, and the last runs that were started on it."""
+    DEFAULT_CSS = """
+    DetailsPane { scrollbar-size-vertical: 1; }
+    DetailsPane Static { height: auto; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(classes="pane", id="details")
+        self.border_title = "Host"
+
+    def compose(self) -> ComposeResult:
+        yield Static("")
+
+    def show(
+        self,
+        host: str | None,
+        facts: HostFacts | None,
+        monitor: MachineMonitor | None,
+        runs: Sequence[RunSummary],
+    ) -> None:
+        """Show a host.
+
+        Args:
+            host: The host under the cursor.
+            facts: The facts about it; None if it was not queried.
+            monitor: The readings if the host is this machine.
+            runs: The last runs from it, newest first.
+        """
+        self.border_title = Content(f"{host} now" if monitor and host else host or "Host")
+        facts_by_label = [
+            *(list_load_facts(monitor.load) if monitor is not None else ()),
+            *(list_parts(facts, monitor) if facts is not None else ()),
+            *_list_runs(runs),
+        ]
+        if monitor is None and facts is not None:
+            facts_by_label.insert(0, Fact("load", _describe_asked_load(facts)))
+        if facts is None and monitor is None:
+            facts_by_label = [Fact("", "not asked yet: d asks all hosts, x asks this one")]
+        self.query_one(Static).update(_build_table(facts_by_label))
+
+
+def _build_table(facts: Sequence[Fact]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
+    for fact in facts:
+        table.add_row(Text(fact.label, "bold"), Text(replace_line_controls(fact.text)))
+    return table
+
+
+def list_load_facts(load: MachineLoad) -> Iterator[Fact]:
+    """Yield the load of this machine: cores, memory and network."""
+    if load.cpu.last:
+        yield Fact("cores busy", _describe_share(load.cpu))
+    if load.load_means:
+        means = ", ".join(map(format_number, load.load_means))
+        yield Fact("load", f"{means} processes (means of 1, 5 and 15 min)")
+    if load.memory.last:
+        available_gib = (load.available_bytes or 0) / 2**30
+        sizes = f"{format_number(available_gib)} of {format_number(load.total_bytes / 2**30)} GiB"
+        yield Fact("memory used", f"{_describe_share(load.memory)}, {sizes} available")
+    for label, history in (("received", load.received), ("sent", load.sent)):
+        if history.last:
+            bars = render_sparkline(history.last, SPARKLINE_WIDTH, history.maximum)
+            yield Fact(label, f"{bars} {format_rate(history.last[-1] / 1e9)}")
+
+
+def _describe_share(history: LoadHistory) -> str:
+    bars = render_sparkline(history.last, SPARKLINE_WIDTH, 1.0)
+    return f"{bars} {format_percent(history.last[-1])}"
+
+
+def _describe_asked_load(facts: HostFacts) -> str:
+    if facts.load is None:
+        return "not reported"
+    return f"{format_number(facts.load)} when it was asked; d or x asks again"
+
+
+def list_parts(facts: HostFacts, monitor: MachineMonitor | None) -> Iterator[Fact]:
+    """Yield the parts of a host: cores, memory, GPUs, adapters, software and limits."""
+    if facts.cores is not None:
+        parts = [format_quantity(facts.cores, "core")]
+        if monitor is not None:
+            parts += [monitor.processor] if monitor.processor else []
+            parts += [f"{monitor.mhz:.0f} MHz now"] if monitor.mhz else []
+        parts += [f"governor {facts.governor}"] if facts.governor else []
+        yield Fact("processor", ", ".join(parts))
+    if facts.memory_gib is not None and facts.free_gib is not None and monitor is None:
+        total = format_number(facts.memory_gib)
+        yield Fact("memory", f"{format_number(facts.free_gib)} of {total} GiB available")
+    if facts.cores is not None:
+        yield Fact("GPUs", _describe_gpus(facts))
+    if facts.adapters:
+        ports = (f"{port.name}:{port.port} {port.state} {port.rate}" for port in facts.adapters)
+        yield Fact("adapters", ", ".join(ports))
+    if monitor is not None and monitor.interfaces:
+        yield Fact("interfaces", ", ".join(map(_describe_interface, monitor.interfaces)))
+    mpi_texts = [text for text in (facts.mpi, facts.mpi4py and f"mpi4py {facts.mpi4py}") if text]
+    if mpi_texts:
+        yield Fact("MPI", ", ".join(mpi_texts))
+    if facts.torch:
+        cuda = f"CUDA {facts.torch_cuda}" if facts.torch_cuda else "without CUDA"
+        yield Fact("torch", f"{facts.torch}, {cuda}")
+    if facts.python:
+        interpreter = f" ({facts.interpreter})" if facts.interpreter else ""
+        yield Fact("Python", f"{facts.python}{interpreter}")
+    yield from _list_limits(facts)
+    if facts.clock_s is not None and monitor is None:
+        yield Fact("clock", f"{facts.clock_s:+.1f} s compared with this machine")
+
+
+def _describe_gpus(facts: HostFacts) -> str:
+    if not facts.gpus.any_present:
+        return "none"
+    versions = [f"driver {facts.gpus.driver}"] if facts.gpus.driver else []
+    versions += [f"CUDA {facts.gpus.cuda}"] if facts.gpus.cuda else []
+    return ", ".join([facts.gpus.models, *versions])
+
+
+def _describe_interface(interface: Interface) -> str:
+    speed = f" {interface.mbit_per_s / 1000:g} Gbit/s" if interface.mbit_per_s else ""
+    return f"{interface.name} {interface.state}{speed}"
+
+
+def _list_limits(facts: HostFacts) -> Iterator[Fact]:
+    limits = [f"{facts.nofile:,} open files"] if facts.nofile else []
+    limits += [f"locked memory {facts.memlock}"] if facts.memlock else []
+    if limits:
+        yield Fact("limits", ", ".join(limits))
+    if facts.filesystem:
+        yield Fact("folder", f"on {facts.filesystem}")
+
+
+def _list_runs(runs: Sequence[RunSummary]) -> Iterator[Fact]:
+    for index, run in enumerate(runs[:MAX_RUNS]):
+        duration = f", {format_duration(run.duration_s)}" if run.duration_s is not None else ""
+        text = f"{format_day_and_time(run.started)} {run.suite}: {run.status}{duration}"
+        yield Fact("last runs" if index == 0 else "", text)
