@@ -1,4 +1,4 @@
-"""The keys of the Results page."""
+"""The key bindings of the Results page, and the actions that need a failed run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from textual.binding import BindingType
 
 from spbench.tui.widgets.keys import make_binding
 
+FAILURE_ACTIONS = frozenset({"failed"})
+"""Actions that need a run that has failed."""
 FOOTER = (
     *("results.compare", "results.failed", "results.attach", "results.view", "results.mark"),
     *("results.filter", "results.export", "results.replay", "results.all", "results.metric"),

@@ -18,7 +18,7 @@ from spbench.report.previous_times import list_earlier_runs
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
-from spbench.tui.results.bindings import FOOTER, RESULTS_BINDINGS
+from spbench.tui.results.bindings import FAILURE_ACTIONS, FOOTER, RESULTS_BINDINGS
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import export_shown
 from spbench.tui.results.library import CaseCounter, RunLibrary
@@ -201,7 +201,7 @@ both, a metric over runs, a metric over a swept parameter."""
             return action == "filter"
         if action == "compare":
             return bool(self._pane.marked or list_earlier_runs(self._runs, run))
-        if action == "failed":
+        if action in FAILURE_ACTIONS:
             return run.status not in (RunStatus.RUNNING, RunStatus.PASSED)
         if action == "all_metrics":
             return self._view is View.COMPARE
