@@ -74,7 +74,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
 
         Args:
             runs: The runs.
-            case: The case; None if none is chosen.
+            case: The case; None without one.
             marks: The marks of all runs of the home.
         """
         self._runs = runs

@@ -18,7 +18,7 @@ def name_starts(starts: Mapping[str, float | None], now: float) -> dict[str, str
 
     Args:
         starts: The start times by id, in seconds since the epoch.
-        now: The current time, likewise.
+        now: The current time, in seconds since the epoch.
     """
     names = {run: format_moment(start, now) for run, start in starts.items()}
     names = _lengthen_equal(names, lambda run: format_exact_moment(starts[run], now))

@@ -56,7 +56,7 @@ def test_previous_run_has_ended_before(tmp_path, monkeypatch):
 
 
 def test_cases_of_indexed_runs_are_not_loaded(tmp_path):
-    run, other = summarize(tmp_path, 9), summarize(tmp_path, 8)
+    run, other = (summarize(tmp_path, day) for day in (9, 8))
     other.folder.path.mkdir(parents=True)
     index_ended_run(other.folder, {"schema": REPORT}, [{"id": "a", "status": "passed", "np": 2}])
     assert find_previous_run(tmp_path, [run, other], run, ["a"], make_load({})) == other
