@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
 from spbench.report.scale import Scale
-from spbench.stats.histogram import find_axis_end
+from spbench.stats.histogram import Bins, count_in_bins, find_axis_end, find_edges
 from spbench.stats.sorted_samples import SortedSamples
 from spbench_core.number_text import format_quantity
 
@@ -37,13 +36,23 @@ class TimeDistribution:
         """The lower and the upper quartile."""
         return self.samples.percentile(0.25), self.samples.percentile(0.75)
 
-    def describe(self) -> str:
-        """Return name, median, quartiles and the number of iterations as text."""
+    def count_in_bins(self, edges: Sequence[float]) -> Bins:
+        """Return the number of times in each bin, and of those beyond the last edge."""
+        return count_in_bins(self.samples, edges)
+
+    def describe(self, axis: SharedAxis) -> str:
+        """Return name, median, quartiles and the numbers of iterations as text.
+
+        Args:
+            axis: The axis; a few slow iterations may be beyond its end.
+        """
         low, high = (format_value(quartile, "ms") for quartile in self.quartiles)
         count = format_quantity(len(self.samples), "iteration")
         median = format_value(self.median, "ms")
         name = f"{self.name}: " if self.name else ""
-        return f"{name}median {median}, quartiles {low} and {high}, {count}"
+        beyond = self.count_in_bins((axis.scale.low, axis.scale.high)).above_range
+        note = f", {beyond} beyond the axis" if beyond else ""
+        return f"{name}median {median}, quartiles {low} and {high}, {count}{note}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +67,9 @@ class SharedAxis:
     scale: Scale
     unit: DisplayUnit
 
-    def find_edges(self, count: int) -> list[float]:
+    def find_edges(self, count: int) -> tuple[float, ...]:
         """Return the ends of ``count`` bins, in ms."""
-        low = self.scale.low
-        span = self.scale.high - low
-        if self.scale.log:
-            ratio = self.scale.high / low
-            return [low * ratio ** (index / count) for index in range(count + 1)]
-        return [low + span * (index / count) for index in range(count + 1)]
+        return find_edges(self.scale.low, self.scale.high, count, log=self.scale.log)
 
 
 def make_distribution(
@@ -98,11 +102,3 @@ def fit_axis(distributions: Sequence[TimeDistribution]) -> SharedAxis:
         high += margin
     log = low > 0 and high / low >= _LOG_FROM
     return SharedAxis(Scale(low, high, log), choose_unit((low, high), "ms"))
-
-
-def count_in_bins(distribution: TimeDistribution, edges: Sequence[float]) -> list[int]:
-    """Return the number of times in each bin; those beyond the last edge are in none."""
-    samples = distribution.samples
-    in_range = len(samples) if edges[-1] >= samples.largest else samples.count_below(edges[-1])
-    cumulative = (min(in_range, samples.count_below(edge)) for edge in edges[1:-1])
-    return [upper - lower for lower, upper in pairwise((0, *cumulative, in_range))]

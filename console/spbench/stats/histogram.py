@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -45,21 +46,36 @@ def make_bins(
         full_range: Whether the bins extend to the largest sample.
         log: Whether the bins have equal ratios; all samples must be positive.
     """
-    n = len(samples)
     low = samples.smallest
     high = samples.largest if full_range else find_axis_end(samples)
-    in_range = n if high == samples.largest else samples.count_below(high)
     if high <= low:  # all samples are equal: they are in the first bin
         high = low + (abs(low) or 1.0) / 100
-        in_range = n
+    return count_in_bins(samples, find_edges(low, high, count, log=log))
+
+
+def find_edges(low: float, high: float, count: int, *, log: bool = False) -> tuple[float, ...]:
+    """Return the ends of ``count`` bins from ``low`` to ``high``, which are exact.
+
+    The bins have equal widths, or equal ratios if ``log``.
+    """
     if log:
         inner_edges = [low * (high / low) ** (index / count) for index in range(count)]
     else:
         inner_edges = [low + index * ((high - low) / count) for index in range(count)]
-    edges = (*inner_edges, high)
+    return (*inner_edges, high)
+
+
+def count_in_bins(samples: SortedSamples, edges: Sequence[float]) -> Bins:
+    """Return a histogram of samples, none of them below the first edge.
+
+    A sample on an edge is in the bin above it; one on the last edge is in the last bin if no
+    sample is larger.
+    """
+    n = len(samples)
+    in_range = n if edges[-1] >= samples.largest else samples.count_below(edges[-1])
     cumulative = (min(in_range, samples.count_below(edge)) for edge in edges[1:-1])
     counts = tuple(upper - lower for lower, upper in pairwise((0, *cumulative, in_range)))
-    return Bins(edges, counts, n - in_range)
+    return Bins(tuple(edges), counts, n - in_range)
 
 
 def find_axis_end(samples: SortedSamples) -> float:

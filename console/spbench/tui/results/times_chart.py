@@ -9,12 +9,7 @@ from typing import ClassVar
 from textual.geometry import Offset
 
 from spbench.record.number_formatting import format_percent
-from spbench.report.distribution import (
-    SharedAxis,
-    TimeDistribution,
-    count_in_bins,
-    fit_axis,
-)
+from spbench.report.distribution import SharedAxis, TimeDistribution, fit_axis
 from spbench.report.scale import format_ticks
 from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.chart import Chart
@@ -96,7 +91,7 @@ ends that."""
         edges = axis.find_edges(bins)
         lines = [self._render_legend(axis)]
         for index, distribution in enumerate(self._distributions):
-            lines += self._render_bars(index, count_in_bins(distribution, edges), bar_lines)
+            lines += self._render_bars(index, distribution.count_in_bins(edges).counts, bar_lines)
             lines.append(self._render_quartiles(index, distribution, axis, bins))
         return [*lines, self._render_axis(axis, bins), *text][:height]
 
@@ -158,7 +153,7 @@ ends that."""
             yield self._describe_bar(axis, self.cursor)
             return
         for distribution in self._distributions:
-            yield distribution.describe()
+            yield distribution.describe(axis)
         if self._conclusion:
             yield self._conclusion
 
@@ -167,7 +162,7 @@ ends that."""
         low, high = (axis.unit.format(edge) for edge in edges[stop : stop + 2])
         phrases = [f"{low} to {high} {axis.unit.unit}"]
         for distribution in self._distributions:
-            count = count_in_bins(distribution, edges)[stop]
+            count = distribution.count_in_bins(edges).counts[stop]
             total = len(distribution.samples)
             share = format_percent(count / total)
             name = f"{distribution.name}: " if distribution.name else ""
