@@ -14,6 +14,7 @@ from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.findings import find_slow_parts
 from spbench.record.messages.cases import describe_limit, describe_miss
 from spbench.record.number_formatting import format_exact, format_factor
+from spbench.record.planted_faults import FAULT, FAULT_MISSED, FAULT_NOTICED, add_noticed_fault
 from spbench.record.stragglers import (
     Straggler,
     advise_iterations,
@@ -23,10 +24,6 @@ from spbench.record.stragglers import (
 from spbench.suites.expressions.expression import ExpressionError
 from spbench_core.catalog import parse_fault
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
-
-_FAULT = "planted fault"
-_UNSEEN = "nothing noticed the planted fault"
-"""The beginnings of reasons of cases with a planted fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +56,14 @@ def judge(
             return Judgement(CaseStatus.ERROR, f"check {name} was not reported by {names}", [])
     expectations = [_judge_expectation(case, dict(item), cases) for item in case.identity.expect]
     failed_checks = describe_failed_checks(case)
+    fault = case.identity.inject
     if failed_checks:
-        return Judgement(CaseStatus.FAILED, failed_checks[0], expectations)
+        reason = add_noticed_fault(failed_checks[0], fault)
+        return Judgement(CaseStatus.FAILED, reason, expectations)
     failures = [item for item in expectations if item["status"] == CheckOutcome.FAILED]
     if failures:
-        return Judgement(
-            CaseStatus.FAILED, _describe_failed_expectation(case, failures[0]), expectations
-        )
-    fault = case.identity.inject
+        reason = add_noticed_fault(_describe_failed_expectation(case, failures[0]), fault)
+        return Judgement(CaseStatus.FAILED, reason, expectations)
     if fault is not None:
         return Judgement(
             CaseStatus.FAILED, _describe_fault_result(case, fault, stragglers), expectations
@@ -74,29 +71,24 @@ def judge(
     return Judgement(CaseStatus.PASSED, None, expectations)
 
 
-def blames_fault(reason: str | None) -> bool:
-    """Whether a case's reason is only a planted fault."""
-    return reason is not None and reason.startswith((_FAULT, _UNSEEN))
-
-
 def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
     """Return whether a slow rank was noticed.
 
     A planted fault of another kind must fail a check.
     """
-    unnoticed = f"{_UNSEEN} {fault}"
+    unnoticed = f"{FAULT_MISSED} {fault}"
     planted_ranks = list_planted_ranks(case)
     if not planted_ranks:
         return unnoticed
     # the run's finding states how slow it is
     for straggler in stragglers:
         if is_planted(straggler, case):
-            return f"{_FAULT} noticed: {straggler.name} is slow"
+            return f"{FAULT_NOTICED}: {straggler.name} is slow"
     ranks = case.measured.ranks
     planted_keys = {(ranks[rank].host, rank) for rank in planted_ranks & ranks.keys()}
     for slow in find_slow_parts([case]):
         if slow.key in planted_keys or slow.key in {host for host, _ in planted_keys}:
-            return f"{_FAULT} noticed: {slow.name} is slow"
+            return f"{FAULT_NOTICED}: {slow.name} is slow"
     planted_factor = parse_fault(fault)[1]
     is_slight = planted_factor is not None and planted_factor < NOTABLE_RANK
     skew_by_rank = case.compute_rank_skews()
@@ -108,7 +100,7 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
         names = name_ranks(case, slowed_ranks)
         are = "is" if len(slowed_ranks) == 1 else "are"
         return (
-            f"{_FAULT} {fault} not confirmed: {names} {are} {ratio} as slow as the median"
+            f"{FAULT} {fault} not confirmed: {names} {are} {ratio} as slow as the median"
             f" rank, but too briefly to be sure: {advise_iterations(case)}"
         )
     if planted_ranks.isdisjoint(skew_by_rank):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from spbench.record.efficiency import compute_efficiency, find_efficiency_time
+from spbench.record.planted_faults import find_fault_outcome
 from spbench.report.host_model import CaseGpuPart, HostPart, ReportPart
 from spbench.suites.settings import build_json_schema
 from spbench_core.events.run_events import Better
@@ -304,6 +305,13 @@ class CasePart(ReportPart):
         """The case's status, or ``flaky`` if it passed in a later attempt."""
         passed_later = self.status == CaseStatus.PASSED and self.earlier
         return CaseStatus.FLAKY if passed_later else self.status
+
+    @property
+    def status_text(self) -> str:
+        """The status for people, who see whether a planted fault was noticed."""
+        is_failed = self.status == CaseStatus.FAILED
+        outcome = find_fault_outcome(self.reason) if is_failed else None
+        return outcome or self.shown_status
 
     def efficiency(self, metric: str = "time_ms") -> float | None:
         """Return a metric's efficiency, 1 if it equals its reference; None without either."""

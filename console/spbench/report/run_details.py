@@ -156,7 +156,7 @@ def _generate_failed_cases(run: RecordedRun) -> Iterator[Fact]:
     ]
     for case in failed[:MAX_FAILED]:
         reason = f": {case.reason}" if case.reason else ""
-        yield Fact(case.status, f"{case.id}{reason}")
+        yield Fact(case.status_text, f"{case.id}{reason}")
     if len(failed) > MAX_FAILED:
         yield Fact("failed", f"{len(failed) - MAX_FAILED} more cases")
 

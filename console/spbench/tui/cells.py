@@ -29,20 +29,20 @@ STATUS_COLOURS: Mapping[str, str] = {
 _YEAR_SHOWN_AFTER_S = 300 * 86400.0
 
 
-def format_status(status: str) -> str:
-    """Return a status with its symbol in front."""
-    return f"{STATUS_SYMBOLS.get(status, '?')} {status}"
+def format_status(status: str, text: str = "") -> str:
+    """Return a status with its symbol in front; ``text`` is shown instead of its name."""
+    return f"{STATUS_SYMBOLS.get(status, '?')} {text or status}"
 
 
-def make_status_cell(status: str, *, noisy: bool = False) -> TableCell:
+def make_status_cell(status: str, text: str = "", *, noisy: bool = False) -> TableCell:
     """Return a status with symbol and colour, and a sign if the times are noisy."""
-    text = f"{format_status(status)} {NOISY}" if noisy else format_status(status)
-    return TableCell(text, _STYLES.get(status, status))
+    shown_text = format_status(status, text)
+    return TableCell(f"{shown_text} {NOISY}" if noisy else shown_text, _STYLES.get(status, status))
 
 
-def make_status_span(status: str) -> tuple[str, str]:
+def make_status_span(status: str, text: str = "") -> tuple[str, str]:
     """Return a status with its symbol, and its colour."""
-    return format_status(status), STATUS_COLOURS.get(status, "$text-muted")
+    return format_status(status, text), STATUS_COLOURS.get(status, "$text-muted")
 
 
 def format_time_cell(ms: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spbench.record.judge import blames_fault
+from spbench.record.planted_faults import blames_fault
 from spbench.report.comparison.model import CaseJudgement, CasePair, JudgementKind, Outcome
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun

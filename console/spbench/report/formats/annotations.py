@@ -52,7 +52,7 @@ def find_case_lines(run: RecordedRun) -> Mapping[str, int]:
 
 
 def _annotate_case(case: CasePart, file: str | None, lines: Mapping[str, int]) -> str:
-    title = f"{case.id}: {case.status}"
+    title = f"{case.id}: {case.status_text}"
     return _render_command(file, lines.get(case.name), title, explain_status(case))
 
 

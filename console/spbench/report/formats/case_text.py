@@ -55,7 +55,7 @@ def explain_status(case: CasePart) -> str:
 
 def format_tally(run: RecordedRun) -> str:
     """Return the numbers of cases by status, and of unjudged expectations."""
-    counts = Counter(case.shown_status for case in run.cases.values())
+    counts = Counter(case.status_text for case in run.cases.values())
     count_texts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
     unjudged = sum(
         expectation.status == CheckOutcome.SKIPPED

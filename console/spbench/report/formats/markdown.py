@@ -130,7 +130,7 @@ def _add_sign(status: str, word: str) -> str:
 
 
 def _format_case_status(case: CasePart) -> str:
-    status = _add_sign(case.status, case.shown_status)
+    status = _add_sign(case.status, case.status_text)
     return f"{status} {NOISY} noisy" if case.noisy else status
 
 

@@ -53,7 +53,9 @@ class CaseScreen(Modal[None]):
         with VerticalScroll() as scroll:
             scroll.border_title = Content(case.id)
             description = f"  {case.benchmark} on {format_quantity(case.np, 'rank')}"
-            yield Static(Content.assemble(make_status_span(case.status), description))
+            yield Static(
+                Content.assemble(make_status_span(case.status, case.status_text), description)
+            )
             if case.reason:
                 yield Static(case.reason, classes="reason", markup=False)
             for straggler in case.stragglers:

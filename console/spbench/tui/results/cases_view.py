@@ -75,7 +75,7 @@ class RecordedCaseRows:
         """Return the cells of a case."""
         case = self._get_case(key)
         return (
-            make_status_cell(case.status, noisy=case.noisy is not None),
+            make_status_cell(case.status, case.status_text, noisy=case.noisy is not None),
             *self._swept.cells(case.id),
             str(case.np),
             format_value_cell(self.sort_value(key, "time"), "ms"),

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from spbench.record.comparison import RankComparison, RankTime
-from spbench.record.judge import blames_fault, judge
+from spbench.record.judge import judge
 from spbench.record.noise import describe_case_noise
+from spbench.record.planted_faults import blames_fault
 from spbench.record.stragglers import Straggler, find_stragglers
 from support.sample_events import (
     TIME,

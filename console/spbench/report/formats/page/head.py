@@ -73,7 +73,7 @@ def render_case_status(case: CasePart) -> Markup:
     A sign follows if its times are noisy. The reasons are in the findings.
     """
     sign = GLYPHS.get(case.status, "")
-    badge = tag("span", f"{sign} {case.shown_status}".strip(), class_=f"verdict {case.status}")
+    badge = tag("span", f"{sign} {case.status_text}".strip(), class_=f"verdict {case.status}")
     if not case.noisy:
         return badge
     return join_markup([badge, tag("span", f" {NOISY} noisy", class_="soft")])

@@ -1,0 +1,64 @@
+"""What people see of a case with a planted fault."""
+
+import pytest
+
+from spbench.record.judge import judge
+from spbench.record.planted_faults import FaultOutcome, blames_fault, find_fault_outcome
+from spbench.report.formats.case_text import format_tally
+from spbench.report.recorded import load_run
+from spbench.tui.results.cases_view import RecordedCaseRows
+from support.sample_events import (
+    build_state,
+    case_judged,
+    describe_case,
+    make_started_run,
+    rank_event,
+    record_run,
+    run_end,
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("planted fault noticed: rank 1 on node01 is slow", FaultOutcome.NOTICED),
+        ("check halo failed on rank 1; planted fault drop-halo noticed", FaultOutcome.NOTICED),
+        ("nothing noticed the planted fault slow; take more iterations", FaultOutcome.MISSED),
+        ("planted fault slow not confirmed: rank 1 is 2.00x as slow", FaultOutcome.MISSED),
+        ("check halo failed on rank 1", None),
+        (None, None),
+    ],
+)
+def test_reason_says_whether_a_fault_was_noticed(reason, expected):
+    assert find_fault_outcome(reason) is expected
+
+
+def test_failed_check_notices_the_planted_fault():
+    checks = [
+        rank_event("check", rank, name="halo", passed=not rank, max_abs_error=0.5, tolerance=0.0)
+        for rank in (0, 1)
+    ]
+    cases = (describe_case("a", inject=fault) for fault in (None, "drop-halo"))
+    plain, planted = (
+        judge(build_state([*make_started_run(case), *checks]).cases["a"]).reason for case in cases
+    )
+    assert planted == f"{plain}; planted fault drop-halo noticed"
+    assert not blames_fault(planted), "a failed check makes a comparison fail"
+
+
+def test_tables_and_tallies_tell_noticed_from_missed_faults(tmp_path):
+    reasons = {
+        "a": "planted fault noticed: rank 1 is slow",
+        "b": "nothing noticed the planted fault slow",
+        "c": "check halo failed on rank 1",
+    }
+    cases = [describe_case(name) for name in reasons]
+    judged = [case_judged(name, "failed", reason) for name, reason in reasons.items()]
+    run = load_run(record_run(tmp_path, [*make_started_run(*cases), *judged, run_end("failed", 1)]))
+    rows = RecordedCaseRows(run)
+    assert [rows.cells(name)[0].text for name in reasons] == [
+        "✗ fault noticed",
+        "✗ fault missed",
+        "✗ failed",
+    ]
+    assert format_tally(run) == "1 fault noticed, 1 fault missed, 1 failed"
