@@ -9,16 +9,11 @@ import pytest
 from textual.color import Color
 from textual.theme import Theme
 
-from spbench.record.number_formatting import NOISY
-from spbench.tui.cells import (
-    STATUS_SYMBOLS,
-    format_status,
-    make_status_cell,
-    make_status_span,
-)
+from spbench.record.number_formatting import NOISY, STATUS_SYMBOLS, format_status
+from spbench.tui.cells import make_status_cell, make_status_span
 from spbench.tui.themes import THEMES
 from spbench.tui.widgets.glyphs import choose_slowness_mark
-from spbench_core.events.statuses import CaseStatus
+from spbench_core.events.statuses import CaseStatus, RunStatus
 from support.tui.contrast import (
     COLOUR_BLINDNESS,
     MIN_FRAME_CONTRAST,
@@ -152,7 +147,7 @@ def test_statuses_of_different_colours_have_different_signs():
     assert NOISY not in {sign for sign, _ in signs}
 
 
-@pytest.mark.parametrize("status", CaseStatus)
+@pytest.mark.parametrize("status", [*CaseStatus, RunStatus.UNREADABLE])
 def test_each_status_is_a_sign_and_a_word(status):
     assert format_status(status) == f"{STATUS_SYMBOLS[status]} {status}"
     assert make_status_cell(status).text == format_status(status)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from spbench_core.events.statuses import CaseStatus
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 GLYPHS: Mapping[str, str] = {
     CaseStatus.PASSED: "✓",
@@ -22,6 +22,15 @@ GLYPHS: Mapping[str, str] = {
     CaseStatus.SKIPPED: "-",
 }
 """The sign of each status, which is shown next to its name."""
+STATUS_SYMBOLS: Mapping[str, str] = {
+    **GLYPHS,
+    CaseStatus.FLAKY: GLYPHS[CaseStatus.PASSED],
+    CaseStatus.RUNNING: "…",
+    CaseStatus.WAITING: "·",
+    CaseStatus.UNFINISHED: "!",
+    RunStatus.UNREADABLE: "!",
+}
+"""The signs of all statuses, also of those that a report lacks."""
 NOISY = "≈"
 """The sign of times that other work has disturbed."""
 DISTURBED = "~"
@@ -91,6 +100,11 @@ _SHARE_METRICS = frozenset(
 _FACTOR_METRICS = frozenset(
     ["compression_ratio", "offered_load", "skew", "slowest_ratio", "speedup"]
 )
+
+
+def format_status(status: str, text: str = "") -> str:
+    """Return a status with its sign in front; ``text`` is shown instead of its name."""
+    return f"{STATUS_SYMBOLS.get(status, '?')} {text or status}"
 
 
 def format_number(value: float) -> str:

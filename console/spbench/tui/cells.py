@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from spbench.record.number_formatting import GLYPHS, NOISY, format_time, format_value
+from spbench.record.number_formatting import NOISY, format_status, format_time, format_value
 from spbench.tui.widgets.table_columns import TableCell
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
-STATUS_SYMBOLS: Mapping[str, str] = {
-    **GLYPHS,
-    CaseStatus.FLAKY: GLYPHS[CaseStatus.PASSED],
-    CaseStatus.RUNNING: "…",
-    CaseStatus.WAITING: "·",
-    CaseStatus.UNFINISHED: "!",
-}
 FULL_IDS_WIDTH = 100
 """Width of a table, in cells, from which the ids of cases are not abbreviated."""
 _STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow", CaseStatus.FLAKY: "passed"}
@@ -27,11 +20,6 @@ STATUS_COLOURS: Mapping[str, str] = {
 }
 """The colours of statuses of runs and cases; the other statuses are muted."""
 _YEAR_SHOWN_AFTER_S = 300 * 86400.0
-
-
-def format_status(status: str, text: str = "") -> str:
-    """Return a status with its symbol in front; ``text`` is shown instead of its name."""
-    return f"{STATUS_SYMBOLS.get(status, '?')} {text or status}"
 
 
 def make_status_cell(status: str, text: str = "", *, noisy: bool = False) -> TableCell:

@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Static
 
-from spbench.tui.cells import format_status
+from spbench.record.number_formatting import format_status
 from spbench.tui.widgets.text import cell_width
 
 if TYPE_CHECKING:

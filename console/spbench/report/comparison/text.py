@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from spbench.record.number_formatting import GLYPHS, replace_controls
+from spbench.record.number_formatting import format_status, replace_controls
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import RunComparison
 from spbench.report.comparison.notes import (
@@ -155,5 +155,4 @@ def _make_heading_cells(name: str, run: RunSummary) -> tuple[str, ...]:
     started = "" if run.started is None else format_day_and_time(run.started)
     if run.status == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")
-    sign = GLYPHS.get(run.status, "…" if run.status == RunStatus.RUNNING else "!")
-    return (name, run.id, started, f"{sign} {run.status}", run.host or "")
+    return (name, run.id, started, format_status(run.status), run.host or "")

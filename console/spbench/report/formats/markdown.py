@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from spbench.record.number_formatting import GLYPHS, NOISY, replace_controls
+from spbench.record.number_formatting import NOISY, format_status, replace_controls
 from spbench.report.export import NUMBER_TITLES, RUN_COLUMNS, escape_markdown, run_rows
 from spbench.report.formats.case_text import (
     LEGEND,
@@ -32,7 +32,7 @@ def render_markdown(run: RecordedRun, *, max_bytes: int = MAX_BYTES) -> str:
     suite = escape_markdown(run.summary.suite)
     all_metrics = _render_all_metrics(run, max_bytes // 4)
     blocks = [
-        f"## {_add_sign(status, status)}: {suite}",
+        f"## {format_status(status)}: {suite}",
         _render_head(run),
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
         *_render_bad_cases(run, max_bytes // 4),
@@ -125,12 +125,8 @@ def _note_omitted(count: int) -> Iterator[str]:
         yield f"... and {count} more, left out here for their length; CSV and HTML have them."
 
 
-def _add_sign(status: str, word: str) -> str:
-    return f"{GLYPHS.get(status, '')} {word}".strip()
-
-
 def _format_case_status(case: CasePart) -> str:
-    status = _add_sign(case.status, case.status_text)
+    status = format_status(case.status, case.status_text)
     return f"{status} {NOISY} noisy" if case.noisy else status
 
 

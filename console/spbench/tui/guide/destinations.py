@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 
 from spbench.errors import SpbenchError
+from spbench.record.number_formatting import format_status
 from spbench.record.runs.case_names import list_recorded_cases
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.suites.case import Case
 from spbench.suites.loader import load_suite_file
 from spbench.suites.shipped import PREFIX, needs_copy
-from spbench.tui.cells import format_status
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.feed import Feed
 from spbench.tui.hosts.sources import read_sources

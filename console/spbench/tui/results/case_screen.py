@@ -17,10 +17,10 @@ from textual.widgets import Static
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.messages.cases import describe_limit
 from spbench.record.metric_names import describe_separation, format_figure_name, format_folded_name
-from spbench.record.number_formatting import NOISY, format_number, format_value
+from spbench.record.number_formatting import NOISY, format_number, format_status, format_value
 from spbench.report.model import CasePart
 from spbench.suites.expand import format_label
-from spbench.tui.cells import format_status, format_value_cell, make_status_span
+from spbench.tui.cells import format_value_cell, make_status_span
 from spbench.tui.dialogs import Modal
 from spbench_core.number_text import format_quantity
 

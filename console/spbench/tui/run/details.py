@@ -26,11 +26,11 @@ from spbench.record.metric_names import (
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
     format_percent,
+    format_status,
     format_value,
 )
 from spbench.record.runs.job_output import read_job_output
 from spbench.record.shares import compute_all_shares
-from spbench.tui.cells import format_status
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
 from spbench.tui.run.panes.charts import build_case_bars, describe_missing_bars

@@ -19,9 +19,9 @@ from spbench.record.messages.enumeration import enumerate_names, name_cases
 from spbench.record.messages.outcome import describe_outcome
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
-from spbench.record.number_formatting import NOISY
+from spbench.record.number_formatting import NOISY, format_status
 from spbench.tui.advice import name_keys
-from spbench.tui.cells import STATUS_COLOURS, format_status
+from spbench.tui.cells import STATUS_COLOURS
 from spbench.tui.feed import Feed
 from spbench_core.events.statuses import CaseStatus, RunStatus
 

@@ -11,10 +11,9 @@ from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
 from spbench.record.messages.phases import describe_phase, describe_start
-from spbench.record.number_formatting import format_whole_seconds
+from spbench.record.number_formatting import format_status, format_whole_seconds
 from spbench.record.run_parts import CaseCounts, count_cases
 from spbench.record.state import RunState
-from spbench.tui.cells import format_status
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.run.findings import MUTED, RunFinding, choose_colour
 from spbench.tui.widgets.text import cell_width, fit, wrap_words

@@ -15,13 +15,13 @@ from spbench.record.number_formatting import (
     fold_numbers,
     format_factor,
     format_number,
+    format_status,
     format_time,
     format_value,
 )
 from spbench.record.rank_figures import RankFigures
 from spbench.record.run_parts import RankState
 from spbench.record.shares import compute_all_shares
-from spbench.tui.cells import format_status
 from spbench.tui.run.details import DetailsScreen, Line, read_failure_output
 from spbench.tui.run.panes.charts import build_rank_bars
 from spbench.tui.run.panes.gpu_panel import describe_gpu

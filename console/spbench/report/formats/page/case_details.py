@@ -19,6 +19,7 @@ from spbench.record.number_formatting import (
     format_factor,
     format_number,
     format_percent,
+    format_status,
     format_time,
 )
 from spbench.report.comparison.model import HEADLINE
@@ -31,7 +32,7 @@ from spbench.report.formats.case_text import (
 from spbench.report.formats.page.case_table import collect_samples, details_anchor
 from spbench.report.formats.page.charts.distribution import draw_histogram
 from spbench.report.formats.page.charts.rank_bars import draw_rank_bars
-from spbench.report.formats.page.head import format_status, render_case_status
+from spbench.report.formats.page.head import render_case_status
 from spbench.report.formats.page.markup import (
     NOTHING,
     Markup,

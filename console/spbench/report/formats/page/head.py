@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from spbench.record.number_formatting import GLYPHS, NOISY
+from spbench.record.number_formatting import NOISY, format_status
 from spbench.report.comparison.model import JudgementKind, RunComparison
 from spbench.report.comparison.rows import OutcomeLabel
 from spbench.report.formats.case_text import format_tally
@@ -62,18 +62,14 @@ def _note_unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
         yield tag("span", note, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")
 
 
-def format_status(status: str) -> str:
-    """Return a status with its sign, such as ``✓ passed``."""
-    return f"{GLYPHS.get(status, '')} {status}".strip()
-
-
 def render_case_status(case: CasePart) -> Markup:
     """Return a case's status as a badge, flaky if it passed only in a later attempt.
 
     A sign follows if its times are noisy. The reasons are in the findings.
     """
-    sign = GLYPHS.get(case.status, "")
-    badge = tag("span", f"{sign} {case.status_text}".strip(), class_=f"verdict {case.status}")
+    badge = tag(
+        "span", format_status(case.status, case.status_text), class_=f"verdict {case.status}"
+    )
     if not case.noisy:
         return badge
     return join_markup([badge, tag("span", f" {NOISY} noisy", class_="soft")])
