@@ -243,3 +243,16 @@ async def test_estimate_is_pending_until_it_is_computed(suite, monkeypatch):
         finally:
             release.set()
         await wait_until(pilot, lambda: read_estimates(app) == ["unknown"] * 3)
+
+
+async def test_errors_in_the_text_keep_what_is_known(suite, monkeypatch):
+    monkeypatch.setattr(
+        "spbench.tui.suites.parsed_suite._estimate_plan", lambda plan, home: RunEstimate()
+    )
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: read_estimates(app) == ["unknown"] * 3)
+        await replace_line(pilot, 1, "schema: 5")
+        await wait_until(pilot, lambda: "before the errors" in read_title(app))
+        assert read_estimates(app) == ["unknown"] * 3

@@ -66,8 +66,10 @@ on a GPU."""
 
     def show(self, rows: SuiteCaseRows) -> None:
         """Show other cases; cases with the same id keep their marks."""
+        # Cases of a text with errors are not estimated again.
+        estimating = rows.current or self.rows.estimating
         marked_rows = rows.replace_marks(self._marked)
-        self.rows = marked_rows.replace_estimates(self._estimate, estimating=True)
+        self.rows = marked_rows.replace_estimates(self._estimate, estimating)
         self.table.set_rows(self.rows)
         self._update_title()
 
