@@ -7,7 +7,7 @@ from spbench.errors import Advice, UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.tui.advice import KEYS_BY_ADVICE, name_keys
 from spbench.tui.chooser import Chooser
-from spbench.tui.dialogs import AskLine
+from spbench.tui.dialogs import AskParsed
 from spbench.tui.launch_dialogs import _is_file, parse_environment
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 
@@ -15,7 +15,7 @@ from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 async def answer_line(pilot, key, line):
     """Open a question by its key, and answer it."""
     await pilot.press(key)
-    await wait_until(pilot, lambda: isinstance(pilot.app.screen, AskLine))
+    await wait_until(pilot, lambda: isinstance(pilot.app.screen, AskParsed))
     pilot.app.screen.query_one(Input).value = line
     await pilot.press("enter")
 
@@ -28,7 +28,7 @@ async def test_launch_line_has_launcher_and_environment(tmp_path, suite, size):
         await pilot.press("L")
         await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
         await pilot.press(*"another", "enter")
-        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        await wait_until(pilot, lambda: isinstance(app.screen, AskParsed))
         await pilot.press(*"mvapich2-2.3.7", "enter")
         await wait_until(pilot, lambda: "mpirun_rsh" in read_screen(app))
         await answer_line(pilot, "E", "MV2_DEBUG='a b' X=1")
@@ -87,7 +87,7 @@ async def test_dialog_stays_open_with_the_error_of_its_line(tmp_path, suite, key
         await wait_until(pilot, lambda: "mpirun" in read_screen(app))
         await answer_line(pilot, key, line)
         await wait_until(pilot, lambda: error in read_screen(app))
-        assert isinstance(app.screen, AskLine)
+        assert isinstance(app.screen, AskParsed)
         await pilot.press("backspace")
         await wait_until(pilot, lambda: error not in read_screen(app))
 
@@ -108,7 +108,7 @@ async def test_library_is_checked_in_its_dialog_and_gets_a_version(tmp_path, sui
         await pilot.press("L")
         await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
         await pilot.press(*"another", "enter")
-        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        await wait_until(pilot, lambda: isinstance(app.screen, AskParsed))
         app.screen.query_one(Input).value = "lam"
         await pilot.press("enter")
         await wait_until(pilot, lambda: "libraries are" in read_screen(app))

@@ -68,16 +68,16 @@ class Confirm(Modal[bool]):
         self.dismiss(yes)
 
 
-class AskLine(Modal[str | None]):
-    """A dialog that returns one line of text, or None if the user leaves with Escape.
+class AskParsed(Modal[Answer | None]):
+    """A dialog for one line of text that returns its value, or None after Escape.
 
     Args:
         question: The question.
+        parse: Returns the value of a line, and raises a `SpbenchError` if it is invalid; the dialog
+            shows the error and stays open. It is called in a thread.
         text: The proposed line.
         empty: Whether an empty line is an answer. Otherwise it is the same as Escape.
         select: Whether typing replaces the proposed line, instead of continuing it.
-        check: Raises a `SpbenchError` if a line is invalid; the dialog shows it and stays open.
-            It is called in a thread.
     """
 
     HELP = "A line to fill in. Enter takes it, Escape leaves without a change."
@@ -86,25 +86,25 @@ class AskLine(Modal[str | None]):
     ]
 
     DEFAULT_CSS = """
-    AskLine #problem { display: none; color: $text-error; }
-    AskLine #problem.visible { display: block; }
+    AskParsed #problem { display: none; color: $text-error; }
+    AskParsed #problem.visible { display: block; }
     """
 
     def __init__(
         self,
         question: str,
+        parse: Callable[[str], Answer],
         text: str = "",
         *,
         empty: bool = False,
         select: bool = True,
-        check: Callable[[str], object] | None = None,
     ) -> None:
         super().__init__()
         self._question = question
+        self._parse = parse
         self._text = text
         self._empty = empty
         self._select = select
-        self._check = check
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -113,15 +113,17 @@ class AskLine(Modal[str | None]):
             yield Static("", id="problem", markup=False)
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the line, or show why it is invalid."""
+        """Return the value of the line, or show why it is invalid."""
         line = event.value.strip()
-        if line and self._check is not None:
-            try:
-                await asyncio.to_thread(self._check, line)
-            except SpbenchError as error:
-                self._show_problem(f"✗ {error}")
-                return
-        self.dismiss(line if line or self._empty else None)
+        if not line and not self._empty:
+            self.dismiss(None)
+            return
+        try:
+            answer = await asyncio.to_thread(self._parse, line)
+        except SpbenchError as error:
+            self._show_problem(f"✗ {error}")
+        else:
+            self.dismiss(answer)
 
     def on_input_changed(self) -> None:
         """Hide the error of the line before."""
@@ -135,3 +137,12 @@ class AskLine(Modal[str | None]):
     def action_leave(self) -> None:
         """Leave without an answer."""
         self.dismiss(None)
+
+
+class AskLine(AskParsed[str]):
+    """A dialog that returns one line of text, or None after Escape; see `AskParsed`."""
+
+    def __init__(
+        self, question: str, text: str = "", *, empty: bool = False, select: bool = True
+    ) -> None:
+        super().__init__(question, str, text, empty=empty, select=select)

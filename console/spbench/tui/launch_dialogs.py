@@ -17,7 +17,7 @@ from spbench.suites.pipe_files import expand_user_path
 from spbench.tui.advice import name_keys
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
-from spbench.tui.dialogs import AskLine
+from spbench.tui.dialogs import AskParsed
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -58,14 +58,15 @@ async def _ask_library(app: App[Any], text: str) -> str | None:
     names = ", ".join(add_default_version(name) for name in VERSION_BY_LIBRARY)
     question = f"MPI library to show launch lines for, also of other versions: {names}"
 
-    def check(line: str) -> None:
+    def parse(line: str) -> str:
         try:
             parse_assumed_library(line)
         except UsageError as error:
             raise UsageError(name_keys(str(error))) from None
+        return add_default_version(line)
 
-    line = await app.push_screen_wait(AskLine(question, text, check=check))
-    return None if line is None else add_default_version(line)
+    library: str | None = await app.push_screen_wait(AskParsed(question, parse, text))
+    return library
 
 
 async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
@@ -75,12 +76,13 @@ async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
     question = "Hosts of runs from here: a hostfile, or node[01-08]:4,other; empty: the suite's own"
     folder = context.options.folder
 
-    def check(line: str) -> None:
-        parse_host_choice(choice, folder, line)
+    def parse(line: str) -> LaunchChoice:
+        return parse_host_choice(choice, folder, line)
 
-    line = await app.push_screen_wait(AskLine(question, current, empty=True, check=check))
-    if line is not None:
-        context.launch_choice = await asyncio.to_thread(parse_host_choice, choice, folder, line)
+    dialog = AskParsed(question, parse, current, empty=True)
+    chosen = await app.push_screen_wait(dialog)
+    if chosen is not None:
+        context.launch_choice = chosen
 
 
 def parse_host_choice(choice: LaunchChoice, folder: Path, line: str) -> LaunchChoice:
@@ -110,10 +112,10 @@ async def choose_environment(app: App[Any], context: ConsoleContext) -> None:
     """Ask for additional environment variables of the ranks."""
     current = shlex.join(context.environment)
     question = "Environment of the ranks of runs from here: NAME=VALUE NAME=VALUE; empty: none"
-    dialog = AskLine(question, current, empty=True, check=parse_environment)
-    line = await app.push_screen_wait(dialog)
-    if line is not None:
-        context.environment = parse_environment(line)
+    dialog = AskParsed(question, parse_environment, current, empty=True)
+    environment = await app.push_screen_wait(dialog)
+    if environment is not None:
+        context.environment = environment
 
 
 def parse_environment(line: str) -> tuple[str, ...]:
