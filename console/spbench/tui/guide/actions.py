@@ -12,6 +12,7 @@ from textual.screen import Screen
 
 from spbench.tui.page import Page
 from spbench.tui.pages import PAGES
+from spbench.tui.widgets.keys import find_key_rank
 
 _TOOLKIT_MODIFIER = "super+"
 """Keys that most terminals do not send; Textual adds them to those that they do."""
@@ -102,9 +103,7 @@ def _find_scope(screen: Screen[object], binding: Binding, node: DOMNode) -> Scop
 def sort_by_relevance(screen: Screen[object], actions: list[ActiveAction]) -> list[ActiveAction]:
     """Return actions in the order of the page's most important keys, then the others."""
     order = screen.FOOTER if isinstance(screen, Page) else ()
-    return sorted(
-        actions, key=lambda action: order.index(action.id) if action.id in order else len(order)
-    )
+    return sorted(actions, key=lambda action: find_key_rank(action.id, order))
 
 
 def collect_action_ids() -> frozenset[str]:

@@ -12,10 +12,14 @@ from textual.widgets import Static
 
 from spbench.tui.guide.actions import Scope, list_actions, sort_by_relevance
 from spbench.tui.pages import PAGES
+from spbench.tui.widgets.keys import GENERAL_IDS
 from spbench.tui.widgets.text import cell_width
 
-GENERAL_IDS = ("app.jump", "app.palette", "app.messages", "app.help", "app.quit")
-"""Ids of the general actions of the sheet."""
+_LAST_IDS = (
+    *("app.jump", "app.messages"),
+    *(id for id in GENERAL_IDS if id != "app.cheat-sheet"),
+)
+"""Ids of the actions at the end of the sheet."""
 PAGE_DIGITS = (f"1-{len(PAGES)}", "Pages")
 _GAP = 3
 _FRAME = 4
@@ -66,7 +70,7 @@ class CheatSheet(ModalScreen[None]):
 def list_sheet_keys(screen: Screen[object]) -> list[SheetKey]:
     """Return the keys of page and pane that have an effect now, and some general ones."""
     actions = sort_by_relevance(screen, list_actions(screen))
-    general = {action.id: action for action in actions if action.id in GENERAL_IDS}
+    action_by_id = {action.id: action for action in actions}
     shown = [
         action
         for scope in (Scope.PAGE, Scope.PANE)
@@ -74,7 +78,7 @@ def list_sheet_keys(screen: Screen[object]) -> list[SheetKey]:
         if action.scope is scope and action.offered and not action.is_motion
     ]
     launch = [action for action in actions if action.id.startswith("launch.")]
-    last = [general[id] for id in GENERAL_IDS if id in general]
+    last = [action_by_id[id] for id in _LAST_IDS if id in action_by_id]
     pairs = [(action.keys[0], action.title) for action in (*shown, *launch, *last)]
     return [*pairs[: -len(last)], PAGE_DIGITS, *pairs[-len(last) :]]
 

@@ -18,6 +18,7 @@ from textual.screen import Screen
 from spbench.tui.guide.actions import ActiveAction, Scope, list_actions, sort_by_relevance
 from spbench.tui.page import Page, show_page
 from spbench.tui.pages import PAGES
+from spbench.tui.widgets.keys import find_key_rank
 
 LAST_WEIGHT = 0.5
 """Weight of the score of the last command; the first has 1, and the others are between."""
@@ -185,12 +186,8 @@ def _list_page_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
 
 
 def _order_bindings(page: type[Page]) -> Iterable[Binding]:
-    order = page.FOOTER
     bindings = [binding for binding in page.BINDINGS if isinstance(binding, Binding) and binding.id]
-    return sorted(
-        bindings,
-        key=lambda binding: order.index(binding.id or "") if binding.id in order else len(order),
-    )
+    return sorted(bindings, key=lambda binding: find_key_rank(binding.id, page.FOOTER))
 
 
 async def _run_on_page(app: App[Any], page: str, action: str) -> None:

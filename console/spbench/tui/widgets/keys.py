@@ -118,10 +118,13 @@ def _find_rank(active: ActiveBinding, screen: DOMNode, order: Sequence[str]) -> 
     id = active.binding.id or ""
     if id in GENERAL_IDS:
         return len(order) + 2 + GENERAL_IDS.index(id)
-    if id in order:
-        return order.index(id)
     is_of_pane = active.node not in (screen, screen.app)
-    return -1 if is_of_pane else len(order)
+    return -1 if is_of_pane and id not in order else find_key_rank(id, order)
+
+
+def find_key_rank(id: str | None, order: Sequence[str]) -> int:
+    """Return the index of a key among the most important ones, or a larger number."""
+    return order.index(id) if id is not None and id in order else len(order)
 
 
 def fit_keys(keys: Iterable[BarKey], width: int) -> list[BarKey]:
