@@ -222,6 +222,17 @@ async def test_only_changed_lines_are_rebuilt(pass_sort_interval):
         assert "500" in render_lines(app.table)[4]
 
 
+async def test_moved_cursor_leaves_no_mark_next_to_its_old_row(monkeypatch):
+    app = TableApp(NumberRows(range(5)))
+    async with app.run_test(size=(60, 12)) as pilot:
+        table = app.table
+        await pilot.pause()
+        regions = []
+        monkeypatch.setattr(table, "refresh", lambda *regions_: regions.extend(regions_))
+        table.move_to(3)
+        assert {region.width for region in regions} == {table.size.width}
+
+
 async def test_sorts_again_only_after_an_interval(pass_sort_interval):
     rows = NumberRows([1, 2, 3])
     app = TableApp(rows, sort="p50")

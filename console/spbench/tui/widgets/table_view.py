@@ -163,7 +163,7 @@ class TableView(ScrollView):
 
     def _repaint(self) -> None:
         """Draw the changed lines in view."""
-        width = self._width
+        width = self.size.width  # with the column of the scroll bar, which the cursor marks, too
         above = self.scroll_offset.y - 1
         changed = [
             Region(0, y, width, 1)
