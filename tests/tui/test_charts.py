@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.geometry import Size
 
+from spbench.report.distribution import TimeDistribution, fit_axis
 from spbench.report.scale import Scale, fit_sample_scale, fit_scale, format_ticks
 from spbench.stats.histogram import make_bins
 from spbench.stats.sorted_samples import SortedSamples
@@ -623,7 +624,7 @@ def test_dots_are_placed_from_the_bottom_left():
 
 async def test_far_out_sample_is_counted_instead_of_drawn():
     samples = SortedSamples([1.0 + index / 100 for index in range(40)] + [900.0])
-    scale = fit_sample_scale(samples)
+    scale = fit_sample_scale([samples])
     assert not scale.log
     bins = make_bins(samples, 10)
     histogram = HistogramChart()
@@ -642,13 +643,51 @@ async def test_far_out_sample_is_counted_instead_of_drawn():
     async with ChartApp(timeline).run_test(size=(80, 20)) as pilot:
         await pilot.pause()
         assert "▲" in "".join(render_lines(timeline)[:-1])
-        assert read_caption(timeline) == "last 900 ms, worst 900 ms, 1 beyond the axis (▲)"
+        assert (
+            read_caption(timeline) == "last 900 ms, worst 900 ms, 1 iteration beyond the axis (▲)"
+        )
         assert render_lines(timeline)[-2].split() == ["1", "iteration", "41"]
+
+
+async def test_value_of_many_iterations_has_their_numbers():
+    timeline = TimelineChart()
+    values = [1.0, 2.0, 3.0, 2.0]
+    timeline.update(values, "ms", "lower", "", x_name="iteration", x_count=4000)
+    async with ChartApp(timeline).run_test(size=(80, 20)) as pilot:
+        timeline.move_to(2)
+        await pilot.pause()
+        assert read_caption(timeline) == "worst of 2001 to 3000 of 4000: 3.00 ms"
+
+
+def test_samples_have_the_same_axis_in_all_charts():
+    samples = SortedSamples([1.0 + index / 2 for index in range(100)])
+    scale = fit_sample_scale([samples])
+    assert scale.log
+    distribution = TimeDistribution("", samples, 1.0)
+    assert fit_axis([distribution]).scale == scale
+    timeline = TimelineChart()
+    timeline.update(list(samples), "ms", "lower", "", limit=60.0, axis=scale)
+    assert timeline._choose_scale(list(samples)).log
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+async def test_legend_of_the_host_map_has_its_glyphs(ascii):
+    host_map = HostMap()
+    host_map.ascii = ascii
+    slowness = {"a": {"n1": 1.0, "n2": 1.2}, "b": {"n1": 1.5, "n2": 9.0}}
+    async with ChartApp(host_map).run_test(size=(80, 10)) as pilot:
+        host_map.show(["n1", "n2"], slowness, "a")
+        await pilot.pause()
+        *rows, legend = filter(None, render_lines(host_map))
+    marks = [mark.split()[0] for mark in legend.split("  ")]
+    assert len(set(marks)) == 5
+    assert [mark in "".join(rows) for mark in marks[:4]] == [True] * 4
+    assert not ascii or "".join([*rows, legend]).isascii()
 
 
 def test_wide_range_has_logarithmic_bins():
     samples = SortedSamples([10.0 ** (index % 4) for index in range(40)])
-    assert fit_sample_scale(samples) == Scale(1.0, 1000.0, True)
+    assert fit_sample_scale([samples]) == Scale(1.0, 1000.0, True)
     bins = make_bins(samples, 6, log=True)
     assert bins.edges == pytest.approx([1, 10**0.5, 10, 10**1.5, 100, 10**2.5, 1000])
     assert bins.counts == (10, 0, 10, 0, 10, 10)

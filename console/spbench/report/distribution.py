@@ -6,13 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
-from spbench.report.scale import Scale
-from spbench.stats.histogram import Bins, count_in_bins, find_axis_end, find_edges
+from spbench.report.scale import Scale, fit_sample_scale
+from spbench.stats.histogram import Bins, count_in_bins, find_edges
 from spbench.stats.sorted_samples import SortedSamples
 from spbench_core.number_text import format_quantity
-
-_LOG_FROM = 10
-"""The ratio of slowest to fastest from which the axis is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +91,8 @@ def fit_axis(distributions: Sequence[TimeDistribution]) -> SharedAxis:
     Args:
         distributions: At least one.
     """
-    low = min(distribution.samples.smallest for distribution in distributions)
-    high = max(find_axis_end(distribution.samples) for distribution in distributions)
-    if high <= low:  # all times are equal
-        margin = (abs(low) or 1.0) / 100
-        low -= margin
-        high += margin
-    log = low > 0 and high / low >= _LOG_FROM
-    return SharedAxis(Scale(low, high, log), choose_unit((low, high), "ms"))
+    scale = fit_sample_scale([distribution.samples for distribution in distributions])
+    if scale.high <= scale.low:  # all times are equal
+        margin = (abs(scale.low) or 1.0) / 100
+        scale = Scale(scale.low - margin, scale.high + margin)
+    return SharedAxis(scale, choose_unit((scale.low, scale.high), "ms"))

@@ -12,6 +12,8 @@ from spbench.stats.sorted_samples import SortedSamples
 
 LOG_FROM = 100
 """The ratio of the ends from which on a scale is logarithmic by default."""
+SAMPLES_LOG_FROM = 10
+"""The same for samples, which are without those far out."""
 _ROUND_FACTORS = (1, 2, 2.5, 5, 10)
 
 
@@ -92,11 +94,15 @@ def fit_scale(values: Iterable[float], log: bool | None = None) -> Scale:
     return Scale(low, high, high / low >= LOG_FROM if log is None else log)
 
 
-def fit_sample_scale(samples: SortedSamples) -> Scale:
-    """Return the scale of samples in all charts; a few far out are beyond its end."""
-    low = samples.smallest
-    high = find_axis_end(samples)
-    return Scale(low, high, low > 0 and high / low >= LOG_FROM)
+def fit_sample_scale(sample_sets: Sequence[SortedSamples]) -> Scale:
+    """Return the scale of samples in all charts; a few far out are beyond its end.
+
+    Args:
+        sample_sets: At least one set of samples, which share the scale.
+    """
+    low = min(samples.smallest for samples in sample_sets)
+    high = max(find_axis_end(samples) for samples in sample_sets)
+    return Scale(low, high, low > 0 and high / low >= SAMPLES_LOG_FROM)
 
 
 def format_round_value(value: float) -> str:

@@ -9,6 +9,8 @@ from spbench.record.number_formatting import NOISY, format_status, format_time, 
 from spbench.tui.widgets.table_columns import TableCell
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
+PRELIMINARY = "…"
+"""The sign of a value from some of the iterations."""
 FULL_IDS_WIDTH = 100
 """Width of a table, in cells, from which the ids of cases are not abbreviated."""
 _STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow", CaseStatus.FLAKY: "passed"}
@@ -20,6 +22,11 @@ STATUS_COLOURS: Mapping[str, str] = {
 }
 """The colours of statuses of runs and cases; the other statuses are muted."""
 _YEAR_SHOWN_AFTER_S = 300 * 86400.0
+
+
+def name_readings(subject: str, *, ended: bool) -> str:
+    """Return a title that tells whether readings are live: ``GPUs, now``."""
+    return f"{subject}, {'at the end' if ended else 'now'}"
 
 
 def make_status_cell(status: str, text: str = "", *, noisy: bool = False) -> TableCell:

@@ -11,7 +11,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.report.text_tables import drop_parameter_names
-from spbench.tui.cells import format_time_cell, make_status_cell
+from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import Activity, CaseStatus
@@ -28,8 +28,6 @@ COLUMNS = (
 )
 LEGEND = "time: slowest rank, median"
 """The meaning of the times, for the title of the table."""
-PRELIMINARY = "…"
-"""The sign of a time of some of the iterations."""
 MAX_SHARE_RUNNING = 0.99
 """Largest share shown while a case runs, since checks and baselines follow the iterations."""
 _UNCOUNTED = frozenset({Activity.IMPORT, Activity.WARMUP})

@@ -64,6 +64,14 @@ def choose_slowness_mark(
     return (_STEPS_ASCII if ascii else _STEPS)[step], f"step-{step}"
 
 
+def describe_slowness_marks(*, ascii: bool = False) -> str:
+    """Return the legend of the glyphs of `choose_slowness_mark`."""
+    steps = _STEPS_ASCII if ascii else _STEPS
+    words = ("normal", "a bit slow", "slow", "very slow")
+    marks = [f"{glyph} {word}" for glyph, word in zip(steps, words, strict=True)]
+    return "  ".join([*marks, f"{_UNKNOWN_ASCII if ascii else _UNKNOWN} none"])
+
+
 def format_ratio(ratio: float) -> str:
     """Return a ratio with its meaning: ``1.8x the median``."""
     return f"{format_factor(ratio)} the median"

@@ -17,6 +17,7 @@ from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.histogram import MAX_BAR_LINES, describe_few
 from spbench.tui.widgets.text import join_fitting
+from spbench_core.number_text import format_quantity
 
 MIN_JOINED_VALUES = 3
 """Smallest number of values that are joined by a line; two points are not a trend."""
@@ -79,7 +80,7 @@ class TimelineChart(Chart):
             title: The title; empty if the frame shows it.
             limit: The worst value allowed; None if there is no limit.
             axis: The scale of the values; None: their range.
-            above_range: Number of samples beyond the end of ``axis``.
+            above_range: Number of iterations or repeats beyond the end of ``axis``.
             x_name: The name of the x axis, such as ``iteration``; empty for no axis.
             x_count: The number of the last value.
         """
@@ -161,12 +162,13 @@ class TimelineChart(Chart):
 
     def _choose_scale(self, present: list[float]) -> Scale:
         limit = self._limit
+        log = None if self._axis is None else self._axis.log
         ends = [self._axis.low, self._axis.high] if self._axis is not None else present
         if ends and limit is not None:
             max_drawn_limit = max(abs(value) for value in ends) * _MAX_LIMIT_RATIO
             if abs(limit) <= max_drawn_limit:
-                return fit_scale([*ends, limit])
-        return fit_scale(ends)
+                return fit_scale([*ends, limit], log)
+        return fit_scale(ends, log)
 
     def _draw_graph(self, scale: Scale, width: int, height: int) -> Dots:
         dots = Dots(width, height, self.ascii)
@@ -230,7 +232,7 @@ class TimelineChart(Chart):
         if self.cursor is not None:
             value = self._values[self.cursor]
             text = "no value" if value is None else self._format(value)
-            yield f"{self.cursor + 1} of {self.count_stops()}: {text}"
+            yield f"{self._name_stop(self.cursor)}: {text}"
             yield "over the limit" if value is not None and self._is_over(value) else ""
             return
         if len(present) < MIN_JOINED_VALUES:
@@ -244,6 +246,15 @@ class TimelineChart(Chart):
         if self._choose_scale(present).log:
             yield "log axis"
 
+    def _name_stop(self, index: int) -> str:
+        """Return the number of a value, or the range if it is the worst of several."""
+        stops = self.count_stops()
+        count = max(stops, self._x_count)
+        first, last = (position * count // stops for position in (index, index + 1))
+        if last - first < 2:
+            return f"{first + 1} of {count}"
+        return f"worst of {first + 1} to {last} of {count}"
+
     def _summarize_range(self, present: list[float]) -> Iterator[str]:
         yield f"last {self._format(present[-1])}"
         if self._better == "none":
@@ -252,7 +263,8 @@ class TimelineChart(Chart):
             worst = max(present) if self._better == "lower" else min(present)
             yield f"worst {self._format(worst)}"
         if self._above_range:
-            yield f"{self._above_range} beyond the axis (▲)"
+            above = format_quantity(self._above_range, self._x_name or "value")
+            yield f"{above} beyond the axis (▲)"
 
     def _format(self, value: float) -> str:
         return format_value(value, self._unit)

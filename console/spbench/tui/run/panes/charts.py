@@ -100,7 +100,7 @@ class HistogramPane(ChartPane):
             edges = (live.values.smallest, live.values.largest)
             chart.update(edges, (len(live),), unit, few=list(live.values))
             return
-        log = fit_sample_scale(live.values).log
+        log = fit_sample_scale([live.values]).log
         bins = make_bins(live.values, _choose_bin_count(len(live), chart.size.width), log=log)
         value_by_mark = {"median": live.median()}
         value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
@@ -131,7 +131,9 @@ class TimelinePane(ChartPane):
         spec = samples.case.identity.metrics[metric]
         values = samples.timeline.points(max(16, 2 * chart.size.width))
         points = SortedSamples(value for value in values if math.isfinite(value))
-        axis = fit_sample_scale(points) if points else None
+        axis = fit_sample_scale([points]) if points else None
+        live = samples.distribution
+        live.update()
         x_name = "iteration" if metric in samples.case.measured.samples else "repeat"
         chart.update(
             values,
@@ -140,7 +142,8 @@ class TimelinePane(ChartPane):
             "",
             find_limit(samples.case, metric),
             axis=axis,
-            above_range=_count_above(points, axis),
+            # A point is the worst of a slice, so that counts are those of the iterations.
+            above_range=_count_above(live.values if live else points, axis),
             x_name=x_name,
             x_count=samples.timeline.count,
         )

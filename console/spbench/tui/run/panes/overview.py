@@ -16,11 +16,12 @@ from spbench.record.number_formatting import DISTURBED, format_factor, format_va
 from spbench.record.runs.history import RunSummary
 from spbench.report.previous_times import PreviousTime
 from spbench.report.text_tables import drop_parameter_names
-from spbench.tui.cells import format_time_cell
+from spbench.tui.cells import PRELIMINARY, format_time_cell
 from spbench.tui.panes import Pane
-from spbench.tui.run.case_rows import PRELIMINARY, RunCaseRows
+from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.panes.charts import BarGroup
 from spbench.tui.widgets.fixed_rows import FixedRows
+from spbench.tui.widgets.glyphs import describe_slowness_marks
 from spbench.tui.widgets.heat_map import HeatMap
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.stacked_bars import StackedBars
@@ -29,7 +30,6 @@ from spbench.tui.widgets.text import cell_width, fit
 
 MAX_HOST_COLUMNS = 16
 """Most hosts with a column; more hosts have a cell each for the shown case only."""
-LEGEND = "░ normal  ▒ a bit slow  ▓ slow  █ very slow  · none"
 HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank"
 NO_PARTS = "this case has no measured parts of an iteration"
 PREVIOUS_COLUMNS = (
@@ -125,7 +125,7 @@ class HostMap(HeatMap):
 
     def _summarize(self) -> list[str]:
         if self.cursor is None:
-            return [LEGEND]
+            return [describe_slowness_marks(ascii=self.ascii)]
         row, column = divmod(self.cursor, len(self._columns))
         case = self._shown_case if self._is_grid else self._rows[row]
         index = self.cursor if self._is_grid else column
