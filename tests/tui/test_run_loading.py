@@ -96,7 +96,7 @@ async def test_case_that_fails_again_has_the_figures_of_its_last_attempt(tmp_pat
     times = []
     for number, time_ms in enumerate((1.0, 5.0)):
         restart = [make.retry("a"), job_start, *ranks_start]
-        for event in (restart if number else [case_start, job_start, *ranks_start]):
+        for event in restart if number else [case_start, job_start, *ranks_start]:
             feed._apply(event)
         if number:
             selection.cases.update()

@@ -428,7 +428,7 @@ async def test_pause_freezes_the_host_map(open_run):
 async def test_loads_of_an_ended_run_are_those_at_its_end(open_run):
     async with open_run((160, 30), make_running_events()) as run:
         await run.wait_for_texts("0/2 cases")
-        assert run.title("host-loads") == "Load of the hosts, per second"
+        assert run.title("host-loads") == "Load of the hosts, now"
         run.source.send(*make_ended_run()[len(make_running_events()) :])
         run.source.end()
         await run.wait_until(lambda: run.title("host-loads") == "Load of the hosts, at the end")
@@ -455,8 +455,27 @@ async def test_note_names_the_reference_of_the_selected_case(open_run):
 @pytest.mark.parametrize("size", SIZES)
 async def test_few_samples_call_no_rank_slow(open_run, size):
     async with open_run(size, make_running_events()) as run:
-        await run.wait_for_texts("4 ranks, too few samples to compare ranks (2)", "2.98x")
+        await run.wait_for_texts("4 ranks, too few samples to compare ranks (2)", "…2.98x")
         assert "slow " not in read_screen(run.app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_ranks_and_strip_call_the_same_rank_slow(open_run, size):
+    """Nine iterations of 3 us are shorter than a time slice of the scheduler."""
+    async with open_run(size, make_running_events()[:-4]) as run:
+        run.source.send(*make_samples([[0.001] * 9] * 3 + [[0.003] * 9]))
+        await run.wait_for_texts("too briefly to", "3.00x")
+        assert run.row(3)[-3].strip() == "3.00x"
+        run.source.send(*make_samples([[1.0] * 20] * 3 + [[3.0] * 20]))
+        await run.wait_for_texts("rank 3 on node03 is 3.00x", "3.00x slow")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_panes_have_titles(open_run, size):
+    async with open_run(size, make_running_events()) as run:
+        await run.wait_for_texts("Cases", "Ranks of warp")
+        await run.press("l")
+        await run.wait_for_texts("Logs of all ranks")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -13,7 +13,7 @@ from spbench.tui.widgets.line_table import LineTable
 
 
 class Pane(Vertical):
-    """A frame with a title that can fill the page; on a small screen it has no border."""
+    """A frame with a title that can fill the page; on a small screen it has only a title."""
 
     ALLOW_MAXIMIZE = True
     DEFAULT_CSS = "Pane.-maximized { height: 1fr; max-height: 100%; }"
@@ -37,7 +37,7 @@ class Pane(Vertical):
             self.border_subtitle = Content(remark)
 
     def set_framed(self, framed: bool) -> None:
-        """Draw the border or leave it out."""
+        """Draw the border, or only its upper line with the title."""
         self.set_class(framed, "pane")
         self.set_class(not framed, "frameless")
 

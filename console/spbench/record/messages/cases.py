@@ -13,13 +13,17 @@ from spbench_core.number_text import format_quantity
 
 
 def describe_time_reference(case: CaseState | None) -> str:
-    """Return the origin of the reference time of a case; empty without one."""
+    """Return the origin of the reference time of a case; empty without one.
+
+    A case of links says that its time is that of one pair, which may be far slower than others.
+    """
     if case is None:
         return ""
     reference = case.measured.median_references.get("time_ms")
     if reference is None or not reference["measured_by"]:
         return ""
-    return f"reference of {case.id}: {reference['measured_by']}"
+    slowest = "; its time: the slowest link" if case.identity.measures == "link" else ""
+    return f"reference of {case.id}: {reference['measured_by']}{slowest}"
 
 
 def describe_limit(item: Mapping[str, Any]) -> str:

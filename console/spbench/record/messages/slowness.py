@@ -62,6 +62,22 @@ def describe_slowness(
     return f"{message}; {waits}" if waits else message
 
 
+def find_slow_ranks(
+    case: CaseState, times: Mapping[int, RankTime], ratios: Mapping[int, float]
+) -> frozenset[int]:
+    """Return the ranks that `describe_slowness` calls slow.
+
+    Args:
+        case: The case.
+        times: The median times of its ranks.
+        ratios: The ratio of each rank to the typical one with the same work.
+    """
+    suspected = [] if case.identity.measures == "link" else _list_suspected_ranks(ratios)
+    if not suspected:
+        return frozenset()  # counting the samples of thousands of ranks takes milliseconds
+    return frozenset(_list_slow_ranks(case, times, suspected, count_compared_samples(case)))
+
+
 def describe_ratio(ratio: float) -> str:
     """Return ``2.47x as slow as the median rank``."""
     return f"{format_factor(ratio)} as slow as the median rank"

@@ -36,12 +36,15 @@ MIN_LOWER_EXTRA = 9
 """Lines of a row of panes below the charts, with fewer there is one row instead of two."""
 MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
-MIN_TABLE_LINES = 4
+MIN_TABLE_LINES = 5
+FRAME_LINES = 3
+FRAME_LINES_SHORT = 2
+"""Lines of a table's pane besides its rows: title, heading and, on a tall screen, border."""
 NO_GPUS = "no host has reported a GPU"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
 MIN_CASE_LINES = 10
-MIN_CASE_LINES_SHORT = 5
+MIN_CASE_LINES_SHORT = 6
 """Lines of the cases above the ranks, even if other panes need more lines."""
 MIN_PANEL_LINES = 4
 MIN_CHART_LINES = 12
@@ -62,7 +65,7 @@ class RunBody(Container):
     DEFAULT_CSS = """
     RunBody {
         height: 1fr; layout: vertical;
-        & #left { height: 5; }
+        & #left { height: 6; }
         & #findings-pane { display: none; }
         & #cases-pane { height: 1fr; }
         & #cases { height: 1fr; }
@@ -231,7 +234,7 @@ class RunBody(Container):
         """
         is_short = self.has_class("-short")
         is_wide = self.has_class("-wide")
-        frame_lines = 1 if is_short else 3
+        frame_lines = FRAME_LINES_SHORT if is_short else FRAME_LINES
         right = self.query_one("#right")
         cases_lines = max(1, cases) + frame_lines + self._count_note_lines()
         ranks_lines = max(1, ranks) + frame_lines + self._fit_strip(ranks, is_short=is_short)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.coordinates import CoordinateName, list_coordinate_names
-from spbench.record.messages.slowness import describe_slowness
+from spbench.record.messages.slowness import describe_slowness, find_slow_ranks
 from spbench.record.rank_figures import RankFigures
 from spbench.record.rank_rows import RankRow
 from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import UPDATE_SECONDS, RankSource
-from spbench_core.events.statuses import RankPhase, RankStatus, RunStatus
+from spbench_core.events.statuses import CaseStatus, RankPhase, RankStatus, RunStatus
 
 _PHASE_BY_STATUS = {
     RankStatus.WAITING: RankPhase.STARTING,
@@ -33,6 +33,9 @@ class LiveRanks(RankSource):
         self._feed = feed
         self._rows = feed.rows
         self._state = feed.state
+        self._compared_skews: Mapping[int, float] = {}
+        self._compared_status: CaseStatus | None = None
+        self._slow_ranks: frozenset[int] = frozenset()
 
     @property
     def case(self) -> CaseState | None:
@@ -46,7 +49,7 @@ class LiveRanks(RankSource):
 
     def stamp(self, rank: int) -> Hashable:
         version = self._rows.version(rank) if rank in self._state.ranks else 0
-        return version, self._has_run_ended
+        return version, self._has_run_ended, rank in self.slow_ranks()
 
     def row(self, rank: int) -> RankRow | None:
         # A table may still ask for ranks of the previous job.
@@ -65,6 +68,18 @@ class LiveRanks(RankSource):
 
     def skews(self) -> Mapping[int, float]:
         return self._rows.skews()
+
+    def slow_ranks(self) -> Collection[int]:
+        skews = self._rows.skews()
+        status = None if self.case is None else self.case.status
+        # The skews are another object after each new time of a rank.
+        if skews is not self._compared_skews or status is not self._compared_status:
+            self._compared_skews = skews
+            self._compared_status = status
+            self._slow_ranks = frozenset()
+            if self.case is not None:
+                self._slow_ranks = find_slow_ranks(self.case, self._rows.times(), skews)
+        return self._slow_ranks
 
     def describe_slowness(self) -> str:
         comparison = self._rows.comparison
@@ -86,6 +101,7 @@ class RecordedRanks(RankSource):
         self._comparison = RankComparison(case.identity)
         self._times: dict[int, RankTime] = {}
         self._skews: Mapping[int, float] = {}
+        self._slow_ranks: frozenset[int] = frozenset()
         self._pending: Iterator[int] = iter(self._ranks)
         self._is_compared = False
 
@@ -108,6 +124,7 @@ class RecordedRanks(RankSource):
         if not self._is_compared:
             self._is_compared = True
             self._skews = self._comparison.compare(self._times).ratios
+            self._slow_ranks = find_slow_ranks(self._case, self._times, self._skews)
 
     def _evaluate(self, rank: int) -> None:
         figures = self._figures[rank] = RankFigures(rank, self._case, self._comparison)
@@ -159,6 +176,9 @@ class RecordedRanks(RankSource):
 
     def skews(self) -> Mapping[int, float]:
         return self._skews
+
+    def slow_ranks(self) -> Collection[int]:
+        return self._slow_ranks
 
     def describe_slowness(self) -> str:
         if not self._is_compared:

@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from spbench.record.messages.cases import describe_time_reference
 from spbench.record.runs.history import RunSummary
-from spbench.tui.cells import FULL_IDS_WIDTH
+from spbench.tui.cells import FULL_IDS_WIDTH, name_readings
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_rows import LEGEND
@@ -104,7 +104,7 @@ class RunPresenter:
             self.pause(False)  # show the events that came during the pause
         if self._version != feed.version or self.selection.ranks.busy:
             self._version = feed.version
-            self._stay_active(now)
+            self.stay_active()
 
         if self.selection.case is not self._case and not self.paused:
             # Charts and strip have to change in the same tick as the title of the ranks.
@@ -120,24 +120,20 @@ class RunPresenter:
             self._update_parts(len(self._parts))
 
     def stay_active(self) -> None:
-        """Continue updates for a while."""
-        self._stay_active(monotonic())
-
-    def _stay_active(self, now: float) -> None:
         """Continue updates for a while, with a last update of all parts."""
-        self._active_until = now + SETTLE_SECONDS
+        self._active_until = monotonic() + SETTLE_SECONDS
         self._settled = False
 
     def update_all(self) -> None:
         """Update everything at once, for another run or another size."""
-        self._stay_active(monotonic())
+        self.stay_active()
         self._requested.update(self._parts)
         self._show_logs()
         self._update_parts(len(self._parts))
 
     def update_rank_soon(self) -> None:
         """Update the parts that show the selected rank next, even while paused."""
-        self._stay_active(monotonic())
+        self.stay_active()
         self._requested.update(self._rank_parts)
         self._show_logs()
 
@@ -173,14 +169,14 @@ class RunPresenter:
     def pause(self, paused: bool) -> None:
         """Pause the ranks, or continue."""
         self.paused = self.ranks.paused = paused
-        self._stay_active(monotonic())
+        self.stay_active()
 
     def filter_ranks(self, text: str) -> None:
         """Show only the ranks with these words in their rows."""
         before = self.ranks.cursor_key
         self.ranks.filter = text
         self._record_cursor(self.ranks, before)
-        self._stay_active(monotonic())
+        self.stay_active()
 
     def toggle_slowest_first(self) -> None:
         """Sort the slowest ranks first, or sort by number again."""
@@ -280,8 +276,10 @@ class RunPresenter:
 
     def _show_hosts(self) -> None:
         self._body.has_gpus = bool(self.selection.feed.state.gpu_loads)
+        ended = self.selection.feed.ended
         for pane in self._body.query(HostLoadsPane):
-            pane.show_ended(self.selection.feed.ended)
+            pane.show_ended(ended)
+        self._body.query_one("#gpus-pane", Pane).set_title(name_readings("GPUs", ended=ended))
         for table in (*self.hosts, self.gpus):
             if table.is_on_screen:
                 table.update_rows()

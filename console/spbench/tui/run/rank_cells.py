@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.coordinates import CoordinateName, describe_coordinates
 from spbench.record.number_formatting import format_factor, format_rate, format_time
 from spbench.record.rank_figures import MAX_RECENT
 from spbench.record.rank_rows import RankRow
 from spbench.record.stragglers import MIN_BLOCKS
-from spbench.tui.cells import format_time_cell, make_status_cell
+from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.widgets.glyphs import render_sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RankPhase
@@ -95,9 +94,20 @@ def build_empty_cells(
 
 
 def build_rank_cells(
-    row: RankRow, coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
+    row: RankRow,
+    coordinates: Sequence[CoordinateName],
+    *,
+    with_active_time: bool = False,
+    is_slow: bool = False,
 ) -> list[TableCell | str]:
-    """Return the cells of a row, in the order of `build_rank_columns`."""
+    """Return the cells of a row, in the order of `build_rank_columns`.
+
+    Args:
+        row: The row.
+        coordinates: The names of the coordinates.
+        with_active_time: Whether times without waits for other ranks are measured.
+        is_slow: Whether the rank is slow by the rules of `slowness`.
+    """
     return [
         str(row.rank),
         row.host,
@@ -109,19 +119,24 @@ def build_rank_cells(
         format_time_cell(row.p50),
         *([format_time_cell(row.active)] if with_active_time else []),
         *(format_time_cell(value) for value in (row.p95, row.p99)),
-        _make_skew_cell(row),
+        _make_skew_cell(row, is_slow=is_slow),
         "" if row.gb_s is None else format_rate(row.gb_s),
         make_status_cell(row.check) if row.check else "",
     ]
 
 
-def _make_skew_cell(row: RankRow) -> TableCell | str:
-    """Return the skew of a rank, or a dash if no other rank does the same work."""
+def _make_skew_cell(row: RankRow, *, is_slow: bool) -> TableCell | str:
+    """Return the skew of a rank, or a dash if no other rank does the same work.
+
+    It is preliminary until the rank has as many times as a straggler needs.
+    """
     skew = row.skew
     if skew is None:
         return "" if row.p50 is None else TableCell("-", "muted")
-    if is_slow(row):
+    if is_slow:
         return TableCell(f"{format_factor(skew)} slow", "slow")
+    if row.iterations < MIN_BLOCKS:
+        return TableCell(f"{PRELIMINARY}{format_factor(skew)}", "muted")
     return format_factor(skew)
 
 
@@ -144,14 +159,9 @@ def _parse_coordinate(text: str) -> tuple[tuple[int, ...], str]:
     return tuple(map(int, _NUMBERS.findall(text))), text
 
 
-def is_slow(row: RankRow) -> bool:
-    """Return whether the skew of a rank is notable, from enough times."""
-    return row.skew is not None and row.skew >= NOTABLE_RANK and row.iterations >= MIN_BLOCKS
-
-
-def build_search_text(row: RankRow) -> str:
+def build_search_text(row: RankRow, *, is_slow: bool = False) -> str:
     """Return the text for a filter: ``rank 7 node03 tile 0,1 timing slow failed``."""
-    slow = "slow" if is_slow(row) else ""
+    slow = "slow" if is_slow else ""
     coordinates = describe_coordinates(row.coordinates)
     return (
         f"rank {row.rank} {row.host} {coordinates} {row.activity} {slow} {row.check or ''}".lower()

@@ -9,7 +9,6 @@ from spbench.record.case_parts import CheckResult
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison
 from spbench.record.coordinates import MIRRORED
-from spbench.record.machine.gpu_loads import GpuLoads, GpuState
 from spbench.record.messages.slowness import find_culprit
 from spbench.record.number_formatting import (
     fold_numbers,
@@ -22,6 +21,8 @@ from spbench.record.number_formatting import (
 from spbench.record.rank_figures import RankFigures
 from spbench.record.run_parts import RankState
 from spbench.record.shares import compute_all_shares
+from spbench.tui.cells import name_readings
+from spbench.tui.feed import Feed
 from spbench.tui.run.details import DetailsScreen, Line, read_failure_output
 from spbench.tui.run.panes.charts import build_rank_bars
 from spbench.tui.run.panes.gpu_panel import describe_gpu
@@ -46,12 +47,12 @@ def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None
     output = read_failure_output(selection.feed, case, traceback)
-    lines = list(_list_rank_lines(case, rank, live, selection.feed.state.gpu_loads))
+    lines = list(_list_rank_lines(selection.feed, case, rank, live))
     return DetailsScreen(f"rank {rank}", lines, bars, output)
 
 
 def _list_rank_lines(
-    case: CaseState | None, rank: int, live: RankState | None, gpus: GpuLoads
+    feed: Feed, case: CaseState | None, rank: int, live: RankState | None
 ) -> Iterator[Line]:
     recorded = case.measured.ranks.get(rank) if case else None
     if recorded is not None and recorded.error is not None:
@@ -62,8 +63,10 @@ def _list_rank_lines(
     if case is not None:
         yield from _list_time_lines(case, rank)
     if recorded is not None:
-        gpu = gpus.find(recorded.host, recorded.gpu_address)
-        yield from _list_location_lines(recorded.facts, recorded.device, gpu)
+        yield from _list_location_lines(recorded.facts, recorded.device)
+        gpu = feed.state.gpu_loads.find(recorded.host, recorded.gpu_address)
+        if gpu is not None:
+            yield name_readings("GPU", ended=feed.ended), describe_gpu(gpu)
         yield from _list_coordinate_lines(recorded.coordinates)
     elif live is not None:
         yield from _list_location_lines(live.facts, live.facts.device)
@@ -82,14 +85,10 @@ def _list_rank_lines(
                 yield f"  {name}", text
 
 
-def _list_location_lines(
-    facts: RankFacts, device: str | None, gpu: GpuState | None = None
-) -> Iterator[Line]:
-    """Yield host, device, newest readings of the GPU, cores and network of a rank."""
+def _list_location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
+    """Yield host, device, cores and network of a rank."""
     yield "host", f"{facts.host}, local rank {facts.local_rank}"
     yield "device", device or "unknown"
-    if gpu is not None:
-        yield "GPU now", describe_gpu(gpu)
     yield "cores", fold_numbers(facts.cpus) or "unknown"
     yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
     yield "fabric", facts.fabric or "unknown"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -130,6 +130,10 @@ class RankSource(ABC):
         """
 
     @abstractmethod
+    def slow_ranks(self) -> Collection[int]:
+        """Return the ranks that are slow by the rules for findings; called often."""
+
+    @abstractmethod
     def describe_slowness(self) -> str:
         """Return which rank is slow and which ranks wait for it, if any."""
 
@@ -175,7 +179,12 @@ class RankSource(ABC):
             if row is None:
                 cells = build_empty_cells(coordinates, with_active_time=with_active_time)
             else:
-                cells = build_rank_cells(row, coordinates, with_active_time=with_active_time)
+                cells = build_rank_cells(
+                    row,
+                    coordinates,
+                    with_active_time=with_active_time,
+                    is_slow=rank in self.slow_ranks(),
+                )
             if cached is not None and cached.cells == cells:
                 version = cached.version
             else:
@@ -196,8 +205,9 @@ class RankSource(ABC):
 
     def search_text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""
-        row = self._get_cached_row(_to_rank(key))
-        return build_search_text(row) if row else ""
+        rank = _to_rank(key)
+        row = self._get_cached_row(rank)
+        return build_search_text(row, is_slow=rank in self.slow_ranks()) if row else ""
 
 
 def _to_rank(key: Hashable) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from spbench.record.machine.host_loads import HostLoads, LoadHistory
 from spbench.record.number_formatting import format_percent, format_rate
+from spbench.tui.cells import name_readings
 from spbench.tui.panes import Pane
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.glyphs import render_sparkline
@@ -18,8 +19,7 @@ SPARKLINE_WIDTH = 12
 _SHARES = ("cpu", "memory", "gpu")
 _RATES = ("received", "sent")
 BUSY_SHARE = 0.95
-LOADS_TITLE = "Load of the hosts, per second"
-ENDED_LOADS_TITLE = "Load of the hosts, at the end"
+LOADS_TITLE = "Load of the hosts"
 NO_LOADS = "no host has said its load"
 COLUMNS = (
     Column("host", "host", 9, flexible=True),
@@ -41,11 +41,11 @@ class HostLoadsPane(Pane):
 
     def __init__(self, name: str) -> None:
         table = LineTable(COLUMNS, FixedRows(COLUMNS), id=name, empty=NO_LOADS)
-        super().__init__(LOADS_TITLE, table, id=f"{name}-pane")
+        super().__init__(name_readings(LOADS_TITLE, ended=False), table, id=f"{name}-pane")
 
     def show_ended(self, ended: bool) -> None:
         """Show in the title whether the newest loads are those at the end of the run."""
-        self.set_title(ENDED_LOADS_TITLE if ended else LOADS_TITLE)
+        self.set_title(name_readings(LOADS_TITLE, ended=ended))
 
 
 class HostLoadRows:
