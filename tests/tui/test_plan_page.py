@@ -20,6 +20,7 @@ from spbench.suites.loader import load_suite_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
+from spbench.tui.plan.failure import REMEDY
 from spbench.tui.plan.plan_rows import build_memory_bars
 from spbench.tui.widgets.line_table import LineTable
 from support import sample_events as make
@@ -598,3 +599,31 @@ async def test_list_of_clusters_has_this_machine_small_ones_and_typing(folder):
             await pilot.press("enter")
             await wait_until(pilot, lambda value=value: cluster.value == value)
             cluster.focus()
+
+
+async def test_broken_files_are_named_with_a_remedy_and_the_page_stays_usable(folder):
+    profile = json.loads((folder / "five.json").read_text())
+    for layer in profile["layers"]:
+        layer |= {"forward_ms": "fast", "backward_ms": "fast"}
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_form(pilot)
+        (folder / "broken.json").write_text(json.dumps(profile, indent=0))
+        (folder / "broken.yaml").write_text("schema: spbench.cluster/1\nmachines: 3\n")
+        (folder / "graph.txt").write_text("n1 -- Conv -- forward_compute_time=1.0\n")
+        for id, name, error in (
+            ("profile", "broken.json", "must be a number, not 'fast'"),
+            ("profile", "graph.txt", "in the field next to the profile"),
+            ("profile", "five.json", ""),
+            ("cluster", "broken.yaml", "machines must be a list"),
+            ("cluster", "two.yaml", ""),
+        ):
+            get_input(app, id).value = name
+            if error:
+                await pilot.press("f3")
+                await wait_until(
+                    pilot, lambda error=error: error in " ".join(read_screen(app).split())
+                )
+                assert name in read_screen(app)
+                assert REMEDY in read_screen(app)
+        await make_plan(pilot)

@@ -22,6 +22,8 @@ _TEXT_BY_OPTION = {
     "--case ": "case ",
     "planted by --inject ": "planted fault: ",
     "--inject ": "fault ",
+    "--profile-batch-size": "it in the field next to the profile",
+    "--micro-batch-size": "a micro-batch of",
 }
 """Texts for the options that a user of the TUI does not type."""
 _SETTING = re.compile(r"`?--set (\w+)=(\w+)`?")

@@ -21,12 +21,8 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.plan.bindings import PLAN_BINDINGS
-from spbench.tui.plan.choices import (
-    OWN,
-    get_model_to_measure,
-    list_clusters,
-    list_profiles,
-)
+from spbench.tui.plan.choices import OWN, get_model_to_measure, list_clusters, list_profiles
+from spbench.tui.plan.failure import explain_failure
 from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
 from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, forecast_start
 from spbench.tui.plan.plan_suite import write_plan_suite
@@ -143,6 +139,9 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
             self._message = text
             self.view.show_message(text, is_error)
 
+    def _show_failure(self, error: SpbenchError) -> None:
+        self._show_message(explain_failure(error, self.context.options.folder), is_error=True)
+
     def await_run(self, path: Path) -> AwaitedRun:
         """Show the measurements of a run of this suite when it has ended."""
         awaited_run = self._awaited_run = AwaitedRun(path, self.context)
@@ -198,7 +197,7 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         try:
             request = self.form.request()
         except SpbenchError as error:
-            self._show_message(f"✗ {error}", is_error=True)
+            self._show_failure(error)
             return
         self._planned_texts = self.form.texts
         self._start_work("planning", self._plan(request))
@@ -208,7 +207,7 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
             details = await plan_in_process(request)
         except SpbenchError as error:
             self._planning_since = None
-            self._show_message(f"✗ {error}", is_error=True)
+            self._show_failure(error)
         else:
             self._planning_since = None
             self.details = details
@@ -233,8 +232,7 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         """Stop planning, and leave the fields."""
         if self._planning_since is not None:
             self.cancel_work("planning")
-            self._planning_since = None
-            self._measured_model = ""
+            self._end_work()
             self._show_message(NO_PLAN)
         self.view.focus()
 
@@ -281,15 +279,16 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         try:
             path = await measure_profile(model, options.folder, options.home)
         except SpbenchError as error:
-            self._end_measuring(f"✗ {error}", is_error=True)
+            self._end_work()
+            self._show_failure(error)
         else:
+            self._end_work()
             self.form.set_text(PROFILE, path)
-            self._end_measuring(f"✓ {path} is measured. Choose a cluster, then enter plans.")
+            self._show_message(f"✓ {path} is measured. Choose a cluster, then enter plans.")
 
-    def _end_measuring(self, message: str, is_error: bool = False) -> None:
+    def _end_work(self) -> None:
         self._planning_since = None
         self._measured_model = ""
-        self._show_message(message, is_error)
 
     def _start_work(self, description: str, work: Coroutine[Any, Any, None]) -> None:
         self._work = description
