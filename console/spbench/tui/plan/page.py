@@ -31,7 +31,7 @@ from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
 POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
-"""With 150 columns the memory is next to the stages."""
+"""With 150 columns memory, devices and layers are next to the stages."""
 OUTDATED = "these are the values before your changes; enter plans again"
 
 
@@ -66,13 +66,12 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
     PlanPage.-wide #left { width: 3fr; }
     PlanPage.-wide #right { width: 2fr; }
     PlanPage #plan-view .pane { height: auto; }
-    PlanPage .notes { height: auto; }
-    PlanPage #headline { height: auto; }
+    PlanPage .notes, PlanPage #headline, PlanPage StackedBars { height: auto; }
     PlanPage #forecast { height: auto; margin-bottom: 1; color: $text-accent; }
     PlanPage #forecast.wrong { color: $text-warning; }
-    PlanPage StackedBars { height: auto; }
     PlanPage #outdated { height: 1; padding: 0 1; color: $text-warning; }
     PlanPage .hidden { display: none; }
+    PlanPage.-narrow #layers-pane { display: none; }
     """
     AUTO_FOCUS = "#plan-view"
     HORIZONTAL_BREAKPOINTS = _SIZES
@@ -116,9 +115,8 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
     def refresh_page(self) -> None:
         """Show the progress of planning, find files, and check the awaited run."""
         if self._planning_since is not None:
-            self._show_message(
-                f"… {self._work}, {time.monotonic() - self._planning_since:.0f} s; escape stops it"
-            )
+            seconds = time.monotonic() - self._planning_since
+            self._show_message(f"… {self._work}, {seconds:.0f} s; escape stops it")
         if time.monotonic() - self._searched_at >= POLL_INTERVAL:
             self._searched_at = time.monotonic()
             self.run_worker(self._find_files(), group="look", exclusive=True)

@@ -15,7 +15,7 @@ from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
-from spbench.record.number_formatting import fold_numbers, format_percent
+from spbench.record.number_formatting import fold_numbers, format_percent, format_time
 from spbench.tui.widgets.fixed_rows import FixedRow, get_text
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -47,6 +47,14 @@ DEVICES = (
     Column("busy", "passes", 6, "right"),
     Column("sums", "all-reduce", 10, "right"),
     Column("idle", "idle", 6, "right"),
+    Column("bar", "", _BAR_WIDTH, drop_priority=1),
+)
+LAYERS = (
+    Column("layer", "layer", 12, flexible=True),
+    Column("stage", "stage", 5, "right"),
+    Column("forward", "forward", 8, "right"),
+    Column("backward", "backward", 8, "right"),
+    Column("parameters", "parameters", 10, "right"),
     Column("bar", "", _BAR_WIDTH, drop_priority=1),
 )
 MEASURED = (
@@ -91,7 +99,7 @@ def build_alternative_rows(plan: Plan) -> list[FixedRow]:
         name, step, speedup, reason = texts
         step_s, _ = row_time_keys
         style = "accent" if name == THIS_PLAN else ""
-        bar = TableCell(_draw_bar((step_s or 0.0) / longest_s), style)
+        bar = TableCell(_draw_bar((step_s or 0.0) / longest_s), style or "muted")
         cells = (TableCell(name, style), step, speedup, bar, TableCell(reason, "muted"))
         rows.append(FixedRow(cells, (name, *row_time_keys, step_s, reason or None)))
     return rows
@@ -111,11 +119,9 @@ def build_device_rows(details: PlanDetails) -> list[FixedRow]:
         shares = (pass_s / step_s, sum_s / step_s, max(0.0, 1 - (pass_s + sum_s) / step_s))
         for device in details.plan.stages[group[0]].devices:
             machine = details.cluster.machines[details.cluster.find_machine(device)].name
-            cells = (
-                *(str(device), machine, fold_numbers(group)),
-                *map(format_percent, shares),
-                _draw_bar(shares[0]),
-            )
+            cells: list[TableCell | str] = [str(device), machine, fold_numbers(group)]
+            cells += map(format_percent, shares)
+            cells.append(TableCell(_draw_bar(shares[0]), "muted"))
             rows.append(FixedRow(cells, (device, machine, group, *shares, shares[0])))
     return sorted(rows, key=lambda row: row.sort_keys[0])
 
@@ -150,6 +156,39 @@ def build_verification_rows(plan: Plan, verification: Verification) -> list[Fixe
         sort_keys = (index, end or None, times.predicted_ms, times.measured_ms, times.error)
         rows.append(FixedRow(cells, sort_keys))
     return rows
+
+
+def build_layer_rows(details: PlanDetails) -> list[FixedRow]:
+    """Return a row for each layer of the profile: its stage, its times and its parameters."""
+    stage_by_layer = _find_stages_of_layers(details)
+    pass_ms_by_layer = [layer.forward_ms + layer.backward_ms for layer in details.profile.layers]
+    longest_ms = max(pass_ms_by_layer, default=0.0) or 1.0
+    rows = []
+    for index, layer in enumerate(details.profile.layers):
+        stage = stage_by_layer[index]
+        pass_ms = pass_ms_by_layer[index]
+        cells = (
+            *(layer.name, "" if stage is None else str(stage)),
+            *(format_time(layer.forward_ms), format_time(layer.backward_ms)),
+            *(
+                format_memory(layer.parameter_bytes),
+                TableCell(_draw_bar(pass_ms / longest_ms), "muted"),
+            ),
+        )
+        keys = (layer.forward_ms, layer.backward_ms, layer.parameter_bytes, pass_ms)
+        rows.append(FixedRow(cells, (index, stage, *keys)))
+    return rows
+
+
+def _find_stages_of_layers(details: PlanDetails) -> list[int | None]:
+    """Return the stage of each layer; None if the states of the plan are not its layers."""
+    plan = details.plan
+    if plan.state_count != len(details.profile.layers):
+        return [None] * len(details.profile.layers)
+    return [
+        next((n for n, stage in enumerate(plan.stages) if stage.start <= state < stage.end), None)
+        for state in range(plan.state_count)
+    ]
 
 
 def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:

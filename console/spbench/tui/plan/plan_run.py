@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
     from spbench.tui.feed import Feed
 
-_OTHER_HOSTS = "F4 writes the suite for another cluster; H chooses hosts"
+_REMEDY = "Plan for this-machine, choose hosts with H, or write the suite with F4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _find_obstacle(run_plan: RunPlan) -> str:
     jobs = [(job, run_plan.find_hosts(job)) for job in run_plan.jobs]
     shortage = find_shortage(jobs, run_plan.request.environ)
     reason = find_rejection(run_plan) if shortage is None else shortage[0]
-    return f"{reason}. {_OTHER_HOSTS}" if reason else ""
+    return f"{reason}. {_REMEDY}" if reason else ""
 
 
 class AwaitedRun:

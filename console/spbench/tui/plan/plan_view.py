@@ -24,11 +24,13 @@ from spbench.planner.request import PlanDetails
 from spbench.tui.plan.plan_rows import (
     ALTERNATIVES,
     DEVICES,
+    LAYERS,
     MEASURED,
     MEMORY_PARTS,
     STAGES,
     build_alternative_rows,
     build_device_rows,
+    build_layer_rows,
     build_memory_bars,
     build_stage_rows,
     build_verification_rows,
@@ -71,7 +73,7 @@ micro-batch, the all-reduce of one step, and the peak memory of each device. Alt
 ways to train the same model, each at its best micro-batch size. Mode best also searches these, so
 that none is faster than the plan. In mode hpgo they are estimates of DAPPLE's planner. Memory: the
 parts of parameters, kept activations and the running pass. Devices: the shares of a step for passes
-and all-reduces. Below: one step, and the plan in words."""
+and all-reduces. Layers: the profile. Below: one step."""
 
     def __init__(self) -> None:
         super().__init__(id="plan-view")
@@ -93,6 +95,9 @@ and all-reduces. Below: one step, and the plan in words."""
                     pane.border_title = "Alternatives"
                     yield _make_table("alternatives", ALTERNATIVES)
                     yield Static("", id="alternative-notes", classes="notes", markup=False)
+                with Vertical(classes="pane") as pane:
+                    pane.border_title = "The plan in words"
+                    yield Static("", id="explanation", classes="notes", markup=False)
             with Vertical(id="right", classes="column"):
                 with Vertical(classes="pane", id="memory") as pane:
                     pane.border_title = "Memory of each device, at its peak"
@@ -100,8 +105,10 @@ and all-reduces. Below: one step, and the plan in words."""
                     yield Static("", id="memory-parts", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Devices"
-                    pane.border_subtitle = "shares of a step"
+                    pane.border_subtitle = "shares of a step; an all-reduce may overlap passes"
                     yield _make_table("devices", DEVICES)
+                with Vertical(classes="pane", id="layers-pane"):
+                    yield _make_table("layers", LAYERS)
                 with Vertical(classes="pane hidden", id="measured") as pane:
                     pane.border_title = "Predicted and measured"
                     yield _make_table("verification", MEASURED)
@@ -109,9 +116,6 @@ and all-reduces. Below: one step, and the plan in words."""
         pane = StepPane()
         pane.add_class("hidden")
         yield pane
-        with Vertical(classes="pane hidden", id="explanation-pane") as pane:
-            pane.border_title = "The plan in words"
-            yield Static("", id="explanation", classes="notes", markup=False)
 
     def show_message(self, text: str, is_error: bool = False) -> None:
         """Show a message instead of a plan."""
@@ -148,6 +152,9 @@ and all-reduces. Below: one step, and the plan in words."""
         self.query_one("#memory-parts", Static).update("\n".join(describe_memory_parts(details)))
         device_table = self.query_one("#devices", LineTable)
         fill_table(device_table, DEVICES, build_device_rows(details))
+        layers_title = Content(f"Layers, measured at batch {details.profile.batch_size}")
+        self.query_one("#layers-pane").border_title = layers_title
+        fill_table(self.query_one("#layers", LineTable), LAYERS, build_layer_rows(details))
         self.query_one(StepPane).show(details.simulation)
         self.query_one("#explanation", Static).update("\n".join(explain_plan(details.plan)))
         self.scroll_home(animate=False)
@@ -203,7 +210,7 @@ and all-reduces. Below: one step, and the plan in words."""
         self.query_one(StepPane).shorten()
 
     def _show_parts(self, shown: bool) -> None:
-        for selector in ("#upper", "StepPane", "#explanation-pane"):
+        for selector in ("#upper", "StepPane"):
             self.query_one(selector).set_class(not shown, "hidden")
 
 
