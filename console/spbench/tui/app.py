@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,6 @@ from textual.actions import ActionParseResult
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.dom import DOMNode
-from textual.events import AppBlur, Event, Key, Paste
 
 from spbench.errors import SpbenchError, UsageError
 from spbench.tui.app_bindings import APP_BINDINGS
@@ -34,6 +32,7 @@ from spbench.tui.stylesheet import CachingStylesheet
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
 from spbench.tui.widgets.keys import KeyBar
+from spbench.tui.widgets.ordered_keys import OrderedKeysApp
 from spbench_core.plugins import set_warning_listener
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 
 _PAGE_ACTIONS = frozenset({"show_page", "choose", "cheat_sheet", "jump", "messages"})
 """Actions that are disabled while a dialog is open."""
-KEY_WAIT_STEP = 0.005
-"""Time of one step of waiting until a key was handled, in seconds."""
 UNSAVED_CHECK_INTERVAL = 0.5
 """Time between two checks for unsaved text, in seconds; only for the console in a browser."""
 # Escape sequences that app_index.html looks for; terminals do not show them.
@@ -59,7 +56,7 @@ def _load_action_provider() -> type[Provider]:
     return ActionProvider
 
 
-class ConsoleApp(LoggingApp):
+class ConsoleApp(OrderedKeysApp, LoggingApp):
     """The console.
 
     Args:
@@ -71,14 +68,10 @@ class ConsoleApp(LoggingApp):
         pages: The pages that were shown so far, by name.
         page_errors: Errors of pages that are being closed because of them, by page.
         CONTAINS_FAILURES: Whether an error in a page closes only that page.
-        max_key_wait_steps: Steps after which the next key is dispatched although the one before may
-            not be handled. Steps are counted, not seconds, since each takes longer on a busy
-            machine.
     """
 
     CONTAINS_FAILURES: ClassVar[bool] = True
     COMMANDS: ClassVar[set[Any]] = {_load_action_provider}
-    max_key_wait_steps = 100
 
     TITLE = "spbench"
     CSS_PATH = Path(__file__).with_name("console.tcss")
@@ -94,8 +87,6 @@ class ConsoleApp(LoggingApp):
         self.page_errors: dict[str, Exception] = {}
         self._entries = {entry.name: entry for entry in PAGES}
         self._failures = itertools.count(1)
-        self._pending_keys: deque[Event] = deque()
-        self._awaited_nodes: Iterator[DOMNode] | None = None
         self._browser_warns = False
         self._destination_reader: DestinationReader | None = None
         for theme in THEMES:
@@ -151,50 +142,6 @@ class ConsoleApp(LoggingApp):
             self._settings_errors += check_action_ids(self._settings_path, self.settings, ids)
         for error in self._settings_errors:
             self.notify(error, severity="error", timeout=10, markup=False)
-
-    async def on_event(self, event: Event) -> None:
-        """Hold a key back until the previous one was handled, as that may move the focus."""
-        if isinstance(event, AppBlur):
-            return  # keep the focus while another window is active
-        if not isinstance(event, Key | Paste) or event.is_forwarded:
-            await super().on_event(event)
-            return
-        self._pending_keys.append(event)
-        if self._awaited_nodes is None:
-            await self._dispatch_keys()
-
-    async def _dispatch_keys(self) -> None:
-        """Send pending keys to the focused widget, up to the first that has to be awaited."""
-        self._awaited_nodes = None
-        while self._pending_keys and self._awaited_nodes is None and self.is_running:
-            event = self._pending_keys.popleft()
-            target = self.focused or self.screen
-            await super().on_event(event)
-            if event.is_forwarded:
-                nodes = target.ancestors_with_self
-                # Twice, since the key may have sent messages that pass through the same queues.
-                self._awaited_nodes = awaited = iter([*nodes, *nodes])
-                self._limit_wait(awaited, self.max_key_wait_steps)
-                await self._pass_through(awaited)
-
-    async def _pass_through(self, nodes: Iterator[DOMNode]) -> None:
-        """Dispatch the next keys when the message queues of all nodes are worked off."""
-        for node in nodes:
-            if node.call_later(self._pass_through, nodes):
-                return
-        await self._stop_waiting(nodes)
-
-    async def _stop_waiting(self, nodes: Iterator[DOMNode]) -> None:
-        """Dispatch the next keys if these nodes are still awaited."""
-        if self._awaited_nodes is nodes:
-            await self._dispatch_keys()
-
-    def _limit_wait(self, nodes: Iterator[DOMNode], steps: int) -> None:
-        """Wait for these nodes at most this number of steps."""
-        if steps and self._awaited_nodes is nodes:
-            asyncio.get_running_loop().call_later(KEY_WAIT_STEP, self._limit_wait, nodes, steps - 1)
-        elif self._awaited_nodes is nodes:
-            self.call_later(self._stop_waiting, nodes)
 
     def _report_unsaved(self) -> None:
         """Make the browser ask before the page is left while any text is unsaved."""
@@ -257,7 +204,7 @@ class ConsoleApp(LoggingApp):
         await self.remove_mode(name)
         self.add_mode(name, partial(self._make_page, self._entries[name]))
         self.page_errors.pop(name)
-        self.call_later(self._dispatch_keys)  # the closed page does not finish its last key
+        self.call_later(self.dispatch_keys)  # the closed page does not finish its last key
         if not shown:
             location = f"; the report is in {path}" if path else ""
             title = self._entries[name].title

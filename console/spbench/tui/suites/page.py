@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -15,21 +14,18 @@ from textual.content import Content
 from textual.widgets import Tree
 
 from spbench.launch.choice import LaunchChoice
-from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
+from spbench.tui.suites.bindings import FOOTER, SUITES_BINDINGS
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.file_actions import FileActions
-from spbench.tui.suites.parsed_suite import find_rejection_reason
+from spbench.tui.suites.run_actions import RunActions
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
-from spbench.tui.widgets.keys import make_binding
-from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
-    from spbench.suites.case import Case
     from spbench.tui.suites.composing import CaseComposer
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
@@ -51,76 +47,8 @@ starts a run: use F5 and F6."""
     MODIFYING_ACTIONS = frozenset(
         {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new", "init"}
     )
-    FOOTER = (
-        *("suites.run-all", "suites.compose", "suites.edit", "suites.run-case"),
-        *("suites.inject", "suites.remove", "suites.save", "suites.new", "suites.init"),
-        *("suites.undo", "suites.redo", "suites.files"),
-        *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
-    )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_binding(
-            "suites.files",
-            "f2,t",
-            "toggle_files",
-            "Files",
-            "Show or hide the suite files",
-            show=True,
-        ),
-        make_binding(
-            "suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True
-        ),
-        make_binding(
-            "suites.run-all",
-            "f5",
-            "run_all",
-            "Run",
-            "Save, and run the marked cases, or all if none is marked",
-            show=True,
-        ),
-        make_binding(
-            "suites.run-case",
-            "f6",
-            "run_case",
-            "Run case",
-            "Save, and run the selected case",
-            show=True,
-        ),
-        make_binding(
-            "suites.undo", "ctrl+z,super+z", "undo", "Undo", "Undo the last change", show=True
-        ),
-        make_binding(
-            "suites.redo",
-            "ctrl+y,super+y",
-            "redo",
-            "Redo",
-            "Redo the last undone change",
-            show=True,
-        ),
-        make_binding("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
-        make_binding(
-            "suites.reload", "ctrl+r", "reload", "Reload", "Read the suite from its file again"
-        ),
-        make_binding(
-            "suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"
-        ),
-        make_binding(
-            "suites.inject",
-            "f7,i",
-            "inject",
-            "Plant a fault",
-            "Run the selected case with a planted fault",
-        ),
-        make_binding(
-            "suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"
-        ),
-        make_binding("suites.new", "ctrl+n,n", "new", "New suite", "Start a suite in a new file"),
-        make_binding(
-            "suites.init", "I", "init", "Init", "Write the shipped suites into this folder"
-        ),
-        make_binding(
-            "suites.copy", "y", "copy", "Copy command", "Copy the launch line of the selected case"
-        ),
-    ]
+    FOOTER = FOOTER
+    BINDINGS: ClassVar[list[BindingType]] = SUITES_BINDINGS
     DEFAULT_CSS = """
     SuitesPage #workspace { height: 1fr; }
     SuitesPage #files { width: 32; }
@@ -146,6 +74,7 @@ starts a run: use F5 and F6."""
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
         self._file_actions = FileActions(self, self.show_document, self.update_files)
+        self._run_actions = RunActions(self, self._file_actions)
         if context.suite is None:
             # Before the page is composed, so that its styles and keys are computed only once.
             self.add_class("files")
@@ -362,79 +291,16 @@ starts a run: use F5 and F6."""
         self.start_action(self._composer.remove)
 
     def action_run_all(self) -> None:
-        """Run the suite."""
-        self.start_action(self._run_all)
-
-    async def _run_all(self) -> None:
-        if await self._prepare_run():
-            await self._start(self.cases_pane.cases.marked)
+        """Run the marked cases, or all."""
+        self.start_action(self._run_actions.run_all)
 
     def action_run_case(self) -> None:
         """Run the selected case."""
-        self.start_action(self._run_case)
-
-    async def _run_case(self) -> None:
-        if await self._prepare_run() and (case := self._get_selected_case()):
-            await self._start([case.id])
+        self.start_action(self._run_actions.run_case)
 
     def action_inject(self) -> None:
-        """Run the selected case with a fault."""
-        self.start_action(self._run_with_fault)
-
-    async def _run_with_fault(self) -> None:
-        """Ask for a fault and run the selected case with it, to test that it is detected."""
-        from spbench.suites.inject import list_effective_faults
-
-        case = self._get_selected_case()
-        if case is None:
-            return
-        choices = [_make_fault_choice(case, name) for name in list_effective_faults(case)]
-        title = f"Fault to plant in {case.id}: the run must find it"
-        fault = await self.app.push_screen_wait(Chooser(title, choices))
-        if fault is not None and await self._prepare_run():
-            await self._start([case.id], fault)
-
-    def _get_selected_case(self) -> Case | None:
-        """Return the selected case; show an error if there is none."""
-        case = self.cases_pane.case
-        if case is None:
-            self.show_error("no case is selected: open a suite, or fix its errors")
-        return case
-
-    async def _prepare_run(self) -> bool:
-        """Save the text and return whether it can be run; show an error if not."""
-        pane = self.text_pane
-        if pane.document is None:
-            self.show_error("not started: no suite is open")
-            return False
-        parsed = await pane.parse()
-        if parsed.lacks_cases:
-            self.show_error("not started: the suite has no cases; F4 adds one")
-            return False
-        if parsed.problems:
-            errors = format_quantity(len(parsed.problems), "error")
-            self.show_error(f"not started: {errors} to fix in the text first")
-            return False
-        if pane.has_changes or pane.document.stored is None:
-            return await self._file_actions.save()
-        if await asyncio.to_thread(pane.document.is_stale):
-            self.show_error(
-                "not started: the file has changed on disk; reload it (Ctrl+R) or save (Ctrl+S)"
-            )
-            return False
-        return True
-
-    async def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
-        """Start a run, after a question if this machine has too few cores or memory."""
-        document = self.text_pane.document
-        parsed = await self.text_pane.parse()
-        assert document is not None  # checked by `_prepare_run`
-        rejection = await asyncio.to_thread(find_rejection_reason, parsed, cases)
-        if rejection is not None:
-            question = f"Not started: {rejection}. It may stall this machine."
-            if not await self.confirm(question, "Run anyway", "Cancel"):
-                return
-        self.context.start_suite(document.path, cases, fault, oversubscribe=rejection is not None)
+        """Run the selected case with a fault, to test that it is detected."""
+        self.start_action(self._run_actions.run_with_fault)
 
     def action_copy(self) -> None:
         """Copy the launch line."""
@@ -453,11 +319,3 @@ starts a run: use F5 and F6."""
         self.set_class(shown, "no-files")
         if not shown:
             tree.focus()
-
-
-def _make_fault_choice(case: Case, fault: str) -> Choice:
-    """Return the choice of a fault, disabled if nothing in the case can detect it."""
-    from spbench.suites.inject import describe_fault_and_finder, explain_undetectable
-
-    reason = explain_undetectable(case, fault)
-    return Choice(fault, reason or describe_fault_and_finder(case, fault), enabled=reason is None)

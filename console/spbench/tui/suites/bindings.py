@@ -1,0 +1,77 @@
+"""The key bindings of the Suites page, and the most important ones."""
+
+from __future__ import annotations
+
+from textual.binding import BindingType
+
+from spbench.tui.widgets.keys import make_binding
+
+FOOTER = (
+    *("suites.run-all", "suites.compose", "suites.edit", "suites.run-case"),
+    *("suites.inject", "suites.remove", "suites.save", "suites.new", "suites.init"),
+    *("suites.undo", "suites.redo", "suites.files"),
+    *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
+)
+"""The keys in the footer, the most important first."""
+SUITES_BINDINGS: list[BindingType] = [
+    make_binding(
+        "suites.files",
+        "f2,t",
+        "toggle_files",
+        "Files",
+        "Show or hide the suite files",
+        show=True,
+    ),
+    make_binding(
+        "suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True
+    ),
+    make_binding(
+        "suites.run-all",
+        "f5",
+        "run_all",
+        "Run",
+        "Save, and run the marked cases, or all if none is marked",
+        show=True,
+    ),
+    make_binding(
+        "suites.run-case",
+        "f6",
+        "run_case",
+        "Run case",
+        "Save, and run the selected case",
+        show=True,
+    ),
+    make_binding(
+        "suites.undo", "ctrl+z,super+z", "undo", "Undo", "Undo the last change", show=True
+    ),
+    make_binding(
+        "suites.redo",
+        "ctrl+y,super+y",
+        "redo",
+        "Redo",
+        "Redo the last undone change",
+        show=True,
+    ),
+    make_binding("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
+    make_binding(
+        "suites.reload", "ctrl+r", "reload", "Reload", "Read the suite from its file again"
+    ),
+    make_binding(
+        "suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"
+    ),
+    make_binding(
+        "suites.inject",
+        "f7,i",
+        "inject",
+        "Plant a fault",
+        "Run the selected case with a planted fault",
+    ),
+    make_binding(
+        "suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"
+    ),
+    make_binding("suites.new", "ctrl+n,n", "new", "New suite", "Start a suite in a new file"),
+    make_binding("suites.init", "I", "init", "Init", "Write the shipped suites into this folder"),
+    make_binding(
+        "suites.copy", "y", "copy", "Copy command", "Copy the launch line of the selected case"
+    ),
+]
