@@ -21,6 +21,7 @@ SMALL = (40, 10)
         (
             AskLine(
                 "Hosts of runs from here: a hostfile, or node[01-08]:4,other; empty: none",
+                str,
                 "my.hosts",
             ),
             ["my.hosts"],

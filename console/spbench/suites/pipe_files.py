@@ -43,7 +43,7 @@ def expand_suite_path(folder: Path, text: str) -> Path:
         UsageError: The home directory is unknown, or the text has no file name.
     """
     path = expand_user_path(folder, text)
-    if not path.name:
+    if not path.name or text.endswith("/"):
         raise UsageError(f"{text}: not a file name")
     return path.with_suffix(path.suffix or ".yaml")
 

@@ -68,7 +68,7 @@ class Confirm(Modal[bool]):
         self.dismiss(yes)
 
 
-class AskParsed(Modal[Answer | None]):
+class AskLine(Modal[Answer | None]):
     """A dialog for one line of text that returns its value, or None after Escape.
 
     Args:
@@ -76,18 +76,21 @@ class AskParsed(Modal[Answer | None]):
         parse: Returns the value of a line, and raises a `SpbenchError` if it is invalid; the dialog
             shows the error and stays open. It is called in a thread.
         text: The proposed line.
-        empty: Whether an empty line is an answer. Otherwise it is the same as Escape.
+        required: The kind of answer, such as "a name", which the dialog asks for if the line is
+            empty. None if an empty line is an answer.
         select: Whether typing replaces the proposed line, instead of continuing it.
     """
 
-    HELP = "A line to fill in. Enter takes it, Escape leaves without a change."
+    HELP = """\
+A line to fill in. Enter takes it, Escape leaves without a change. If the line is invalid, the
+reason is shown below it, and the dialog stays open."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="dialog.leave"),
     ]
 
     DEFAULT_CSS = """
-    AskParsed #problem { display: none; color: $text-error; }
-    AskParsed #problem.visible { display: block; }
+    AskLine #problem { display: none; color: $text-error; }
+    AskLine #problem.visible { display: block; }
     """
 
     def __init__(
@@ -96,18 +99,19 @@ class AskParsed(Modal[Answer | None]):
         parse: Callable[[str], Answer],
         text: str = "",
         *,
-        empty: bool = False,
+        required: str | None = None,
         select: bool = True,
     ) -> None:
         super().__init__()
         self._question = question
         self._parse = parse
         self._text = text
-        self._empty = empty
+        self._required = required
         self._select = select
 
     def compose(self) -> ComposeResult:
-        with Vertical():
+        with Vertical() as frame:
+            frame.border_subtitle = "enter accepts  esc cancels"
             yield Static(self._question, markup=False)
             yield Input(self._text, select_on_focus=self._select, id="line", compact=True)
             yield Static("", id="problem", markup=False)
@@ -115,8 +119,8 @@ class AskParsed(Modal[Answer | None]):
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Return the value of the line, or show why it is invalid."""
         line = event.value.strip()
-        if not line and not self._empty:
-            self.dismiss(None)
+        if not line and self._required is not None:
+            self._show_problem(f"✗ type {self._required}, or leave with Escape")
             return
         try:
             answer = await asyncio.to_thread(self._parse, line)
@@ -137,12 +141,3 @@ class AskParsed(Modal[Answer | None]):
     def action_leave(self) -> None:
         """Leave without an answer."""
         self.dismiss(None)
-
-
-class AskLine(AskParsed[str]):
-    """A dialog that returns one line of text, or None after Escape; see `AskParsed`."""
-
-    def __init__(
-        self, question: str, text: str = "", *, empty: bool = False, select: bool = True
-    ) -> None:
-        super().__init__(question, str, text, empty=empty, select=select)

@@ -17,7 +17,7 @@ from spbench.suites.pipe_files import expand_user_path
 from spbench.tui.advice import name_keys
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
-from spbench.tui.dialogs import AskParsed
+from spbench.tui.dialogs import AskLine
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -65,7 +65,7 @@ async def _ask_library(app: App[Any], text: str) -> str | None:
             raise UsageError(name_keys(str(error))) from None
         return add_default_version(line)
 
-    library: str | None = await app.push_screen_wait(AskParsed(question, parse, text))
+    library: str | None = await app.push_screen_wait(AskLine(question, parse, text, required="a library"))
     return library
 
 
@@ -79,7 +79,7 @@ async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
     def parse(line: str) -> LaunchChoice:
         return parse_host_choice(choice, folder, line)
 
-    dialog = AskParsed(question, parse, current, empty=True)
+    dialog = AskLine(question, parse, current)
     chosen = await app.push_screen_wait(dialog)
     if chosen is not None:
         context.launch_choice = chosen
@@ -112,7 +112,7 @@ async def choose_environment(app: App[Any], context: ConsoleContext) -> None:
     """Ask for additional environment variables of the ranks."""
     current = shlex.join(context.environment)
     question = "Environment of the ranks of runs from here: NAME=VALUE NAME=VALUE; empty: none"
-    dialog = AskParsed(question, parse_environment, current, empty=True)
+    dialog = AskLine(question, parse_environment, current)
     environment = await app.push_screen_wait(dialog)
     if environment is not None:
         context.environment = environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from spbench.errors import SpbenchError
@@ -32,11 +33,10 @@ async def write_plan_suite(page: Page, details: PlanDetails, question: str = "")
         prefix = "suites/" if (folder / "suites").is_dir() else ""
         proposed = f"{prefix}{emitted.suite.name}.yaml"
         question = question or f"File of the suite that runs the plan on {ranks_text}:"
-        name = await page.app.push_screen_wait(AskLine(question, proposed))
-        if name is None:
-            return None
-        path = expand_suite_path(folder, name)
-        if not await page.confirm_overwrite(path):
+        parse = partial(expand_suite_path, folder)
+        dialog = AskLine(question, parse, proposed, required="a file name")
+        path: Path | None = await page.app.push_screen_wait(dialog)
+        if path is None or not await page.confirm_overwrite(path):
             return None
         await asyncio.to_thread(write_file, path, emitted.text)
     except SpbenchError as error:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spbench.errors import SpbenchError
+from spbench.errors import SpbenchError, UsageError
 from spbench.record.runs.history import RunSummary, list_summaries
-from spbench.record.runs.notes import parse_note, write_note
+from spbench.record.runs.notes import RunNote, parse_note, write_note
 from spbench.record.runs.prune import OldRun, find_old_runs, remove_run
 from spbench.report.baselines.creation import fault_warnings, launch_warnings, make_baseline
 from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
@@ -38,11 +38,13 @@ class RunChanges:
 
     async def edit_note(self, run: RunSummary) -> None:
         """Edit the note and the tags of a run."""
-        line = await self._ask_line(f"Note of {run.id}, with #tags", str(run.note))
-        if line is None:
+        question = f"Note of {run.id}, with #tags; empty: none"
+        dialog = AskLine(question, parse_note, str(run.note))
+        note: RunNote | None = await self._page.app.push_screen_wait(dialog)
+        if note is None:
             return
         with self._show_errors("no note"):
-            await asyncio.to_thread(write_note, run.folder, parse_note(line))
+            await asyncio.to_thread(write_note, run.folder, note)
             self._on_change()
 
     async def save_baseline(self, run: RunSummary) -> None:
@@ -59,11 +61,16 @@ class RunChanges:
             if not await self._page.confirm(question, "Make", "Cancel"):
                 return
         question = f"Name of the baseline that {run.id} becomes"
-        name = await self._ask_line(question, run.suite)
-        if not name:
+
+        def parse(line: str) -> tuple[str, Path]:
+            return line, baseline_path(self._home, line)
+
+        dialog = AskLine(question, parse, run.suite, required="a name")
+        name_and_path = await self._page.app.push_screen_wait(dialog)
+        if name_and_path is None:
             return
         with self._show_errors("no baseline"):
-            path = baseline_path(self._home, name)
+            name, path = name_and_path
             if await self._page.confirm_overwrite(path):
                 case_count, notes = await asyncio.to_thread(_save_baseline, self._home, name, run)
                 lines = [f"{case_count} of {run.id}, in {path}", *map(name_keys, notes)]
@@ -86,14 +93,13 @@ class RunChanges:
 
     async def prune(self) -> None:
         """Delete all but the newest runs after a question; the user enters their number."""
-        line = await self._ask_line("The newest runs that stay, a number", "100")
-        if line is None:
-            return
-        if not line.isdigit():
-            self._page.show_error(f"{line!r} is no number of runs; nothing was deleted")
+        question = "Delete all runs but the newest; their number:"
+        dialog = AskLine(question, _parse_run_count, "100", required="a number")
+        count: int | None = await self._page.app.push_screen_wait(dialog)
+        if count is None:
             return
         with self._show_errors("not deleted"):
-            old_runs = await asyncio.to_thread(self._find_old_runs, int(line))
+            old_runs = await asyncio.to_thread(self._find_old_runs, count)
             if not old_runs:
                 self._page.app.notify("no run is older than those, or may go")
                 return
@@ -114,9 +120,6 @@ class RunChanges:
         self._page.app.notify(f"{removed} of {len(old_runs)}", title="deleted")
         self._on_change()
 
-    async def _ask_line(self, question: str, text: str) -> str | None:
-        return await self._page.app.push_screen_wait(AskLine(question, text, empty=True))
-
     @contextmanager
     def _show_errors(self, title: str) -> Iterator[None]:
         """Show an error message if a change fails."""
@@ -124,6 +127,12 @@ class RunChanges:
             yield
         except SpbenchError as error:
             self._page.show_error(f"{title}: {error}")
+
+
+def _parse_run_count(line: str) -> int:
+    if not (line.isascii() and line.isdigit()):
+        raise UsageError(f"{line!r} is not a number of runs, such as 100")
+    return int(line)
 
 
 def _save_baseline(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:

@@ -86,15 +86,15 @@ class FileActions:
             return
         folder = self._page.context.options.folder
         start = "suites/" if (folder / "suites").is_dir() else ""
-        question = AskLine("File of the new suite:", start, select=False)
-        name = await self._page.app.push_screen_wait(question)
-        if name is None:
-            return
-        try:
-            path = expand_suite_path(folder, name)
-            self._show_document(await asyncio.to_thread(make_document, path))
-        except SpbenchError as error:
-            self._page.show_error(str(error))
+
+        def parse(line: str) -> SuiteDocument:
+            return make_document(expand_suite_path(folder, line))
+
+        question = "File of the new suite:"
+        dialog = AskLine(question, parse, start, required="a file name", select=False)
+        document: SuiteDocument | None = await self._page.app.push_screen_wait(dialog)
+        if document is not None:
+            self._show_document(document)
 
     async def copy_shipped_suites(self) -> None:
         """Write the shipped suites and hostfiles into the console's folder."""
