@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spbench.errors import UsageError
+from spbench.errors import MissingError, UsageError
 from spbench.launch.choice import LaunchChoice
-from spbench.launch.hosts.hosts import parse_hosts
+from spbench.launch.hosts.hosts import parse_hosts, read_hostfile
 from spbench.suites.launcher_names import AUTO, LAUNCHERS, load_plugin_launchers
 from spbench.suites.pipe_files import expand_user_path
+from spbench.suites.settings import LaunchSettings
 from spbench.tui.advice import name_keys
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
@@ -23,13 +26,20 @@ if TYPE_CHECKING:
     from textual.app import App
 
 ASSUME = "another library"
+TYPE_LIBRARY = "type another"
 _AUTO = Choice(AUTO, "the suite's own, else that of the MPI library that is here")
 _ASSUMED = Choice(ASSUME, "show the lines for an MPI library that is not here")
+_TYPED = Choice(TYPE_LIBRARY, "another version, such as openmpi-4.1.6")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOSTFILE_SUFFIXES = (".hosts", ".txt")
+"""Endings of hostfiles that no host name has."""
 
 
 async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
-    """Ask for the launcher of runs, or for an MPI library to show launch lines for."""
+    """Ask for the launcher of runs.
+
+    If it is not installed, ask for the MPI library to show its launch lines for.
+    """
     from spbench.launch.detect import load_traits
 
     plugins = await asyncio.to_thread(load_plugin_launchers)
@@ -41,32 +51,84 @@ async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
     name = await app.push_screen_wait(Chooser("Launcher of runs from here", choices))
     if name is None:
         return
+    launcher = None if name in (AUTO, ASSUME) else name
     assumed = None
-    if name == ASSUME:
-        assumed = await _ask_library(app, context.launch_choice.assume or "")
+    if name == ASSUME or not await asyncio.to_thread(_is_installed, name, context.options.environ):
+        assumed = await _choose_library(app, launcher, context.launch_choice.assume or "")
         if assumed is None:
             return
-    launcher = None if name in (AUTO, ASSUME) else name
     context.launch_choice = replace(context.launch_choice, launcher=launcher, assume=assumed)
 
 
-async def _ask_library(app: App[Any], text: str) -> str | None:
-    """Ask for an MPI library; without a version it gets the default one."""
-    from spbench.launch.detect import add_default_version, parse_assumed_library
-    from spbench.launch.mpi_probe import VERSION_BY_LIBRARY
+def _is_installed(launcher: str, environ: Mapping[str, str]) -> bool:
+    """Return whether a launcher is installed here; ``auto`` counts as installed."""
+    from spbench.launch.detect import find_launcher
 
-    names = ", ".join(add_default_version(name) for name in VERSION_BY_LIBRARY)
-    question = f"MPI library to show launch lines for, also of other versions: {names}"
+    if launcher == AUTO:
+        return True
+    try:
+        find_launcher(LaunchSettings(launcher=launcher), None, environ)
+    except MissingError:
+        return False
+    return True
+
+
+async def _choose_library(app: App[Any], launcher: str | None, text: str) -> str | None:
+    """Ask for an MPI library whose ranks the launcher starts; None: any launcher."""
+    title = "MPI library to show launch lines for"
+    if launcher is not None:
+        title = f"{launcher} is not installed here: its lines for"
+    name = await app.push_screen_wait(Chooser(title, [*_list_libraries(launcher), _TYPED]))
+    if name != TYPE_LIBRARY:
+        return name
 
     def parse(line: str) -> str:
-        try:
-            parse_assumed_library(line)
-        except UsageError as error:
-            raise UsageError(name_keys(str(error))) from None
-        return add_default_version(line)
+        return _parse_library(line, launcher)
 
-    library: str | None = await app.push_screen_wait(AskLine(question, parse, text, required="a library"))
+    question = "MPI library and version to show launch lines for:"
+    library: str | None = await app.push_screen_wait(
+        AskLine(question, parse, text, required="a library, such as mvapich2-2.3.7")
+    )
     return library
+
+
+def _list_libraries(launcher: str | None) -> list[Choice]:
+    """Return the known MPI libraries whose ranks the launcher starts; None: any launcher."""
+    from spbench.launch.detect import (
+        add_default_version,
+        find_assumed_launcher,
+        parse_assumed_library,
+    )
+    from spbench.launch.mpi_probe import LIBRARIES
+
+    settings = LaunchSettings(launcher=launcher or AUTO)
+    choices = []
+    for name in map(add_default_version, LIBRARIES):
+        library = parse_assumed_library(name)
+        with suppress(UsageError):  # the launcher does not come with this library
+            program = find_assumed_launcher(settings, library).executable
+            choices.append(Choice(name, f"{library.version_text}, started by {program}"))
+    return choices
+
+
+def _parse_library(line: str, launcher: str | None) -> str:
+    """Return a library with a version; without one it gets the default one.
+
+    Raises:
+        UsageError: It is unknown, or the launcher does not start its ranks.
+    """
+    from spbench.launch.detect import (
+        add_default_version,
+        find_assumed_launcher,
+        parse_assumed_library,
+    )
+
+    try:
+        library = parse_assumed_library(line)
+        find_assumed_launcher(LaunchSettings(launcher=launcher or AUTO), library)
+    except UsageError as error:
+        raise UsageError(name_keys(str(error))) from None
+    return add_default_version(line)
 
 
 async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
@@ -89,16 +151,22 @@ def parse_host_choice(choice: LaunchChoice, folder: Path, line: str) -> LaunchCh
     """Return a choice with the hosts of a line: a file, a list, or none.
 
     Raises:
-        UsageError: The line is neither a file nor a valid list of hosts.
+        UsageError: The hostfile cannot be read, or the line is not a valid list of hosts.
     """
     if not line:
         return replace(choice, hostfile=None, hosts=None)
     path = expand_user_path(folder, line)
-    if _is_file(path):
+    if _is_path_like(line) or _is_file(path):
+        read_hostfile(path)
         return replace(choice, hostfile=path, hosts=None)
     hosts = re.sub(r"\s*,\s*|\s+", ",", line.strip())
     parse_hosts(hosts, "hosts")
     return replace(choice, hostfile=None, hosts=hosts)
+
+
+def _is_path_like(line: str) -> bool:
+    """Return whether a line can only be a hostfile, so that it must exist."""
+    return "/" in line or line.startswith(("~", ".")) or line.endswith(_HOSTFILE_SUFFIXES)
 
 
 def _is_file(path: Path) -> bool:
