@@ -357,7 +357,7 @@ async def test_page_without_links_explains_how_to_measure_them(folder, fake_surv
     async with app.run_test(size=(80, 24)) as pilot:
         page = await wait_for_examination(pilot)
         await pilot.press("m", "h")
-        assert "No run here measured links" in str(page.query_one("#measured").render())
+        assert "No run here has measured links" in str(page.query_one("#measured").render())
         assert not page.query_one(HeatMap).display
 
 

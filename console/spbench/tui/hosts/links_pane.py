@@ -29,7 +29,7 @@ _MAP_LINES = 2
 """Lines of the map without its rows: the heading, and the text about a cell."""
 _MARGIN_LINES = 4
 """Lines of the pane without the map and the list of measurements."""
-NO_LINKS = "No run here measured links between ranks yet; suites/links.yaml does."
+NO_LINKS = "No run here has measured links between ranks. Run suites/links.yaml to measure them."
 
 
 @dataclass(frozen=True, slots=True)

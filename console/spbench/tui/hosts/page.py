@@ -22,6 +22,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.details_pane import MAX_RUNS, DetailsPane
 from spbench.tui.hosts.host_survey import HostSurvey
 from spbench.tui.hosts.links_pane import LinksPane
+from spbench.tui.hosts.load_chart import LoadChartPane
 from spbench.tui.hosts.machine_monitor import MachineMonitor
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.hosts.sources import COLUMNS, HostSource, SourceRows, read_sources
@@ -32,8 +33,8 @@ from spbench.tui.widgets.line_table import LineTable
 WIDE_WIDTH = 100
 """Columns from which the sources take a third of the width."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-wide")]
-_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (35, "-tall")]
-"""With 35 lines, the details of a host are shown above the links."""
+_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (35, "-tall"), (45, "-high")]
+"""With 35 lines, the details of a host are above the links; with 45, the load has a chart."""
 
 _MAX_LIST_SHARE = 0.35
 """Largest share of the height that the lists of sources and hosts take."""
@@ -78,8 +79,15 @@ last run that measured any."""
             "hosts.examine", "d", "examine", "Examine", "Ask each of these hosts", show=True
         ),
         make_binding("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
-        make_binding("hosts.measure", "m", "measure", "Measure", "The next measurement", show=True),
-        make_binding("hosts.swap", "h", "swap", "Swap", "Links of ranks, or of hosts"),
+        make_binding(
+            "hosts.measure",
+            "m",
+            "measure",
+            "Next links",
+            "The next measurement",
+            show=True,
+        ),
+        make_binding("hosts.swap", "h", "swap", "By host", "Links of ranks, or of hosts"),
         make_binding(
             "hosts.examine-one", "x", "examine_one", "Examine one", "Ask the host under the cursor"
         ),
@@ -92,6 +100,10 @@ last run that measured any."""
     HostsPage.-narrow #body { grid-columns: 29 1fr; }
     HostsPage DetailsPane { height: 1fr; }
     HostsPage LinksPane { height: auto; }
+    HostsPage LoadChartPane { display: none; height: 1fr; }
+    HostsPage.-high.-machine LoadChartPane { display: block; }
+    HostsPage.-high.-machine DetailsPane { height: auto; max-height: 70%; }
+    HostsPage.-links LoadChartPane { display: none; }
     HostsPage.-links LinksPane { height: 1fr; }
     HostsPage.-links DetailsPane { height: auto; max-height: 40%; }
     HostsPage.-links.-short DetailsPane { display: none; }
@@ -111,6 +123,7 @@ last run that measured any."""
         self._shown: object = None
         self._newest_run: NewestRun | None = None
         self._monitor = MachineMonitor()
+        self._load_worker: Worker[None] | None = None
         self._load_read_at = -math.inf
         self._last_runs: list[RunSummary] = []
 
@@ -124,6 +137,7 @@ last run that measured any."""
             yield FindingsPane()
             with Vertical(id="host"):
                 yield DetailsPane()
+                yield LoadChartPane()
                 yield LinksPane()
 
     @property
@@ -142,9 +156,10 @@ last run that measured any."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
         if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
             self._poll_worker = self.run_worker(self._poll(), group="look")
-        if time.monotonic() - self._load_read_at >= self.load_seconds:
-            self._load_read_at = time.monotonic()
-            self.run_worker(self._read_load(), group="load", exclusive=True)
+        is_reading = self._load_worker is not None and not self._load_worker.is_finished
+        if not is_reading and time.monotonic() - self._load_read_at >= self.load_seconds:
+            # Not a coroutine object: Python warns if one is cancelled before it starts.
+            self._load_worker = self.run_worker(self._read_load, group="load")
         shown = (self._survey.version, self._hosts_pane.host, self.context.launch_choice)
         if shown != self._shown:
             self._shown = shown
@@ -153,6 +168,7 @@ last run that measured any."""
     async def _read_load(self) -> None:
         """Read the load of this machine; other hosts are only asked after a key."""
         await asyncio.to_thread(self._monitor.read)
+        self._load_read_at = time.monotonic()
         if not self.app.is_running:
             return
         load = self._monitor.load
@@ -163,12 +179,14 @@ last run that measured any."""
     def _show_details(self) -> None:
         host = self._hosts_pane.host
         is_machine = host == socket.gethostname()
+        self.set_class(is_machine, "-machine")
         self.query_one(DetailsPane).show(
             host,
             self._survey.facts.get(host or ""),
             self._monitor if is_machine else None,
             [run for run in self._last_runs if run.host == host],
         )
+        self.query_one(LoadChartPane).show(self._monitor.load.cpu, self.load_seconds)
 
     async def _poll(self) -> None:
         options = self.context.options

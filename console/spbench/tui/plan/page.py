@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from textual.widgets import Button, Input, Static
 
 from spbench.errors import SpbenchError
 from spbench.planner.nearby_files import find_nearby_files
-from spbench.planner.profile_process import get_profile_path, measure_profile
+from spbench.planner.profile_process import MODELS, get_profile_path, measure_profile
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
 from spbench.tui.chooser import Chooser
@@ -57,18 +58,11 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
     )
     BINDINGS: ClassVar[list[BindingType]] = PLAN_BINDINGS
     DEFAULT_CSS = """
-    PlanPage #plan-view { height: 1fr; scrollbar-size-vertical: 1; }
-    PlanPage #message { height: auto; padding: 1 2; }
-    PlanPage #message.wrong { color: $text-error; }
     PlanPage #upper { height: auto; layout: vertical; }
     PlanPage.-wide #upper { layout: horizontal; }
     PlanPage .column { height: auto; width: 1fr; }
     PlanPage.-wide #left { width: 3fr; }
     PlanPage.-wide #right { width: 2fr; }
-    PlanPage #plan-view .pane { height: auto; }
-    PlanPage .notes, PlanPage #headline, PlanPage StackedBars { height: auto; }
-    PlanPage #forecast { height: auto; margin-bottom: 1; color: $text-accent; }
-    PlanPage #forecast.wrong { color: $text-warning; }
     PlanPage #outdated { height: 1; padding: 0 1; color: $text-warning; }
     PlanPage .hidden { display: none; }
     PlanPage.-narrow #layers-pane { display: none; }
@@ -163,7 +157,9 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         launch_choice = (self.context.launch_choice, self.context.overrides)
         if self.details is not None and launch_choice != self._forecast_choice:
             self._forecast_choice = launch_choice
-            self.run_worker(self._show_forecast(self.details), group="forecast", exclusive=True)
+            # Not a coroutine object: Python warns if one is cancelled before it starts.
+            show: Callable[[], Awaitable[None]] = partial(self._show_forecast, self.details)
+            self.run_worker(show, group="forecast", exclusive=True)
 
     async def _show_forecast(self, details: PlanDetails) -> None:
         forecast = await asyncio.to_thread(forecast_start, details, self.context)
@@ -217,6 +213,8 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         """Return whether there is a plan if an action needs one."""
         if action == "stop":
             return self._planning_since is not None
+        if action == "plan":
+            return not self._measured_model
         if action in ("emit", "verify"):
             return self.details is not None and not self.is_outdated
         return action not in ("lengthen", "shorten") or self.details is not None
@@ -269,7 +267,8 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
             self.cancel_work("planning")
             self.details = self.suite = self._awaited_run = None
             self._measured_model = model
-            self._start_work(f"measuring the layers of {model}", self._measure(model))
+            work = f"measuring the layers of {model} ({MODELS[model]})"
+            self._start_work(work, self._measure(model))
             self.view.focus()
 
     async def _measure(self, model: str) -> None:

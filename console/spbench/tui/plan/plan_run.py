@@ -58,15 +58,14 @@ def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForeca
         )
         run_plan = plan_suite(request, emitted.suite)
         obstacle = _find_obstacle(run_plan)
-        duration = estimate_plan(run_plan, options.home, consider_load=False).short_text
+        estimate = estimate_plan(run_plan, options.home, consider_load=False)
     except SpbenchError as error:
         return StartForecast("", str(error))
     hosts = context.launch_choice.title or "this machine"
     ranks = format_quantity(emitted.rank_count, "rank")
     text = f"runs it with {ranks} on {hosts}"
-    if duration:
-        text += f", which takes {duration}"
-    return StartForecast(text, obstacle)
+    duration = f"in {estimate.short_text}" if estimate.seconds else "for an unknown time"
+    return StartForecast(f"{text}, {duration}", obstacle)
 
 
 def _find_obstacle(run_plan: RunPlan) -> str:

@@ -45,22 +45,24 @@ from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench.tui.widgets.table_columns import Column, lay_out
 from spbench.tui.widgets.text import cell_width
 
+_TITLE = "How to split a model over the devices of a cluster, and the time of a step:"
 _STEPS = """\
-2. Choose a cluster: this-machine, or machines times devices (2x8 is two machines of 8 devices).
+2. Choose a cluster: this-machine, or 2x8 for two machines of 8 devices.
    F2 in its field lists more.
-3. Press enter to plan. F5 then runs the plan on this machine or on chosen hosts, and compares
-   the times. F4 writes the plan as a suite."""
+3. Press enter to plan. F5 then runs the plan and compares the times, on
+   this machine or on chosen hosts. F4 writes the plan as a suite."""
 NO_PLAN = f"""\
-How to split a model over the devices of a cluster, and how long one training step takes:
+{_TITLE}
 
-1. Choose a profile, the measured times of a model's layers. F2 lists those of this folder, and
-   measures others.
+1. Choose a profile, the measured times of a model's layers. F2 lists
+   those of this folder, and measures others.
 {_STEPS}"""
 NO_PROFILE = f"""\
-How to split a model over the devices of a cluster, and how long one training step takes:
+{_TITLE}
 
-1. Press F2 to measure a profile, the times of a model's layers. This folder has none. On the
-   command line: spbench profile resnet --output profiles/resnet.json
+1. Press F2 to measure a profile, the times of a model's layers. This
+   folder has none. As a command:
+   spbench profile resnet --output profiles/resnet.json
 {_STEPS}"""
 
 
@@ -74,6 +76,16 @@ ways to train the same model, each at its best micro-batch size. Mode best also 
 that none is faster than the plan. In mode hpgo they are estimates of DAPPLE's planner. Memory: the
 parts of parameters, kept activations and the running pass. Devices: the shares of a step for passes
 and all-reduces. Layers: the profile. Below: one step."""
+
+    DEFAULT_CSS = """
+    PlanView { height: 1fr; scrollbar-size-vertical: 1; }
+    PlanView #message { height: auto; padding: 1 2; }
+    PlanView #message.wrong { color: $text-error; }
+    PlanView .pane { height: auto; }
+    PlanView .notes, PlanView #headline, PlanView StackedBars { height: auto; }
+    PlanView #forecast { height: auto; margin-bottom: 1; color: $text-accent; }
+    PlanView #forecast.wrong { color: $text-warning; }
+    """
 
     def __init__(self) -> None:
         super().__init__(id="plan-view")

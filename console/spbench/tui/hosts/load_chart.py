@@ -1,0 +1,33 @@
+"""The busy cores of this machine over the last minutes."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from spbench.record.machine.host_loads import LoadHistory
+from spbench.report.scale import Scale
+from spbench.tui.widgets.timeline import TimelineChart
+
+_WHOLE_RANGE = Scale(0.0, 100.0)
+
+
+class LoadChartPane(Vertical):
+    """A chart of the busy cores in percent, one value for each reading."""
+
+    HELP = """\
+The share of the time of all cores of this machine that was used, one value for each reading. A run
+that is measured while other work uses the cores takes longer."""
+
+    def __init__(self) -> None:
+        super().__init__(classes="pane", id="load-chart")
+        self.border_title = "Cores busy"
+
+    def compose(self) -> ComposeResult:
+        yield TimelineChart()
+
+    def show(self, history: LoadHistory, seconds_per_reading: float) -> None:
+        """Show the readings so far."""
+        self.border_subtitle = f"one reading every {seconds_per_reading:g} s, newest at the right"
+        values = [100 * share for share in history.last]
+        self.query_one(TimelineChart).update(values, "%", "none", "", axis=_WHOLE_RANGE)
