@@ -13,22 +13,31 @@ from spbench_core.number_text import format_quantity
 
 
 def describe_outcome(cases: Iterable[CaseState]) -> str:
-    """Return ``9 cases: 7 passed, 2 failed, 1 noisy; longest: memory, 2.1 s``.
+    """Return ``9 cases: 7 passed (1 of them noisy), 2 failed; longest: memory, 2.1 s``.
 
     The longest case is the one that took the most time, with its preparation and checks.
     """
     all_cases = list(cases)
     counts = Counter(case.status for case in all_cases)
-    parts = [f"{counts[status]} {status}" for status in CaseStatus if counts[status]]
-    noisy_count = sum(describe_case_noise(case) is not None for case in all_cases)
-    if noisy_count:
-        parts.append(f"{noisy_count} noisy")
+    noisy_counts = Counter(case.status for case in all_cases if describe_case_noise(case))
+    parts = [
+        f"{counts[status]} {status}{_note_noisy(noisy_counts[status], counts[status])}"
+        for status in CaseStatus
+        if counts[status]
+    ]
     summary = f"{format_quantity(len(all_cases), 'case')}: {', '.join(parts)}"
     durations = {case.id: seconds for case in all_cases if (seconds := _measure(case)) is not None}
     if len(durations) < 2:
         return summary
     longest = max(durations, key=durations.__getitem__)
     return f"{summary}; longest: {longest}, {format_duration(durations[longest])}"
+
+
+def _note_noisy(noisy_count: int, count: int) -> str:
+    """Return how many cases of a status are noisy, in brackets; empty if none is."""
+    if not noisy_count:
+        return ""
+    return " (noisy)" if noisy_count == count else f" ({noisy_count} of them noisy)"
 
 
 def _measure(case: CaseState) -> float | None:

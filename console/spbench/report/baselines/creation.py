@@ -105,7 +105,7 @@ def fault_warnings(run: RecordedRun) -> Iterator[str]:
     if faults := find_faults(run.summary):
         yield (
             f"warning: run {run.summary.id} was made with the planted fault "
-            f"{', '.join(faults)}; the baseline has its times"
+            f"{', '.join(faults)}; the baseline has the times with this fault"
         )
 
 

@@ -52,12 +52,9 @@ class RunChanges:
 
         If times of the run are missing or not usual ones, a question comes first.
         """
-        if run.faults:
-            reason = f"was made with the planted fault {', '.join(run.faults)}"
-        else:
-            reason = f"has the status {run.status}"
-        if run.faults or run.status not in (RunStatus.PASSED, RunStatus.RUNNING):
-            question = f"The run {run.id} {reason}. Make a baseline of it anyway?"
+        doubt = _find_doubt(run)
+        if doubt:
+            question = f"{doubt} Make a baseline of it anyway?"
             if not await self._page.confirm(question, "Make", "Cancel"):
                 return
         question = f"Name of the baseline that {run.id} becomes"
@@ -133,6 +130,16 @@ def _parse_run_count(line: str) -> int:
     if not (line.isascii() and line.isdigit()):
         raise UsageError(f"{line!r} is not a number of runs, such as 100")
     return int(line)
+
+
+def _find_doubt(run: RunSummary) -> str:
+    """Return why a run should not become a baseline; empty if it may."""
+    if run.faults:
+        faults = ", ".join(run.faults)
+        return f"Run {run.id} was made with the planted fault {faults}, which changes its times."
+    if run.status in (RunStatus.PASSED, RunStatus.RUNNING):
+        return ""
+    return f"Run {run.id} did not pass (status: {run.status})."
 
 
 def _save_baseline(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:

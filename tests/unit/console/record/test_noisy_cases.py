@@ -3,6 +3,7 @@
 import pytest
 
 from spbench.record.findings import collect_findings
+from spbench.record.messages.outcome import describe_outcome
 from spbench.record.noise import (
     Disturbance,
     DisturbanceCause,
@@ -141,3 +142,10 @@ def test_reports_and_comparisons_include_noise(messages):
     assert quiet.noisy is None
     messages.check(noisy.noisy)
     assert f"noisy in b: {noisy.noisy}" in pair_cases(quiet, noisy, no_past_launches).remarks
+
+
+def test_outcome_counts_noisy_cases_within_their_status():
+    ends = [events.case_judged(case, "passed") for case in "abc"]
+    state = run_cases({"stolen": 0.5}, {}, cases=("a", "b", "c"), more=ends)
+    assert describe_outcome(state.cases.values()) == "3 cases: 3 passed (1 of them noisy)"
+    assert describe_outcome([state.cases["a"]]) == "1 case: 1 passed (noisy)"
