@@ -30,8 +30,6 @@ from spbench.tui.results.views_pane import ViewsPane
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.events.statuses import RunStatus
 
-_RELOAD_FACTOR = 4
-"""A running run is loaded again after the time for loading it times this factor."""
 WIDE_WIDTH = 110
 """Columns from which the runs and their results are next to each other."""
 TALL_HEIGHT = 40
@@ -86,9 +84,8 @@ both, a metric over runs, a metric over a swept parameter."""
         self._view = View.CASES
         self._poll_worker: Worker[None] | None = None
         self._polled_at = -math.inf
-        self._loaded_at = -math.inf
-        self._load_seconds = 0.0
-        self._loaded_run: RunSummary | None = None
+        self._views = ViewsPane()
+        self._loader = ViewLoader(self._views, self._library)
         self._baseline: str | None = None
         self._changes = RunChanges(self, context.options.home, self._poll_now)
 
@@ -96,15 +93,11 @@ both, a metric over runs, a metric over a swept parameter."""
         """Yield the runs and the views."""
         with Container(id="body"):
             yield RunsPane(self._library.count_passed, str(self._library.home))
-            yield ViewsPane()
+            yield self._views
 
     @property
     def _pane(self) -> RunsPane:
         return self.query_one(RunsPane)
-
-    @property
-    def _views(self) -> ViewsPane:
-        return self.query_one(ViewsPane)
 
     def refresh_page(self) -> None:
         """Read the folder of the runs periodically."""
@@ -122,11 +115,8 @@ both, a metric over runs, a metric over a swept parameter."""
         if is_changed or has_running or not runs:
             self._runs = runs
             self._pane.show_runs(runs)
-        run = self._pane.selected_run()
-        is_due = time.monotonic() - self._loaded_at >= _RELOAD_FACTOR * self._load_seconds
-        if is_changed and self._view in (View.COMPARE, View.TIMES):
-            self._reload()  # the other run may have been deleted
-        elif run != self._loaded_run or (run and run.status == RunStatus.RUNNING and is_due):
+        other_may_be_deleted = is_changed and self._view in (View.COMPARE, View.TIMES)
+        if other_may_be_deleted or self._loader.needs(self._pane.selected_run()):
             self._reload()
         table = self._pane.table
         await self._case_counter.count(self._pane.shown, table.visible_keys, table.update_rows)
@@ -162,19 +152,10 @@ both, a metric over runs, a metric over a swept parameter."""
         if not self.app.is_running:
             return
         run = self._pane.selected_run()
-        views = self._views
-        self._loaded_run = run
-        if run is None:
-            views.show_nothing("no run is chosen")
-            return
-        started = time.monotonic()
-        views.show_progress("reading…")
-        await ViewLoader(views, self._library).load(self._build_request(run))
-        views.show_progress("")
-        self._pane.show_details(views.cases.run)
-        self._pane.table.update_rows()
-        self._loaded_at = time.monotonic()
-        self._load_seconds = self._loaded_at - started
+        await self._loader.load(None if run is None else self._build_request(run))
+        if run is not None:
+            self._pane.show_details(self._views.cases.run)
+            self._pane.table.update_rows()
 
     def _build_request(self, run: RunSummary) -> ViewRequest:
         pane = self._pane

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
@@ -17,8 +19,11 @@ from spbench.tui.results.case_times import BASELINE_TIMES, LoadedTimes
 from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
+from spbench_core.events.statuses import RunStatus
 from spbench_core.number_text import format_quantity
 
+_RELOAD_FACTOR = 4
+"""A running run is loaded again after the time for loading it times this factor."""
 MAX_HISTORY = 200
 """Largest number of runs over which a metric is plotted."""
 
@@ -72,8 +77,30 @@ class ViewLoader:
     def __init__(self, views: ViewsPane, library: RunLibrary) -> None:
         self._views = views
         self._library = library
+        self._run: RunSummary | None = None
+        self._loaded_at = -math.inf
+        self._load_seconds = 0.0
 
-    async def load(self, request: ViewRequest) -> None:
+    def needs(self, run: RunSummary | None) -> bool:
+        """Return whether to load a run: another one, or a running one now and then."""
+        is_due = time.monotonic() - self._loaded_at >= _RELOAD_FACTOR * self._load_seconds
+        is_running = run is not None and run.status == RunStatus.RUNNING
+        return run != self._run or (is_running and is_due)
+
+    async def load(self, request: ViewRequest | None) -> None:
+        """Load the runs of a request into the views; None shows that no run is chosen."""
+        self._run = None if request is None else request.run
+        if request is None:
+            self._views.show_nothing("no run is chosen")
+            return
+        started = time.monotonic()
+        self._views.show_progress("reading…")
+        await self._load_view(request)
+        self._views.show_progress("")
+        self._loaded_at = time.monotonic()
+        self._load_seconds = self._loaded_at - started
+
+    async def _load_view(self, request: ViewRequest) -> None:
         """Load the runs of a request into the views, or show the error."""
         views = self._views
         try:
