@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from textual.app import App
 
+from spbench.record.runs.marks import RunMark
 from spbench.report.comparison.rows import case_rows
 from spbench.report.distribution import make_distribution
 from spbench.tui.results.case_times import LoadedTimes, show_compared_times
@@ -278,3 +279,18 @@ async def test_plot_has_the_marks_of_all_runs(tmp_path, home):
         page._show(View.RUNS)
         await wait_until(pilot, lambda: "2 runs" in read_widget(app, "#plot-summary"))
         assert "≠ other machine" in read_widget(app, "#plot-summary")
+
+
+def test_chart_counts_the_iterations_beyond_its_axis():
+    times = [1.0 + index / 100 for index in range(50)]
+    chart = TimesChart()
+    chart.update([make_distribution("", [*times, 900.0], None)])
+    assert "1 beyond the axis, up to 900 ms" in render(chart)
+
+
+def test_empty_marks_are_not_underlined(home):
+    runs = RunLibrary(home).summaries()
+    rows = RunRows(lambda run: None)
+    rows.show(runs, 100.0, {runs[0].id: [RunMark.FAULT]})
+    marks = [rows.cells(run.id)[4] for run in runs]
+    assert [(cell.text, cell.style) for cell in marks[:2]] == [("! fault", "slow"), ("", "")]

@@ -37,19 +37,22 @@ class TimeDistribution:
         """Return the number of times in each bin, and of those beyond the last edge."""
         return count_in_bins(self.samples, edges)
 
-    def describe(self, axis: SharedAxis) -> str:
-        """Return name, median, quartiles and the numbers of iterations as text.
-
-        Args:
-            axis: The axis; a few slow iterations may be beyond its end.
-        """
+    def describe(self) -> str:
+        """Return name, median, quartiles and the number of iterations as text."""
         low, high = (format_value(quartile, "ms") for quartile in self.quartiles)
         count = format_quantity(len(self.samples), "iteration")
         median = format_value(self.median, "ms")
         name = f"{self.name}: " if self.name else ""
-        beyond = self.count_in_bins((axis.scale.low, axis.scale.high)).above_range
-        note = f", {beyond} beyond the axis" if beyond else ""
-        return f"{name}median {median}, quartiles {low} and {high}, {count}{note}"
+        return f"{name}median {median}, quartiles {low} and {high}, {count}"
+
+    def describe_beyond(self, axis: SharedAxis) -> str:
+        """Return the number of iterations beyond the end of an axis; empty if there are none."""
+        count = self.count_in_bins((axis.scale.low, axis.scale.high)).above_range
+        if not count:
+            return ""
+        name = f"{self.name}: " if self.name else ""
+        largest = format_value(self.samples.largest, "ms")
+        return f"{name}{count} beyond the axis, up to {largest}"
 
 
 @dataclass(frozen=True, slots=True)

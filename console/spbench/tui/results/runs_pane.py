@@ -138,8 +138,8 @@ class RunRows:
         """Return the cell of the marks; none if no run has any."""
         if not self.has_marks:
             return []
-        marks = self.get_marks(run.id)
-        return [TableCell(format_marks(marks, self.marks_format), "slow")]
+        text = format_marks(self.get_marks(run.id), self.marks_format)
+        return [TableCell(text, "slow" if text else "")]  # an empty cell is not underlined
 
     def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
         """Return a key that sorts runs with the most failed cases first."""

@@ -153,7 +153,10 @@ ends that."""
             yield self._describe_bar(axis, self.cursor)
             return
         for distribution in self._distributions:
-            yield distribution.describe(axis)
+            yield distribution.describe()
+        beyond = (distribution.describe_beyond(axis) for distribution in self._distributions)
+        if text := "; ".join(filter(None, beyond)):
+            yield text
         if self._conclusion:
             yield self._conclusion
 

@@ -19,13 +19,13 @@ def test_describes_median_quartiles_and_count():
     distribution = make_times("a", [0.004, 0.001, 0.002, 0.003, 0.005], 0.003)
     assert distribution.quartiles == (0.002, 0.004)
     expected = "a: median 3.00 us, quartiles 2.00 us and 4.00 us, 5 iterations"
-    assert distribution.describe(fit_axis([distribution])) == expected
+    assert distribution.describe() == expected
 
 
 def test_single_run_has_no_name():
     distribution = make_times("", [1.0])
     expected = "median 1.00 ms, quartiles 1.00 ms and 1.00 ms, 1 iteration"
-    assert distribution.describe(fit_axis([distribution])) == expected
+    assert distribution.describe() == expected
 
 
 def test_there_is_no_distribution_without_times():
@@ -58,7 +58,7 @@ def test_axis_leaves_out_a_few_very_slow_iterations():
     a = make_times("a", [*(1.0 + 0.01 * index for index in range(50)), 900.0])
     axis = fit_axis([a])
     assert axis.scale.high < 4.0
-    assert a.describe(axis).endswith("51 iterations, 1 beyond the axis")
+    assert a.describe_beyond(axis) == "a: 1 beyond the axis, up to 900 ms"
     assert sum(a.count_in_bins(axis.find_edges(10)).counts) == 50
 
 
