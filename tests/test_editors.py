@@ -157,8 +157,8 @@ def test_completion_offers_choices_and_benchmarks(server: LanguageServer) -> Non
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("    params: {halo_|len: 3}\n", "pixels of halo on each side"),
-        ("    matrix: {halo_|len: [3]}\n", "pixels of halo on each side"),
+        ("    params: {halo_|len: 3}\n", "width of the halo on each side in pixels"),
+        ("    matrix: {halo_|len: [3]}\n", "width of the halo on each side in pixels"),
         ("    repe|at: 3\n", "number of times that the case runs"),
     ],
 )

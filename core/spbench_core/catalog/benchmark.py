@@ -55,7 +55,7 @@ class Metric:
     remainder: str = ""
 
 
-_SLOWEST_SUFFIX = ", as long as the slowest rank's"
+_SLOWEST_SUFFIX = ", on the slowest rank"
 TIME_MS = Metric("time_ms", "ms", "lower", f"one iteration{_SLOWEST_SUFFIX}")
 
 

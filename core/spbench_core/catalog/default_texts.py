@@ -13,7 +13,7 @@ from spbench_core.number_text import format_bytes
 AUTO = "auto"
 """The default of a parameter that depends on others, on the hosts or on measurements."""
 _DEFAULTS_IN_HELP = (
-    re.compile(r"(?:;|; else|, or else) (?P<value>[\w.^]+)$"),
+    re.compile(r"(?:;|; else|; default|, or else) (?P<value>[\w.^]+)$"),
     re.compile(r"(?<=\b)(?P<value>\w+)(?:, default(?=\))| \(default\))"),
 )
 """Patterns of a default in a parameter's help that depends on other parameters."""

@@ -10,7 +10,7 @@ DTYPES = ("fp32", "fp64", "fp16", "bf16")
 
 def warmup(default: int) -> Param:
     """Return the parameter ``warmup``: the iterations before the timed ones."""
-    return Param("warmup", "int", default, "iterations run and dropped first", minimum=0)
+    return Param("warmup", "int", default, "untimed iterations before the timed ones", minimum=0)
 
 
 def iterations(default: int) -> Param:
@@ -24,14 +24,14 @@ DEVICE = Param(
     "device",
     "choice",
     "auto",
-    "where a rank keeps its data; auto takes a GPU where there is one",
+    "device that holds the data of a rank; auto is a GPU if the host has one",
     choices=("auto", "cpu", "cuda"),
 )
 DEVICE_IDS = Param(
     "device_ids",
     "ints",
     None,
-    "GPUs of each host by number, as 0 or 0,3, that its ranks take by turns; else all",
+    "numbers of the GPUs of each host that its ranks use in turn, such as 0,3; default all",
     minimum=0,
 )
 

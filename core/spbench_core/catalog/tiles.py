@@ -20,39 +20,48 @@ _MAX_SIDE = 1 << 20
 """Pixels of the longest side."""
 
 IMAGE_SIZE = Param(
-    "image_size", "pair", 1024, "pixels of the whole image, N or HxW", maximum=_MAX_SIDE
+    "image_size", "pair", 1024, "size of the whole image in pixels, N or HxW", maximum=_MAX_SIDE
 )
-BATCH_SIZE = Param("batch_size", "int", 1, "images in one exchange", minimum=1)
+BATCH_SIZE = Param("batch_size", "int", 1, "images per exchange", minimum=1)
 IN_CHANNELS = Param("in_channels", "int", 1, "channels of the image", minimum=1)
 NUM_SPATIAL_PARTS = Param(
-    "num_spatial_parts", "int", None, "tiles; the grid's size, or else 4", minimum=1
+    "num_spatial_parts", "int", None, "number of tiles; that of grid, or else 4", minimum=1
 )
 SLICE_METHOD = Param(
     "slice_method",
     "choice",
     None,
-    "vertical cuts the width, horizontal the height, square (default) both",
+    "vertical divides the width, horizontal the height, square (default) both",
     choices=("vertical", "horizontal", "square"),
 )
-GRID = Param("grid", "pair", None, "tiles as RxC, in place of slice_method")
+GRID = Param("grid", "pair", None, "rows and columns of tiles as RxC, instead of slice_method")
 CHANNELS_LAST = Param(
-    "channels_last", "bool", False, "whether a pixel's channels lie together in memory"
+    "channels_last", "bool", False, "whether the channels of a pixel are adjacent in memory"
 )
 TRANSPORT = Param(
     "transport",
     "choice",
     "auto",
-    "what carries halos; auto times those that apply and takes the fastest",
+    "method that transfers halos; auto times the possible ones and uses the fastest",
     choices=("auto", *TRANSPORT_DEVICES),
 )
 HALO_LEN = Param(
-    "halo_len", "int", None, "pixels that the kernel reaches beyond its centre; else 1", minimum=1
+    "halo_len",
+    "int",
+    None,
+    "pixels that the kernel reaches beyond its centre; default 1",
+    minimum=1,
 )
-KERNEL = Param("kernel", "pair", None, "rows and columns of the kernel; 2 * halo_len + 1")
-STRIDE = Param("stride", "pair", 1, "pixels from one output to the next")
-DILATION = Param("dilation", "pair", 1, "pixels from one tap of the kernel to the next")
+KERNEL = Param("kernel", "pair", None, "rows and columns of the kernel; default 2 * halo_len + 1")
+STRIDE = Param("stride", "pair", 1, "pixels between two outputs")
+DILATION = Param("dilation", "pair", 1, "pixels between two taps of the kernel")
 PADDING = Param(
-    "padding", "pair", None, "zeros around the image; dilation * (kernel - 1) / 2", 0, _MAX_SIDE
+    "padding",
+    "pair",
+    None,
+    "zeros around the image; default dilation * (kernel - 1) / 2",
+    0,
+    _MAX_SIDE,
 )
 ONE_H_DIM = Param(
     "enable_one_h_dim_kernel", "bool", False, "a kernel of one row, 1 x (2 * halo_len + 1)"

@@ -29,7 +29,7 @@ SCRIPTS: dict[str, Script] = {
 }
 
 # The part of a parameter's help that states the catalog's default, which a script may override.
-_CATALOG_DEFAULT = re.compile(r"; else [^;]*| \(default\)")
+_CATALOG_DEFAULT = re.compile(r"; (?:else|default:?) [^;]*| \(default\)")
 
 
 def create_script_parser(script: Script) -> Parser:

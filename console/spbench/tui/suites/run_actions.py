@@ -1,4 +1,4 @@
-"""Starting runs of the open suite: all cases, the selected one, or one with a fault."""
+"""Start runs of the open suite: all cases, the selected one, or one with a fault."""
 
 from __future__ import annotations
 

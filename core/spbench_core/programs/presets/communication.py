@@ -48,7 +48,7 @@ def _make_imb_table(*columns: str) -> dict[str, Any]:
 
 IMB = Preset(
     name="imb",
-    summary="the Intel MPI Benchmarks' ping-pong, collectives and their kin",
+    summary="Intel MPI Benchmarks: ping-pong, collectives and similar patterns",
     argv=("IMB-MPI1", "PingPong", "Allreduce"),
     expects={
         "table": [
@@ -99,14 +99,14 @@ _NCCL_EXPECTS = {
 NCCL_TESTS = (
     Preset(
         name="all_reduce_perf",
-        summary="NCCL's allreduce over sizes, out of place and in place",
+        summary="NCCL tests: allreduce over sizes, out of place and in place",
         argv=("all_reduce_perf", "-b", "8", "-e", "128M", "-f", "2"),
         expects=_NCCL_EXPECTS,
         versions=("2.17.1", "2.18.3"),
     ),
     Preset(
         name="alltoall_perf",
-        summary="NCCL's all-to-all over sizes",
+        summary="NCCL tests: all-to-all over sizes",
         argv=("alltoall_perf", "-b", "8", "-e", "128M", "-f", "2"),
         expects=_NCCL_EXPECTS,
         versions=("unnamed",),
@@ -118,7 +118,7 @@ _MXNET_ITERATION = r"\biter \d+, "
 EXCHANGE_SCRIPTS = (
     Preset(
         name="measure_py",
-        summary="MXNet's measure.py: a network's gradients through a key-value store",
+        summary="MXNet's measure.py: gradients of a network through a key-value store",
         argv=("python", "measure.py"),
         expects={
             "samples": {
@@ -151,7 +151,7 @@ EXCHANGE_SCRIPTS = (
     ),
     Preset(
         name="mpi4dl_halo",
-        summary="MPI4DL's halo exchange between tiles, and what was received",
+        summary="MPI4DL: halo exchange between tiles, with a check of the received data",
         argv=("python", "benchmark_sp_halo_exchange.py"),
         expects={
             "samples": {

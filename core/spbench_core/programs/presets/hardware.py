@@ -57,7 +57,7 @@ _HPCC = Preset(
 
 _HPL = Preset(
     name="hpl",
-    summary="High-Performance Linpack: the rate of solving a dense system, and its residual",
+    summary="High-Performance Linpack: rate of solving a dense system, and the residual",
     argv=("xhpl",),
     expects={
         "table": {
@@ -80,7 +80,7 @@ def _make_stream_metric(name: str) -> dict[str, Any]:
 
 _STREAM = Preset(
     name="stream",
-    summary="STREAM: the bandwidth of a host's memory",
+    summary="STREAM: memory bandwidth of a host",
     argv=("stream",),
     expects={
         "metrics": {
@@ -120,7 +120,7 @@ def _make_fio_metrics(direction: str) -> dict[str, Any]:
 
 _IPERF3 = Preset(
     name="iperf3",
-    summary="iperf3's client: the rate of one connection to a server that waits",
+    summary="iperf3 client: rate of one connection to a running server",
     argv=("iperf3", "--client", "127.0.0.1", "--json"),
     expects={
         "json": {
@@ -153,7 +153,7 @@ _IPERF3 = Preset(
 
 _IPERF3_SERVER = Preset(
     name="iperf3_server",
-    summary="iperf3's server for one client; it listens when it has printed that it does",
+    summary="iperf3 server for one client",
     argv=("iperf3", "--server", "--one-off", "--forceflush", "--format", "m"),
     expects={
         "metrics": {
@@ -172,7 +172,7 @@ _IPERF3_SERVER = Preset(
 
 _FIO = Preset(
     name="fio",
-    summary="fio: reads and writes of a file, each block checked",
+    summary="fio: reads and writes a file, and checks each block",
     argv=(
         "fio",
         "--name=spbench",

@@ -157,7 +157,7 @@ def test_the_help_lists_flags_with_defaults_of_the_script(script):
         assert flag.flag in text
     if script.benchmark.startswith("model"):
         assert "(default: 0.0001)" in text
-        assert "vertical cuts the width" in text
+        assert "vertical divides the width" in text
     assert f"{BENCHMARKS[script.benchmark].name} with the flags and defaults of" in text
 
 

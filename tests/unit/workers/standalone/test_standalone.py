@@ -109,8 +109,8 @@ def test_the_help_shows_choices_and_true_defaults():
     text = " ".join(create_parser(entry, list_true_defaults(entry)).format_help().split())
     assert "else 4 (default: 4)" in text
     assert "; of vertical, horizontal, square (default: square)" in text
-    assert "tiles as RxC, in place of slice_method (default: 2x2)" in text
-    assert "together in memory (default: off)" in text
+    assert "rows and columns of tiles as RxC, instead of slice_method (default: 2x2)" in text
+    assert "adjacent in memory (default: off)" in text
     precision = " ".join(create_parser(BENCHMARKS["model.resnet"]).format_help().split())
     assert "; of fp32, fp64, tf32, fp16, bf16, int8, fp_32," in precision
     # A required parameter has no defaults that follow from it.

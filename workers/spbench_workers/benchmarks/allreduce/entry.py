@@ -167,20 +167,22 @@ def _ranks(params: Params) -> Ranks:
 class SweepParams:
     """Parameters of ``allreduce.sweep``."""
 
-    collective: str = parameter("choice", "allreduce", "what the ranks do", choices=COLLECTIVES)
+    collective: str = parameter(
+        "choice", "allreduce", "the collective operation", choices=COLLECTIVES
+    )
     algorithm: str = parameter(
         "choices",
         "native",
-        "who does it: the MPI (native), algorithms of messages, or torch.distributed; a list makes "
-        "a case of each",
+        "implementation: MPI (native), an algorithm over messages, or torch.distributed; a "
+        "list makes one case for each",
         choices=(*LIBRARIES, *SCHEDULED),
     )
-    min_bytes: int | None = reuse_parameter(_bytes("min_bytes", "the smallest size; 8"))
-    max_bytes: int | None = reuse_parameter(_bytes("max_bytes", "the largest size; 1MiB"))
+    min_bytes: int | None = reuse_parameter(_bytes("min_bytes", "the smallest size; default 8"))
+    max_bytes: int | None = reuse_parameter(_bytes("max_bytes", "the largest size; default 1MiB"))
     factor: float | None = parameter(
-        "float", None, "from one size to the next; 4", minimum=1.01, maximum=1e9
+        "float", None, "factor between two sizes; default 4", minimum=1.01, maximum=1e9
     )
-    size: int = reuse_parameter(_bytes("size", "one size in place of a range"))
+    size: int = reuse_parameter(_bytes("size", "one size instead of a range"))
     dtype: str = reuse_parameter(
         DTYPE,
         choices=tuple(ITEM_BYTES),
@@ -192,22 +194,26 @@ class SweepParams:
             "int": "int32",
         },
     )
-    op: str | None = parameter("choice", None, "how numbers are reduced; sum", choices=OPS)
+    op: str | None = parameter("choice", None, "reduction; default sum", choices=OPS)
     mode: Literal["blocking", "persistent", "nonblocking"] = parameter(
         "choice",
         "blocking",
-        "how MPI is called; nonblocking also measures how much a computation hides",
+        "kind of the calls of MPI; nonblocking also measures the overlap with a computation",
         choices=("blocking", "persistent", "nonblocking"),
     )
     in_place: bool = parameter(
-        "bool", None, "whether the result takes the place of what a rank gives; off, with nccl on"
+        "bool", None, "whether the result replaces the input of a rank; default: off, with nccl on"
     )
     order: list[int] | None = parameter(
-        "ints", None, "the ranks as the algorithm is drawn: 0,2,1,3", minimum=0
+        "ints", None, "order of the ranks in the algorithm, such as 0,2,1,3", minimum=0
     )
-    rotate_roots: bool = parameter("bool", False, "whether the root moves on with each iteration")
-    group: int | None = parameter("int", None, "ranks of a group of two_level", minimum=1)
-    chunks: int | None = parameter("int", None, "chunks of chain", minimum=1, maximum=1 << 12)
+    rotate_roots: bool = parameter(
+        "bool", False, "whether the next rank is the root in each iteration"
+    )
+    group: int | None = parameter("int", None, "ranks per group, for two_level", minimum=1)
+    chunks: int | None = parameter(
+        "int", None, "number of chunks, for chain", minimum=1, maximum=1 << 12
+    )
     device: str = reuse_parameter(DEVICE)
     warmup: int = reuse_parameter(shared_params.warmup(5))
     iterations: int = reuse_parameter(shared_params.iterations(50))
@@ -217,29 +223,48 @@ class SweepParams:
 BENCHMARKS = (
     Benchmark(
         name="allreduce.sweep",
-        summary="collectives over sizes, by the MPI and by algorithms of our own, against a model",
+        summary=(
+            "collectives over a range of sizes, by MPI and by own algorithms, compared with a model"
+        ),
         params=params_of(SweepParams),
         metrics=(
             make_time_metric("one collective"),
-            Metric("algbw_gb_s", "GB/s", "higher", "bytes over time", "min"),
-            Metric("busbw_gb_s", "GB/s", "higher", "algbw by the share that links carry", "min"),
-            Metric("wrong", "1", "lower", "wrong elements of all checks, on all ranks", "sum"),
-            Metric("predicted_ms", "ms", "none", "what the model of this job's links says"),
+            Metric("algbw_gb_s", "GB/s", "higher", "bytes divided by the time", "min"),
+            Metric(
+                "busbw_gb_s",
+                "GB/s",
+                "higher",
+                "algbw times the share of the bytes that each link carries",
+                "min",
+            ),
+            Metric(
+                "wrong", "1", "lower", "number of wrong elements in all checks, on all ranks", "sum"
+            ),
+            Metric(
+                "predicted_ms",
+                "ms",
+                "none",
+                "time that the model of the links of this job predicts",
+            ),
             Metric(
                 "native_ms",
                 "ms",
                 "none",
-                "the MPI's own, measured by turns with this one",
+                "time of the implementation of MPI, measured interleaved with this one",
                 separate=True,
             ),
-            Metric("overlap", "1", "higher", "share of it that a computation hides", "min"),
-            Metric("alpha_us", "us", "none", "the model's time of a message, of this job's links"),
-            Metric("beta_ns", "ns/B", "none", "the model's time of a byte sent", title="beta"),
-            Metric("gamma_ns", "ns/B", "none", "the model's time of a byte reduced", title="gamma"),
-            Metric("count", "1", "none", "elements of the size"),
+            Metric(
+                "overlap", "1", "higher", "share of the collective that a computation hides", "min"
+            ),
+            Metric(
+                "alpha_us", "us", "none", "time per message in the model of the links of this job"
+            ),
+            Metric("beta_ns", "ns/B", "none", "time per byte sent in the model", title="beta"),
+            Metric("gamma_ns", "ns/B", "none", "time per reduced byte in the model", title="gamma"),
+            Metric("count", "1", "none", "number of elements"),
             Metric("bytes_sent", "B", "none", "bytes that the busiest rank sends"),
             Metric("messages_sent", "1", "none", "messages that the busiest rank sends"),
-            Metric("rounds", "1", "none", "rounds in which messages travel"),
+            Metric("rounds", "1", "none", "number of rounds of messages"),
         ),
         checks=("exact", "bound", "identical", "inputs"),
         faults=("wrong-element",),

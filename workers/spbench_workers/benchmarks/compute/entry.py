@@ -68,7 +68,7 @@ _RATE = Metric(
     "gflops",
     "GFLOP/s",
     "higher",
-    "operations of a rank over the time",
+    "operations of a rank divided by the time",
     "min",
 )
 
@@ -86,7 +86,9 @@ def _resolve_format(params: Params) -> Params:
 
 _DTYPE = replace(
     DTYPE,
-    help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+    help=(
+        "number format of the data; tf32 (only on GPUs) is fp32 in memory, multiplied with 11 bits"
+    ),
     choices=(*DTYPES, "tf32"),
 )
 
@@ -107,8 +109,8 @@ class GemmParams:
 class ConvParams:
     """Parameters of ``compute.conv``."""
 
-    image_size: tuple[int, int] = parameter("pair", 128, "pixels of one image, N or HxW")
-    batch_size: int = parameter("int", 1, "images at once", minimum=1)
+    image_size: tuple[int, int] = parameter("pair", 128, "size of an image in pixels, N or HxW")
+    batch_size: int = parameter("int", 1, "images per batch", minimum=1)
     in_channels: int = parameter("int", 32, "channels of the image", minimum=1)
     out_channels: int = parameter("int", 32, "channels of the result", minimum=1)
     kernel: int = parameter("int", 3, "rows and columns of the kernel", minimum=1, maximum=63)
@@ -126,14 +128,15 @@ class BurnParams:
     seconds: float = parameter(
         "float",
         60.0,
-        "how long; the round that is under way then is ended",
+        "duration; the last round is completed",
         minimum=0.0,
         maximum=604_800.0,
     )
     n: int = parameter("int", 2048, "rows and columns of the matrices", minimum=1, maximum=65536)
     warmup: int = reuse_parameter(shared_params.warmup(1))
     iterations: int = reuse_parameter(
-        shared_params.iterations(20), help="timed products in a round, after which one is checked"
+        shared_params.iterations(20),
+        help="timed products per round; one product is checked after each round",
     )
     dtype: str = reuse_parameter(_DTYPE)
     device: str = reuse_parameter(DEVICE)
@@ -147,7 +150,7 @@ class NoiseParams:
     quantum_us: float = parameter(
         "float",
         1000.0,
-        "microseconds of the work, as rank 0 needs for it",
+        "duration of the work on rank 0, in microseconds",
         minimum=10.0,
         maximum=1e6,
     )
@@ -167,7 +170,7 @@ _rank_benchmark = partial(
 BENCHMARKS = (
     _rank_benchmark(
         name="compute.gemm",
-        summary="each rank multiplies two square matrices, all at once",
+        summary="each rank multiplies two square matrices, all at the same time",
         params=params_of(GemmParams),
         metrics=(make_time_metric("one product of the matrices"), _RATE),
         checks=("product",),
@@ -175,7 +178,7 @@ BENCHMARKS = (
     ),
     _rank_benchmark(
         name="compute.conv",
-        summary="each rank convolves images of its own, all at once",
+        summary="each rank convolves its own images, all at the same time",
         params=params_of(ConvParams),
         metrics=(make_time_metric("one convolution"), _RATE),
         checks=("convolution",),
@@ -183,16 +186,32 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="compute.burn",
-        summary="each rank multiplies matrices for a given time, with a check in each round",
+        summary="each rank multiplies matrices for some time, with a check in each round",
         measures="rank",
         params=params_of(BurnParams),
         metrics=(
             make_time_metric("one product of the matrices"),
             _RATE,
-            Metric("kept_share", "1", "higher", "speed of the last round over the first's", "min"),
-            Metric("below_base", "1", "lower", "most that a CPU ran below its base clock rate"),
-            Metric("throttled", "1", "lower", "times that a CPU was slowed down for its heat"),
-            Metric("rounds", "1", "none", "rounds of products, each with a check", "min"),
+            Metric(
+                "kept_share",
+                "1",
+                "higher",
+                "speed of the last round divided by that of the first",
+                "min",
+            ),
+            Metric(
+                "below_base",
+                "1",
+                "lower",
+                "largest share by which a CPU ran below its base clock rate",
+            ),
+            Metric(
+                "throttled",
+                "1",
+                "lower",
+                "number of times that a CPU was throttled because of its temperature",
+            ),
+            Metric("rounds", "1", "none", "number of rounds", "min"),
         ),
         checks=("product",),
         faults=("corrupt-result",),
@@ -203,17 +222,22 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="compute.noise",
-        summary="each rank does the same small work again and again: what interrupts it",
+        summary="each rank repeats the same small work, which shows interruptions",
         measures="rank",
         params=params_of(NoiseParams),
         metrics=(
-            make_time_metric("one piece of work, the quantum"),
-            Metric("lost_share", "1", "lower", "share of the time beyond the fastest quantum's"),
+            make_time_metric("one repetition of the work"),
+            Metric(
+                "lost_share",
+                "1",
+                "lower",
+                "share of the time beyond that of the fastest repetition",
+            ),
             Metric(
                 "slowest_ratio",
                 "1",
                 "lower",
-                "99.9th percentile over the fastest quantum",
+                "99.9th percentile divided by the fastest repetition",
                 title="p99.9 over fastest",
             ),
         ),

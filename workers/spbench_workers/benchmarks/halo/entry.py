@@ -83,29 +83,29 @@ def _convolution_work(params: ComputeParams | FusedParams, layers: int, np: int)
 _separate_ms = partial(Metric, unit="ms", better="lower", separate=True)
 _PACK_MS = _separate_ms(
     "pack_ms",
-    help="of an exchange alone, until a rank's pieces are packed and under way",
+    help="in a separate exchange: until the pieces of a rank are packed and sent",
     title="exchange pack",
 )
 _WAIT_MS = _separate_ms(
     "wait_ms",
-    help="of an exchange alone, from then until all pieces have come",
+    help="in a separate exchange: from sending until all pieces have arrived",
     title="exchange wait",
 )
 _WAITED_MS = Metric(
     "waited_ms",
     "ms",
     "none",
-    "of an iteration, until pieces of other ranks have come; not on GPUs",
+    "part of an iteration in which a rank waits for pieces of others; not on GPUs",
     part_of=TIME_MS.name,
     waits=True,
     title="waiting for pieces",
 )
-_EXCHANGE_MS = _separate_ms("exchange_ms", help="the exchange alone, nothing computed")
+_EXCHANGE_MS = _separate_ms("exchange_ms", help="the exchange without any computation")
 _BANDWIDTH = Metric(
     "bandwidth_gb_s",
     "GB/s",
     "higher",
-    "bytes of the rank that sends the most, over the time of the exchange",
+    "bytes that the busiest rank sends, divided by the time of the exchange",
     "min",
 )
 _busiest_rank = partial(Metric, better="none", fold="max")
@@ -118,14 +118,14 @@ _BYTES = _busiest_rank(
 _MESSAGES = _busiest_rank(
     "messages_sent",
     "1",
-    help="messages of a rank in one exchange",
+    help="messages that a rank sends in one exchange",
     folded_title="most messages sent",
 )
 _EFFICIENCY = Metric(
     "exchange_efficiency",
     "1",
     "higher",
-    "ping-pong of the same bytes and copies of the same pixels, over the exchange's time",
+    "time of a ping-pong and copies of the same data, divided by that of the exchange",
 )
 _EXCHANGE = (_WAITED_MS, _PACK_MS, _WAIT_MS, _BANDWIDTH, _BYTES, _MESSAGES, _EFFICIENCY)
 _SEPARATE_EXCHANGE = (
@@ -173,7 +173,7 @@ _over_tiles = partial(
 BENCHMARKS = (
     _over_tiles(
         name="halo.exchange",
-        summary="each tile of an image gets its neighbours' borders",
+        summary="exchange of halos between the tiles of an image",
         params=params_of(ExchangeParams),
         metrics=(make_time_metric("one exchange of all halos", "packing and sending"), *_EXCHANGE),
         checks=("halo",),
@@ -184,32 +184,32 @@ BENCHMARKS = (
     ),
     _over_tiles(
         name="halo.compute",
-        summary="a convolution over tiles: halo exchange and compute, overlapped or not",
+        summary="convolution over tiles: halo exchange and computation, overlapped or not",
         params=params_of(ComputeParams),
         metrics=(
             make_time_metric(
-                "one exchange and convolution of a tile, and the calls that join them",
+                "one exchange and convolution of a tile, with the calls that combine them",
                 "computing and sending",
             ),
             _EXCHANGE_MS,
             _separate_ms(
                 "compute_ms",
-                help="the convolution alone, without the calls that join it with the exchange",
+                help="the convolution without the exchange and the calls that combine them",
             ),
             Metric(
                 "overlap",
                 "1",
                 "higher",
-                "share of the exchange that computing hides if they overlap; below 0: it is longer",
+                "share of the exchange that overlapping hides; below 0: overlapping takes longer",
                 "min",
                 separate=True,
                 title="exchange hidden by overlap",
             ),
             *_SEPARATE_EXCHANGE,
-            _separate_ms("sequential_ms", help="the whole image on rank 0, the others asleep"),
-            Metric("speedup", "1", "higher", "sequential time over time"),
-            _separate_ms("backward_ms", help="all gradients, halos' and weights' among them"),
-            _separate_ms("gradient_sum_ms", help="the weight gradients' sum over tiles"),
+            _separate_ms("sequential_ms", help="the whole image on rank 0 while the others sleep"),
+            Metric("speedup", "1", "higher", "sequential time divided by the time"),
+            _separate_ms("backward_ms", help="all gradients, including those of halos and weights"),
+            _separate_ms("gradient_sum_ms", help="sum of the weight gradients over tiles"),
         ),
         resolve=_resolve_operator,
         work=make_estimate(ComputeParams, compute_work),
@@ -217,18 +217,33 @@ BENCHMARKS = (
     ),
     _over_tiles(
         name="halo.fused",
-        summary="several convolutions that share one wide exchange, against one exchange each",
+        summary="several convolutions that share one wide exchange, compared with one each",
         params=params_of(FusedParams),
         metrics=(
             make_time_metric("all layers with a shared exchange", "computing and sending"),
             _WAITED_MS,
-            _separate_ms("unfused_ms", help="the same layers with an exchange each"),
-            Metric("speedup", "1", "higher", "unfused time over time"),
-            Metric("redundant_share", "1", "none", "pixels computed twice, of those computed once"),
+            _separate_ms("unfused_ms", help="the same layers with one exchange each"),
+            Metric("speedup", "1", "higher", "unfused time divided by the time"),
+            Metric(
+                "redundant_share",
+                "1",
+                "none",
+                "pixels that are computed twice, divided by those that are needed",
+            ),
             _BYTES,
             _MESSAGES,
-            Metric("unfused_bytes_sent", "B", "none", "bytes a rank sends with an exchange each"),
-            Metric("unfused_messages_sent", "1", "none", "messages with an exchange each"),
+            Metric(
+                "unfused_bytes_sent",
+                "B",
+                "none",
+                "bytes that a rank sends with one exchange per layer",
+            ),
+            Metric(
+                "unfused_messages_sent",
+                "1",
+                "none",
+                "messages that a rank sends with one exchange per layer",
+            ),
         ),
         resolve=_resolve_fused,
         work=make_estimate(FusedParams, fused_work),

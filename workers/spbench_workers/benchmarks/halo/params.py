@@ -31,8 +31,8 @@ _OVERLAP = Param(
     "overlap",
     "choice",
     "auto",
-    "whether what needs no halo is computed while the halo travels, or all at once after it; "
-    "auto times both and takes the faster",
+    "whether the part without halos is computed during the exchange, or all of it "
+    "afterwards; auto times both and uses the faster",
     choices=("auto", "on", "off"),
     spellings={"True": "on", "true": "on", "yes": "on"}
     | {"False": "off", "false": "off", "no": "off"},
@@ -64,7 +64,9 @@ class TransportParams:
 class ExchangeParams(TileParams):
     """Parameters of ``halo.exchange``."""
 
-    halo_len: int = reuse_parameter(HALO_LEN, default=1, help="pixels of halo on each side")
+    halo_len: int = reuse_parameter(
+        HALO_LEN, default=1, help="width of the halo on each side in pixels"
+    )
     warmup: int = reuse_parameter(shared_params.warmup(10))
     iterations: int = reuse_parameter(shared_params.iterations(100))
     dtype: str = reuse_parameter(DTYPE)
@@ -89,7 +91,7 @@ class ComputeParams(TileParams):
     enable_one_w_dim_kernel: bool = reuse_parameter(ONE_W_DIM)
     overlap: str = reuse_parameter(_OVERLAP)
     fp16_allreduce: bool = parameter(
-        "bool", False, "whether weight gradients travel as fp16 to be summed"
+        "bool", False, "whether weight gradients are sent as fp16 for their sum"
     )
     warmup: int = reuse_parameter(shared_params.warmup(3))
     iterations: int = reuse_parameter(shared_params.iterations(20))
@@ -106,7 +108,7 @@ class FusedParams(TileParams):
     """Parameters of ``halo.fused``."""
 
     out_channels: int = reuse_parameter(
-        _OUT_CHANNELS, default=16, help="channels of all layers' results"
+        _OUT_CHANNELS, default=16, help="channels of the results of all layers"
     )
     halo_len: int | None = reuse_parameter(HALO_LEN)
     kernel: tuple[int, int] = reuse_parameter(KERNEL)
@@ -115,9 +117,11 @@ class FusedParams(TileParams):
     padding: tuple[int, int] = reuse_parameter(PADDING)
     enable_one_h_dim_kernel: bool = reuse_parameter(ONE_H_DIM)
     enable_one_w_dim_kernel: bool = reuse_parameter(ONE_W_DIM)
-    num_layers: int = parameter("int", 4, "convolutions in a row", minimum=1, maximum=1000)
+    num_layers: int = parameter(
+        "int", 4, "number of consecutive convolutions", minimum=1, maximum=1000
+    )
     fused_layers: int = parameter(
-        "int", None, "layers that share one exchange; all of them", minimum=1
+        "int", None, "layers that share one exchange; default: all of them", minimum=1
     )
     warmup: int = reuse_parameter(shared_params.warmup(3))
     iterations: int = reuse_parameter(shared_params.iterations(20))

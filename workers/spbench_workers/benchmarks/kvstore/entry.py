@@ -196,21 +196,26 @@ _METRICS = (
         "bandwidth_gb_s",
         "GB/s",
         "higher",
-        "bytes of all keys times 2(n - 1)/n for n devices over the time, as in measure.py",
+        "bytes of all keys times 2(n - 1)/n for n devices divided by the time, as in measure.py",
         "min",
     ),
-    Metric("error", "1", "lower", "measure.py's: the devices' errors over one of their sums"),
-    Metric("mean_relative_error", "1", "lower", "the same, in the mean over devices"),
-    Metric("num_arrays", "1", "none", "keys"),
-    Metric("total_mb", "MB", "none", "size of all arrays in 10^6 bytes"),
+    Metric(
+        "error",
+        "1",
+        "lower",
+        "error as in measure.py: the errors of all devices relative to one of their sums",
+    ),
+    Metric("mean_relative_error", "1", "lower", "the same, mean over devices"),
+    Metric("num_arrays", "1", "none", "number of keys"),
+    Metric("total_mb", "MB", "none", "size of all arrays in MB"),
     Metric(
         "bytes_sent",
         "B",
         "none",
-        "bytes that a rank sends, or writes to others, in a round; the busiest's",
+        "bytes that the busiest rank sends, or writes for others, in a round",
     ),
-    Metric("bytes_on_the_wire", "B", "none", "the same, of all ranks together"),
-    Metric("wire_gb_s", "GB/s", "higher", "bytes on the wire over time", "min"),
+    Metric("bytes_on_the_wire", "B", "none", "the same, sum over all ranks"),
+    Metric("wire_gb_s", "GB/s", "higher", "bytes on the wire divided by the time", "min"),
     Metric("messages_sent", "1", "none", "messages that a rank sends in a round"),
     Metric(
         "flat_allreduce_ms",
@@ -219,10 +224,19 @@ _METRICS = (
         "one allreduce of all arrays, by the MPI or by NCCL",
         separate=True,
     ),
-    Metric("server_imbalance", "1", "lower", "the fullest server's elements over the mean"),
-    Metric("home_imbalance", "1", "lower", "the fullest home's elements over the mean"),
-    Metric("compression_ratio", "1", "none", "bytes of what is pushed over those of its codes"),
-    Metric("saturated_share", "1", "lower", "elements that owe more than a code can ever bring"),
+    Metric("server_imbalance", "1", "lower", "elements of the fullest server divided by the mean"),
+    Metric(
+        "home_imbalance", "1", "lower", "elements of the fullest home device divided by the mean"
+    ),
+    Metric(
+        "compression_ratio", "1", "none", "bytes of the gradients divided by those of their codes"
+    ),
+    Metric(
+        "saturated_share",
+        "1",
+        "lower",
+        "share of elements with a larger remainder than one code can send",
+    ),
 )
 
 
@@ -230,7 +244,7 @@ BENCHMARKS = (
     Benchmark(
         name="kvstore.push_pull",
         takes_devices=True,
-        summary="a network's gradients are pushed to a store and pulled from it",
+        summary="gradients of a network are pushed to a store and pulled from it",
         params=params_of(PushPullParams),
         metrics=_METRICS,
         checks=("result", "identical", "protocol"),

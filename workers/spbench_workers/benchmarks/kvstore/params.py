@@ -41,17 +41,19 @@ class PushPullParams:
     """Parameters of ``kvstore.push_pull``."""
 
     network: str = parameter(
-        "choice", "resnet", "whose weights and biases", choices=tuple(NETWORKS)
+        "choice", "resnet", "network that determines the sizes of the keys", choices=tuple(NETWORKS)
     )
-    num_layers: int | None = parameter("int", None, "its depth; the network's default", minimum=1)
+    num_layers: int | None = parameter(
+        "int", None, "depth of the network; default: that of the network", minimum=1
+    )
     image_shape: list[int] | None = parameter(
-        "ints", None, "C,H,W of an image; what the network was made for"
+        "ints", None, "C,H,W of an image; default: that of the network"
     )
-    num_classes: int = parameter("int", 1000, "outputs of its last layer", minimum=1, maximum=10**6)
+    num_classes: int = parameter("int", 1000, "outputs of the last layer", minimum=1, maximum=10**6)
     kv_store: str = parameter(
         "choice",
         "device",
-        "where gradients are summed and kept",
+        "kind of the store, which sums and keeps the gradients",
         choices=tuple(STORES),
         aliases=("kvstore",),
         spellings=SPELLINGS,
@@ -59,71 +61,76 @@ class PushPullParams:
     gpus: list[int] | None = parameter(
         "ints",
         None,
-        "devices of a worker: one number is how many, several (0,3) are which; 2",
+        "devices of a worker: one number is their count, several (0,3) are their ids; default 2",
         minimum=0,
     )
     device_ids: list[int] | None = parameter(
-        "ints", None, "which devices, as 0 or 0,3, in place of gpus", minimum=0
+        "ints", None, "ids of the devices, such as 0 or 0,3, instead of gpus", minimum=0
     )
-    num_workers: int | None = parameter("int", None, "workers of a dist store; 1", minimum=1)
+    num_workers: int | None = parameter(
+        "int", None, "workers of a dist store; default 1", minimum=1
+    )
     num_servers: int | None = parameter(
-        "int", None, "servers of a dist store; as many as workers", minimum=0
+        "int", None, "servers of a dist store; default: the number of workers", minimum=0
     )
     num_batches: int = parameter(
-        "int", 5, "timed rounds, after one more that is dropped", minimum=1, maximum=10**6
+        "int", 5, "timed rounds, after one untimed round", minimum=1, maximum=10**6
     )
     disp_batches: int = parameter(
-        "int", 1, "rounds that are reported, and checked, together", minimum=1
+        "int", 1, "rounds that are reported and checked together", minimum=1
     )
     test_results: bool = parameter(
-        "bool", True, "whether results are checked each time, or at the end"
+        "bool", True, "whether results are checked after each report, or at the end"
     )
     optimizer: str = parameter(
         "choice",
         "none",
-        "what the store does with a sum",
+        "optimizer that the store applies to a sum",
         choices=OPTIMIZERS,
         spellings={"None": "none"},
     )
     gc_type: str = parameter(
-        "choice", "none", "compression of what is pushed", choices=COMPRESSIONS
+        "choice", "none", "compression of the pushed gradients", choices=COMPRESSIONS
     )
     gc_threshold: float | None = parameter(
-        "float", None, "threshold of the compression; 0.5", maximum=1e6
+        "float", None, "threshold of the compression; default 0.5", maximum=1e6
     )
     sums: str | None = parameter(
         "choice",
         None,
-        "of local and device: by messages, or shared, in memory that all devices of a host see; "
-        "auto: shared where that can be",
+        "sums of local and device stores: by messages, or in shared memory of a host; auto "
+        "is shared memory if possible",
         choices=("auto", "shared", "messages"),
     )
     sharding: str | None = parameter(
-        "choice", None, "how keys go to servers; hash", choices=SHARDINGS
+        "choice", None, "distribution of keys over servers; default hash", choices=SHARDINGS
     )
     bigarray_bound: int | None = parameter(
-        "int", None, "elements from which servers share a key; 10^6", minimum=1
+        "int",
+        None,
+        "elements from which a key is divided over all servers; default 10^6",
+        minimum=1,
     )
     priority: str | None = parameter(
         "choice",
         None,
-        "which waiting key goes first; descending: the last one, as a backward pass has them",
+        "order of waiting keys; descending: the last one first, as in a backward pass",
         choices=("descending", "ascending"),
     )
     bucket: str | None = parameter(
         "choice",
         None,
-        "what allreduce sums at once: a key (tensor), neighbours (fused), equal parts of all "
-        "(sliced), or all (flat); fused",
+        "unit of an allreduce: a key (tensor), adjacent keys (fused), equal parts of all "
+        "(sliced), or all (flat); default fused",
         choices=BUCKETS,
     )
     bucket_bytes: int | None = parameter(
-        "bytes", None, "most bytes of a bucket; 25MiB, sliced 1MiB", minimum=4
+        "bytes", None, "limit of a bucket in bytes; default: 25MiB, with sliced 1MiB", minimum=4
     )
     algorithm: str | None = parameter(
         "choice",
         None,
-        "of allreduce; native, the MPI's; shared sums in memory that all devices of a host see",
+        "algorithm of allreduce: native is that of MPI, shared sums in shared memory of a host",
         choices=ALGORITHMS,
     )
     device: str = reuse_parameter(DEVICE)

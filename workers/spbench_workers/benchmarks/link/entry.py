@@ -96,12 +96,19 @@ def _resolve(params: Params) -> Params:
 
 def _sizes(default: list[int]) -> Param:
     return Param(
-        "sizes", "bytes_list", default, "message sizes, rising", minimum=1, maximum=1 << 30
+        "sizes",
+        "bytes_list",
+        default,
+        "message sizes in ascending order",
+        minimum=1,
+        maximum=1 << 30,
     )
 
 
 def _random_orders(name: str, default: int, minimum: int) -> Param:
-    help_text = f"random {name} that are drawn, beside that of the ranks' order"
+    help_text = (
+        f"number of random {name}, in addition to the {name.removesuffix('s')} in rank order"
+    )
     return Param(name, "int", default, help_text, minimum=minimum, maximum=1000)
 
 
@@ -126,29 +133,29 @@ class PingpongParams:
     at_once: int | None = parameter(
         "int",
         None,
-        "pairs that are measured at once, at most; up to 28 pairs one, else all that "
-        "a round of the tournament has: half as many as there are ranks",
+        "limit of pairs measured at the same time; default: 1 for up to 28 pairs, otherwise "
+        "half the number of ranks",
         minimum=1,
     )
     sizes: list[int] = parameter(
         "bytes_list",
         None,
-        "message sizes, rising; 8 B to 4 MiB, with device cuda to 64 MiB",
+        "message sizes in ascending order; default: 8 B to 4 MiB, up to 64 MiB on device cuda",
         minimum=1,
         maximum=1 << 30,
     )
     device: str = reuse_parameter(
         DEVICE,
         default="cpu",
-        help="whose memory messages leave and come to: the host's, or a GPU's",
+        help="memory of the messages: that of the host, or of a GPU",
         choices=("cpu", "cuda"),
     )
     path: str | None = parameter(
         "choice",
         None,
-        "how messages go between GPUs: through pinned memory of the host, by an MPI that "
-        "takes pointers to memory of a GPU, by CUDA IPC within a host, or by NCCL; auto: "
-        "pointers, where MPI says so",
+        "path of messages between GPUs: pinned memory of the host, an MPI that accepts "
+        "pointers to GPU memory, CUDA IPC within a host, or NCCL; auto uses pointers if the "
+        "MPI supports them",
         choices=("auto", "pinned", "pointers", "cuda-ipc", "nccl"),
     )
     warmup: int = reuse_parameter(shared_params.warmup(5))
@@ -215,12 +222,17 @@ BENCHMARKS = (
         params=params_of(PingpongParams),
         metrics=(
             make_time_metric("one round trip of the largest message"),
-            Metric("latency_us", "us", "lower", "one way, smallest message, slowest pair"),
+            Metric(
+                "latency_us",
+                "us",
+                "lower",
+                "time of one way of the smallest message, of the slowest pair",
+            ),
             Metric(
                 "bandwidth_gb_s",
                 "GB/s",
                 "higher",
-                "bytes of the largest message over half the round trip, slowest pair",
+                "bytes of the largest message divided by half the round trip, of the slowest pair",
                 "min",
             ),
         ),
@@ -237,19 +249,35 @@ BENCHMARKS = (
         params=params_of(RingParams),
         metrics=(
             make_time_metric(
-                "one exchange of the largest message with both neighbours, ring in order"
+                "one exchange of the largest message with both neighbours, in the ring in "
+                "rank order"
             ),
-            Metric("latency_us", "us", "lower", "smallest messages, ring in order"),
+            Metric(
+                "latency_us",
+                "us",
+                "lower",
+                "time of an exchange of the smallest messages, in the ring in rank order",
+            ),
             Metric(
                 "bandwidth_gb_s",
                 "GB/s",
                 "higher",
-                "bytes that a rank sends to both neighbours over the time, ring in order",
+                "bytes that a rank sends to both neighbours divided by the time, in the ring "
+                "in rank order",
                 "min",
             ),
-            Metric("random_latency_us", "us", "lower", "smallest messages, mean of random rings"),
             Metric(
-                "random_bandwidth_gb_s", "GB/s", "higher", "sent by a rank, random rings", "min"
+                "random_latency_us",
+                "us",
+                "lower",
+                "time of an exchange of the smallest messages, mean over random rings",
+            ),
+            Metric(
+                "random_bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes that a rank sends divided by the time, in random rings",
+                "min",
             ),
         ),
         resolve=_resolve_sizes,
@@ -258,38 +286,45 @@ BENCHMARKS = (
     _of_all(
         name="link.bisection",
         imports_torch=False,
-        summary="each rank of one half exchanges with one of the other half, all at once",
+        summary="ranks of one half exchange messages with ranks of the other half, all together",
         params=params_of(BisectionParams),
         metrics=(
-            make_time_metric("one exchange of a message in each pair, both ways, halves in order"),
+            make_time_metric(
+                "one exchange of a message in each pair, in both directions, with halves in rank "
+                "order"
+            ),
             Metric(
                 "bandwidth_gb_s",
                 "GB/s",
                 "higher",
-                "bytes of all pairs, both ways, over the time, halves in order",
+                "bytes of all pairs in both directions divided by the time, with halves in "
+                "rank order",
                 "min",
             ),
-            Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
+            Metric(
+                "worst_bandwidth_gb_s", "GB/s", "higher", "the lowest bandwidth of all cuts", "min"
+            ),
         ),
         work=make_estimate(BisectionParams, bisection_work),
     ),
     _of_all(
         name="link.effective",
         imports_torch=False,
-        summary="bandwidth of all ranks in rings, the mean over message sizes and patterns",
+        summary="bandwidth of all ranks in rings, mean over message sizes and patterns",
         params=params_of(EffectiveParams),
         metrics=(
             make_time_metric(
-                "one exchange of the largest message with both neighbours, ring in order"
+                "one exchange of the largest message with both neighbours, in the ring in "
+                "rank order"
             ),
             Metric(
                 "effective_gb_s",
                 "GB/s",
                 "higher",
-                "bytes that all ranks send over the time, mean of sizes and rings",
+                "bytes that all ranks send divided by the time, mean over sizes and rings",
                 "min",
             ),
-            Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
+            Metric("per_rank_gb_s", "GB/s", "higher", "the same per rank", "min"),
         ),
         resolve=_resolve_sizes,
         work=make_estimate(EffectiveParams, rings_work),
@@ -297,11 +332,11 @@ BENCHMARKS = (
     Benchmark(
         name="link.barrier",
         imports_torch=False,
-        summary="the time in which all ranks know that all have come",
+        summary="time of a barrier over all ranks",
         params=params_of(BarrierParams),
         metrics=(
             make_time_metric("one barrier"),
-            Metric("latency_us", "us", "lower", "one barrier, slowest rank"),
+            Metric("latency_us", "us", "lower", "time of one barrier on the slowest rank"),
         ),
         checks=("all-came",),
         faults=("leave-early",),

@@ -52,18 +52,19 @@ class CopyParams:
     path: str = parameter(
         "choice",
         "device",
-        "from where to where: within the device's memory, from the host to a GPU, back, or from a "
-        "GPU to another one of the same host",
+        "path of the copy: within the memory of the device, from the host to a GPU, back, or "
+        "between two GPUs of a host",
         choices=("device", "to_device", "to_host", "peer"),
     )
     pinned: bool = parameter(
-        "bool", None, "whether the host's side is pinned; on for to_device and to_host"
+        "bool",
+        None,
+        "whether the memory of the host is pinned; default: on for to_device and to_host",
     )
     cores: str = parameter(
         "choice",
         "all",
-        "the cores that the rank copies from: all of its own, or those near to its GPU or far from "
-        "it",
+        "cores that make the copy: all of the rank, or those near its GPU or far from it",
         choices=("all", "near", "far"),
     )
     warmup: int = reuse_parameter(shared_params.warmup(3))
@@ -75,7 +76,9 @@ class CopyParams:
 BENCHMARKS = (
     Benchmark(
         name="memory.copy",
-        summary="each rank copies a buffer within its memory, or to or from a GPU's, all at once",
+        summary=(
+            "each rank copies a buffer within its memory, or to or from a GPU, all at the same time"
+        ),
         measures="rank",
         params=params_of(CopyParams),
         metrics=(
@@ -84,7 +87,7 @@ BENCHMARKS = (
                 "bandwidth_gb_s",
                 "GB/s",
                 "higher",
-                "bytes that a rank copies over the time",
+                "bytes that a rank copies divided by the time",
                 "min",
             ),
         ),

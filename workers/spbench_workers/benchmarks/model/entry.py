@@ -138,28 +138,34 @@ def _make_phase_metric(name: str, help_text: str, *, waits: bool = False) -> Met
 _METRICS = (
     make_time_metric("one step, or one batch of inference"),
     Metric(
-        "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
+        "images_per_second",
+        "1/s",
+        "higher",
+        "images of all replicas divided by the time of the step",
+        "min",
     ),
-    _make_phase_metric("forward", "forward work of a rank in a step, images made or read"),
+    _make_phase_metric(
+        "forward", "forward work of a rank in a step, including the creation or reading of images"
+    ),
     _make_phase_metric("backward", "backward work of a rank in a step"),
     _make_phase_metric("exchange", "halo exchange of a rank in a step", waits=True),
-    _make_phase_metric("join", "what passes from stage to stage, waits left out"),
+    _make_phase_metric("join", "transfer between stages, without waits"),
     _make_phase_metric("allreduce", "sums of gradients and statistics over ranks", waits=True),
     _make_phase_metric("optimizer", "the update of the weights"),
     _make_phase_metric(
-        "bubble", "a rank's wait for other stages, and for the next step", waits=True
+        "bubble", "wait of a rank for other stages, and for the next step", waits=True
     ),
     Metric(
         "gathered_ms",
         "ms",
         "lower",
-        "of a rank's passes, operators on gathered maps of a network of one's own over tiles",
+        "part of the passes of a rank: operators on gathered maps, of your own network over tiles",
     ),
     Metric(
         "bubble",
         "1",
         "lower",
-        "share of the ranks' time in which they wait, all together; the phase has the longest wait",
+        "share of the time of all ranks in which they wait; bubble_ms is the longest wait",
         "mean",
         title="bubble share",
     ),
@@ -167,45 +173,84 @@ _METRICS = (
         "ideal_bubble",
         "1",
         "none",
-        "the same of the schedule, its stages equally long",
+        "the same for the schedule with stages of equal duration",
         title="ideal bubble share",
     ),
-    Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
+    Metric("peak_memory_mb", "MB", "lower", "peak memory of a rank"),
     Metric(
-        "activation_mb", "MB", "lower", "the most that autograd keeps, in a step of the warm-up"
+        "activation_mb",
+        "MB",
+        "lower",
+        "peak of the data that autograd keeps, in a step of the warm-up",
     ),
-    Metric("parameter_mb", "MB", "none", "weights, their gradients and the optimizer's state"),
+    Metric("parameter_mb", "MB", "none", "weights, their gradients and the state of the optimizer"),
     Metric("halo_mb", "MB", "none", "halos and their gradients that a rank sends and receives"),
     Metric("message_mb", "MB", "none", "buffers of messages between stages"),
     Metric("bytes_sent", "B", "none", "bytes that a rank sends in a step"),
-    Metric("messages_sent", "1", "none", "messages of a rank in a step"),
+    Metric("messages_sent", "1", "none", "messages that a rank sends in a step"),
     Metric("parameters", "1", "none", "trainable parameters in use"),
-    Metric("loss", "1", "none", "cross entropy, or the loss that was chosen, of the last step"),
-    Metric("epoch_loss", "1", "none", "the same of the last epoch's images"),
-    Metric("accuracy", "1", "none", "share of them, or of pixels, whose class had the top logit"),
-    Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
+    Metric("loss", "1", "none", "cross entropy, or the chosen loss, in the last step"),
+    Metric("epoch_loss", "1", "none", "the same over the images of the last epoch"),
     Metric(
-        "judged_images", "1", "none", "inferred images of which accuracy, loss and agreement are"
+        "accuracy", "1", "none", "share of images, or pixels, whose class has the largest logit"
     ),
-    Metric("latency_ms", "ms", "lower", "inference of a request, from its arrival to its answer"),
+    Metric(
+        "skipped_steps",
+        "1",
+        "none",
+        "steps of fp16 that were skipped because of an overflow of gradients",
+    ),
+    Metric(
+        "judged_images",
+        "1",
+        "none",
+        "number of inferred images that accuracy, loss and agreement refer to",
+    ),
+    Metric(
+        "latency_ms",
+        "ms",
+        "lower",
+        "time of a request of inference, from its arrival to its answer",
+    ),
     Metric(
         "offered_load",
         "1",
         "none",
-        "arrival_rate times the work on a request: above 1 they pile up",
+        "arrival_rate times the time per request; above 1 requests accumulate",
     ),
-    Metric("top1", "1", "higher", "share of images, or pixels, whose class has the top logit"),
-    Metric("top5", "1", "higher", "share of them whose class is among the five largest"),
+    Metric("top1", "1", "higher", "share of images, or pixels, whose class has the largest logit"),
     Metric(
-        "mean_iou", "1", "higher", "of pixels' classes: intersection over union, the mean over them"
+        "top5",
+        "1",
+        "higher",
+        "share of images, or pixels, whose class has one of the five largest logits",
     ),
-    Metric("eval_loss", "1", "lower", "cross entropy of what is inferred"),
-    Metric("agreement", "1", "higher", "share of them of the same class as in fp32"),
-    Metric("logit_error", "1", "lower", "largest change of a logit by the format, over fp32's"),
-    Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
-    Metric("sequential_ms", "ms", "none", "one process' time for as many images", separate=True),
-    Metric("speedup_vs_sequential", "1", "higher", "sequential time over time"),
-    Metric("efficiency", "1", "higher", "that over the number of ranks"),
+    Metric(
+        "mean_iou",
+        "1",
+        "higher",
+        "intersection over union of the classes of pixels, mean over classes",
+    ),
+    Metric("eval_loss", "1", "lower", "cross entropy of the inferred images"),
+    Metric(
+        "agreement", "1", "higher", "share of images, or pixels, with the same class as in fp32"
+    ),
+    Metric(
+        "logit_error",
+        "1",
+        "lower",
+        "largest change of a logit by the number format, relative to fp32",
+    ),
+    Metric("int8_share", "1", "higher", "share of the multiply-adds in int8", "min"),
+    Metric(
+        "sequential_ms",
+        "ms",
+        "none",
+        "time of one process for the same number of images",
+        separate=True,
+    ),
+    Metric("speedup_vs_sequential", "1", "higher", "sequential time divided by the time"),
+    Metric("efficiency", "1", "higher", "speedup divided by the number of ranks"),
 )
 _STEP_FAULTS = (
     "drop-gradient",
@@ -273,7 +318,7 @@ BENCHMARKS = (
     *(
         Benchmark(
             name=f"model.{name}",
-            summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
+            summary=f"{title} over many ranks: stages, tiles, bidirectional pipelines, replicas",
             runs_in="model.run",
             checked_in="model.network" if name == "network" else None,
             params=params,

@@ -19,60 +19,63 @@ SCHEMES = ("sequential", "lp", "sp", "gems", "gems_sp")
 class ModelParams:
     """Parameters of all models over many ranks; user networks have only some."""
 
-    scheme: str = parameter("choice", "lp", "how the work is shared", choices=SCHEMES)
+    scheme: str = parameter("choice", "lp", "scheme of parallelism", choices=SCHEMES)
     image_size: tuple[int, int] = reuse_parameter(
-        IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"
+        IMAGE_SIZE, default=32, help="size of an image in pixels, N or HxW"
     )
-    batch_size: int = parameter("int", 32, "images of a step of one replica", minimum=1)
+    batch_size: int = parameter("int", 32, "images per step and replica", minimum=1)
     parts: int = parameter(
-        "int", 1, "micro-batches of a step, or of each half of mirrored pipelines", minimum=1
+        "int", 1, "micro-batches per step, or per half of a bidirectional pipeline", minimum=1
     )
     split_size: int | None = parameter(
         "int",
         None,
-        "stages of the model in all rounds, by default 2 per round",
+        "number of stages in all rounds; default: 2 per round",
         minimum=1,
         maximum=10_000,
     )
     num_spatial_parts: str | None = parameter(
         "text",
         None,
-        "tiles of the spatial stages, one number for all or one for each as in 4,2; else 4",
+        "tiles of the spatial stages, one number for all or one each such as 4,2; default 4",
     )
     spatial_size: int | None = parameter(
-        "int", None, "leading stages that work on tiles; else 1", minimum=1
+        "int", None, "number of leading stages that work on tiles; default 1", minimum=1
     )
     slice_method: str | None = parameter(
         "text",
         None,
-        "vertical cuts the width, horizontal the height, square (default) both; "
-        "for all spatial stages, or one for each with commas between",
+        "vertical divides the width, horizontal the height, square (default) both; one for "
+        "all spatial stages, or a list with one each",
     )
     grid: str | None = parameter(
-        "text", None, "tiles as RxC, in place of slice_method, for all or each spatial stage"
+        "text",
+        None,
+        "rows and columns of tiles as RxC, instead of slice_method, for all or each spatial stage",
     )
     balance: str | None = parameter(
         "text",
         None,
-        "layers of each stage as in 20,18; or by their estimated cost (estimated), or by their "
+        "layers of each stage such as 20,18, or balanced by estimated cost (estimated) or by "
         "times on rank 0 (measured, default)",
     )
     times: int | None = parameter(
-        "int", None, "pairs of halves in a step of mirrored pipelines; else 1", minimum=1
+        "int", None, "pairs of halves per step of a bidirectional pipeline; default 1", minimum=1
     )
     local_DP: str | None = parameter(
         "text",
         None,
-        "ranks that share the images of a stage without tiles, one number for all or one for each "
-        "as in 2,1; else 1",
+        "ranks that share the images of a stage without tiles, one number for all or one "
+        "each such as 2,1; default 1",
     )
     replicas: int | None = parameter(
-        "int", None, "copies of all stages, each with images of its own", minimum=1
+        "int", None, "number of copies of all stages, each with its own images", minimum=1
     )
     sync_batchnorm: str | None = parameter(
         "choice",
         None,
-        "over what batch normalisation is, beside all tiles: all replicas; else each by itself",
+        "ranks that share batch normalisation in addition to the tiles: all replicas, or "
+        "each replica on its own",
         choices=("replicas",),
     )
     halo_D2: bool | None = parameter(
@@ -81,55 +84,59 @@ class ModelParams:
     fused_layers: int | None = parameter(
         "int",
         None,
-        "layers (blocks, cells) that share one, with halo_D2; else 1",
+        "layers (blocks, cells) that share an exchange, with halo_D2; default 1",
         minimum=1,
         optional=True,
     )
     enable_master_comm_opt: bool | None = parameter(
         "bool",
         None,
-        "whether mirrored ranks send weights one way and gradients back, in place of an allreduce",
+        "whether mirrored ranks send weights in one direction and gradients back, instead of "
+        "an allreduce",
     )
     recompute: str | None = parameter(
         "choice",
         None,
-        "activations that the backward pass computes again, in place of being kept: of a whole "
-        "stage, or of each layer (block)",
+        "activations that the backward pass computes again instead of keeping them: of a "
+        "whole stage, or of each layer (block)",
         choices=("stage", "block"),
     )
     recompute_stages: list[int] | None = parameter(
         "ints",
         None,
-        "stages of which they are, the first one 0, with recompute; else all",
+        "stages that recompute, from 0, with recompute; default all",
         minimum=0,
     )
     schedule: str | None = parameter(
         "choice",
         None,
-        "order of micro-batches: backward as soon as it can (1f1b, default), with nearly twice as "
-        "many micro-batches ahead (1f1b-deep), with several stages a rank (interleaved), with the "
-        "gradients of weights apart from those of data (zb-h1, of lp), or after all forward",
+        "order of micro-batches: backward as early as possible (1f1b, default), with nearly "
+        "twice as many micro-batches in flight (1f1b-deep), with several stages per rank "
+        "(interleaved), with deferred weight gradients (zb-h1, only lp), or backward after "
+        "all forward passes",
         choices=SCHEDULES,
     )
     rounds: int | None = parameter(
         "int",
         None,
-        "stages of each rank with schedule interleaved, one in each round over the ranks; else 2",
+        "stages per rank with schedule interleaved, one in each round over the ranks; default 2",
         minimum=2,
         maximum=5_000,
     )
     memory_format: Literal["auto", "contiguous", "channels_last"] | None = parameter(
         "choice",
         None,
-        "how maps lie in memory: by channels (contiguous, default), or with all channels of a "
-        "pixel together; auto times layers both ways and takes the faster",
+        "memory layout of maps: by channels (contiguous, default), or with the channels of a "
+        "pixel adjacent; auto times both and uses the faster",
         choices=("auto", "contiguous", "channels_last"),
     )
-    enable_evaluation: bool = parameter("bool", False, "whether nothing is learnt: inference")
+    enable_evaluation: bool = parameter(
+        "bool", False, "whether only inference runs, without training"
+    )
     precision: str = parameter(
         "choice",
         "fp32",
-        "number format of what is computed",
+        "number format of the computation",
         choices=("fp32", "fp64", "tf32", "fp16", "bf16", "int8"),
         spellings={
             "fp_32": "fp32",
@@ -145,7 +152,7 @@ class ModelParams:
     backend: str | None = parameter(
         "choice",
         None,
-        "what carries messages from stage to stage; else mpi",
+        "library that transfers messages between stages; default mpi",
         choices=("mpi", "nccl", "gloo"),
     )
     device: str = reuse_parameter(DEVICE)
@@ -156,55 +163,70 @@ class ModelParams:
     app: str = parameter(
         "choice",
         "synthetic",
-        "where images come from; patterns are synthetic ones whose classes can be learnt",
+        "source of the images; patterns are synthetic images whose classes can be learnt",
         choices=("synthetic", "patterns", "cifar", "medical"),
         spellings={"1": "medical", "2": "cifar", "3": "synthetic"},
     )
-    datapath: str | None = parameter("text", None, "the folder or archive of the images")
+    datapath: str | None = parameter("text", None, "folder or archive of the images")
     num_workers: int | None = parameter(
-        "int", None, "threads that prepare the next step's images, a rank; else 0", minimum=0
+        "int",
+        None,
+        "threads per rank that prepare the images of the next step; default 0",
+        minimum=0,
     )
     num_epochs: int = parameter(
-        "int", 1, "epochs, each of `iterations` steps, or a pass over cifar or medical", minimum=1
+        "int",
+        1,
+        "number of epochs, each of `iterations` steps, or one pass over cifar or medical",
+        minimum=1,
     )
     warmup: int = reuse_parameter(shared_params.warmup(2))
     iterations: int | None = reuse_parameter(
         shared_params.iterations(10),
         default=None,
-        help="timed steps of an epoch, by default 10, or one pass over images of cifar and medical",
+        help="timed steps per epoch; default: 10, or one pass over the images of cifar and medical",
     )
     optimizer: str | None = parameter(
-        "choice", None, "sgd (default) has a momentum of 0.9", choices=("sgd", "adam", "adamw")
+        "choice",
+        None,
+        "sgd (default) has a momentum of 0.9",
+        choices=("sgd", "adam", "adamw"),
     )
     learning_rate: float | None = parameter(
-        "float", None, "of the optimizer; else 0.001", minimum=0
+        "float", None, "learning rate of the optimizer; default 0.001", minimum=0
     )
-    weight_decay: float | None = parameter("float", None, "of the optimizer; else 0", minimum=0)
+    weight_decay: float | None = parameter(
+        "float", None, "weight decay of the optimizer; default 0", minimum=0
+    )
     learning_rate_decay: float | None = parameter(
-        "float", None, "factor of the learning rate after each epoch; else 1", minimum=0, maximum=1
+        "float",
+        None,
+        "factor of the learning rate after each epoch; default 1",
+        minimum=0,
+        maximum=1,
     )
     arrival: str | None = parameter(
         "choice",
         None,
-        "when requests of inference come, each of a step's images: with the answer to the last one "
-        "(closed, default), or by themselves at arrival_rate",
+        "arrival of inference requests, each with the images of a step: after the previous "
+        "answer (closed, default), or at random with arrival_rate (poisson)",
         choices=("closed", "poisson"),
     )
     arrival_rate: float | None = parameter(
-        "float", None, "requests a second, with arrival poisson", minimum=1e-3, maximum=1e6
+        "float", None, "requests per second, with arrival poisson", minimum=1e-3, maximum=1e6
     )
     checkpoint: str | None = parameter(
-        "text", None, "a file: read if there is one, written when learning"
+        "text", None, "file of the checkpoint: read if it exists, written in training"
     )
     checkpoint_every: int | None = parameter(
-        "int", None, "steps from one checkpoint to the next", minimum=1
+        "int", None, "steps between two checkpoints", minimum=1
     )
     validate: str = parameter(
         "choice",
         "auto",
-        "full (or on) compares all results with one process' at full size; auto does so with a "
-        "proxy that costs no more than the measurement, and checks operators, joints and sums of "
-        "gradients at full size",
+        "full (or on) compares all results with those of one process at full size; auto "
+        "compares those of a smaller proxy, and checks operators, stage boundaries and "
+        "gradient sums at full size",
         choices=("auto", "full", "off"),
         spellings={
             **dict.fromkeys(("on", "true", "True", "yes", "1"), "full"),
@@ -212,15 +234,18 @@ class ModelParams:
         },
     )
     baseline: bool | None = parameter(
-        "bool", None, "whether one process does the same work too; on by default"
+        "bool", None, "whether one process also does the same work, as a reference; default on"
     )
     baseline_max: float | None = parameter(
-        "float", None, "seconds that the baseline may take, as predicted; else 60", minimum=0
+        "float",
+        None,
+        "limit of the predicted time of the baseline in seconds; default 60",
+        minimum=0,
     )
     baseline_memory: int | None = parameter(
         "bytes",
         None,
-        "memory that the baseline may take, as predicted, by default half of what is free",
+        "limit of the predicted memory of the baseline; default: half of the free memory",
         minimum=1,
     )
     seed: int = reuse_parameter(SEED)
@@ -231,15 +256,19 @@ class ResnetParams(ModelParams):
     """Parameters of ``model.resnet``."""
 
     version: int | None = parameter(
-        "int", None, "1 as first published, 2 (default) activation first", minimum=1, maximum=2
+        "int",
+        None,
+        "1 as first published, 2 (default) with activation first",
+        minimum=1,
+        maximum=2,
     )
     depth: int | None = parameter(
-        "int", None, "6n+2 of version 1, 9n+2 of version 2; else 110", minimum=8
+        "int", None, "6n+2 for version 1, 9n+2 for version 2; default 110", minimum=8
     )
     arch: str | None = parameter(
         "choice",
         None,
-        "the standard form for large images, in place of version and depth",
+        "standard architecture for large images, instead of version and depth",
         choices=("resnet50", "resnet101"),
     )
 
@@ -249,7 +278,7 @@ class AmoebanetParams(ModelParams):
     """Parameters of ``model.amoebanet``."""
 
     num_layers: int = parameter(
-        "int", 18, "normal cells, a multiple of 3", minimum=3, maximum=99999
+        "int", 18, "number of normal cells, a multiple of 3", minimum=3, maximum=99999
     )
     num_filters: int = parameter(
         "int", 416, "four times the filters of the first convolution", minimum=8, maximum=1 << 20
@@ -257,13 +286,14 @@ class AmoebanetParams(ModelParams):
     pool3: str = parameter(
         "choice",
         "avg",
-        "what a pool of 3x3 in the place of the paper's maximum takes; avg as the reference",
+        "3x3 pooling, which is the maximum in the paper; avg as in the reference implementation",
         choices=("avg", "max"),
     )
     shift: bool = parameter(
         "bool",
         False,
-        "whether the second half of a halving layer reads the odd pixels; off as the reference",
+        "whether the second half of a halving layer reads the odd pixels; off as in the "
+        "reference implementation",
     )
 
 
@@ -274,50 +304,50 @@ class OwnNetworkParams:
     network: str | None = parameter(
         "text",
         None,
-        "module:callable that returns your network, an nn.Module; the working folder is importable",
+        "module:callable that returns your network, an nn.Module; modules in the working "
+        "folder can be imported",
         optional=True,
     )
     network_args: Any = parameter(
-        "data", None, "all that it is given, by name: {width: 64}", optional=True
+        "data", None, "arguments of the callable by name, such as {width: 64}", optional=True
     )
     task: str | None = parameter(
         "choice",
         None,
-        "what it is for: one class for each image (classify), or one for each pixel (segment); "
-        "else as its output says",
+        "one class per image (classify), or per pixel (segment); default: according to the output",
         choices=("classify", "segment"),
         optional=True,
     )
     loss: str | None = parameter(
         "choice",
         None,
-        "cross entropy (default), of a segmentation the mean over pixels; or one minus the soft "
-        "Dice coefficient, the mean over classes (dice, to segment)",
+        "cross entropy (default), mean over pixels in segmentation; or dice (only "
+        "segmentation), one minus the soft Dice coefficient, mean over classes",
         choices=("cross_entropy", "dice"),
         optional=True,
     )
     weights: str | None = parameter(
         "text",
         None,
-        "a file with its state_dict (.pt, .safetensors), to begin with; else drawn",
+        "file with the initial state_dict (.pt, .safetensors); default: random weights",
         optional=True,
     )
     save_weights: str | None = parameter(
-        "text", None, "a file that gets its state_dict after the last step", optional=True
+        "text", None, "file for the state_dict after the last step", optional=True
     )
     skips: str | None = parameter(
         "choice",
         None,
-        "whether tensors that a later stage than the next one reads go straight there, or are "
-        "passed along from stage to stage; auto (default) times messages and takes what costs less",
+        "whether tensors for later stages are sent to them directly (straight), or from "
+        "stage to stage (along); auto (default) times messages and uses the cheaper one",
         choices=("auto", "straight", "along"),
         optional=True,
     )
     strict: bool | None = parameter(
         "bool",
         None,
-        "with tiles, whether operators that are not there over tiles are refused, in place of "
-        "being computed on gathered maps",
+        "with tiles, whether operators without a tiled implementation are rejected instead "
+        "of computed on gathered maps",
         optional=True,
     )
 

@@ -57,7 +57,7 @@ _NO_CELLS = tuple(
 )
 _FLAGS = {"resnet": (*_SHARED, *_NO_CELLS), "amoebanet": (*_SHARED, *_CELLS)}
 _MIRRORED_HELP = {
-    "batch_size": "images of a step in each direction of mirrored pipelines",
+    "batch_size": "images per step in each direction of a bidirectional pipeline",
     "times": "batches that are loaded for a step: a pair of halves takes two, and 1 is a pair too",
 }
 """Help of flags with another meaning in GEMS than in the other schemes."""

@@ -255,50 +255,57 @@ class ProgramParams:
     argv: list[str] | None = parameter(
         "words",
         None,
-        "the program and its words, run without a shell; {rank}, {np}, {host}, {hosts}, "
-        "{host:0}, {local_rank}, {size}, {count} and {word} are filled in",
+        "program and its arguments, run without a shell; {rank}, {np}, {host}, {hosts}, "
+        "{host:0}, {local_rank}, {size}, {count} and {word} are replaced",
     )
-    by_rank: Any = parameter("data", None, 'the words of single ranks: {"0": [...], "1": [...]}')
+    by_rank: Any = parameter(
+        "data", None, 'program and arguments of single ranks: {"0": [...], "1": [...]}'
+    )
     per: str = parameter(
         "choice",
         None,
-        "who starts it: each rank, the first rank of each host, or the job's first; rank",
+        "ranks that start it: each rank, the first rank of each host, or the first rank of "
+        "the job; default rank",
         choices=("rank", "host", "job"),
     )
     preset: str | None = parameter(
         "choice",
         None,
-        "a program whose output is known: what is left out is as it needs it",
+        "program with known output; it sets all parameters that you leave out",
         choices=tuple(PRESETS),
     )
-    size: int | None = parameter("bytes", None, "a number of bytes for {size}, to sweep")
-    count: int | None = parameter("int", None, "a number for {count}, to sweep")
-    word: str | None = parameter("text", None, "a text for {word}, to sweep")
-    cwd: str | None = parameter("text", None, "its working folder; that of the run")
-    env: Any = parameter("data", None, "variables that it gets: {NAME: VALUE}")
+    size: int | None = parameter("bytes", None, "number of bytes for {size}, to sweep")
+    count: int | None = parameter("int", None, "number for {count}, to sweep")
+    word: str | None = parameter("text", None, "text for {word}, to sweep")
+    cwd: str | None = parameter("text", None, "working folder; default: that of the run")
+    env: Any = parameter("data", None, "additional environment variables: {NAME: VALUE}")
     metrics: Any = parameter(
-        "data", None, "numbers in lines: {NAME: {pattern: '(?P<value>...)', unit, better, scale}}"
+        "data",
+        None,
+        "metrics in lines of the output: {NAME: {pattern: '(?P<value>...)', unit, better, scale}}",
     )
-    samples: Any = parameter("data", None, "the same of numbers that many lines have")
-    json: Any = parameter("data", None, "numbers in a JSON document: {NAME: {path: a.0.b, unit}}")
-    table: Any = parameter("data", None, "a table, or several: {header, columns, labels, metrics}")
-    must: list[str] | None = parameter("lines", None, "patterns that some line must match, each")
-    never: list[str] | None = parameter("lines", None, "patterns that no line may match")
-    exit_code: int = parameter("int", 0, "the exit code to expect", minimum=0, maximum=255)
-    reads: str | None = parameter(
-        "text", None, "the file that it writes its results to; its output"
+    samples: Any = parameter(
+        "data", None, "the same for metrics with a value in each of many lines"
     )
+    json: Any = parameter("data", None, "metrics in JSON output: {NAME: {path: a.0.b, unit}}")
+    table: Any = parameter(
+        "data", None, "one or several tables in the output: {header, columns, labels, metrics}"
+    )
+    must: list[str] | None = parameter("lines", None, "patterns that must each match a line")
+    never: list[str] | None = parameter("lines", None, "patterns that must not match any line")
+    exit_code: int = parameter("int", 0, "expected exit code", minimum=0, maximum=255)
+    reads: str | None = parameter("text", None, "file with the results; default: the output")
     output: str | None = parameter(
         "choice",
         None,
-        "whose output must hold what is expected: the first rank's, or every rank's; with "
-        "per host every",
+        "ranks whose output must contain the metrics: the first, or every rank; default: "
+        "every rank with per host",
         choices=("first", "every"),
     )
     wait_for: Any = parameter(
         "data",
         None,
-        "a rank that starts once another has printed a line: {rank: 1, of: 0, line: ...}",
+        "a rank that starts after another has printed a line: {rank: 1, of: 0, line: ...}",
     )
 
 
@@ -306,7 +313,9 @@ BENCHMARKS = (
     Benchmark(
         name="program.run",
         imports_torch=False,
-        summary="any program in the ranks' place, MPI or not: its time, its output, its exit code",
+        summary=(
+            "any program instead of the ranks, with or without MPI: its time, output and exit code"
+        ),
         params=params_of(ProgramParams),
         metrics=(make_time_metric("one execution of the program"),),
         checks=("exit_code", "never", "must", "output"),

@@ -87,10 +87,12 @@ _PARAMS_BY_NAME = {param.name: param for param in (*NETWORK, *RESNET, *AMOEBANET
 class ProfileParams:
     """Parameters of ``model.profile``."""
 
-    model: str = parameter("text", "resnet", "resnet, amoebanet, or module:callable of your own")
-    network_args: Any = parameter("data", None, "all that the callable is given, by name")
+    model: str = parameter(
+        "text", "resnet", "resnet, amoebanet, or module:callable of your own network"
+    )
+    network_args: Any = parameter("data", None, "arguments of the callable by name")
     batch_sizes: list[int] = parameter(
-        "ints", [1, 2, 4], "images at once, rising, as in 1,2,4", minimum=1
+        "ints", [1, 2, 4], "batch sizes in ascending order, such as 1,2,4", minimum=1
     )
     image_size: tuple[int, int] | None = reuse_parameter(
         _PARAMS_BY_NAME["image_size"], default=None
@@ -106,7 +108,7 @@ class ProfileParams:
     precision: str = parameter(
         "choice",
         "fp32",
-        "number format of what is computed",
+        "number format of the computation",
         choices=("fp32", "fp64", "tf32", "fp16", "bf16"),
     )
     device: str = reuse_parameter(DEVICE)
@@ -126,26 +128,28 @@ def _estimate(params: Params, np: int) -> Work | None:
 BENCHMARKS = (
     Benchmark(
         name="model.profile",
-        summary="a model's layers one by one: time, memory, parameters; what plans are made from",
+        summary="time, memory and parameters of each layer of a model, for plans",
         runs_in="model.profile.run",
         measures="rank",
         params=params_of(ProfileParams),
         starter={"depth": 11},
         metrics=(
-            make_time_metric("two passes forward and back at each batch size"),
-            _layer_metric("forward_ms", "ms", "its forward pass"),
-            _layer_metric("backward_ms", "ms", "its backward pass"),
-            _layer_metric("data_ms", "ms", "its backward pass without what weights_ms is"),
-            _layer_metric("weights_ms", "ms", "gradients of weights that zb-h1 computes later"),
-            _layer_metric("activation_bytes", "B", "the outputs that it makes"),
-            _layer_metric("kept_bytes", "B", "what it keeps from forward until backward"),
-            _layer_metric("working_bytes", "B", "what it needs beside that while it runs"),
-            _layer_metric("parameter_bytes", "B", "its parameters, at any batch size"),
+            make_time_metric("two forward and backward passes at each batch size"),
+            _layer_metric("forward_ms", "ms", "time of the forward pass"),
+            _layer_metric("backward_ms", "ms", "time of the backward pass"),
+            _layer_metric("data_ms", "ms", "time of the backward pass without weights_ms"),
+            _layer_metric("weights_ms", "ms", "time of the weight gradients that zb-h1 defers"),
+            _layer_metric("activation_bytes", "B", "size of the outputs"),
+            _layer_metric("kept_bytes", "B", "size of the data kept for the backward pass"),
+            _layer_metric("working_bytes", "B", "size of the additional memory while it runs"),
+            _layer_metric(
+                "parameter_bytes", "B", "size of the parameters, the same at each batch size"
+            ),
             Metric(
                 "skipped_layers",
                 "1",
                 "none",
-                "of a layer that reads the output of one further up: the layers between",
+                "number of layers between a layer and an earlier one whose output it reads",
             ),
         ),
         checks=("output", "parameters", "products"),
