@@ -54,7 +54,7 @@ def explain_plan(plan: Plan) -> list[str]:
         cut = "There is one stage: the device has all layers."
     if len(stages) > 1:
         cut = (
-            "A stage is a part of the layers with devices of its own. Each micro-batch goes "
+            "A stage is a part of the layers, with its devices. Each micro-batch goes "
             f"through all {len(stages)} stages."
         )
     batches = f"The batch of {plan.global_batch_size} samples is one micro-batch."

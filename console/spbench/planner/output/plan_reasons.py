@@ -85,10 +85,10 @@ def _describe_limit(plan: Plan, shares: StepShares) -> str:
     }
     ordered = sorted(share_by_part.items(), key=lambda item: -item[1])
     (limit, limit_share), *others = ordered
-    owner = f" of the devices of stage {shares.stage}" if len(plan.stages) > 1 else ""
+    owner = f" on the devices of stage {shares.stage}" if len(plan.stages) > 1 else ""
     verb = "limits" if limit in _SINGULAR_PARTS else "limit"
     details = "".join(
-        f", {part} {format_percent(share)}" for part, share in others if share >= _SAME_SHARE
+        f", {format_percent(share)} {part}" for part, share in others if share >= _SAME_SHARE
     )
     return (
         f"{limit[0].upper()}{limit[1:]} {verb} it: {format_percent(limit_share)} of the"
