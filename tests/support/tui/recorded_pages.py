@@ -15,6 +15,8 @@ from spbench.record.runs.playback import find_demo_run
 from spbench.tui.hosts import host_survey as asking
 from spbench.tui.hosts import sources
 from spbench.tui.hosts.machine_monitor import MachineMonitor
+from spbench.tui.plan import page as plan_page
+from spbench.tui.plan.plan_run import StartForecast
 from support.paths import EXAMPLES, SUITES
 from support.tui.app_driver import make_console, read_screen, wait_until
 
@@ -22,6 +24,7 @@ WIDE = 100
 """Columns from which the Suites page shows its files and the launch command."""
 OVERVIEW_LINES = 50
 """Lines from which the Run page shows hosts by case and the parts of an iteration."""
+FORECAST = StartForecast("runs it with 2 ranks on this machine, in about 7 s")
 SUITE_NAMES = ("bringup", "halo", "links", "smoke")
 RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
 NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}
@@ -70,6 +73,7 @@ def make_recorded_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "examine_machine", lambda python, ranks, env: [])
     monkeypatch.setattr(sources, "count_cores", lambda: 8)
     monkeypatch.setattr(MachineMonitor, "read", lambda monitor: None)
+    monkeypatch.setattr(plan_page, "forecast_start", lambda details, context: FORECAST)
     monkeypatch.setattr(socket, "gethostname", lambda: "login")
     return tmp_path
 
@@ -121,7 +125,7 @@ async def wait_for_plan(pilot):
     page.form.set_text("micro", "2")
     await pilot.press("enter")
     await wait_until(
-        pilot, lambda: page.details is not None and "x as fast as" in read_screen(pilot.app)
+        pilot, lambda: page.details is not None and FORECAST.text in read_screen(pilot.app)
     )
 
 
