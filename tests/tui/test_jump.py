@@ -20,6 +20,7 @@ from spbench.tui.guide.jump_dialog import MAX_ROWS, JumpDialog
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.text import shorten_path
 from support.tui.app_driver import DEADLINE, make_console, read_screen, wait_until
 from support.tui.suites_page import wait_for_cases
 
@@ -54,6 +55,43 @@ def test_better_matches_come_first():
     assert find_destinations(destinations, "yaml z") == [destinations[3]]
     assert find_destinations(destinations, "q") == []
     assert find_destinations(destinations, "") == destinations
+
+
+def test_shipped_suites_come_after_equal_matches():
+    shipped = Destination(DestinationKind.SUITE, "resnet.yaml", "shipped", "shipped:resnet")
+    shipped_case = Destination(
+        DestinationKind.SUITE_CASE, "resnet", "shipped/x.yaml", "suites", "shipped:x"
+    )
+    run = make_destination("20261130-060000-resnet-1a2b", DestinationKind.RUN, "resnet passed")
+    own_case = make_destination("resnet-small")
+    other = make_destination("my-resnet")
+    destinations = [shipped, shipped_case, other, own_case, run]
+    assert find_destinations(destinations, "resn") == [
+        *(own_case, run),
+        *(shipped, shipped_case),
+        other,
+    ]
+
+
+async def test_a_narrow_dialog_keeps_file_names(tmp_path):
+    location = f"{'folder' * 10}/bringup_gpu.yaml"
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(140, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.push_screen(JumpDialog([make_destination("case", location=location)], list))
+        await wait_until(pilot, lambda: "…/bringup_gpu.yaml" in read_screen(app))
+        assert app.screen.query_one("Vertical").size.width > 110
+        wide = read_screen(app).count("folder")
+        await pilot.resize_terminal(80, 24)
+        await wait_until(pilot, lambda: 0 < read_screen(app).count("folder") < wide)
+        assert "…/bringup_gpu.yaml" in read_screen(app)
+
+
+def test_shortens_the_folder_then_the_start_of_the_name():
+    assert shorten_path("a/b.yaml", 8) == "a/b.yaml"
+    assert shorten_path("folder/b.yaml", 10) == "fo…/b.yaml"
+    assert shorten_path("folder/bringup.yaml", 10) == "…ngup.yaml"
+    assert shorten_path("20261130-060638-minimal", 10) == "…8-minimal"
 
 
 def test_search_is_fast_with_many_destinations():

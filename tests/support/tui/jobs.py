@@ -210,8 +210,8 @@ USER_TASKS = (
         "switch the launcher, copy its line",
         (
             (("L",), "another library"),
-            ((*"another", "enter"), "mvapich2"),
-            ((*"mvapich2-2.3.7", "enter"), "mpirun_rsh"),
+            ((*"rsh", "enter"), "is not installed here"),
+            (("enter",), "(assumed, not run)"),
             (("y",), "launch line copied"),
         ),
         add_suite,

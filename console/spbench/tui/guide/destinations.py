@@ -59,6 +59,11 @@ class Destination:
     owner: str = ""
     benchmark: str = ""
 
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it is a shipped suite or a case of one."""
+        return PREFIX in (self.key[: len(PREFIX)], self.owner[: len(PREFIX)])
+
     @cached_property
     def search_text(self) -> str:
         """The text in which words are looked for, in lower case."""
@@ -163,6 +168,7 @@ def find_destinations(destinations: Sequence[Destination], text: str) -> list[De
     """Return the destinations that have all words of a text, the best matches first.
 
     A word matches if it is part of a destination, or if the name has its letters in the same order.
+    Of equal matches, those of shipped suites come last.
     """
     wanted_words = text.lower().split()
     if not wanted_words:
@@ -172,17 +178,19 @@ def find_destinations(destinations: Sequence[Destination], text: str) -> list[De
         score = _rate(wanted_words, destination)
         if score:
             scored.append((score, destination))
-    scored.sort(key=lambda pair: -pair[0])
+    scored.sort(key=lambda pair: (-pair[0], pair[1].is_shipped))
     return [destination for _, destination in scored]
 
 
 def _rate(wanted_words: Iterable[str], destination: Destination) -> int:
     """Return the sum of the scores of all words; 0 if one does not match."""
-    name = destination.name.lower()
+    names = [destination.name.lower()]
+    if destination.kind is DestinationKind.RUN:
+        names.append(destination.location.lower())  # the suite, since ids start with the time
     text = destination.search_text
     total = 0
     for word in wanted_words:
-        score = _rate_word(word, name, text)
+        score = max(_rate_word(word, name, text) for name in names)
         if not score:
             return 0
         total += score

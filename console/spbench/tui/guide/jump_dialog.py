@@ -16,13 +16,10 @@ from spbench.tui.guide.destinations import Destination, DestinationKind, find_de
 from spbench.tui.widgets.fixed_rows import FixedRow, FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.text import shorten_path
 
-COLUMNS = (
-    Column("kind", "kind", max(len(kind.value) for kind in DestinationKind)),
-    Column("name", "name", 20, flexible=True),
-    Column("location", "where", 24, drop_priority=1),
-)
-
+_KIND_WIDTH = max(len(kind.value) for kind in DestinationKind)
+_MIN_LOCATION_WIDTH = 24
 MAX_ROWS = 500
 """The number of matches that are listed; more words find the others."""
 
@@ -73,7 +70,8 @@ the run."""
         with Vertical() as frame:
             frame.border_title = "Jump to a suite, run, host or case"
             yield Input(self._text, placeholder="type to find", id="destination", compact=True)
-            table = LineTable(COLUMNS, FixedRows(COLUMNS), id="destinations", empty="no match")
+            columns = _make_columns(_MIN_LOCATION_WIDTH)
+            table = LineTable(columns, FixedRows(columns), id="destinations", empty="no match")
             table.can_focus = False
             yield table
 
@@ -81,6 +79,10 @@ the run."""
         """Show the cases, and read the other destinations."""
         self._find(self._text)
         self.run_worker(self._read_destinations(), group="read")
+
+    def on_resize(self) -> None:
+        """Show as much of each destination as the new width allows."""
+        self.call_after_refresh(self._show_rows)
 
     async def _read_destinations(self) -> None:
         destinations = await asyncio.to_thread(self._read)
@@ -98,9 +100,8 @@ the run."""
     def _find(self, text: str, keep: Destination | None = None) -> None:
         """Show the destinations that match, with the cursor on ``keep`` or the first one."""
         self._matches = find_destinations(self._destinations, text)
-        shown = self._matches[:MAX_ROWS]
+        shown = self._show_rows()
         table = self.query_one(LineTable)
-        table.set_rows(FixedRows(COLUMNS, [_make_row(destination) for destination in shown]))
         if keep in shown:
             table.move_to(shown.index(keep))
         else:
@@ -112,6 +113,16 @@ the run."""
         reading = ", reading more" if self._is_reading else ""
         frame = self.query_one(Vertical)
         frame.border_subtitle = f"{count}{reading}  enter goes there  esc cancels"
+
+    def _show_rows(self) -> Sequence[Destination]:
+        """Show the matches in the present width; return those that are listed."""
+        shown = self._matches[:MAX_ROWS]
+        table = self.query_one(LineTable)
+        width = max(_MIN_LOCATION_WIDTH, (table.size.width - _KIND_WIDTH) // 2)
+        columns = _make_columns(width)
+        rows = [_make_row(destination, width) for destination in shown]
+        table.set_rows(FixedRows(columns, rows), columns)
+        return shown
 
     def on_input_submitted(self) -> None:
         """Return the destination under the cursor."""
@@ -152,10 +163,18 @@ the run."""
         self.dismiss(None)
 
 
-def _make_row(destination: Destination) -> FixedRow:
+def _make_columns(location_width: int) -> tuple[Column, ...]:
+    return (
+        Column("kind", "kind", _KIND_WIDTH),
+        Column("name", "name", 20, flexible=True),
+        Column("location", "where", location_width, drop_priority=1),
+    )
+
+
+def _make_row(destination: Destination, location_width: int) -> FixedRow:
     cells = (
         TableCell(destination.kind.value, "muted"),
         destination.name,
-        TableCell(destination.location, "muted"),
+        TableCell(shorten_path(destination.location, location_width), "muted"),
     )
     return FixedRow(cells, (destination.kind.value, destination.name, destination.location))

@@ -35,6 +35,20 @@ def fit(text: str, width: int, align: Align = "left") -> str:
     return padding + text if align == "right" else text + padding
 
 
+def shorten_path(path: str, width: int) -> str:
+    """Return a path in at most ``width`` cells; its folder is cut before its file name."""
+    path = replace_controls(path)
+    if cell_width(path) <= width:
+        return path
+    folder, slash, name = path.rpartition("/")
+    end = f"{_ELLIPSIS}{slash}{name}"
+    if slash and cell_width(end) < width:
+        return set_cell_size(folder, width - cell_width(end)) + end
+    while name and cell_width(name) >= width:
+        name = name[1:]
+    return _ELLIPSIS + name
+
+
 def wrap(text: str, width: int) -> list[str]:
     """Return a text in lines of at most ``width`` cells, at least one line."""
     text = replace_controls(text)
