@@ -4,7 +4,7 @@ import pytest
 from textual.widgets._footer import FooterKey
 
 from spbench.tui.pages import PAGES
-from spbench.tui.widgets.keys import GENERAL_IDS, BarKey, fit_keys
+from spbench.tui.widgets.keys import GENERAL_IDS, BarKey, KeyBar, fit_keys
 from support import sample_events as make
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.suites_page import get_editor, open_suite, wait_for_cases
@@ -150,3 +150,24 @@ async def test_keys_that_changed_behind_a_dialog_appear_when_it_closes(tmp_path,
         await pilot.press("escape")
         await wait_until(pilot, lambda: app.screen is page)
         await wait_until(pilot, lambda: "c Compare" not in read_key_bar(app))
+
+
+async def test_keys_fit_after_a_resize_behind_a_dialog(tmp_path):
+    app = make_console(tmp_path, page="results")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "^q Quit" in read_key_bar(app))
+        page = app.screen
+        await pilot.press("colon")
+        await wait_until(pilot, lambda: app.screen is not page)
+        await pilot.resize_terminal(80, 24)
+        await wait_until(pilot, lambda: read_background_keys(page)[-1:] == ["Help"])
+        bar = page.query_one(KeyBar)
+        await wait_until(
+            pilot,
+            lambda: all(bar.region.contains_region(key.region) for key in page.query(FooterKey)),
+        )
+
+
+def read_background_keys(page):
+    """Return the titles of the keys of a page behind a dialog."""
+    return [key.description for key in page.query(FooterKey)]

@@ -166,6 +166,7 @@ class KeyBar(Footer):
         super().__init__(show_command_palette=False)
         self._order = order
         self._offers = offers
+        self._known: list[BarKey] = []
         self._shown: list[BarKey] = []
 
     def compose(self) -> ComposeResult:
@@ -178,9 +179,10 @@ class KeyBar(Footer):
 
     async def recompose(self) -> None:
         """Compose the keys again if they have changed."""
-        if self._shown and self.app.screen is not self.screen:
-            return  # a dialog in front of the page disables some keys for a while
-        shown = fit_keys(self._list_keys(), self.size.width - _GAP_WIDTH)
+        # A dialog in front of the page disables some keys for a while; the bar keeps them.
+        if not self._known or self.app.screen is self.screen:
+            self._known = self._list_keys()
+        shown = fit_keys(self._known, self.size.width - _GAP_WIDTH)
         if shown != self._shown:
             self._shown = shown
             await super().recompose()
