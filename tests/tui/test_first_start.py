@@ -1,5 +1,6 @@
 """The console in a folder without suites."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -87,7 +88,7 @@ async def test_unwritten_suite_keeps_the_others_listed(tmp_path):
         await pilot.press("enter")
         await wait_until(pilot, lambda: "schema: spbench.suite/1" in get_editor(app).text)
         await wait_until(pilot, lambda: "suites/" in read_screen(app))
-        await wait_until(pilot, lambda: "smoke.yaml  20 cases" in read_screen(app))
+        await wait_until(pilot, lambda: re.search(r"smoke.yaml +20 cases", read_screen(app)))
         assert "shipped with spbench" in read_screen(app)
         assert "1 error" not in read_screen(app)
         assert "smoke.yaml (copy, not saved: F5 or Ctrl+S writes it into suites/)" in read_screen(
@@ -201,3 +202,13 @@ async def test_palette_writes_the_suites(tmp_path):
         )
         await pilot.press("enter")
         await wait_until(pilot, lambda: (tmp_path / "hostfiles" / "slurm.hosts").is_file())
+
+
+async def test_numbers_of_cases_are_aligned(tmp_path):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: len(re.findall(r"\d cases? +│", read_screen(app))) > 10)
+        lines = read_screen(app).splitlines()
+        starts = {match.end(1) for line in lines if (match := re.search(r"(yaml +)\d+ case", line))}
+        assert len(starts) == 1
+        assert "Reload" not in read_screen(app)

@@ -30,6 +30,7 @@ class HelpScreen(ModalScreen[None]):
     DEFAULT_CSS = """
     HelpScreen Static { height: auto; }
     HelpScreen .heading { color: $text-primary; text-style: bold; margin-top: 1; }
+    HelpScreen .heading:first-child { margin-top: 0; }
     """
 
     def __init__(self, texts: dict[Scope, str], actions: list[ActiveAction]) -> None:

@@ -51,7 +51,7 @@ starts a run: use F5 and F6."""
     BINDINGS: ClassVar[list[BindingType]] = SUITES_BINDINGS
     DEFAULT_CSS = """
     SuitesPage #workspace { height: 1fr; }
-    SuitesPage #files { width: 32; }
+    SuitesPage #files { width: 34; }
     SuitesPage #work { width: 1fr; layout: vertical; }
     SuitesPage #text { width: 1fr; height: 5fr; min-height: 7; }
     SuitesPage #cases-pane { width: 1fr; height: 4fr; }
@@ -201,7 +201,7 @@ starts a run: use F5 and F6."""
     def offers(self, action: str) -> bool:
         """Return whether the open suite and the chosen case allow an action."""
         pane = self.text_pane
-        if action in ("run_all", "compose"):
+        if action in ("run_all", "compose", "reload"):
             return pane.document is not None
         if action in ("edit", "remove", "run_case", "inject"):
             return self.cases_pane.selected_line is not None

@@ -35,6 +35,8 @@ NOT_SAVED = "not saved"
 """Shown after the name of the open suite if it has no file."""
 MAX_FILES = 500
 """Largest number of suites listed per folder."""
+_MAX_NAME_WIDTH = 18
+"""Largest width of the column of names; the results of longer names are not aligned."""
 _HEAD_BYTES = 4096
 _SCHEMA_LINE = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 
@@ -151,6 +153,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._opened: Path | None = None
         self._is_opened_unsaved = False
         self._files: dict[Path, TreeNode[Path]] = {}
+        self._name_width = 0
         self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
     def action_scroll_home(self) -> None:
@@ -205,6 +208,8 @@ the list of shipped ones then. ✗ marks a suite with errors.
         chosen = self.cursor_node.data if self.cursor_node else None
         self.clear()
         self._files.clear()
+        names = [path.name for files in folders.values() for path in files]
+        self._name_width = min(_MAX_NAME_WIDTH, max(map(cell_len, names), default=0))
         for folder, files in folders.items():
             node = self.root.add(self._format_folder(folder), expand=True, allow_expand=False)
             for path in files:
@@ -237,8 +242,13 @@ the list of shipped ones then. ✗ marks a suite with errors.
 
     def _format_label(self, path: Path) -> str:
         if path == self._opened and self._is_opened_unsaved:
-            return f"{path.name}  {NOT_SAVED}"
-        return _format_label(path, self._get_check(path))
+            return f"{self._pad_name(path)}  {NOT_SAVED}"
+        check = self._get_check(path)
+        return path.name if check is None else f"{self._pad_name(path)}  {_format_check(check)}"
+
+    def _pad_name(self, path: Path) -> str:
+        """Return the name of a file in the width of the column of names."""
+        return path.name + " " * (self._name_width - cell_len(path.name))
 
     def _get_check(self, path: Path) -> FileCheck | None:
         return self._checks[path][1] if path in self._checks else None
@@ -264,9 +274,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
         return label
 
 
-def _format_label(path: Path, check: FileCheck | None) -> str:
-    if check is None:
-        return path.name
+def _format_check(check: FileCheck) -> str:
     if check.error_count:
-        return f"{path.name}  {GLYPHS['error']} {format_quantity(check.error_count, 'error')}"
-    return f"{path.name}  {format_quantity(check.case_count, 'case')}"
+        return f"{GLYPHS['error']} {format_quantity(check.error_count, 'error')}"
+    return format_quantity(check.case_count, "case")
