@@ -50,7 +50,7 @@ MIN_PANEL_LINES = 4
 MIN_CHART_LINES = 12
 """Lines of the panel below the ranks that many cases leave to it: without and with content."""
 MIN_SPARE_FOR_FINDINGS = 3
-MIN_SPARE_FOR_CHART = 9
+MIN_SPARE_FOR_CHART = 7
 """Free lines of a short screen with few ranks, above which they show findings or a chart."""
 
 
@@ -220,11 +220,11 @@ class RunBody(Container):
 
     def limit_table_heights(
         self, cases: int, ranks: int, *, has_findings: bool, has_samples: bool
-    ) -> None:
+    ) -> bool:
         """Limit the heights of tables with few rows, and give the free lines to the cases.
 
         If that leaves lines free on a short screen, and the user has chosen no panel, show the
-        findings there, or a chart if there are no findings.
+        findings there, or a chart if there are no findings. Return whether the panel has changed.
 
         Args:
             cases: Number of cases.
@@ -232,6 +232,7 @@ class RunBody(Container):
             has_findings: Whether there are findings.
             has_samples: Whether the charts have samples.
         """
+        previous_panel = self.panel
         is_short = self.has_class("-short")
         is_wide = self.has_class("-wide")
         frame_lines = FRAME_LINES_SHORT if is_short else FRAME_LINES
@@ -257,6 +258,7 @@ class RunBody(Container):
         shares_height = self.panel is not Panel.NONE or self.is_full
         self._limit_height("#ranks-pane", ranks_lines, height if shares_height else 0)
         self._fit_extra(right.size.height, ranks_lines)
+        return self.panel is not previous_panel
 
     def show_case_note(self, note: str) -> None:
         """Show a note on the selected case below the cases, on a screen with space for it."""

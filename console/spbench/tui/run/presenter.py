@@ -248,8 +248,9 @@ class RunPresenter:
             self._set_rows(self.ranks, source, source.columns)
         remark = ""
         if self.ranks.filter:
-            counts = f"{self.ranks.match_count} of {self.ranks.row_count}"
-            remark = f"{counts} match {self.ranks.filter!r}"
+            remark = (
+                f"{self.ranks.match_count} of {self.ranks.row_count} match {self.ranks.filter!r}"
+            )
         pane = self._body.query_one("#ranks-pane", Pane)
         pane.set_title(f"Ranks of {source.case.id}" if source.case else "Ranks")
         pane.set_remark(remark)
@@ -267,12 +268,14 @@ class RunPresenter:
         has_findings = bool(self.selection.feed.state.findings) or any(
             finding.kind is not FindingKind.NOTE for finding in self.findings
         )
-        self._body.limit_table_heights(
+        shows_other_panel = self._body.limit_table_heights(
             self.cases.row_count,
             self.ranks.row_count,
             has_findings=has_findings,
             has_samples=self.selection.metric is not None,
         )
+        if shows_other_panel:  # it is filled when it is on the screen
+            self._body.call_after_refresh(self.stay_active)
 
     def _show_hosts(self) -> None:
         self._body.has_gpus = bool(self.selection.feed.state.gpu_loads)

@@ -128,7 +128,8 @@ def build_rank_cells(
 def _make_skew_cell(row: RankRow, *, is_slow: bool) -> TableCell | str:
     """Return the skew of a rank, or a dash if no other rank does the same work.
 
-    It is preliminary until the rank has as many times as a straggler needs.
+    Until the rank has as many times as a straggler needs, it is muted, and preliminary while the
+    rank runs.
     """
     skew = row.skew
     if skew is None:
@@ -136,7 +137,8 @@ def _make_skew_cell(row: RankRow, *, is_slow: bool) -> TableCell | str:
     if is_slow:
         return TableCell(f"{format_factor(skew)} slow", "slow")
     if row.iterations < MIN_BLOCKS:
-        return TableCell(f"{PRELIMINARY}{format_factor(skew)}", "muted")
+        has_ended = row.phase.is_over or row.phase is RankPhase.UNFINISHED
+        return TableCell(f"{'' if has_ended else PRELIMINARY}{format_factor(skew)}", "muted")
     return format_factor(skew)
 
 

@@ -148,7 +148,10 @@ class TimelinePane(ChartPane):
             x_count=samples.timeline.count,
         )
         unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""
-        self.set_title(f"By {x_name}: {describe_samples(samples.case, metric, rank)}{unit}")
+        subject = describe_samples(samples.case, metric, rank)
+        # Half a medium screen is narrow; the histogram next to it has the full name.
+        short_subject = subject.removeprefix("time of the ")
+        self.set_title(f"By {x_name}: {short_subject}{unit}")
 
     def clear(self) -> None:
         self.set_title("Time line")
