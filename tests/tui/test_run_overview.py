@@ -7,8 +7,10 @@ from textual.geometry import Size
 from spbench.record.outliers.host_slowness import find_host_slowness
 from spbench.record.stragglers import MIN_BLOCKS
 from spbench.report.previous_times import list_previous_times
+from spbench.tui.run.case_rows import CaseRow
 from spbench.tui.run.panels import Panel, list_panels
-from spbench.tui.run.panes.overview import HostMap
+from spbench.tui.run.panes.overview import HostMap, PreviousRows
+from spbench_core.events.statuses import CaseStatus
 from support import sample_events as make
 from support.sample_runs import make_case, make_run
 from support.tui.app_driver import read_screen
@@ -82,3 +84,23 @@ def test_each_size_offers_the_overview(size):
     assert ("lower-host-map-pane" in offered) is not is_full
     assert ("lower-previous-pane" in offered) is not is_full
     assert Panel.LOGS in list_panels(Size(*size))
+
+
+def test_times_of_unfinished_and_disturbed_cases_are_marked():
+    previous_run = make_run(
+        make_case("a", {"time_ms": 4.0}, status="timeout"),
+        make_case("b", {"time_ms": 4.0}, noisy="other work used the cores"),
+        make_case("c", {"time_ms": 4.0}),
+    )
+    work = {"benchmark": "made.up", "params": {"halo_len": 1}}
+    cases = [make.describe_case(name, 2, **work) for name in "abc"]
+    state = make.build_state([make.run_start(*cases)])
+    times = list_previous_times(previous_run, [case.identity for case in state.cases.values()])
+    current = {
+        name: CaseRow(CaseStatus.RUNNING, name, False, 2, 0.5, 2.0, True, None, (0, 0))
+        for name in "abc"
+    }
+    rows = PreviousRows(times, current)
+    cells = {name: rows.cells(name) for name in "abc"}
+    assert [cells[name][1].text for name in "abc"] == ["…4.00 ms", "~4.00 ms", "4.00 ms"]
+    assert [cells[name][2] for name in "abc"] == ["…2.00 ms"] * 3
