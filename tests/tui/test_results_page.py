@@ -116,6 +116,13 @@ async def test_narrow_table_keeps_full_titles_without_ranks(tmp_path, home, size
         await wait_until(pilot, lambda: "1.02 ms    510 us       50 %    2/2" in read_screen(app))
 
 
+async def test_reason_takes_the_spare_width_of_the_table(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_run(pilot)
+        await wait_until(pilot, lambda: "check sum failed" in find_line(app, "✗ failed made"))
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
     app = open_results(tmp_path)

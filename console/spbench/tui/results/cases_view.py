@@ -42,6 +42,8 @@ _COLUMNS = (
     Column("reason", "reason", 30, drop_priority=5),
 )
 _TIME = "time_ms"
+_MIN_REASON_WIDTH = 16
+"""Width from which the table has the reasons, which the remarks below it repeat in full."""
 SUMMARY_SHARE = 0.4
 """Share of the lines that the summary of the run may take."""
 MIN_ROWS = 4
@@ -188,7 +190,8 @@ and plots show."""
         unfitted_rows = RecordedCaseRows(self.run)
         swept, columns = choose_columns(_COLUMNS, unfitted_rows, cases, width, after="id")
         if columns[-1].key == "reason":
-            columns[-1] = replace(columns[-1], flexible=True)  # it has the spare width
+            width = min(_MIN_REASON_WIDTH, columns[-1].width)
+            columns[-1] = replace(columns[-1], width=width, flexible=True)  # has the spare width
         self.table.set_rows(RecordedCaseRows(self.run, swept), columns)
         self.set_class(self.has_chart, "-with-chart")
         table_lines = max(4, min(1 + len(cases), self.size.height // 2))

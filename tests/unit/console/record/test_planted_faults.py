@@ -1,4 +1,4 @@
-"""What people see of a case with a planted fault."""
+"""The status and the reason that people see for a planted fault."""
 
 import pytest
 
