@@ -250,8 +250,8 @@ def test_runs_of_the_same_minute_have_different_names():
     starts = {"1-aaaa": 30.0, "2-bbbb": 31.0, "3-cccc": 31.0, "4-dddd": 90.0, "5-eeee": None}
     assert list(name_starts(starts, 100.0).values()) == [
         "01-01 00:00:30",
-        "01-01 00:00:31 bbbb",
-        "01-01 00:00:31 cccc",
+        "01-01 00:00 bbbb",
+        "01-01 00:00 cccc",
         "01-01 00:01",
         "unknown",
     ]

@@ -14,15 +14,16 @@ _ID_TAIL = 4
 def name_starts(starts: Mapping[str, float | None], now: float) -> dict[str, str]:
     """Return names of runs by their ids: ``11-21 14:36``, with more for equal minutes.
 
-    Runs of the same minute have their seconds, and those of the same second the end of the id.
+    Runs of the same minute have their seconds. Those of the same second have the end of the id
+    instead.
 
     Args:
         starts: The start times by id, in seconds since the epoch.
         now: The current time, in seconds since the epoch.
     """
-    names = {run: format_moment(start, now) for run, start in starts.items()}
-    names = _lengthen_equal(names, lambda run: format_exact_moment(starts[run], now))
-    return _lengthen_equal(names, lambda run: f"{names[run]} {run[-_ID_TAIL:]}")
+    minutes = {run: format_moment(start, now) for run, start in starts.items()}
+    names = _lengthen_equal(minutes, lambda run: format_exact_moment(starts[run], now))
+    return _lengthen_equal(names, lambda run: f"{minutes[run]} {run[-_ID_TAIL:]}")
 
 
 def _lengthen_equal(names: Mapping[str, str], make_longer: Callable[[str], str]) -> dict[str, str]:
