@@ -130,12 +130,12 @@ async def test_overlapped_allreduce_is_noted_below_the_stages(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
         page = await make_plan(pilot)
-        assert "of all-reduce overlap" not in read_screen(app)
+        assert "overlap the last" not in read_screen(app)
         execution_plan = page.details.plan
         first, *others = execution_plan.stages
         stages = (replace(first, all_reduce_s=4.0, overlapped_s=3.0), *others)
         page.view.show(replace(page.details, plan=replace(execution_plan, stages=stages)))
-        note = "stage 0: 3.00 s of 4.00 s of all-reduce overlap the last backward pass"
+        note = "takes 4.00 s, of which 3.00 s overlap the last backward pass"
         await wait_until(pilot, lambda: note in read_screen(app))
 
 

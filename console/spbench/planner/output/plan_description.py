@@ -141,10 +141,11 @@ def list_stage_notes(plan: Plan) -> list[str]:
     notes = _list_batch_notes(plan)
     for index, stage in enumerate(plan.stages):
         if stage.overlapped_s > 0.0:
+            all_reduce_text = format_seconds(stage.all_reduce_s)
             hidden_text = format_seconds(min(stage.overlapped_s, stage.all_reduce_s))
             notes.append(
-                f"stage {index}: {hidden_text} of {format_seconds(stage.all_reduce_s)}"
-                " of all-reduce overlap the last backward pass"
+                f"stage {index}: the all-reduce takes {all_reduce_text}, of which {hidden_text}"
+                " overlap the last backward pass"
             )
     if any(stage.overhead_s > 0.0 for stage in plan.stages):
         overhead_texts = [format_seconds(stage.overhead_s) for stage in plan.stages]

@@ -103,7 +103,7 @@ last run that measured any."""
     HostsPage LoadChartPane { display: none; height: 1fr; }
     HostsPage.-high.-machine LoadChartPane { display: block; }
     HostsPage.-high.-machine DetailsPane { height: auto; max-height: 70%; }
-    HostsPage.-links LoadChartPane { display: none; }
+    HostsPage.-links LoadChartPane { height: 12; }
     HostsPage.-links LinksPane { height: 1fr; }
     HostsPage.-links DetailsPane { height: auto; max-height: 40%; }
     HostsPage.-links.-short DetailsPane { display: none; }

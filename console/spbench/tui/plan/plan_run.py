@@ -46,6 +46,8 @@ def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForeca
     from spbench.engine.plan import Request, plan_suite
 
     options = context.options
+    if context.readonly:
+        return StartForecast("", "a read-only console starts nothing")
     path = options.folder / "plan.yaml"
     try:
         emitted = emit_suite(details.plan, details.profile, details.cluster, path)

@@ -105,6 +105,7 @@ and all-reduces. Layers: the profile. Below: one step."""
                     yield Static("", id="stage-notes", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
+                    pane.border_subtitle = "DP: data parallelism; bars: step time"
                     yield _make_table("alternatives", ALTERNATIVES)
                     yield Static("", id="alternative-notes", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:

@@ -28,10 +28,10 @@ class StepPane(Vertical):
     """The timeline of a step with a line for each stage; a long one scrolls."""
 
     HELP: ClassVar[str] = """\
-One step, event by event: a line for each stage. 0 to 9 are forward passes by the last digit of
-their micro-batch, a to j the backward passes of the same ones, = sums gradients, . waits. With
-schedule zb-h1, A to J compute weight gradients. + draws it longer, - shorter; ← and → go along
-it."""
+One step, event by event, with a line for each stage. 0 to 9 are forward passes, by the last digit
+of the number of their micro-batch. a to j are the backward passes of the same micro-batches, = is
+an all-reduce of gradients, and . is waiting. With schedule zb-h1, A to J compute weight gradients.
++ draws the step longer, - draws it shorter, ← and → scroll it."""
     DEFAULT_CSS = """
     StepPane HorizontalScroll { height: auto; scrollbar-size: 1 1; }
     StepPane #timeline { width: auto; height: auto; }

@@ -154,10 +154,10 @@ def test_long_device_list_fits_the_terminal(width):
 
 def test_note_on_overlap_needs_an_overlapped_all_reduce(run_in_terminal, messages):
     lines = run_in_terminal(None, ["plan", *EXAMPLE, "--global-batch-size", "16"])
-    [note] = [line for line in lines if " of all-reduce overlap " in line]
+    [note] = [line for line in lines if "overlap the last backward pass" in line]
     messages.check(note)
     lines = run_in_terminal(None, [*PIPELINE, "--global-batch-size", "8"])
-    assert not [line for line in lines if " of all-reduce overlap " in line]
+    assert not [line for line in lines if "overlap the last backward pass" in line]
 
 
 @pytest.mark.slow
