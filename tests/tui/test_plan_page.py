@@ -290,10 +290,11 @@ async def test_suite_in_an_unknown_home_directory_is_reported(folder):
         await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         app.screen.query_one(Input).value = "~no-such-user/plan.yaml"
         await pilot.press("enter")
-        await wait_until(pilot, lambda: app._notifications)
-        messages = [notification.message for notification in app._notifications]
-        assert messages == ["~no-such-user/plan.yaml: unknown home directory"]
-        assert app.screen is page
+        message = "✗ ~no-such-user/plan.yaml: unknown home directory"
+        await wait_until(pilot, lambda: message in read_screen(app))
+        assert isinstance(app.screen, AskLine)
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: app.screen is page)
 
 
 async def test_writes_a_suite_and_opens_it(folder):
