@@ -246,11 +246,8 @@ class RunPresenter:
         else:
             self._source = source
             self._set_rows(self.ranks, source, source.columns)
-        remark = ""
-        if self.ranks.filter:
-            remark = (
-                f"{self.ranks.match_count} of {self.ranks.row_count} match {self.ranks.filter!r}"
-            )
+        match_text = f"{self.ranks.match_count} of {self.ranks.row_count} match"
+        remark = f"{match_text} {self.ranks.filter!r}" if self.ranks.filter else ""
         pane = self._body.query_one("#ranks-pane", Pane)
         pane.set_title(f"Ranks of {source.case.id}" if source.case else "Ranks")
         pane.set_remark(remark)
