@@ -14,7 +14,12 @@ from pydantic_core import ErrorDetails
 from spbench.errors import SuiteError, did_you_mean
 from spbench.suites.case import SCHEMA
 from spbench.suites.file_errors import FileErrors
-from spbench.suites.key_suggestions import suggest_key, suggest_launch_key
+from spbench.suites.key_suggestions import (
+    is_parameter,
+    is_synonym,
+    suggest_key,
+    suggest_launch_key,
+)
 from spbench.suites.model import SuiteFile
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node
@@ -40,6 +45,10 @@ _EXPECTED_BY_ERROR_TYPE = {
     "string_too_short": "text that is not empty",
     "string_too_long": "at most {max_length} characters long",
 }
+_MAX_VALUE_LENGTH = 60
+"""The number of characters of a value in a message, including quotes."""
+_SUITE_KEYS = ("schema", "description", "order", "defaults", "cases")
+"""The keys of a suite that no part of it has."""
 _NAME = "letters, digits and . _ - with a letter or digit first"
 
 
@@ -95,7 +104,15 @@ def format_value(value: Any) -> str:
         return "a list" if value else "an empty list"
     if isinstance(value, bool):
         return str(value).lower()
-    return repr(value)
+    return _clip_middle(repr(value))
+
+
+def _clip_middle(text: str) -> str:
+    """Return a text with both ends of a long one, which may be a file by mistake."""
+    if len(text) <= _MAX_VALUE_LENGTH:
+        return text
+    end_length = (_MAX_VALUE_LENGTH - 2) // 2
+    return f"{text[:end_length]}...{text[-end_length:]}"
 
 
 def _find_path(data: Any, detail: ErrorDetails) -> KeyPath:
@@ -184,14 +201,32 @@ def _list_choices(detail: ErrorDetails) -> list[str]:
 
 def _describe_unknown_key(path: KeyPath, model: type[BaseModel]) -> str:
     keys = [field.alias or name for name, field in _find_fields(path[:-1], model).items()]
-    if path[:-1] == ("defaults",) and path[-1] in ("launch", *LaunchSettings.model_fields):
-        remedy = "launch settings of all cases are keys of the suite's launch"
-        return f"unknown key {path[-1]!r} in defaults ({remedy})"
     key = str(path[-1])
+    message = f"unknown key {path[-1]!r} in {_name_container(path[:-1], model)}"
+    if remedy := _find_place(path, model):
+        return f"{message} ({remedy})"
     hint = suggest_key(key, keys) or f" (known: {', '.join(keys)})"
     if "launch" in keys:
         hint = suggest_launch_key(key) or hint
-    return f"unknown key {path[-1]!r} in {_name_container(path[:-1], model)}{hint}"
+    return message + hint
+
+
+def _find_place(path: KeyPath, model: type[BaseModel]) -> str:
+    """Return the part of a suite in which an unknown key is a known one, or an empty text."""
+    parent = path[:-1]
+    key = path[-1]
+    if model is not SuiteFile:
+        return ""
+    if parent == ("defaults",) and key in ("launch", *LaunchSettings.model_fields):
+        return "launch settings of all cases are keys of the suite's launch"
+    if parent and key in _SUITE_KEYS:
+        return f"{key} is a key of the suite: write it at the start of a line"
+    if is_parameter(str(key)) and not is_synonym(str(key)):
+        if not parent:
+            return f"{key} is a parameter: write it under params of a case or of defaults"
+        if parent == ("defaults",) or (len(parent) == 2 and parent[0] == "cases"):
+            return f"{key} is a parameter: write it under params"
+    return ""
 
 
 def _format_example(path: KeyPath, model: type[BaseModel]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from spbench.suites.yaml_messages import explain_parser_error
 from spbench_core.number_text import TooManyDigitsError, parse_whole
 
 Scalar = None | bool | int | float | str
@@ -178,17 +179,12 @@ def parse_yaml(text: str) -> Document:
     try:
         return _Builder(yaml.parse(text, Loader=_PARSER)).build()
     except yaml.MarkedYAMLError as error:
-        mark = _convert_mark(error.problem_mark or error.context_mark)
-        raise YamlError(mark, _describe_error(error)) from None
+        message = explain_parser_error(error, text)
+        raise YamlError(_convert_mark(message.mark), message.text) from None
 
 
 def _convert_mark(mark: Any) -> Mark:
     return Mark(mark.line + 1, mark.column + 1)
-
-
-def _describe_error(error: yaml.MarkedYAMLError) -> str:
-    context = f" ({error.context})" if error.context else ""
-    return f"invalid YAML: {error.problem}{context}"
 
 
 class _Builder:

@@ -167,6 +167,8 @@ def test_override_replaces_inherited_values():
         pytest.param("{§matrix: {}}", COPY, id="matrix"),
         pytest.param("{§timeout: 3}", COPY, id="timeout"),
         pytest.param("{§launch: {timeout: 3}}", COPY, id="launch"),
+        pytest.param("{np: 2, §cases: []}", COPY, id="key-of-the-suite"),
+        pytest.param("{§iterations: 3}", COPY, id="parameter"),
         pytest.param("§[1]", COPY, id="list"),
     ],
 )

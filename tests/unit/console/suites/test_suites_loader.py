@@ -249,7 +249,12 @@ def test_rejects_empty_env_value():
         ),
         (
             f"  - {{name: §{'a' * 101}, benchmark: memory.copy}}",
-            f"name must be at most 100 characters long, not '{'a' * 101}'",
+            f"name must be at most 100 characters long, not '{'a' * 28}...{'a' * 28}'",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, §iterations: 4}",
+            "unknown key 'iterations' in the case (iterations is a parameter: write it under "
+            "params)",
         ),
         (
             "  - {name: a, benchmark: memory.copy, §ranks: 4}",
@@ -300,7 +305,7 @@ def size_alias(monkeypatch):
         ("", "s.yaml:1:1: error: the file is empty; a suite begins with"),
         ("- a\n", "s.yaml:1:1: error: this is not a mapping; a suite begins with"),
         ("{}", "s.yaml:1:1: error: the suite lacks the key 'name'"),
-        ("a: [", "s.yaml:2:1: error: invalid YAML: did not find expected node content"),
+        ("a: [", "s.yaml:2:1: error: invalid YAML: the text ends within"),
         ("cases: 3\nlaunch: 4\nname: [1]\nschema: x\n", "s.yaml:2:9: error: launch must be a map"),
     ],
 )
