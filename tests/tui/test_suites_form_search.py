@@ -12,10 +12,11 @@ from spbench.suites.edit.fields import list_launch_fields, list_param_fields
 from spbench.suites.loader import check_text
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.draft_reader import read_form_draft
-from spbench.tui.suites.form.field_list import FieldList, RowFilter
+from spbench.tui.suites.form.field_list import FieldList
 from spbench.tui.suites.form.field_row import FieldRow, FormRow
 from spbench.tui.suites.form.form_texts import FormFields, FormTexts
 from spbench.tui.suites.form.preview import build_preview
+from spbench.tui.suites.form.row_list import RowFilter
 from spbench.tui.suites.form.search_bar import SearchBar
 from spbench_core.catalog import BENCHMARKS
 from support.tui.app_driver import read_screen, wait_until

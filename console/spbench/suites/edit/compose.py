@@ -140,13 +140,22 @@ def _reject_invalid(outline: Outline, index: int) -> None:
         raise UsageError(f"line {line}: {wrong}; fix it before you edit the case in a form")
 
 
-def _reject_brackets(outline: Outline) -> None:
+def require_block(outline: Outline) -> None:
+    """Check that a suite has its keys on lines of their own.
+
+    Raises:
+        UsageError: The text is not a suite, or the suite is in braces.
+    """
     root = outline.document.root
-    cases = outline.cases
     if root.content is not None and not isinstance(root.content, dict):
         raise UsageError("the text is not a suite: begin it with 'schema: spbench.suite/1'")
     if isinstance(root.content, dict) and root.flow:
         raise UsageError("the whole suite is in braces; write each of its keys on its own line")
+
+
+def _reject_brackets(outline: Outline) -> None:
+    require_block(outline)
+    cases = outline.cases
     if cases is None or cases.content is None or outline.items or cases.content == []:
         return
     problem = "no list" if not isinstance(cases.content, list) else "written in brackets"

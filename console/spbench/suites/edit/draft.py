@@ -57,7 +57,7 @@ def draft_to_data(draft: CaseDraft) -> dict[str, Any]:
         "repeat": draft.repeat,
         "until": draft.until,
         "expect": draft.expect,
-        "launch": _unquote_variables(draft.launch),
+        "launch": unquote_variables(draft.launch),
     }
     data = {key: to_plain(value) for key, value in keys.items()}
     return {
@@ -77,8 +77,8 @@ def inherit_defaults(draft: CaseDraft, defaults: Any) -> CaseDraft:
     return replace(draft, **merged)
 
 
-def _unquote_variables(launch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return launch settings with unquoted numbers in ``env``.
+def unquote_variables(launch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return launch settings with unquoted numbers in ``env``, as the form writes them.
 
     The loader reads all values of ``env`` as text.
     """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from spbench.suites.edit.yaml_format import format_scalar
-from spbench.suites.model import Bound, CaseEntry
+from spbench.suites.model import Bound, CaseDefaults, CaseEntry, SuiteFile
 from spbench.suites.settings import LaunchSettings
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.default_texts import describe_without_default, list_default_texts
 from spbench_core.catalog.parameters import UNSWEPT_KINDS, Param, ParamKind
@@ -111,6 +112,50 @@ def list_case_fields() -> tuple[Field, ...]:
     """Return the fields of a case itself: name, np, repeat."""
     name, np, repeat = _list_model_fields(CaseEntry, ("name", "np", "repeat"), ("case",))
     return name, replace(np, path=()), repeat
+
+
+def list_suite_fields() -> tuple[Field, ...]:
+    """Return the fields of a suite itself: name, description, order."""
+    return _list_model_fields(SuiteFile, ("name", "description", "order"), ("suite",))
+
+
+def list_default_fields() -> tuple[Field, ...]:
+    """Return the fields of ``defaults:`` with one value: np, repeat."""
+    return _list_model_fields(CaseDefaults, ("np", "repeat"), ("defaults",))
+
+
+def list_shared_param_fields(
+    benchmarks: Sequence[Benchmark], chosen: Iterable[str]
+) -> tuple[Field, ...]:
+    """Return the fields of parameters in ``defaults:``, the most common ones first.
+
+    Args:
+        benchmarks: The benchmarks of the suite. With several, a parameter of only one of them has
+            no field. Without any, the parameters that most benchmarks have are returned.
+        chosen: The keys of the parameters that have a default already.
+    """
+    considered = benchmarks or tuple(BENCHMARKS.values())
+    least_count = min(2, len(considered)) if benchmarks else len(considered) // 2
+    params = [benchmark.find_param(key) for key in chosen for benchmark in considered]
+    chosen_names = {param.name for param in params if param is not None}
+    fields_by_name: dict[str, list[Field]] = {}
+    for benchmark in considered:
+        for param_field in list_param_fields(benchmark):
+            fields_by_name.setdefault(param_field.name, []).append(param_field)
+    shared = sorted(fields_by_name.values(), key=len, reverse=True)
+    return tuple(
+        _merge_fields(fields)
+        for fields in shared
+        if len(fields) >= least_count or fields[0].name in chosen_names
+    )
+
+
+def _merge_fields(fields: Sequence[Field]) -> Field:
+    """Return the field of a parameter of several benchmarks, without a default if it differs."""
+    first = fields[0]
+    has_one_default = all(field.default == first.default for field in fields)
+    path = ("defaults", "params", first.name)
+    return replace(first, default=first.default if has_one_default else "", path=path)
 
 
 def list_bound_fields(metric: str) -> tuple[Field, ...]:

@@ -142,7 +142,7 @@ def _validate(field: Field, value: Any) -> Any:
     Raises:
         UsageError: The loader would reject it.
     """
-    if not field.path:
+    if field.param is not None or not field.path:
         parsed = _parse_param(field, value)
         return parsed if field.kind == "int" else value
     *parent_keys, name = field.path[1:]
@@ -150,9 +150,8 @@ def _validate(field: Field, value: Any) -> Any:
     for key in reversed(parent_keys):
         nested_value = {key: nested_value}
     case = {"name": "case", "benchmark": "benchmark"}
-    suite = (
-        {"launch": nested_value} if field.path[0] == "launch" else {"cases": [case | nested_value]}
-    )
+    part_by_root = {"case": {"cases": [case | nested_value]}, "suite": nested_value}
+    suite = part_by_root.get(field.path[0], {field.path[0]: nested_value})
     if wrong := find_shape_error(**suite):
         raise UsageError(wrong)
     if field.path[1:2] == ("expect",) and isinstance(value, str):

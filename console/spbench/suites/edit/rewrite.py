@@ -39,6 +39,15 @@ def rewrite_entry(outline: Outline, index: int, draft: CaseDraft) -> str:
     return edits.apply()
 
 
+def rewrite_keys(
+    outline: Outline, node: Node, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> str:
+    """Return the text with keys of a mapping changed; keys in neither data are unchanged."""
+    edits = _Edits(outline.source)
+    _change_keys(edits, node, old, new)
+    return edits.apply()
+
+
 def is_same(value: Any, other: Any) -> bool:
     """Return whether two values are equal, including types and the order of keys."""
     return repr(to_plain(value)) == repr(to_plain(other))

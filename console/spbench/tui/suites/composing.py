@@ -1,4 +1,4 @@
-"""Adding, editing and removing cases of the suite in the editor."""
+"""Editing the suite in the editor by forms: its head, and its cases."""
 
 from __future__ import annotations
 
@@ -17,18 +17,26 @@ from spbench.suites.edit.compose import (
     replace_case,
 )
 from spbench.suites.edit.draft import CaseDraft, inherit_defaults
+from spbench.suites.edit.head import (
+    HeadDraft,
+    list_suite_benchmarks,
+    read_head,
+    replace_head,
+)
 from spbench.suites.edit.outline import Outline
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm
 from spbench.tui.suites.form.case_form import CaseForm
+from spbench.tui.suites.form.draft_form import DraftForm
 from spbench.tui.suites.form.preview import WriteDraft
+from spbench.tui.suites.form.suite_form import SuiteForm
 from spbench.tui.suites.text_pane import TextPane
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
 
 class CaseComposer:
-    """Dialogs that change the cases of a text; each method runs in a worker.
+    """Dialogs that change the head or the cases of a text; each method runs in a worker.
 
     Args:
         pane: The pane with the text.
@@ -90,6 +98,26 @@ class CaseComposer:
 
         await self._show_form(benchmark, draft, write, "Change")
 
+    async def edit_suite(self) -> None:
+        """Edit name, description, defaults and launch settings of the suite in a form."""
+        document = self._pane.document
+        if document is None:
+            self._show_error("no suite is open: open a file (F2), or start a new suite (Ctrl+N)")
+            return
+        text = self._pane.editor.text
+        try:
+            draft = read_head(text)
+        except SpbenchError as error:
+            self._show_error(str(error))
+            return
+
+        def write(changed: HeadDraft) -> EditedText:
+            return replace_head(text, changed)
+
+        benchmarks = list_suite_benchmarks(text)
+        estimate = self._pane.estimate_suite
+        await self._push_form(SuiteForm(draft, benchmarks, write, document.path, estimate))
+
     async def _show_form(
         self, benchmark: Benchmark, draft: CaseDraft, write: WriteDraft, submit_label: str
     ) -> None:
@@ -104,6 +132,10 @@ class CaseComposer:
             self._pane.estimate_suite,
             read_defaults(self._pane.editor.text),
         )
+        await self._push_form(form)
+
+    async def _push_form(self, form: DraftForm) -> None:
+        """Show a form, and write its text."""
         edited = await self._pane.app.push_screen_wait(form)
         if edited is not None:
             self._pane.editor.replace_text(edited.text, edited.line)

@@ -165,7 +165,11 @@ def test_problems_do_not_stop_the_parser(text, position, message):
         ('a: "b\nc: d', (1, 4), 'the quote " is not closed: add " at the end'),
         ("a: 'b' c", (1, 8), "unexpected text behind a value in quotes"),
         ("a:\n\t- b", (2, 1), "a line is indented with a tab: use spaces"),
-        ("a: b: c", (1, 5), "the value contains a colon and a space: put the whole value in quotes"),
+        (
+            "a: b: c",
+            (1, 5),
+            "the value contains a colon and a space: put the whole value in quotes",
+        ),
         ("a: @b", (1, 4), "a value cannot begin with @: put it in quotes"),
         ("a: - b", (1, 4), "write the - on a new line"),
         ("a: 1\nb\nc: 2", (2, 1), "this line has no colon and space: write it as KEY: VALUE"),

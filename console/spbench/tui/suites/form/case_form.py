@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from textual import events, work
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.content import Content
-from textual.timer import Timer
-from textual.widget import Widget
-from textual.widgets import Button, Input, Static, TextArea
-
-from spbench.suites.edit.compose import EditedText
 from spbench.suites.edit.draft import CaseDraft
-from spbench.tui.chooser import Choice, Chooser
-from spbench.tui.dialogs import Confirm, Modal
-from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
-from spbench.tui.suites.form import form_texts
+from spbench.tui.suites.form.draft_form import DraftForm, FormReading
 from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.field_list import FieldList
-from spbench.tui.suites.form.field_row import FormRow
+from spbench.tui.suites.form.form_texts import FormFields, FormTexts
 from spbench.tui.suites.form.preview import EstimateSuite, Preview, WriteDraft, build_preview
-from spbench.tui.suites.form.search_bar import SearchBar
 from spbench_core.catalog.benchmark import Benchmark
 
-PREVIEW_DELAY = 0.12
-"""Time without a key until the preview is updated, in seconds."""
-_SWEEP = "Sweep: 64, 128 or 1..9 +2 or 8..64 *2"
-_SEARCH_HINT = "search: words that a field's name or help contains. Enter goes to the first field."
-_KEYS = "Ctrl+F search, F3 changed fields, F2 choices, F1 help"
-_SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
-"""With 140 columns the preview is next to the fields."""
 
-
-class CaseForm(Modal[EditedText | None]):
+class CaseForm(DraftForm):
     """A form for one case that returns the changed text, or None if it is left.
 
     Args:
@@ -58,56 +36,6 @@ YAML that will be written. Ctrl+F searches the fields. F3 shows only those that 
 default, which • marks, and Escape shows all again. Up and down move between fields, → takes a
 suggestion, and F2 lists the choices of a field. Ctrl+S writes the case into the text, where Ctrl+Z
 undoes it. Escape leaves the form, after a question if you have changed something."""
-    HORIZONTAL_BREAKPOINTS = _SIZES
-    AUTO_FOCUS = "FieldList Input"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "ctrl+s", "write", "Write", id="form.write", tooltip="Write the case", priority=True
-        ),
-        Binding("f2", "choose", "List", id="form.choose", tooltip="List the choices of the field"),
-        Binding(
-            "ctrl+f",
-            "search",
-            "Search",
-            id="form.search",
-            tooltip="Search the fields by name and help",
-            priority=True,  # a text field would delete a word
-        ),
-        Binding("slash", "search", "Search", show=False, id="form.slash"),
-        Binding(
-            "f3",
-            "show_changed",
-            "Changed",
-            id="form.changed",
-            tooltip="Show only fields that differ from their default, or all",
-        ),
-        Binding("escape", "leave", "Cancel", id="form.leave", tooltip="Leave without a change"),
-    ]
-    CSS = """
-    CaseForm { background: $surface; }
-    CaseForm > #form {
-        width: 100%; max-width: 100%; height: 100%; max-height: 100%; padding: 0 1;
-    }
-    CaseForm #sides { height: 1fr; margin: 0; }
-    CaseForm.-narrow #sides { layout: vertical; }
-    CaseForm #fields { width: 2fr; height: 1fr; scrollbar-size: 0 1; }
-    CaseForm #outcome { width: 1fr; min-width: 48; height: 1fr; }
-    CaseForm.-wide #outcome { border-left: solid $foreground 30%; padding-left: 1; }
-    CaseForm.-narrow #fields, CaseForm.-narrow #outcome { width: 1fr; min-width: 0; }
-    CaseForm.-narrow #outcome { height: auto; max-height: 40%; border-top: solid $foreground 30%; }
-    CaseForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
-    CaseForm .heading.first { margin-top: 0; }
-    CaseForm #hint { height: 2; color: $text-muted; }
-    CaseForm.-narrow #hint { height: auto; max-height: 5; }
-    CaseForm.-narrow #preview { height: auto; max-height: 18vh; }
-    CaseForm #message { height: auto; max-height: 6; text-style: bold; }
-    CaseForm #message.wrong { color: $text-error; }
-    CaseForm #search { height: 1; margin: 0; }
-    CaseForm #buttons { height: 1; margin-top: 0; }
-    CaseForm #syntax { width: 1fr; color: $text-muted; }
-    CaseForm FormRow TextArea { border: none; background: $panel; }
-    CaseForm FormRow TextArea:focus { border: none; background: $primary 25%; }
-    """
 
     def __init__(
         self,
@@ -119,191 +47,31 @@ undoes it. Escape leaves the form, after a question if you have changed somethin
         estimate: EstimateSuite,
         defaults: Any = None,
     ) -> None:
-        super().__init__()
-        self._estimate = estimate
-        self._fields = form_texts.FormFields(benchmark, draft, defaults)
+        super().__init__(f"{benchmark.name}: {benchmark.summary}", submit_label)
+        self._fields = FormFields(benchmark, draft, defaults)
         self._write = write
         self._path = path
-        self._submit_label = submit_label
-        self._preview_timer: Timer | None = None
-        self._last_row: FormRow | None = None
-        self._initial_texts = form_texts.FormTexts({})
+        self._estimate = estimate
 
-    def compose(self) -> ComposeResult:
-        benchmark = self._fields.benchmark
-        with Vertical(id="form") as frame:
-            frame.border_title = Content(f"{benchmark.name}: {benchmark.summary}")
-            frame.border_subtitle = Content(_KEYS)
-            yield SearchBar(id="search")
-            with Horizontal(id="sides"):
-                yield FieldList(self._fields, id="fields")
-                with Vertical(id="outcome"):
-                    preview_editor = SuiteEditor(id="preview")
-                    preview_editor.read_only = True
-                    preview_editor.can_focus = False
-                    yield preview_editor
-                    yield Static("", id="message", markup=False)
-            yield Static("", id="hint", markup=False)
-            with Horizontal(id="buttons"):
-                yield Static(_SWEEP, id="syntax", markup=False)
-                yield Button("Cancel (Esc)", id="leave", compact=True)
-                yield Button(f"{self._submit_label} (Ctrl+S)", "primary", id="write", compact=True)
+    def build_rows(self) -> FieldList:
+        """Return the list of the fields of the case."""
+        return FieldList(self._fields, id="fields")
 
-    def on_mount(self) -> None:
-        """Show the preview of the initial draft."""
-        self._initial_texts = self.texts
-        self._update_preview()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Check the text and update the preview."""
-        self._handle_change(event.input)
-
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Check the text and update the preview."""
-        self._handle_change(event.text_area)
-
-    def _handle_change(self, box: Input | TextArea) -> None:
-        row = self._find_row(box)
-        if row is not None:
-            self._list.handle_change(row)
-            self._schedule_preview()
-
-    @property
-    def _list(self) -> FieldList:
-        return self.query_one(FieldList)
-
-    @property
-    def texts(self) -> form_texts.FormTexts:
-        """The current texts of all fields."""
-        return self._list.texts
-
-    def on_input_submitted(self) -> None:
-        """Go to the next field."""
-        self.focus_next()
-
-    def on_search_bar_filter_changed(self, event: SearchBar.FilterChanged) -> None:
-        """Show the fields that are found."""
-        count = self._list.filter_rows(event.row_filter)
-        self.query_one(SearchBar).show_count(count, len(self._list.rows))
-
-    def action_search(self) -> None:
-        """Ask for the words of a search."""
-        self.query_one(SearchBar).open()
-
-    def action_show_changed(self) -> None:
-        """Show only the fields that differ from their default, or all."""
-        self.query_one(SearchBar).toggle_changed_only()
-
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Show the hint of the focused field."""
-        row = self._find_row(event.widget)
-        if row is not None:
-            self._last_row = row
-        is_search = event.widget.parent is self.query_one(SearchBar)
-        hint = row.hint if row is not None else ""
-        self.query_one("#hint", Static).update(_SEARCH_HINT if is_search else hint)
-
-    def _schedule_preview(self) -> None:
-        if self._preview_timer is not None:
-            self._preview_timer.stop()
-        self._preview_timer = self.set_timer(PREVIEW_DELAY, self._update_preview)
-
-    @work(exclusive=True, group="preview")
-    async def _update_preview(self) -> None:
-        await self._show_preview()
-
-    async def _show_preview(self) -> Preview | None:
-        """Show the preview of the texts and return it; None if a text is invalid."""
-        draft_result = read_form_draft(self._fields, self.texts)
-        self._list.show_errors(draft_result.errors)
-        if draft_result.draft is None:
-            self._show_problems(draft_result.errors.values())
-            return None
-        preview = await asyncio.to_thread(
+    def read_texts(self, texts: FormTexts) -> FormReading:
+        """Return the errors in the texts, or how to preview the case."""
+        result = read_form_draft(self._fields, texts)
+        if result.draft is None:
+            return FormReading(result.errors, None)
+        build = partial(
             build_preview,
-            draft_result.draft,
+            result.draft,
             self._write,
             self._path,
             self._estimate,
             self._fields.defaults,
         )
-        # In the meantime the form may have been left, which removes its widgets.
-        if not (self.is_running and self.app.is_running):
-            return None
-        preview_editor = self.query_one("#preview", SuiteEditor)
-        if preview_editor.text != preview.lines:
-            preview_editor.line_number_start = preview.first_line
-            preview_editor.load_text(preview.lines)
-        self._list.show_defaults(self._fields.find_defaults(preview.cases))
-        if preview.problems:
-            self._show_problems(preview.problems)
-        else:
-            self._show_message(preview.summary)
-        return preview
+        return FormReading(result.errors, build)
 
-    def _show_problems(self, problems: Iterable[str]) -> None:
-        self._show_message(
-            "\n".join(f"{PROBLEM_SIGN} {problem}" for problem in problems), wrong=True
-        )
-
-    def _show_message(self, message: str, wrong: bool = False) -> None:
-        static = self.query_one("#message", Static)
-        static.set_class(wrong, "wrong")
-        static.update(message)
-
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Write the case, or leave."""
-        if event.button.id == "write":
-            self.action_write()
-        else:
-            self.action_leave()
-
-    def action_write(self) -> None:
-        """Return the changed text, if the case is valid."""
-        self._submit()
-
-    @work(exclusive=True, group="write")
-    async def _submit(self) -> None:
-        preview = await self._show_preview()
-        if preview is not None and preview.edited is not None and not preview.problems:
-            self.dismiss(preview.edited)
-        elif wrong := self.query("FormRow.wrong"):
-            wrong.first().query("Input, TextArea").first().focus()
-
-    @work(exclusive=True, group="leave")
-    async def action_leave(self) -> None:
-        """Show all fields again, or leave, after a question if a text has changed."""
-        search_bar = self.query_one(SearchBar)
-        if search_bar.is_open:
-            search_bar.close()
-            self._return_to_field()
-            return
-        question = Confirm("Discard your changes in the form?", "Discard", "Keep editing")
-        if self.texts == self._initial_texts or await self.app.push_screen_wait(question):
-            self.dismiss(None)
-
-    def _return_to_field(self) -> None:
-        """Focus the last focused field, after a search."""
-        row = self._last_row if self._last_row is not None else next(iter(self._list.rows))
-        row.query("Input, TextArea").first().focus()
-
-    @work(exclusive=True, group="choose")
-    async def action_choose(self) -> None:
-        """List the choices of the focused field, and enter the chosen one."""
-        row = self._find_row(self.focused)
-        box = self.focused
-        if row is None or not isinstance(box, Input):
-            return
-        choices = row.choices(box)
-        if not choices:
-            self.app.notify("this field has no choices: type its value", timeout=4)
-            return
-        chooser = Chooser(row.title, [Choice(name, "") for name in choices])
-        chosen = await self.app.push_screen_wait(chooser)
-        if chosen is not None:
-            box.value = chosen
-            box.cursor_position = len(chosen)
-
-    def _find_row(self, widget: Widget | None) -> FormRow | None:
-        nodes = widget.ancestors if widget is not None else ()
-        return next((node for node in nodes if isinstance(node, FormRow)), None)
+    def find_defaults(self, preview: Preview) -> Mapping[str, str]:
+        """Return the values of empty fields in the cases of the preview."""
+        return self._fields.find_defaults(preview.cases)

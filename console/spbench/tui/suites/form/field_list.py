@@ -1,60 +1,29 @@
-"""The rows of the form of a case: all of them, or those that a search finds."""
+"""The rows of the form of a case."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.css.query import DOMQuery
-from textual.widget import Widget
 from textual.widgets import Static
 
 from spbench.suites.case import STATISTICS
-from spbench.suites.edit.fields import Field
 from spbench.suites.expectations import list_metrics
 from spbench.tui.suites.form import form_texts
-from spbench.tui.suites.form.field_row import FieldRow, FormRow, TextRow
+from spbench.tui.suites.form.field_row import FormRow, TextRow
 from spbench.tui.suites.form.metric_rows import ExpectRow, ReferenceRow
+from spbench.tui.suites.form.row_list import RowList
 from spbench_core.catalog.benchmark import Metric
 
 NO_EXPECTATION = form_texts.ExpectationTexts()
 NO_REFERENCE = form_texts.ReferenceTexts()
 
 
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """A choice of rows.
-
-    Attributes:
-        text: Words that the name or the description of a row contains; empty: any row.
-        changed_only: Whether a row has a value other than its default.
-    """
-
-    text: str = ""
-    changed_only: bool = False
-
-    def selects(self, row: FormRow) -> bool:
-        """Return whether a row is chosen."""
-        if self.changed_only and not row.is_changed:
-            return False
-        search_text = row.search_text.lower()
-        return all(word in search_text for word in self.text.lower().split())
-
-
-class FieldList(VerticalScroll, can_focus=False, inherit_bindings=False):
-    """The rows; up and down move between them, unless a field handles these keys."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next", id="form.next", tooltip="The next field"),
-        Binding("up", "app.focus_previous", "Before", id="form.before", tooltip="The field before"),
-    ]
+class FieldList(RowList):
+    """The rows of a case: its keys, parameters, expectations, references and launch settings."""
 
     def __init__(self, fields: form_texts.FormFields, id: str) -> None:
-        super().__init__(id=id)
+        super().__init__(fields.initial_texts, fields.inherited_texts, id)
         self._fields = fields
         metrics = [metric.name for metric in self._list_metrics()]
         self._metric_names = [*metrics, *(f"{m}.{s}" for m in metrics for s in STATISTICS)]
@@ -69,11 +38,11 @@ class FieldList(VerticalScroll, can_focus=False, inherit_bindings=False):
         fields = self._fields
         text_by_name = fields.initial_texts.by_name
         yield Static("Case", classes="heading first")
-        yield from self._build_rows([fields.name_field, fields.np_field, fields.repeat_field])
+        yield from self.build_field_rows([fields.name_field, fields.np_field, fields.repeat_field])
         comment = text_by_name[form_texts.COMMENT]
         yield TextRow(form_texts.COMMENT, "the lines above the case", comment, lines=True)
         yield Static("Parameters", classes="heading")
-        yield from self._build_rows(fields.param_fields)
+        yield from self.build_field_rows(fields.param_fields)
         in_step = text_by_name[form_texts.IN_STEP]
         yield TextRow(form_texts.IN_STEP, "names of swept parameters that change together", in_step)
         exclude = text_by_name[form_texts.EXCLUDE]
@@ -85,28 +54,17 @@ class FieldList(VerticalScroll, can_focus=False, inherit_bindings=False):
         for reference in (*fields.initial_texts.references, NO_REFERENCE):
             yield ReferenceRow(self._metric_names, reference)
         yield Static("Launch settings that differ from those of the suite", classes="heading")
-        yield from self._build_rows(fields.launch_fields, form_texts.LAUNCH)
-
-    def _build_rows(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
-        for field in fields:
-            key = prefix + field.name
-            text = self._fields.initial_texts.by_name.get(key, "")
-            yield FieldRow(field, key, text, self._fields.inherited_texts.get(key, ""))
+        yield from self.build_field_rows(fields.launch_fields, form_texts.LAUNCH)
 
     def _describe_inherited_metrics(self) -> str:
         metrics = self._fields.inherited_metrics
         return f" (inherited from defaults: {', '.join(metrics)})" if metrics else ""
 
     @property
-    def rows(self) -> DOMQuery[FormRow]:
-        """All rows, from top to bottom."""
-        return self.query(FormRow)
-
-    @property
     def texts(self) -> form_texts.FormTexts:
         """The current texts of all rows."""
         return form_texts.FormTexts(
-            {row.key: row.text for row in self.query(TextRow)},
+            super().texts.by_name,
             [row.texts for row in self._list_expect_rows()],
             [row.texts for row in self._list_reference_rows()],
         )
@@ -119,8 +77,7 @@ class FieldList(VerticalScroll, can_focus=False, inherit_bindings=False):
 
     def handle_change(self, row: FormRow) -> None:
         """Check a row, and add an empty one below the last that has several boxes."""
-        row.check()
-        row.refresh()  # its sign may have changed
+        super().handle_change(row)
         if isinstance(row, ExpectRow) and self._is_last_and_filled(row):
             self.mount(ExpectRow(self._metric_names, NO_EXPECTATION), after=row)
         if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):
@@ -131,31 +88,8 @@ class FieldList(VerticalScroll, can_focus=False, inherit_bindings=False):
 
     def show_errors(self, error_by_name: Mapping[str, str]) -> None:
         """Show the error of each row."""
-        for row in self.query(TextRow):
-            row.show_error(error_by_name.get(row.key))
+        super().show_errors(error_by_name)
         for row_number, expect_row in enumerate(self._list_expect_rows()):
             expect_row.show_error(error_by_name.get(f"{form_texts.EXPECT}{row_number}"))
         for row_number, reference_row in enumerate(self._list_reference_rows()):
             reference_row.show_error(error_by_name.get(f"{form_texts.REFERENCE}{row_number}"))
-
-    def show_defaults(self, default_by_name: Mapping[str, str]) -> None:
-        """Show the defaults of empty fields, which follow from the other fields."""
-        for row in self.query(FieldRow):
-            if row.key in default_by_name and not row.text.strip():
-                row.show_default(default_by_name[row.key])
-
-    def filter_rows(self, row_filter: RowFilter) -> int:
-        """Show only the chosen rows, with their headings, and return their number."""
-        count = 0
-        heading: Widget | None = None
-        for child in self.children:
-            if not isinstance(child, FormRow):
-                heading = child
-                heading.display = False
-                continue
-            child.display = row_filter.selects(child)
-            if child.display:
-                count += 1
-                if heading is not None:
-                    heading.display = True
-        return count

@@ -61,7 +61,7 @@ class FormRow(Widget):
     DEFAULT_CSS = f"""
     FormRow {{ layout: vertical; height: auto; }}
     FormRow Input, FormRow TextArea {{
-        width: 40%; min-width: {BOX_WIDTH}; max-width: {_MAX_BOX_WIDTH}; margin-left: {NAME_WIDTH};
+        width: 26%; min-width: {BOX_WIDTH}; max-width: {_MAX_BOX_WIDTH}; margin-left: {NAME_WIDTH};
     }}
     FormRow.wrong Input, FormRow.wrong TextArea {{ margin: 0 0 1 {NAME_WIDTH}; }}
     FormRow TextArea {{ height: auto; max-height: 4; padding: 0 1; }}

@@ -13,7 +13,7 @@ from spbench.tui.suites.form.form_texts import ExpectationTexts, ReferenceTexts
 
 BOUND_WIDTH = 10
 SYSTEM_WIDTH = 12
-VALUE_WIDTH = 11
+VALUE_WIDTH = 12
 TOLERANCE_WIDTH = 8
 _EXPECT = (
     "expect: a metric such as time_ms, or with a statistic such as time_ms.p95, then the largest "

@@ -1,0 +1,99 @@
+"""The rows of a form: all of them, or those that a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.css.query import DOMQuery
+from textual.widget import Widget
+
+from spbench.suites.edit.fields import Field
+from spbench.tui.suites.form.field_row import FieldRow, FormRow, TextRow
+from spbench.tui.suites.form.form_texts import FormTexts
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """A choice of rows.
+
+    Attributes:
+        text: Words that the name or the description of a row contains; empty: any row.
+        changed_only: Whether a row has a value other than its default.
+    """
+
+    text: str = ""
+    changed_only: bool = False
+
+    def selects(self, row: FormRow) -> bool:
+        """Return whether a row is chosen."""
+        if self.changed_only and not row.is_changed:
+            return False
+        search_text = row.search_text.lower()
+        return all(word in search_text for word in self.text.lower().split())
+
+
+class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """Headings and rows; up and down move between rows, unless a field handles these keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "app.focus_next", "Next", id="form.next", tooltip="The next field"),
+        Binding("up", "app.focus_previous", "Before", id="form.before", tooltip="The field before"),
+    ]
+
+    def __init__(self, initial_texts: FormTexts, inherited: Mapping[str, str], id: str) -> None:
+        super().__init__(id=id)
+        self._initial_texts = initial_texts
+        self._inherited_texts = inherited
+
+    def build_field_rows(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
+        """Yield the rows of fields, whose texts have the prefix in their names."""
+        for field in fields:
+            key = prefix + field.name
+            text = self._initial_texts.by_name.get(key, "")
+            yield FieldRow(field, key, text, self._inherited_texts.get(key, ""))
+
+    @property
+    def rows(self) -> DOMQuery[FormRow]:
+        """All rows, from top to bottom."""
+        return self.query(FormRow)
+
+    @property
+    def texts(self) -> FormTexts:
+        """The current texts of all rows."""
+        return FormTexts({row.key: row.text for row in self.query(TextRow)})
+
+    def handle_change(self, row: FormRow) -> None:
+        """Check a row whose text has changed."""
+        row.check()
+        row.refresh()  # its sign may have changed
+
+    def show_errors(self, error_by_name: Mapping[str, str]) -> None:
+        """Show the error of each row."""
+        for row in self.query(TextRow):
+            row.show_error(error_by_name.get(row.key))
+
+    def show_defaults(self, default_by_name: Mapping[str, str]) -> None:
+        """Show the defaults of empty fields, which follow from the other fields."""
+        for row in self.query(FieldRow):
+            if row.key in default_by_name and not row.text.strip():
+                row.show_default(default_by_name[row.key])
+
+    def filter_rows(self, row_filter: RowFilter) -> int:
+        """Show only the chosen rows, with their headings, and return their number."""
+        count = 0
+        heading: Widget | None = None
+        for child in self.children:
+            if not isinstance(child, FormRow):
+                heading = child
+                heading.display = False
+                continue
+            child.display = row_filter.selects(child)
+            if child.display:
+                count += 1
+                if heading is not None:
+                    heading.display = True
+        return count

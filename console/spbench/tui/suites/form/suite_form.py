@@ -1,0 +1,87 @@
+"""The form of a suite's head: name, description, defaults and launch settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from spbench.suites.edit.head import HeadDraft
+from spbench.tui.suites.form.draft_form import DraftForm, FormReading
+from spbench.tui.suites.form.form_texts import LAUNCH, FormTexts
+from spbench.tui.suites.form.preview import EstimateSuite
+from spbench.tui.suites.form.row_list import RowList
+from spbench.tui.suites.form.suite_preview import WriteHead, build_suite_preview
+from spbench.tui.suites.form.suite_texts import DEFAULTS, PARAMS, SuiteFields, read_head_draft
+from spbench_core.catalog.benchmark import Benchmark
+
+
+class SuiteRows(RowList):
+    """The rows of a suite: its keys, its defaults and its launch settings."""
+
+    def __init__(self, fields: SuiteFields, id: str) -> None:
+        super().__init__(fields.initial_texts, {}, id)
+        self._fields = fields
+
+    def compose(self) -> ComposeResult:
+        fields = self._fields
+        yield Static("Suite", classes="heading first")
+        yield from self.build_field_rows(fields.suite_fields)
+        others = ", ".join(fields.other_keys)
+        note = f" (in the text also: {others})" if others else ""
+        yield Static(f"Defaults that each case inherits{note}", classes="heading")
+        yield from self.build_field_rows(fields.default_fields, DEFAULTS)
+        yield Static("Default parameters, for the cases that have them", classes="heading")
+        yield from self.build_field_rows(fields.param_fields, PARAMS)
+        yield Static("Launch settings of all cases", classes="heading")
+        yield from self.build_field_rows(fields.launch_fields, LAUNCH)
+
+
+class SuiteForm(DraftForm):
+    """A form for the head of a suite that returns the changed text, or None if it is left.
+
+    Args:
+        draft: The initial head.
+        benchmarks: The benchmarks of the suite's cases.
+        write: Writes a head into the text of the suite.
+        path: The file of the suite.
+        estimate: Returns the estimated duration of a suite.
+    """
+
+    HELP = """\
+The suite itself: its name and description, and the values that its cases inherit. A case inherits a
+default unless it sets the value. With several benchmarks, the parameters that two or more of them
+have are listed. An empty field writes nothing. Each value is checked as you type, and the preview
+shows the YAML that will be written. Ctrl+F searches the fields. F3 shows only those that differ
+from their default, which • marks, and Escape shows all again. F2 lists the choices of a field.
+Ctrl+S writes the suite into the text, where Ctrl+Z undoes it. Escape leaves the form, after a
+question if you have changed something."""
+
+    def __init__(
+        self,
+        draft: HeadDraft,
+        benchmarks: Sequence[Benchmark],
+        write: WriteHead,
+        path: Path,
+        estimate: EstimateSuite,
+    ) -> None:
+        super().__init__(f"Suite {draft.name}: name, description and defaults", "Change")
+        self._fields = SuiteFields(draft, benchmarks)
+        self._write = write
+        self._path = path
+        self._estimate = estimate
+
+    def build_rows(self) -> SuiteRows:
+        """Return the list of the fields of the suite."""
+        return SuiteRows(self._fields, id="fields")
+
+    def read_texts(self, texts: FormTexts) -> FormReading:
+        """Return the errors in the texts, or how to preview the head."""
+        result = read_head_draft(self._fields, texts)
+        if result.draft is None:
+            return FormReading(result.errors, None)
+        build = partial(build_suite_preview, result.draft, self._write, self._path, self._estimate)
+        return FormReading(result.errors, build)

@@ -1,0 +1,59 @@
+"""Preview of a suite's head: the resulting text, its problems and the cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from spbench.errors import SpbenchError
+from spbench.suites.edit.compose import EditedText
+from spbench.suites.edit.head import HeadDraft
+from spbench.suites.edit.outline import Outline, lacks_only_cases
+from spbench.suites.loader import check_text
+from spbench.suites.yaml_nodes import Mark
+from spbench.tui.suites.form.preview import EstimateSuite, Preview
+
+WriteHead = Callable[[HeadDraft], EditedText]
+"""Writes a head into the edited text; raises UsageError if that is impossible."""
+
+
+def build_suite_preview(
+    draft: HeadDraft, write: WriteHead, path: Path, estimate: EstimateSuite
+) -> Preview:
+    """Return the preview of a head.
+
+    Args:
+        draft: The head.
+        write: Writes it into the text of the suite.
+        path: The file of the suite.
+        estimate: Returns the estimated duration of a suite.
+    """
+    try:
+        edited = write(draft)
+    except SpbenchError as error:
+        return Preview(None, problems=(str(error),))
+    outline = Outline(edited.text)
+    first_line = outline.document.root.mark.line  # below the comment at the start of the file
+    last_line = _find_last_line(outline)
+    lines = "\n".join(edited.text.splitlines()[first_line - 1 : last_line]).rstrip()
+    checked_text = check_text(edited.text, path)
+    if lacks_only_cases(checked_text, edited.text):
+        return Preview(edited, lines, first_line)
+    # Errors in cases are not those of the form.
+    problems = tuple(
+        problem.message for problem in checked_text.diagnostics if problem.line <= last_line
+    )
+    suite = checked_text.suite
+    if suite is None:
+        return Preview(edited, lines, first_line, problems)
+    duration = estimate(suite).own_text
+    return Preview(edited, lines, first_line, (), suite.cases, duration)
+
+
+def _find_last_line(outline: Outline) -> int:
+    """Return the last line above ``cases:``, or of a text without it."""
+    keys = outline.document.root.content
+    if isinstance(keys, dict) and "cases" in keys:
+        mark: Mark = keys["cases"][0]
+        return mark.line - 1
+    return len(outline.source.text.splitlines())
