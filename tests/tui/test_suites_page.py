@@ -3,8 +3,9 @@
 from threading import Event
 
 import pytest
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 
+from spbench.engine import capacity
 from spbench.engine.commands import build_commands
 from spbench.engine.plan import Request, plan_run
 from spbench.errors import MissingError
@@ -181,6 +182,22 @@ async def test_short_pane_has_the_launch_line_below_its_heading(suite):
             pilot, lambda: " mpirun_rsh " in read_screen(app).split("(assumed, not run)")[1]
         )
         assert "--export-all -np 2" in app.screen.query_one(CommandPane).command_line
+
+
+async def test_warns_of_too_many_ranks_before_the_run(suite, monkeypatch):
+    monkeypatch.setattr(capacity, "count_cores", lambda: 2)
+    suite.write_text(SUITE.replace("num_spatial_parts: 2, slice_method: vertical", "grid: 9"))
+    excess = "case first wants 81 ranks, and this machine has 2 cores: 40.5 ranks per core"
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "▲81" in read_screen(app))
+        pane = app.screen.query_one(CommandPane)
+        await wait_until(pilot, lambda: excess in str(pane.query_one(Static).content))
+        await pilot.press("f3")
+        form = await wait_for_form(pilot)
+        message = form.query_one("#message", Static)
+        await wait_until(pilot, lambda: f"81 ranks\n▲ {excess}" in str(message.content))
 
 
 async def test_missing_launcher_is_one_message(suite):

@@ -30,18 +30,35 @@ REMEDY = "name other hosts with --hostfile, leave cases out with -k, or add --ov
 
 def find_rejection(plan: RunPlan) -> str | None:
     """Return why this machine is too small for a run; None if it is not."""
-    checked = [
+    jobs = _list_excess_jobs(plan)
+    if jobs:
+        largest_job = max(jobs, key=lambda job: job.np)
+        return _describe_excess_ranks(largest_job, largest_job.cases[0])
+    return _describe_lacking_memory(_list_checked_jobs(plan))
+
+
+def find_excess_ranks(plan: RunPlan) -> dict[str, str]:
+    """Return a message for each case with too many ranks for this machine, by the case's id."""
+    return {
+        case.id: _describe_excess_ranks(job, case)
+        for job in _list_excess_jobs(plan)
+        for case in job.cases
+    }
+
+
+def _list_checked_jobs(plan: RunPlan) -> list[Job]:
+    return [
         job
         for job in plan.jobs
         if runs_locally(plan, job) and job.settings.oversubscribe != "force"
     ]
+
+
+def _list_excess_jobs(plan: RunPlan) -> list[Job]:
     cores = count_cores()
     # jobs that may not share cores at all are left to `devices.check_devices`
-    sharing = [job for job in checked if job.settings.oversubscribe]
-    largest_job = max(sharing, key=lambda job: job.np, default=None)
-    if largest_job is not None and largest_job.np // cores > MAX_RANKS_PER_CORE:
-        return _describe_excess_ranks(largest_job, cores)
-    return _describe_lacking_memory(checked)
+    sharing = [job for job in _list_checked_jobs(plan) if job.settings.oversubscribe]
+    return [job for job in sharing if job.np // cores > MAX_RANKS_PER_CORE]
 
 
 def reject_over_capacity(plan: RunPlan) -> None:
@@ -55,9 +72,10 @@ def reject_over_capacity(plan: RunPlan) -> None:
         raise MissingError(f"{rejection}; {REMEDY}")
 
 
-def _describe_excess_ranks(job: Job, cores: int) -> str:
+def _describe_excess_ranks(job: Job, case: Case) -> str:
+    cores = count_cores()
     return (
-        f"case {job.cases[0].id} wants {job.np} ranks, and this machine has "
+        f"case {case.id} wants {job.np} ranks, and this machine has "
         f"{format_quantity(cores, 'core')}: {job.np / cores:.3g} ranks per core, more than "
         f"{MAX_RANKS_PER_CORE}"
     )

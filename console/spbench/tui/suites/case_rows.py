@@ -25,6 +25,8 @@ MARK = "●"
 ALL_SLOTS = "all"
 """Shown as the number of ranks if a case uses all slots of the hosts."""
 PENDING = "…"
+EXCESS_SIGN = "▲"
+"""Before a number of ranks that is too large for this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class SuiteCaseRows:
         marked: The ids of the marked cases.
         estimates: The estimated durations by id.
         estimating: Whether estimates that are missing are being computed.
+        excess_by_case: Messages on cases with too many ranks for this machine, by id.
     """
 
     cases: Sequence[Case] = ()
@@ -46,6 +49,7 @@ class SuiteCaseRows:
     marked: frozenset[str] = frozenset()
     estimates: Mapping[str, CaseEstimate] = field(default_factory=dict)
     estimating: bool = True
+    excess_by_case: Mapping[str, str] = field(default_factory=dict)
     _by_id: dict[Hashable, Case] = field(init=False, default_factory=dict)
     _tops: list[int] = field(init=False, default_factory=list)
 
@@ -73,17 +77,21 @@ class SuiteCaseRows:
         """Return the values that the row shows."""
         case = self._by_id[key]
         shown = case.benchmark, case.np, self.line(case), self._format_estimate(case)
-        return *shown, self.current, case.id in self.marked
+        return *shown, self.current, case.id in self.marked, case.id in self.excess_by_case
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return mark and id, benchmark, ranks, estimate and line."""
         case = self._by_id[key]
         ranks = ALL_SLOTS if case.np is None else str(case.np)
         style = "" if self.current else "muted"
+        rank_style = style
+        if case.id in self.excess_by_case:
+            ranks = f"{EXCESS_SIGN}{ranks}"
+            rank_style = style or "slow"
         return [
             TableCell(f"{MARK} {case.id}" if case.id in self.marked else case.id, style),
             TableCell(case.benchmark, style or "accent"),
-            TableCell(ranks, style),
+            TableCell(ranks, rank_style),
             TableCell(self._format_estimate(case), style),
             TableCell(str(self.line(case)), "muted"),
         ]

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
-from spbench.tui.suites.case_rows import SuiteCaseRows
+from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_parsed, find_command
 from spbench.tui.widgets.line_table import LineTable
@@ -53,8 +53,8 @@ environment.
     def compose(self) -> ComposeResult:
         yield Static(NO_CASE, markup=False)
 
-    def show(self, command: JobCommand | str, case_id: str = "") -> None:
-        """Show the command of a case, or a message on why there is none."""
+    def show(self, command: JobCommand | str, case_id: str = "", warning: str = "") -> None:
+        """Show the command of a case below a warning, or a message on why there is none."""
         if isinstance(command, str):
             self.command_line = ""
             self.reason = command
@@ -64,8 +64,12 @@ environment.
             self.command_line = command.line
             self.border_title = Content(f"Command of {case_id}")
             text = _render_command(command)
+        content = Content.from_rich_text(text)
+        if warning:
+            line = Content.styled(f"{EXCESS_SIGN} {warning}\n", "$text-warning")
+            content = line + Content.from_rich_text(text)
         for static in self.query(Static):  # none while the console is being closed
-            static.update(text)
+            static.update(content)
 
 
 def _render_command(command: JobCommand) -> Text:
@@ -129,6 +133,12 @@ class CasesPane(Vertical):
         case = self.case
         return self._rows.line(case) if case is not None and self._rows.current else None
 
+    @property
+    def first_line(self) -> int | None:
+        """The first line of the first case entry, including its comment; None without one."""
+        spans = self._rows.spans
+        return spans[0].top if spans else None
+
     def show(self, parsed: ParsedSuite, line: int, keep_case: bool = False) -> None:
         """Show the cases of a text; if it has errors, keep the previous ones, greyed out.
 
@@ -141,7 +151,7 @@ class CasesPane(Vertical):
         if parsed.problems:
             rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
         else:
-            rows = SuiteCaseRows(parsed.cases, parsed.spans)
+            rows = SuiteCaseRows(parsed.cases, parsed.spans, excess_by_case=parsed.excess_by_case)
             self._parsed = parsed
             self._show_estimate(parsed)
         self.cases.show(rows)
@@ -207,4 +217,5 @@ class CasesPane(Vertical):
     async def _compute_command(self, parsed: ParsedSuite, case: Case) -> None:
         command = await asyncio.to_thread(find_command, parsed, case.id)
         if self.app.is_running:
-            self.query_one(CommandPane).show(command, case.id)
+            warning = parsed.excess_by_case.get(case.id, "")
+            self.query_one(CommandPane).show(command, case.id, warning)

@@ -131,6 +131,7 @@ class CaseComposer:
             submit_label,
             self._pane.estimate_suite,
             read_defaults(self._pane.editor.text),
+            self._pane.find_excess,
         )
         await self._push_form(form)
 

@@ -6,8 +6,8 @@ for which the first page would otherwise wait.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class ParsedSuite:
         plan: The planned jobs; None if they cannot be planned.
         plan_error: A message on why the jobs cannot be planned; empty if they can.
         lacks_cases: Whether a suite was begun that only lacks cases, which is not an error.
+        excess_by_case: Messages on cases with too many ranks for this machine, by id.
     """
 
     text: str
@@ -43,6 +44,7 @@ class ParsedSuite:
     plan: RunPlan | None = None
     plan_error: str = ""
     lacks_cases: bool = False
+    excess_by_case: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> Sequence[Diagnostic]:
@@ -73,9 +75,10 @@ def parse_text(text: str, request: Request) -> ParsedSuite:
     try:
         settings = build_settings(request)
         suite = load_suite_text(text, request.suite, settings) if settings else checked_text.suite
-        return ParsedSuite(text, checked_text, spans, plan_suite(request, suite))
+        plan = plan_suite(request, suite)
     except SpbenchError as error:
         return ParsedSuite(text, checked_text, spans, plan_error=str(error))
+    return ParsedSuite(text, checked_text, spans, plan, excess_by_case=_find_excess(plan))
 
 
 def _find_spans(text: str) -> Sequence[EntryLines]:
@@ -106,6 +109,26 @@ def find_rejection_reason(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str
     if shortage is not None:
         return shortage[0]
     return find_rejection(replace(plan, jobs=jobs))
+
+
+def find_suite_excess(suite: Suite, request: Request) -> str:
+    """Return a message if a suite has too many ranks for this machine; otherwise empty."""
+    from spbench.engine.plan import plan_suite
+
+    try:
+        plan = plan_suite(request, suite)
+    except SpbenchError:
+        return ""
+    return next(iter(_find_excess(plan).values()), "")
+
+
+def _find_excess(plan: RunPlan) -> Mapping[str, str]:
+    from spbench.engine.capacity import find_excess_ranks
+
+    try:
+        return find_excess_ranks(plan)
+    except SpbenchError:  # for example, a hostfile is missing; the run reports it
+        return {}
 
 
 def estimate_parsed(parsed: ParsedSuite) -> RunEstimate:

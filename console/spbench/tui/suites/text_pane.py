@@ -19,7 +19,12 @@ from spbench.errors import SpbenchError
 from spbench.tui.suites.disk_watch import CHECK_INTERVAL, DiskState, DiskWatch
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
-from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_suite, parse_text
+from spbench.tui.suites.parsed_suite import (
+    ParsedSuite,
+    estimate_suite,
+    find_suite_excess,
+    parse_text,
+)
 from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
 from spbench_core.number_text import format_quantity
@@ -272,6 +277,10 @@ class TextPane(Vertical):
     def estimate_suite(self, suite: Suite) -> RunEstimate:
         """Return the estimated duration of a suite with the current launch settings."""
         return estimate_suite(suite, self._build_request(suite.path))
+
+    def find_excess(self, suite: Suite) -> str:
+        """Return a message if a suite has too many ranks for this machine; otherwise empty."""
+        return find_suite_excess(suite, self._build_request(suite.path))
 
     def schedule_parse(self, delay: float = PARSE_DELAY) -> None:
         """Parse the text after a time without keys, or at once if ``delay`` is 0."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spbench.engine import capacity, plan
-from spbench.engine.capacity import find_rejection, reject_over_capacity
+from spbench.engine.capacity import find_excess_ranks, find_rejection, reject_over_capacity
 from spbench.engine.plan import Request, RunPlan
 from spbench.errors import ExitCode, MissingError
 from spbench.launch.choice import LaunchChoice
@@ -42,6 +42,19 @@ def plan_barrier(tmp_path: Path, np: int, launch: str = "{}", **choices: object)
 @pytest.mark.parametrize(("np", "rejected"), [(4, False), (8, False), (9, False), (10, True)])
 def test_five_ranks_per_core_are_rejected(tmp_path: Path, np: int, rejected: bool) -> None:
     assert (find_rejection(plan_barrier(tmp_path, np)) is not None) is rejected
+
+
+def test_excess_has_the_words_of_the_rejection(tmp_path: Path) -> None:
+    planned = plan_suite(
+        tmp_path,
+        "cases:\n"
+        "  - {name: many, benchmark: link.barrier, np: 32}\n"
+        "  - {name: more, benchmark: link.barrier, np: 81}\n"
+        "  - {name: few, benchmark: link.barrier, np: 4}\n",
+    )
+    excess = find_excess_ranks(planned)
+    assert list(excess) == ["many", "more"]
+    assert excess["more"] == find_rejection(planned)
 
 
 def test_rejection_names_ranks_cores_and_option(tmp_path: Path, messages) -> None:

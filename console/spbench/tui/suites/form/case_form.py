@@ -12,7 +12,14 @@ from spbench.tui.suites.form.draft_form import DraftForm, FormReading
 from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.field_list import FieldList
 from spbench.tui.suites.form.form_texts import FormFields, FormTexts
-from spbench.tui.suites.form.preview import EstimateSuite, Preview, WriteDraft, build_preview
+from spbench.tui.suites.form.preview import (
+    EstimateSuite,
+    FindExcess,
+    Preview,
+    WriteDraft,
+    build_preview,
+    ignore_excess,
+)
 from spbench_core.catalog.benchmark import Benchmark
 
 
@@ -27,6 +34,7 @@ class CaseForm(DraftForm):
         submit_label: The label of the button: ``Insert`` or ``Change``.
         estimate: Returns the estimated duration of a suite.
         defaults: The data of the suite's ``defaults:``.
+        find_excess: Returns a message if a suite has too many ranks for this machine.
     """
 
     HELP = """\
@@ -46,12 +54,14 @@ undoes it. Escape leaves the form, after a question if you have changed somethin
         submit_label: str,
         estimate: EstimateSuite,
         defaults: Any = None,
+        find_excess: FindExcess = ignore_excess,
     ) -> None:
         super().__init__(f"{benchmark.name}: {benchmark.summary}", submit_label)
         self._fields = FormFields(benchmark, draft, defaults)
         self._write = write
         self._path = path
         self._estimate = estimate
+        self._find_excess = find_excess
 
     def build_rows(self) -> FieldList:
         """Return the list of the fields of the case."""
@@ -69,6 +79,7 @@ undoes it. Escape leaves the form, after a question if you have changed somethin
             self._path,
             self._estimate,
             self._fields.defaults,
+            self._find_excess,
         )
         return FormReading(result.errors, build)
 

@@ -19,6 +19,7 @@ from textual.widgets import Button, Input, Static, TextArea
 from spbench.suites.edit.compose import EditedText
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm, Modal
+from spbench.tui.suites.case_rows import EXCESS_SIGN
 from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.form.field_row import FieldRow, FormRow
 from spbench.tui.suites.form.form_texts import FormTexts
@@ -104,6 +105,7 @@ class DraftForm(Modal[EditedText | None]):
     DraftForm.-narrow #preview { height: auto; max-height: 18vh; }
     DraftForm #message { height: auto; max-height: 6; text-style: bold; }
     DraftForm #message.wrong { color: $text-error; }
+    DraftForm #message.warned { color: $text-warning; }
     DraftForm #search { height: 1; margin: 0; }
     DraftForm #buttons { height: 1; margin-top: 0; }
     DraftForm #syntax { width: 1fr; color: $text-muted; }
@@ -226,16 +228,33 @@ class DraftForm(Modal[EditedText | None]):
         # In the meantime the form may have been left, which removes its widgets.
         if not (self.is_running and self.app.is_running):
             return None
-        preview_editor = self.query_one("#preview", SuiteEditor)
-        if preview_editor.text != preview.lines:
-            preview_editor.line_number_start = preview.first_line
-            preview_editor.load_text(preview.lines)
+        self._show_lines(preview)
         self._list.show_defaults(self.find_defaults(preview))
         if preview.problems:
             self._show_problems(preview.problems)
         else:
-            self._show_message(preview.summary)
+            self._show_preview_message(preview)
         return preview
+
+    def _show_lines(self, preview: Preview) -> None:
+        """Show the lines of the preview, and scroll to the first line that has changed."""
+        preview_editor = self.query_one("#preview", SuiteEditor)
+        old_lines = preview_editor.text.splitlines()
+        lines = preview.lines.splitlines()
+        if old_lines == lines:
+            return
+        preview_editor.line_number_start = preview.first_line
+        preview_editor.load_text(preview.lines)
+        if old_lines:
+            pairs = enumerate(zip(old_lines, lines, strict=False))
+            shorter = min(len(old_lines), len(lines))
+            row = next((row for row, (old, new) in pairs if old != new), shorter)
+            preview_editor.move_cursor((min(row, len(lines) - 1), 0))
+
+    def _show_preview_message(self, preview: Preview) -> None:
+        warning = f"{EXCESS_SIGN} {preview.warning}" if preview.warning else ""
+        self._show_message("\n".join(filter(None, (preview.summary, warning))))
+        self.query_one("#message").set_class(bool(warning), "warned")
 
     def _show_problems(self, problems: Iterable[str]) -> None:
         self._show_message(
@@ -245,6 +264,7 @@ class DraftForm(Modal[EditedText | None]):
     def _show_message(self, message: str, wrong: bool = False) -> None:
         static = self.query_one("#message", Static)
         static.set_class(wrong, "wrong")
+        static.remove_class("warned")
         static.update(message)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:

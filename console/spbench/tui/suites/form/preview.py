@@ -20,6 +20,13 @@ WriteDraft = Callable[[CaseDraft], EditedText]
 """Writes a draft into the edited text; raises UsageError if that is impossible."""
 EstimateSuite = Callable[[Suite], RunEstimate]
 """Returns the estimated duration of a suite."""
+FindExcess = Callable[[Suite], str]
+"""Returns a message if a suite has too many ranks for this machine, or an empty text."""
+
+
+def ignore_excess(suite: Suite) -> str:
+    """Return no message on any number of ranks."""
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class Preview:
         problems: Error messages.
         cases: The cases of the entry; empty if there are problems.
         duration: The estimate that the table shows too; empty without one.
+        warning: A message if this machine is too small for the cases; otherwise empty.
     """
 
     edited: EditedText | None
@@ -41,6 +49,7 @@ class Preview:
     problems: Sequence[str] = ()
     cases: Sequence[Case] = ()
     duration: str = ""
+    warning: str = ""
 
     @property
     def summary(self) -> str:
@@ -62,7 +71,12 @@ class Preview:
 
 
 def build_preview(
-    draft: CaseDraft, write: WriteDraft, path: Path, estimate: EstimateSuite, defaults: Any = None
+    draft: CaseDraft,
+    write: WriteDraft,
+    path: Path,
+    estimate: EstimateSuite,
+    defaults: Any = None,
+    find_excess: FindExcess = ignore_excess,
 ) -> Preview:
     """Return the preview of a draft.
 
@@ -72,6 +86,7 @@ def build_preview(
         path: The file of the suite.
         estimate: Returns the estimated duration of a suite.
         defaults: The data of the suite's ``defaults:``.
+        find_excess: Returns a message on too many ranks.
     """
     try:
         edited = write(draft)
@@ -90,7 +105,8 @@ def build_preview(
     if suite is None:
         return Preview(edited, "\n".join(lines), span.top, problems)
     duration = estimate(suite).own_text
-    return Preview(edited, "\n".join(lines), span.top, problems, suite.cases, duration)
+    warning = find_excess(suite)
+    return Preview(edited, "\n".join(lines), span.top, problems, suite.cases, duration, warning)
 
 
 def _contains(span: EntryLines, line: int) -> bool:
