@@ -8,7 +8,14 @@ from spbench.tui.widgets.keys import make_binding
 
 FOOTER = (
     *("suites.run-all", "suites.compose", "suites.edit", "suites.run-case"),
-    *("suites.inject", "suites.remove", "suites.save", "suites.new", "suites.init"),
+    *(
+        "suites.edit-suite",
+        "suites.inject",
+        "suites.remove",
+        "suites.save",
+        "suites.new",
+        "suites.init",
+    ),
     *("suites.undo", "suites.redo", "suites.files"),
     *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
 )
@@ -58,6 +65,14 @@ SUITES_BINDINGS: list[BindingType] = [
     ),
     make_binding(
         "suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"
+    ),
+    # F3 has this action while the cursor is above the cases, where the one before is disabled.
+    make_binding(
+        "suites.edit-suite",
+        "f3,d",
+        "edit_suite",
+        "Suite defaults",
+        "Edit the suite: name, description, defaults",
     ),
     make_binding(
         "suites.inject",

@@ -45,7 +45,8 @@ selects the case at the cursor of the text, and selecting a case moves the curso
 work if no text has the focus. In the editor use the function keys, or press Escape first. No letter
 starts a run: use F5 and F6."""
     MODIFYING_ACTIONS = frozenset(
-        {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new", "init"}
+        {"compose", "run_all", "run_case", "save", "edit", "edit_suite"}
+        | {"inject", "remove", "new", "init"}
     )
     FOOTER = FOOTER
     BINDINGS: ClassVar[list[BindingType]] = SUITES_BINDINGS
@@ -68,6 +69,8 @@ starts a run: use F5 and F6."""
 
     _requested_line = 0
     """The line to which the editor moves for the table or undo, until the editor reports it."""
+    _edited_head = False
+    """Whether F3 edited the suite when the cursor last moved."""
     _undone_text: str | None = None
     """The text after undo or redo, for which the selected case stays selected."""
 
@@ -191,17 +194,28 @@ starts a run: use F5 and F6."""
         self.update_files()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer undo and redo only if there is a change to undo or redo."""
+        """Offer undo and redo only if there is a change, and to edit a case only at a case."""
         if action == "undo":
             return self.is_mounted and self.text_pane.editor.can_undo
         if action == "redo":
             return self.is_mounted and self.text_pane.editor.can_redo
+        if action == "edit" and self.is_mounted and self._edits_head:
+            return False  # F3 edits the suite
         return super().check_action(action, parameters)
+
+    @property
+    def _edits_head(self) -> bool:
+        """Whether F3 edits the suite: in the text above the cases, or without any case."""
+        pane = self.text_pane
+        first_line = self.cases_pane.first_line
+        if pane.document is None or first_line is None:
+            return pane.document is not None
+        return self.focused is pane.editor and pane.editor.cursor_line < first_line
 
     def offers(self, action: str) -> bool:
         """Return whether the open suite and the chosen case allow an action."""
         pane = self.text_pane
-        if action in ("run_all", "compose", "reload"):
+        if action in ("run_all", "compose", "edit_suite", "reload"):
             return pane.document is not None
         if action in ("edit", "remove", "run_case", "inject"):
             return self.cases_pane.selected_line is not None
@@ -248,6 +262,9 @@ starts a run: use F5 and F6."""
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:
         """Select the case at the cursor."""
+        if self._edited_head != self._edits_head:
+            self._edited_head = self._edits_head
+            self.refresh_bindings()  # F3 has another action
         if event.line != self._requested_line:
             self.cases_pane.select_line(event.line)
         self._requested_line = 0
@@ -285,6 +302,10 @@ starts a run: use F5 and F6."""
     def action_edit(self) -> None:
         """Edit the case at the cursor."""
         self.start_action(self._composer.edit)
+
+    def action_edit_suite(self) -> None:
+        """Edit the head of the suite."""
+        self.start_action(self._composer.edit_suite)
 
     def action_remove(self) -> None:
         """Remove the case at the cursor."""
