@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -237,7 +237,7 @@ class DraftForm(Modal[EditedText | None]):
         return preview
 
     def _show_lines(self, preview: Preview) -> None:
-        """Show the lines of the preview, and scroll to the first line that has changed."""
+        """Show the lines of the preview, and scroll to those that have changed."""
         preview_editor = self.query_one("#preview", SuiteEditor)
         old_lines = preview_editor.text.splitlines()
         lines = preview.lines.splitlines()
@@ -246,10 +246,10 @@ class DraftForm(Modal[EditedText | None]):
         preview_editor.line_number_start = preview.first_line
         preview_editor.load_text(preview.lines)
         if old_lines:
-            pairs = enumerate(zip(old_lines, lines, strict=False))
-            shorter = min(len(old_lines), len(lines))
-            row = next((row for row, (old, new) in pairs if old != new), shorter)
-            preview_editor.move_cursor((min(row, len(lines) - 1), 0))
+            first_row = _count_common_lines(old_lines, lines)
+            last_row = len(lines) - 1 - _count_common_lines(old_lines[::-1], lines[::-1])
+            for row in (first_row, last_row):  # a low pane shows only the last
+                preview_editor.move_cursor((max(0, min(row, len(lines) - 1)), 0))
 
     def _show_preview_message(self, preview: Preview) -> None:
         warning = f"{EXCESS_SIGN} {preview.warning}" if preview.warning else ""
@@ -323,3 +323,9 @@ class DraftForm(Modal[EditedText | None]):
     def _find_row(self, widget: Widget | None) -> FormRow | None:
         nodes = widget.ancestors if widget is not None else ()
         return next((node for node in nodes if isinstance(node, FormRow)), None)
+
+
+def _count_common_lines(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return the number of lines at the start that are equal."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((row for row, (a, b) in pairs if a != b), min(len(old), len(new)))
