@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -34,6 +35,10 @@ _DESCRIPTIONS: dict[FieldKind, str] = {
     "env": "lines of NAME=VALUE",
     "keys": "text, or {KEY: VALUE, ...}",
 }
+
+
+_OTHER_DEFAULTS = "differs by benchmark"
+_PAIR_NOTATION = re.compile(r", N or \wx\w\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +156,11 @@ def list_shared_param_fields(
 
 
 def _merge_fields(fields: Sequence[Field]) -> Field:
-    """Return the field of a parameter of several benchmarks, without a default if it differs."""
+    """Return the field of a parameter of several benchmarks."""
     first = fields[0]
     has_one_default = all(field.default == first.default for field in fields)
     path = ("defaults", "params", first.name)
-    return replace(first, default=first.default if has_one_default else "", path=path)
+    return replace(first, default=first.default if has_one_default else _OTHER_DEFAULTS, path=path)
 
 
 def list_bound_fields(metric: str) -> tuple[Field, ...]:
@@ -170,11 +175,13 @@ def list_reference_fields(metric: str) -> tuple[Field, ...]:
 
 def _make_param_field(param: Param, default: str) -> Field:
     choices = ("on", "off") if param.kind == "bool" else param.choices
+    help_text = describe_without_default(param, default)
     minimum, maximum = (_format_value(param, number) for number in (param.minimum, param.maximum))
     return Field(
         name=param.name,
         kind=param.kind,
-        help=describe_without_default(param, default),
+        # The hint has the notation of pairs anyway.
+        help=_PAIR_NOTATION.sub("", help_text),
         default=default,
         accepts=describe_accepted(param.kind, choices, format_bounds(minimum, maximum)),
         choices=choices,

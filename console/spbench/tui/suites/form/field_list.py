@@ -79,9 +79,9 @@ class FieldList(RowList):
         """Check a row, and add an empty one below the last that has several boxes."""
         super().handle_change(row)
         if isinstance(row, ExpectRow) and self._is_last_and_filled(row):
-            self.mount(ExpectRow(self._metric_names, NO_EXPECTATION), after=row)
+            self.mount_below(row, ExpectRow(self._metric_names, NO_EXPECTATION))
         if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):
-            self.mount(ReferenceRow(self._metric_names, NO_REFERENCE), after=row)
+            self.mount_below(row, ReferenceRow(self._metric_names, NO_REFERENCE))
 
     def _is_last_and_filled(self, row: ExpectRow | ReferenceRow) -> bool:
         return row is self.query(type(row)).last() and any(row.texts)

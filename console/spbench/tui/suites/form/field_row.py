@@ -86,6 +86,11 @@ class FormRow(Widget):
         return f"{self.title} {self.hint}"
 
     @property
+    def name_text(self) -> str:
+        """The name, which a search ranks before the other texts."""
+        return self._labels[0]
+
+    @property
     def is_changed(self) -> bool:
         """Whether the row has a value other than its default."""
         return False
@@ -212,7 +217,7 @@ class FieldRow(TextRow):
             parts.append("Default: derived from other fields or from the hosts.")
         elif self._default:
             parts.append(f"Default: {self._default}.")
-        if not field.can_sweep:
+        if not field.can_sweep and field.param is not None and not field.path:
             parts.append("One value, no sweep.")
         return " ".join(parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -33,7 +33,22 @@ class RowFilter:
         if self.changed_only and not row.is_changed:
             return False
         search_text = row.search_text.lower()
-        return all(word in search_text for word in self.text.lower().split())
+        return all(word in search_text for word in self._words)
+
+    def names(self, row: FormRow) -> bool:
+        """Return whether the name of a row has all words, so that it comes first."""
+        return bool(self._words) and all(word in row.name_text.lower() for word in self._words)
+
+    @property
+    def _words(self) -> list[str]:
+        return self.text.lower().split()
+
+
+class _Place(NamedTuple):
+    """The place of a heading or row without a search."""
+
+    section: int
+    position: int
 
 
 class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
@@ -48,6 +63,35 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
         super().__init__(id=id)
         self._initial_texts = initial_texts
         self._inherited_texts = inherited
+        self._places: dict[Widget, _Place] = {}
+
+    def on_mount(self) -> None:
+        """Record the order of headings and rows."""
+        section = 0
+        for child in self.children:
+            section += not isinstance(child, FormRow)
+            self._places[child] = _Place(section, len(self._places))
+
+    def mount_below(self, row: FormRow, new_row: FormRow) -> None:
+        """Add a row below another one."""
+        self._places[new_row] = self._places[row]
+        self.mount(new_row, after=row)
+
+    def _sort_rows(self, row_filter: RowFilter) -> None:
+        """Sort sections, and the rows in each, by whether names have the searched words."""
+        rows = [child for child in self.children if isinstance(child, FormRow)]
+        named_rows = {row for row in rows if row_filter.names(row)}
+        named_sections = {self._places[row].section for row in named_rows}
+
+        def find_rank(child: Widget) -> tuple[bool, int, bool, bool, int]:
+            place = self._places[child]
+            is_row = isinstance(child, FormRow)
+            is_named = place.section in named_sections
+            return not is_named, place.section, is_row, child not in named_rows, place.position
+
+        ranks = [find_rank(child) for child in self.children]
+        if ranks != sorted(ranks):
+            self.sort_children(key=find_rank)
 
     def build_field_rows(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
         """Yield the rows of fields, whose texts have the prefix in their names."""
@@ -83,7 +127,11 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
                 row.show_default(default_by_name[row.key])
 
     def filter_rows(self, row_filter: RowFilter) -> int:
-        """Show only the chosen rows, with their headings, and return their number."""
+        """Show only the chosen rows, with their headings, and return their number.
+
+        Rows with the words in their names come before those with the words in their help.
+        """
+        self._sort_rows(row_filter)
         count = 0
         heading: Widget | None = None
         for child in self.children:
