@@ -248,7 +248,7 @@ def test_description_fits_the_terminal(spbench, monkeypatch, name, width):
         ("model.resnet", "depth", "110"),
         ("model.resnet", "learning_rate", "0.001"),
         ("model.resnet", "baseline", "on"),
-        ("model.network", "weights", "drawn"),
+        ("model.network", "weights", "random"),
         ("program.run", "env", ""),
         ("model.network", "network", ""),
     ],

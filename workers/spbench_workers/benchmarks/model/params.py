@@ -329,7 +329,7 @@ class OwnNetworkParams:
     weights: str | None = parameter(
         "text",
         None,
-        "file with the initial state_dict (.pt, .safetensors); default: random weights",
+        "file with the initial state_dict (.pt, .safetensors); default random",
         optional=True,
     )
     save_weights: str | None = parameter(
