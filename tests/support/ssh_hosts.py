@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spbench import __version__
 from spbench.launch.survey import facts, reach
 from support.paths import STANDINS
 
@@ -41,7 +42,7 @@ class SshHosts:
         *lines: str,
         library: str = "Open MPI v5.0.11, package: Open MPI",
         torch: str = "2.6.0",
-        spbench: str | None = None,
+        spbench: str = __version__,
         more: str = "",
     ) -> Path:
         """Add a host with these versions of packages; return the folder of its packages.
@@ -51,7 +52,7 @@ class SshHosts:
             lines: Shell lines that run before any command.
             library: The MPI library, as mpi4py reports it.
             torch: The version of PyTorch.
-            spbench: The version of spbench; None: the installed one.
+            spbench: The version of spbench. That of the installed one depends on the checkout.
             more: Code that Python runs when it starts.
         """
         packages = self.folder / "packages" / name
@@ -61,9 +62,8 @@ class SshHosts:
             "mpi4py/MPI.py": MPI_MODULE.format(library=library),
             f"torch-{torch}.dist-info/METADATA": f"Name: torch\nVersion: {torch}\n",
             "sitecustomize.py": more,
+            "spbench/__init__.py": f"__version__ = {spbench!r}\n",
         }
-        if spbench is not None:
-            texts["spbench/__init__.py"] = f"__version__ = {spbench!r}\n"
         for path, text in texts.items():
             (packages / path).parent.mkdir(parents=True, exist_ok=True)
             (packages / path).write_text(text)
